@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The BPF half's arithmetic (`src/bpf/arith.h`), compiled natively: what tests
+//! and simulations call is what the kernel runs.
+
+mod native {
+    unsafe extern "C" {
+        pub fn native_task_weight(static_prio: i32, idle_policy: bool) -> u32;
+        pub fn native_charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64;
+        pub fn native_place_vtime(
+            vtime: u64,
+            now: u64,
+            slice_ns: u64,
+            period_ns: u64,
+            slept: bool,
+        ) -> u64;
+        pub fn native_charge_progress(
+            run_ns: u64,
+            inv_slowdown: u32,
+            nr_runnable: u32,
+            weight: u32,
+        ) -> u64;
+        pub fn native_run_delta(sum_exec: u64, last: u64) -> u64;
+        pub fn native_vtime_before(a: u64, b: u64) -> bool;
+        pub fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
+    }
+}
+
+// SAFETY, for every call below: the functions are pure; they take and return
+// integers by value, and touch no memory of ours.
+
+/// Weight of a task: 1024 at nice 0, a factor of 1.25 per step of nice.
+/// `static_prio` is the kernel's, 120 at nice 0.
+pub fn task_weight(static_prio: i32, idle_policy: bool) -> u32 {
+    unsafe { native::native_task_weight(static_prio, idle_policy) }
+}
+
+/// Virtual time, ns, that running for `run_ns` costs a task of weight `weight`
+/// where weight `competing`, its own included, shares `nr_cpus` CPUs.
+pub fn charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64 {
+    unsafe { native::native_charge_vtime(run_ns, weight, competing, nr_cpus) }
+}
+
+/// Where a task may stand in a queue at time `now`, ns; `slept` if it was not
+/// runnable all the while.
+pub fn place_vtime(vtime: u64, now: u64, slice_ns: u64, period_ns: u64, slept: bool) -> u64 {
+    unsafe { native::native_place_vtime(vtime, now, slice_ns, period_ns, slept) }
+}
+
+/// Progress, ns at the fastest core type alone, of running for `run_ns` (CAMPS
+/// 2018, Eq. 3, with the TLP scaling of section 4.5). `inv_slowdown` is Q16.
+pub fn charge_progress(run_ns: u64, inv_slowdown: u32, nr_runnable: u32, weight: u32) -> u64 {
+    unsafe { native::native_charge_progress(run_ns, inv_slowdown, nr_runnable, weight) }
+}
+
+/// Run time, ns, since it was `last`.
+pub fn run_delta(sum_exec: u64, last: u64) -> u64 {
+    unsafe { native::native_run_delta(sum_exec, last) }
+}
+
+/// Whether virtual time `a` comes before `b`, also across the wrap.
+pub fn vtime_before(a: u64, b: u64) -> bool {
+    unsafe { native::native_vtime_before(a, b) }
+}
+
+/// Whether weight `a` on `cpus_a` CPUs is more crowded than `b` on `cpus_b`.
+pub fn more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool {
+    unsafe { native::native_more_crowded(a, cpus_a, b, cpus_b) }
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Accounting: run time, virtual time, progress, runnable weight per domain,
+ * runnable threads per process, and the task's slot in the table.
+ */
+#ifndef __HETERO_ACCOUNT_BPF_H
+#define __HETERO_ACCOUNT_BPF_H
+
+#include "state.bpf.h"
+
+#define SCHED_POLICY_IDLE	5
+
+/* Tell the domain (and the CPU, if pinned) that @p is runnable there, or no longer. */
+static void count_weight(struct task_ctx *tctx, u32 weight)
+{
+	struct domain_ctx *dctx = domain_ctx_of(tctx->domain);
+	s64 delta = (s64)weight - tctx->counted_weight;
+	struct cpu_ctx *cctx;
+
+	tctx->counted_weight = weight;
+	if (!dctx || !delta)
+		return;
+	__sync_fetch_and_add(&dctx->weight, delta);
+	if (tctx->pinned_cpu == NO_CPU)
+		return;
+	__sync_fetch_and_add(&dctx->pinned_weight, delta);
+	cctx = cpu_ctx_of(tctx->pinned_cpu);
+	if (cctx)
+		__sync_fetch_and_add(&cctx->pinned_weight, delta);
+}
+
+static void change_domain(struct task_ctx *tctx, u32 domain)
+{
+	u32 weight = tctx->counted_weight;
+
+	if (domain == tctx->domain || domain >= MAX_DOMAINS)
+		return;
+	count_weight(tctx, 0);
+	tctx->domain = domain;
+	count_weight(tctx, weight);
+}
+
+/* Count @tctx as waiting in its queue; before the look for an idle CPU. */
+static void count_waiting(struct task_ctx *tctx)
+{
+	struct domain_ctx *dctx;
+	struct cpu_ctx *cctx;
+
+	tctx->waiting = true;
+	if (tctx->pinned_cpu != NO_CPU) {
+		cctx = cpu_ctx_of(tctx->pinned_cpu);
+		if (cctx)
+			__sync_fetch_and_add(&cctx->nr_waiting, 1);
+	} else {
+		dctx = domain_ctx_of(tctx->domain);
+		if (dctx)
+			__sync_fetch_and_add(&dctx->nr_waiting, 1);
+	}
+}
+
+/* It started to run, or left. Must precede a change of domain or affinity. */
+static void uncount_waiting(struct task_ctx *tctx)
+{
+	struct domain_ctx *dctx;
+	struct cpu_ctx *cctx;
+
+	if (!tctx->waiting)
+		return;
+	tctx->waiting = false;
+	if (tctx->pinned_cpu != NO_CPU) {
+		cctx = cpu_ctx_of(tctx->pinned_cpu);
+		if (cctx)
+			__sync_fetch_and_add(&cctx->nr_waiting, -1);
+	} else {
+		dctx = domain_ctx_of(tctx->domain);
+		if (dctx)
+			__sync_fetch_and_add(&dctx->nr_waiting, -1);
+	}
+}
+
+/* Virtual time of @run_ns for this task, against those it competes with. */
+static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
+{
+	struct domain_ctx *dctx = domain_ctx_of(tctx->domain);
+	u32 nr_cpus = cpus_of_domain(tctx->domain);
+	struct cpu_ctx *cctx;
+	u64 shared;
+
+	if (!dctx)
+		return run_ns;
+	if (tctx->pinned_cpu == NO_CPU || !nr_cpus)
+		return charge_vtime(run_ns, tctx->weight, dctx->weight, nr_cpus);
+
+	cctx = cpu_ctx_of(tctx->pinned_cpu);
+	if (!cctx)
+		return run_ns;
+	shared = dctx->weight > dctx->pinned_weight ? dctx->weight - dctx->pinned_weight : 0;
+	return charge_vtime(run_ns, tctx->weight, cctx->pinned_weight + shared / nr_cpus, 1);
+}
+
+static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const struct cpumask *cpus)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+	u32 weight = tctx->counted_weight, type;
+	u8 allowed = 0;
+
+	bpf_for(type, 0, nr_types) {
+		struct mask_ctx *masks = type_mask_of(type);
+		struct bpf_cpumask *mask;
+
+		if (!masks)
+			continue;
+		mask = masks->cpus;
+		if (mask && bpf_cpumask_intersects(cast_mask(mask), cpus))
+			allowed |= 1 << (type & 7);
+	}
+	uncount_waiting(tctx);
+	count_weight(tctx, 0);
+	tctx->allowed_types = allowed;
+	tctx->pinned_cpu = bpf_cpumask_weight(cpus) == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
+	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
+		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
+	count_weight(tctx, weight);
+	if (s) {
+		slot_write_begin(s);
+		s->allowed_types = allowed;
+		s->pinned = tctx->pinned_cpu != NO_CPU;
+		slot_write_end(s);
+	}
+}
+
+static void take_slot(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct task_slot *s;
+	u32 index = NO_SLOT, type;
+
+	if (bpf_map_pop_elem(&free_slots, &index)) {
+		/* None given back: take one never used, if there is any left. */
+		if (nr_slots_used >= MAX_SLOTS ||
+		    (index = __sync_fetch_and_add(&nr_slots_used, 1)) >= MAX_SLOTS) {
+			count_stat(STAT_SLOTS_FULL);
+			return;
+		}
+	}
+	s = slot_of(index);
+	if (!s)
+		return;
+	tctx->slot = index;
+
+	slot_write_begin(s);
+	s->generation++;
+	s->tid = p->pid;
+	s->tgid = p->tgid;
+	s->start_time = p->start_time;
+	s->amp_progress = max_progress;
+	bpf_for(type, 0, MAX_CORE_TYPES) {
+		if (type >= MAX_CORE_TYPES)
+			break;
+		s->run_ns[type] = 0;
+		s->inv_slowdown[type] = static_inv_slowdown[type];
+	}
+	s->weight = tctx->weight;
+	s->nr_runnable = 1;
+	s->target_cpu = NO_CPU;
+	s->hint = NO_TYPE;
+	s->allowed_types = tctx->allowed_types;
+	s->kthread = !!(p->flags & PF_KTHREAD);
+	s->pinned = tctx->pinned_cpu != NO_CPU;
+	s->state = TASK_QUEUED;
+	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
+	slot_write_end(s);
+}
+
+static void give_back_slot(struct task_ctx *tctx)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+	u32 index = tctx->slot;
+
+	if (!s)
+		return;
+	tctx->slot = NO_SLOT;
+	slot_write_begin(s);
+	s->state = TASK_FREE;
+	s->generation++;
+	slot_write_end(s);
+	bpf_map_push_elem(&free_slots, &index, 0);
+}
+
+static void set_state(struct task_ctx *tctx, enum task_state state)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+
+	if (!s)
+		return;
+	slot_write_begin(s);
+	s->state = state;
+	s->updated_at = scx_bpf_now();
+	slot_write_end(s);
+}
+
+/*
+ * Charge @p for what it ran since it was last charged. From stopping and from
+ * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
+ * the kernel brings up to date before both, and not by the slice, which it may
+ * refill behind our back.
+ */
+static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u64 run_ns = run_delta(p->se.sum_exec_runtime, tctx->exec_seen);
+	u32 type = type_of_cpu(cpu), nr_runnable = 1;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct process_ctx *pctx;
+	struct task_slot *s;
+
+	if (!run_ns)
+		return;
+	tctx->exec_seen = p->se.sum_exec_runtime;
+	tctx->run_ns += run_ns;
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(tctx, run_ns));
+
+	if (type >= MAX_CORE_TYPES)
+		return;
+	if (cctx)
+		cctx->busy_ns[type] += run_ns;
+	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS)
+		take_slot(p, tctx);
+	s = slot_of(tctx->slot);
+	if (!s)
+		return;
+	pctx = process_ctx_of(p);
+	if (pctx)
+		nr_runnable = pctx->nr_runnable;
+
+	slot_write_begin(s);
+	s->run_ns[type] += run_ns;
+	s->amp_progress += charge_progress(run_ns, s->inv_slowdown[type], nr_runnable, tctx->weight);
+	s->weight = tctx->weight;
+	s->nr_runnable = nr_runnable;
+	s->cpu = cpu;
+	s->core_type = type;
+	s->updated_at = scx_bpf_now();
+	slot_write_end(s);
+	if (s->amp_progress > max_progress)
+		max_progress = s->amp_progress;
+}
+
+static void read_weight(struct task_struct *p, struct task_ctx *tctx)
+{
+	tctx->weight = task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE);
+	if (tctx->counted_weight)
+		count_weight(tctx, tctx->weight);
+}
+
+/* A thread joined (@threads = 1) or left (-1) its process. */
+static void count_thread(struct task_struct *p)
+{
+	struct process_ctx *pctx = process_ctx_of(p), fresh = {};
+	u32 tgid = p->tgid;
+
+	if (!pctx) {
+		bpf_map_update_elem(&process_ctxs, &tgid, &fresh, BPF_NOEXIST);
+		pctx = process_ctx_of(p);
+	}
+	if (pctx)
+		__sync_fetch_and_add(&pctx->nr_threads, 1);
+}
+
+static void uncount_thread(struct task_struct *p)
+{
+	struct process_ctx *pctx = process_ctx_of(p);
+	u32 tgid = p->tgid;
+
+	if (pctx && __sync_fetch_and_add(&pctx->nr_threads, -1) == 1)
+		bpf_map_delete_elem(&process_ctxs, &tgid);
+}
+
+static void count_runnable(struct task_struct *p, s32 by)
+{
+	struct process_ctx *pctx = process_ctx_of(p);
+
+	if (pctx)
+		__sync_fetch_and_add(&pctx->nr_runnable, by);
+}
+
+#endif /* __HETERO_ACCOUNT_BPF_H */

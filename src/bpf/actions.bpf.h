@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The agent's actions: one batch, applied by one program. A hint takes effect
+ * by the task's own next step (tick, enqueue, wake-up), because a program like
+ * this may neither insert into a queue nor shorten a slice. Only a task that
+ * waits in a queue of ours is moved at once, by sweep_queues().
+ */
+#ifndef __HETERO_ACTIONS_BPF_H
+#define __HETERO_ACTIONS_BPF_H
+
+#include "idle.bpf.h"
+#include "account.bpf.h"
+
+struct action_batch action_batch SEC(".bss.actions");
+
+/* The slot, if it is still the task's and on the core type that the agent saw. */
+static struct task_slot *find_target(u32 slot, u32 generation, u8 expected_type)
+{
+	struct task_slot *s = slot_of(slot);
+
+	if (!s || s->generation != generation || s->state == TASK_FREE)
+		return NULL;
+	if (expected_type < NO_TYPE && s->core_type != expected_type)
+		return NULL;
+	return s;
+}
+
+static bool may_use(struct task_slot *s, u8 core_type)
+{
+	return core_type < MAX_CORE_TYPES && (s->allowed_types & (1 << core_type));
+}
+
+static u32 apply_swap(struct action *a)
+{
+	struct task_slot *s = find_target(a->slot, a->generation, a->expected_type);
+	struct task_slot *o = find_target(a->other_slot, a->other_generation,
+					  a->other_expected_type);
+
+	if (!s || !o)
+		return ACTION_STALE;
+	if (!may_use(s, a->core_type) || !may_use(o, a->other_core_type))
+		return ACTION_INVALID;
+
+	s->hint = a->core_type;
+	o->hint = a->other_core_type;
+	/*
+	 * Two running tasks trade places exactly: the first to come by a tick
+	 * goes to the other's CPU and preempts it there, the other comes back.
+	 */
+	if (s->state == TASK_IS_RUNNING && o->state == TASK_IS_RUNNING &&
+	    s->core_type == a->other_core_type && o->core_type == a->core_type) {
+		s->target_cpu = o->cpu;
+		o->target_cpu = s->cpu;
+	}
+	return ACTION_APPLIED;
+}
+
+static u32 apply_hint(struct action *a)
+{
+	struct task_slot *s = find_target(a->slot, a->generation, a->expected_type);
+
+	if (!s)
+		return ACTION_STALE;
+	if (a->core_type != NO_TYPE && (a->core_type >= nr_types || !may_use(s, a->core_type)))
+		return ACTION_INVALID;
+	s->hint = a->core_type;
+	return ACTION_APPLIED;
+}
+
+static u32 apply_slowdown(struct action *a)
+{
+	struct task_slot *s = find_target(a->slot, a->generation, NO_TYPE);
+	u32 type;
+
+	if (!s)
+		return ACTION_STALE;
+	for (type = 0; type < MAX_CORE_TYPES; type++)
+		s->inv_slowdown[type] = a->inv_slowdown[type];
+	return ACTION_APPLIED;
+}
+
+/*
+ * The least crowded domain of @core_type, by runnable weight per CPU. Global,
+ * so that the verifier checks it once and not in every place that calls it.
+ */
+__noinline u32 lightest_domain_of(u32 core_type)
+{
+	u32 best = NO_DOMAIN, best_cpus = 0, d;
+	u64 best_weight = 0;
+
+	bpf_for(d, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(d);
+		u32 nr_cpus = cpus_of_domain(d);
+
+		if (!dctx || type_of_domain(d) != core_type)
+			continue;
+		if (best == NO_DOMAIN ||
+		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
+			best = d;
+			best_weight = dctx->weight;
+			best_cpus = nr_cpus;
+		}
+	}
+	return best;
+}
+
+/* Move waiting tasks whose hint is another type to a queue of that type. */
+static void sweep_queue(u32 domain)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, domain, 0) {
+		struct task_ctx *tctx = task_ctx_of(p);
+		u32 hint, to;
+
+		if (!tctx)
+			continue;
+		hint = hint_of(tctx);
+		if (hint == NO_TYPE || hint == type_of_domain(domain) || !allows_type(tctx, hint))
+			continue;
+		to = lightest_domain_of(hint);
+		/*
+		 * The waiting count and the weight stay with the old domain until
+		 * the task runs; running() sets both right.
+		 */
+		if (to < MAX_DOMAINS)
+			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0);
+	}
+}
+
+SEC("syscall")
+int apply_actions(void *ctx)
+{
+	u32 hints_changed = false, i;
+
+	agent_heartbeat = bpf_ktime_get_ns();
+	bpf_for(i, 0, action_batch.nr) {
+		struct action *a = MEMBER_VPTR(action_batch, .actions[i]);
+
+		if (!a)
+			break;
+		switch (a->op) {
+		case ACTION_SWAP:
+			a->result = apply_swap(a);
+			hints_changed = true;
+			break;
+		case ACTION_HINT:
+			a->result = apply_hint(a);
+			hints_changed = true;
+			break;
+		case ACTION_SLOWDOWN:
+			a->result = apply_slowdown(a);
+			break;
+		default:
+			a->result = ACTION_INVALID;
+		}
+		__sink(hints_changed);
+	}
+	if (!hints_changed || nr_types < 2)
+		return 0;
+	bpf_rcu_read_lock();
+	bpf_for(i, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(i);
+
+		if (dctx && dctx->nr_waiting)
+			sweep_queue(i);
+	}
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+#endif /* __HETERO_ACTIONS_BPF_H */

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler's arithmetic, free of BPF: `cargo test` and the simulator
+ * compile this same file natively.
+ *
+ * Virtual time runs on the real clock. A task that runs for r ns is charged
+ *
+ *	r * W / (w * n)
+ *
+ * where w is its weight, and W the runnable weight that competes for the n
+ * CPUs it shares. That is the time in which its fair share comes to r: while
+ * everybody gets a fair share, every vtime advances like the clock. So all
+ * queues have one and the same clock; changing queue needs no translation;
+ * and a task cannot fall behind, or run ahead, by more than the bounds of
+ * place_vtime(), however unevenly affinities load the CPUs.
+ */
+#ifndef __HETERO_ARITH_H
+#define __HETERO_ARITH_H
+
+#include "intf.h"
+
+#define WEIGHT_NICE_0		1024
+#define WEIGHT_IDLE_POLICY	3
+#define MAX_RT_PRIO		100
+#define NR_NICE			40
+
+/* The furthest that a task's weight alone may put its turn off, or bring it forward. */
+#define MAX_LEAD_NS		(2ULL * 1000 * 1000 * 1000)
+
+/*
+ * The kernel's own table (sched_prio_to_weight): each step of nice is a factor
+ * of 1.25. p->scx.weight is a hundredth of it, too coarse for nice 19.
+ */
+static const u32 nice_to_weight[NR_NICE] = {
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
+	9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
+	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
+	110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+};
+
+/* Weight of a task with this static priority (100 is nice -20, 139 is nice 19). */
+static inline u32 task_weight(int static_prio, bool idle_policy)
+{
+	u32 i = static_prio - MAX_RT_PRIO;
+
+	if (idle_policy)
+		return WEIGHT_IDLE_POLICY;
+	return i < NR_NICE ? nice_to_weight[i] : WEIGHT_NICE_0;
+}
+
+/*
+ * Virtual time that @run_ns costs a task of weight @weight while weight
+ * @competing (its own included) shares @nr_cpus CPUs. Never less than real
+ * time: one thread cannot use more than one CPU.
+ */
+static inline u64 charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
+{
+	u64 fair = (u64)weight * nr_cpus;
+
+	if (!fair || competing <= fair)
+		return run_ns;
+	/* Whole part and remainder apart, so that the product cannot overflow. */
+	return run_ns * (competing / fair) + run_ns * (competing % fair) / fair;
+}
+
+/* a is before b, also across the wrap at 2^64. */
+static inline bool vtime_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+/*
+ * Where a task may stand in a queue: at most four of its periods ahead (the
+ * fair time between two of its slices), because ticks are coarser than slices
+ * and what a task overran it must be able to owe. As much behind, if it was
+ * runnable all the while; a task that slept has no claim to that time, and
+ * comes back at most one slice in the past.
+ */
+static inline u64 place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
+{
+	u64 bound = period_ns < MAX_LEAD_NS / 4 ? 4 * period_ns : MAX_LEAD_NS;
+	u64 behind = slept ? slice_ns : bound;
+
+	if (vtime_before(vtime, now - behind))
+		return now - behind;
+	if (vtime_before(now + bound, vtime))
+		return now + bound;
+	return vtime;
+}
+
+/*
+ * CAMPS (Garcia-Garcia et al., 2018), Eq. 3: progress is work at the speed of
+ * the fastest type in isolation, so run time over slowdown, over weight. TLP
+ * scaling (section 4.5): CS' = max(1, CS / n) with n runnable threads, that
+ * is 1/CS' = min(1, n / CS). @inv_slowdown is Q16; 0 means "not known": 1.
+ */
+static inline u64 charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)
+{
+	u64 inv = (u64)inv_slowdown * (nr_runnable ? nr_runnable : 1);
+
+	if (!inv || inv > INV_SLOWDOWN_ONE)
+		inv = INV_SLOWDOWN_ONE;
+	if (!weight)
+		weight = WEIGHT_NICE_0;
+	return (run_ns * inv >> 16) * WEIGHT_NICE_0 / weight;
+}
+
+/* Run time since the last look; 0 if the clock was set back under us. */
+static inline u64 run_delta(u64 sum_exec, u64 last)
+{
+	return sum_exec > last ? sum_exec - last : 0;
+}
+
+/* Weight @a on @cpus_a CPUs is more crowded than weight @b on @cpus_b. */
+static inline bool more_crowded(u64 a, u32 cpus_a, u64 b, u32 cpus_b)
+{
+	return a * cpus_b > b * cpus_a;
+}
+
+#endif /* __HETERO_ARITH_H */

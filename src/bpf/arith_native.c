@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* arith.h as ordinary functions, for src/arith.rs. */
+#include "arith.h"
+
+u32 native_task_weight(s32 static_prio, bool idle_policy)
+{
+	return task_weight(static_prio, idle_policy);
+}
+
+u64 native_charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
+{
+	return charge_vtime(run_ns, weight, competing, nr_cpus);
+}
+
+u64 native_place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
+{
+	return place_vtime(vtime, now, slice_ns, period_ns, slept);
+}
+
+u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)
+{
+	return charge_progress(run_ns, inv_slowdown, nr_runnable, weight);
+}
+
+u64 native_run_delta(u64 sum_exec, u64 last)
+{
+	return run_delta(sum_exec, last);
+}
+
+bool native_vtime_before(u64 a, u64 b)
+{
+	return vtime_before(a, b);
+}
+
+bool native_more_crowded(u64 a, u32 cpus_a, u64 b, u32 cpus_b)
+{
+	return more_crowded(a, cpus_a, b, cpus_b);
+}

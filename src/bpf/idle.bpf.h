@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Idle CPUs: finding the best one for a task, and making sure that no idle
+ * CPU sleeps beside a waiting task.
+ *
+ * The kernel's own idle masks decide who gets a CPU (a CPU is claimed by
+ * clearing its bit). Ours, kept by ops.update_idle, serve to look without
+ * claiming, since the kernel's cannot be read on some kernels.
+ */
+#ifndef __HETERO_IDLE_BPF_H
+#define __HETERO_IDLE_BPF_H
+
+#include "state.bpf.h"
+
+/*
+ * Weak, unlike the declaration in common.bpf.h: Debian's 7.1 and 7.2 kernels
+ * ship this function with a prototype that no program can call. There, a timer
+ * moves the waiting task to the idle CPU instead.
+ */
+void scx_bpf_kick_cpu___optional(s32 cpu, u64 flags) __ksym __weak;
+
+/* The agent's switch for testing the timer on kernels that need none. */
+const volatile bool avoid_kick;
+
+static bool can_kick(void)
+{
+	return !avoid_kick && bpf_ksym_exists(scx_bpf_kick_cpu___optional);
+}
+
+struct mask_ctx {
+	struct bpf_cpumask __kptr *cpus;
+	struct bpf_cpumask __kptr *idle;
+	struct bpf_cpumask __kptr *idle_cores;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CORE_TYPES);
+	__type(key, u32);
+	__type(value, struct mask_ctx);
+} type_masks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_DOMAINS);
+	__type(key, u32);
+	__type(value, struct mask_ctx);
+} domain_masks SEC(".maps");
+
+/* Room to intersect a task's affinity with a type's or a domain's CPUs. */
+struct scratch {
+	struct bpf_cpumask __kptr *mask;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+struct rescue_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct rescue_timer);
+} rescue_timers SEC(".maps");
+
+static struct mask_ctx *type_mask_of(u32 core_type)
+{
+	return bpf_map_lookup_elem(&type_masks, &core_type);
+}
+
+static s32 new_mask(struct bpf_cpumask **field)
+{
+	struct bpf_cpumask *mask = bpf_cpumask_create();
+
+	if (!mask)
+		return -ENOMEM;
+	mask = bpf_kptr_xchg(field, mask);
+	if (mask)
+		bpf_cpumask_release(mask);
+	return 0;
+}
+
+/* Claim an idle CPU out of @cpus that @p may use; < 0 if there is none. */
+static s32 claim_idle_in(struct task_struct *p, struct bpf_cpumask *cpus, u64 flags)
+{
+	struct scratch *scratch;
+	struct bpf_cpumask *mask;
+	u32 zero = 0;
+
+	if (!cpus)
+		return -ENOENT;
+	if (p->nr_cpus_allowed >= nr_cpu_ids)
+		return scx_bpf_pick_idle_cpu(cast_mask(cpus), flags);
+
+	scratch = bpf_map_lookup_elem(&scratches, &zero);
+	if (!scratch)
+		return -ENOENT;
+	mask = scratch->mask;
+	if (!mask || !bpf_cpumask_and(mask, cast_mask(cpus), p->cpus_ptr))
+		return -ENOENT;
+	return scx_bpf_pick_idle_cpu(cast_mask(mask), flags);
+}
+
+static bool sibling_is_idle(s32 cpu)
+{
+	struct mask_ctx *masks;
+	struct bpf_cpumask *idle;
+	s32 sibling = sibling_of_cpu(cpu);
+
+	if (sibling < 0)
+		return true;
+	masks = type_mask_of(type_of_cpu(cpu));
+	if (!masks)
+		return true;
+	idle = masks->idle;
+	return !idle || bpf_cpumask_test_cpu(sibling, cast_mask(idle));
+}
+
+/*
+ * Claim the best idle CPU of one tier: the last one used, its domain, its type.
+ * Global, so that the verifier checks it once and not per tier and caller.
+ */
+__noinline s32 claim_idle_of_tier(struct task_struct *p __arg_trusted, s32 prev_cpu, u32 core_type,
+				  bool whole_core)
+{
+	u64 flags = whole_core ? SCX_PICK_IDLE_CORE : 0;
+	u32 domain = domain_of_cpu(prev_cpu);
+	struct mask_ctx *masks;
+	s32 cpu;
+
+	if (type_of_domain(domain) == core_type) {
+		if (bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
+		    (!whole_core || sibling_is_idle(prev_cpu)) &&
+		    scx_bpf_test_and_clear_cpu_idle(prev_cpu))
+			return prev_cpu;
+		masks = bpf_map_lookup_elem(&domain_masks, &domain);
+		if (masks) {
+			cpu = claim_idle_in(p, masks->cpus, flags);
+			if (cpu >= 0)
+				return cpu;
+		}
+	}
+
+	masks = type_mask_of(core_type);
+	return masks ? claim_idle_in(p, masks->cpus, flags) : -ENOENT;
+}
+
+static bool allows_type(struct task_ctx *tctx, u32 core_type)
+{
+	return tctx->allowed_types >> (core_type & 7) & 1;
+}
+
+static u32 hint_of(struct task_ctx *tctx)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+	u32 hint = s ? s->hint : NO_TYPE;
+
+	return hint < nr_types ? hint : NO_TYPE;
+}
+
+/* Claim the best idle CPU for @p, in the order of its hint's tiers. */
+static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
+{
+	u32 hint = hint_of(tctx), i;
+
+	bpf_for(i, 0, MAX_TIERS) {
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [hint][i]);
+		s32 cpu;
+
+		if (!tier || tier->core_type == NO_TYPE)
+			break;
+		if (!allows_type(tctx, tier->core_type))
+			continue;
+		cpu = claim_idle_of_tier(p, prev_cpu, tier->core_type, tier->whole_core);
+		if (cpu >= 0)
+			return cpu;
+	}
+	return -ENOENT;
+}
+
+/* Is there an idle CPU that ranks above the place where @p runs now? Claims nothing. */
+static bool better_idle_exists(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	bool alone = sibling_is_idle(cpu), found = false;
+	u32 here = type_of_cpu(cpu), i;
+
+	/* By the order without a hint: a faster idle CPU helps whatever the wish. */
+	bpf_for(i, 0, MAX_TIERS) {
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [NO_TYPE][i]);
+		struct bpf_cpumask *idle;
+		struct mask_ctx *masks;
+
+		if (!tier || tier->core_type == NO_TYPE ||
+		    (tier->core_type == here && tier->whole_core == alone))
+			break;
+		masks = type_mask_of(tier->core_type);
+		if (!masks)
+			continue;
+		idle = tier->whole_core ? masks->idle_cores : masks->idle;
+		found = idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr);
+		if (found)
+			break;
+	}
+	return found;
+}
+
+/* Keep our own idle masks; a core is idle when all its threads are. */
+static void note_idle(s32 cpu, bool idle)
+{
+	struct bpf_cpumask *mask;
+	struct mask_ctx *masks;
+	s32 sibling = sibling_of_cpu(cpu);
+
+	if (domain_of_cpu(cpu) >= MAX_DOMAINS)
+		return;
+	masks = type_mask_of(type_of_cpu(cpu));
+	if (!masks)
+		return;
+	mask = masks->idle;
+	if (!mask)
+		return;
+	if (idle)
+		bpf_cpumask_set_cpu(cpu, mask);
+	else
+		bpf_cpumask_clear_cpu(cpu, mask);
+
+	if (idle && sibling >= 0 && !bpf_cpumask_test_cpu(sibling, cast_mask(mask)))
+		return;
+	mask = masks->idle_cores;
+	if (!mask)
+		return;
+	if (idle) {
+		bpf_cpumask_set_cpu(cpu, mask);
+		if (sibling >= 0)
+			bpf_cpumask_set_cpu(sibling, mask);
+	} else {
+		bpf_cpumask_clear_cpu(cpu, mask);
+		if (sibling >= 0)
+			bpf_cpumask_clear_cpu(sibling, mask);
+	}
+}
+
+/* Does anything wait that @cpu may take? */
+static bool work_waits_for(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 i;
+
+	/* An addition of nothing is a full barrier, see struct domain_ctx. */
+	if (cctx && __sync_fetch_and_add(&cctx->nr_waiting, 0))
+		return true;
+	bpf_for(i, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(i);
+
+		if (dctx && dctx->nr_waiting)
+			return true;
+	}
+	return false;
+}
+
+/* Move what waits in @dsq to idle CPUs. Runs in a timer, without any lock. */
+static void rescue_queue(u64 dsq)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+		if (cpu < 0)
+			continue;
+		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
+		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
+			count_stat(STAT_RESCUED);
+	}
+}
+
+static int rescue(void *map, int *key, struct rescue_timer *timer)
+{
+	u32 i;
+
+	rescue_queue(CPU_DSQ(*key));
+	bpf_for(i, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(i);
+
+		if (dctx && dctx->nr_waiting)
+			rescue_queue(i);
+	}
+	return 0;
+}
+
+static void arm_rescue(s32 cpu)
+{
+	struct rescue_timer *timer = bpf_map_lookup_elem(&rescue_timers, &cpu);
+
+	if (timer)
+		bpf_timer_start(&timer->timer, 1000, 0);
+}
+
+/* A task was just counted as waiting: wake an idle CPU that may take it. */
+static void wake_idle_for(struct task_struct *p, s32 cpu)
+{
+	if (can_kick()) {
+		s32 idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+		if (idle >= 0)
+			scx_bpf_kick_cpu___optional(idle, 0);
+	} else {
+		u32 type;
+
+		bpf_for(type, 0, nr_types) {
+			struct mask_ctx *masks = type_mask_of(type);
+			struct bpf_cpumask *idle;
+
+			if (!masks)
+				continue;
+			idle = masks->idle;
+			if (idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr)) {
+				arm_rescue(cpu);
+				break;
+			}
+		}
+	}
+}
+
+/* @cpu was just marked idle: if something waits for it, look again. */
+static void recheck_idle(s32 cpu)
+{
+	if (!work_waits_for(cpu))
+		return;
+	if (can_kick())
+		scx_bpf_kick_cpu___optional(cpu, 0);
+	else
+		arm_rescue(cpu);
+}
+
+static s32 init_masks(void)
+{
+	struct mask_ctx *masks;
+	struct scratch *scratch;
+	s32 err;
+	u32 i;
+
+	bpf_for(i, 0, nr_types) {
+		masks = type_mask_of(i);
+		if (!masks)
+			return -ENOENT;
+		if ((err = new_mask(&masks->cpus)) || (err = new_mask(&masks->idle)) ||
+		    (err = new_mask(&masks->idle_cores)))
+			return err;
+	}
+	bpf_for(i, 0, nr_domains) {
+		masks = bpf_map_lookup_elem(&domain_masks, &i);
+		if (!masks)
+			return -ENOENT;
+		if ((err = new_mask(&masks->cpus)))
+			return err;
+	}
+	bpf_for(i, 0, nr_cpu_ids) {
+		struct rescue_timer *timer;
+		struct bpf_cpumask *mask;
+		u32 zero = 0, domain;
+
+		scratch = bpf_map_lookup_percpu_elem(&scratches, &zero, i);
+		if (scratch && (err = new_mask(&scratch->mask)))
+			return err;
+
+		timer = bpf_map_lookup_elem(&rescue_timers, &i);
+		if (timer) {
+			bpf_timer_init(&timer->timer, &rescue_timers, CLOCK_MONOTONIC);
+			bpf_timer_set_callback(&timer->timer, rescue);
+		}
+
+		domain = domain_of_cpu(i);
+		if (domain >= MAX_DOMAINS)
+			continue;
+		bpf_rcu_read_lock();
+		masks = bpf_map_lookup_elem(&domain_masks, &domain);
+		if (masks && (mask = masks->cpus))
+			bpf_cpumask_set_cpu(i, mask);
+		masks = type_mask_of(type_of_cpu(i));
+		if (masks && (mask = masks->cpus))
+			bpf_cpumask_set_cpu(i, mask);
+		bpf_rcu_read_unlock();
+	}
+	return 0;
+}
+
+#endif /* __HETERO_IDLE_BPF_H */

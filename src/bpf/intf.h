@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the BPF half and the Rust half share: sizes, the task table that BPF
+ * writes and the agent reads, and the batch of actions that the agent writes
+ * and BPF applies. Nothing else crosses the border.
+ */
+#ifndef __HETERO_INTF_H
+#define __HETERO_INTF_H
+
+#ifndef __VMLINUX_H__
+#include <stdbool.h>
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed int s32;
+typedef signed long long s64;
+#endif
+
+enum hetero_consts {
+	MAX_CPUS = 1024,
+	MAX_CORE_TYPES = 4,
+	MAX_DOMAINS = 64,
+	/* Every type as whole idle cores, and every type as second threads. */
+	MAX_TIERS = 2 * MAX_CORE_TYPES,
+	MAX_SLOTS = 16384,
+	MAX_ACTIONS = 512,
+	SLOT_COMM_LEN = 16,
+
+	/* "No core type": the value of a task's hint until a policy gives one. */
+	NO_TYPE = MAX_CORE_TYPES,
+	/* "No second task" in an action that concerns one task. */
+	NO_SLOT = 0xffffffff,
+
+	/* Slowdowns cross the border inverted, as Q16 fixed point: 1.0 is 65536. */
+	INV_SLOWDOWN_ONE = 1 << 16,
+};
+
+/* Where a task is. */
+enum task_state {
+	TASK_FREE,	/* the slot belongs to nobody */
+	TASK_BLOCKED,
+	TASK_QUEUED,
+	TASK_IS_RUNNING,
+};
+
+/*
+ * One task, as the agent sees it. Tasks get a slot once they have run for
+ * SLOT_AFTER_NS in all, so short-lived ones never cost one.
+ *
+ * `seq` is odd while BPF writes; a reader that sees it odd or changed reads
+ * again. `generation` changes whenever the slot changes hands; an action that
+ * carries another generation is stale and is dropped.
+ */
+struct task_slot {
+	u32 seq;
+	u32 generation;
+	u32 tid;
+	u32 tgid;
+	u64 start_time;			/* ns, as in /proc/PID/stat but finer */
+	u64 amp_progress;		/* ns of work at the fastest type, alone, per default weight */
+	u64 run_ns[MAX_CORE_TYPES];	/* ns run on each core type */
+	u64 updated_at;			/* ns, monotonic */
+	u32 weight;			/* 1024 is nice 0 */
+	u32 nr_runnable;		/* runnable threads of its process */
+	u32 inv_slowdown[MAX_CORE_TYPES]; /* Q16; written by actions */
+	s32 cpu;
+	s32 target_cpu;			/* the CPU that a swap sends it to, or -1 */
+	u8 state;			/* enum task_state */
+	u8 core_type;			/* where it runs, or ran last */
+	u8 hint;			/* core type wished for, or NO_TYPE */
+	u8 allowed_types;		/* affinity class: bit t set if some CPU of type t is allowed */
+	u8 kthread;
+	u8 pinned;			/* may run on one CPU only */
+	u8 pad[2];
+	char comm[SLOT_COMM_LEN];
+};
+
+enum action_op {
+	ACTION_HINT,		/* wish `core_type` for one task (NO_TYPE: no wish) */
+	ACTION_SWAP,		/* exchange the core types of two tasks, both or neither */
+	ACTION_SLOWDOWN,	/* set inv_slowdown of one task */
+};
+
+enum action_result {
+	ACTION_PENDING,
+	ACTION_APPLIED,
+	ACTION_STALE,		/* the task is gone, or is not where the agent thought */
+	ACTION_INVALID,
+};
+
+/* One thing to do. `expected_type` guards against acting on old news. */
+struct action {
+	u32 op;
+	u32 result;		/* out: enum action_result */
+	u32 slot;
+	u32 generation;
+	u32 other_slot;		/* ACTION_SWAP only */
+	u32 other_generation;
+	u32 inv_slowdown[MAX_CORE_TYPES];
+	u8 core_type;		/* wished for `slot` */
+	u8 other_core_type;	/* wished for `other_slot` */
+	u8 expected_type;	/* where `slot` ran last, or NO_TYPE for "any" */
+	u8 other_expected_type;
+	u8 pad[4];
+};
+
+struct action_batch {
+	u32 nr;
+	u32 pad;
+	struct action actions[MAX_ACTIONS];
+};
+
+/* One step of the idle search: a core type, and whether the whole core must be idle. */
+struct tier {
+	u8 core_type;
+	u8 whole_core;
+};
+
+/* Counted per CPU by BPF, summed by the agent. */
+enum stat_id {
+	STAT_DIRECT,		/* placed on an idle CPU at wake-up */
+	STAT_QUEUED,		/* put in a queue, no CPU was idle */
+	STAT_KEPT,		/* kept running past a slice, nobody ahead of it */
+	STAT_STOLEN,		/* pulled by a CPU of another queue that had nothing to do */
+	STAT_ROTATED,		/* pulled from a more crowded queue to even out waiting */
+	STAT_UPGRADED,		/* moved to a better idle CPU while running */
+	STAT_SWAPPED,		/* arrived where a swap sent it */
+	STAT_RESCUED,		/* found waiting beside an idle CPU, moved there */
+	STAT_SLOTS_FULL,	/* ran without a slot because the table was full */
+	NR_HETERO_STATS,
+};
+
+#endif /* __HETERO_INTF_H */

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * scx_hetero, the BPF half: mechanism only. One queue per core type and cache
+ * cluster, ordered by virtual time, and one per CPU for the tasks that may use
+ * no other. Where threads should run is decided by the agent, which leaves a
+ * hint per task; a hint is advice, and an idle CPU outranks it.
+ */
+#include <scx/common.bpf.h>
+
+#include "intf.h"
+#include "arith.h"
+#include "state.bpf.h"
+#include "idle.bpf.h"
+#include "account.bpf.h"
+#include "actions.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+static bool is_pinned(struct task_ctx *tctx)
+{
+	return tctx->pinned_cpu != NO_CPU;
+}
+
+/* Where @p stands among those that wait, no earlier and no later than is fair. */
+static u64 queue_position(struct task_struct *p, struct task_ctx *tctx, bool slept)
+{
+	return place_vtime(p->scx.dsq_vtime, scx_bpf_now(), slice_ns, vtime_of(tctx, slice_ns),
+			   slept);
+}
+
+s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu;
+
+	if (!tctx)
+		return prev_cpu;
+	cpu = claim_idle(p, tctx, prev_cpu);
+	if (cpu < 0)
+		return prev_cpu;
+	count_stat(STAT_DIRECT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	return cpu;
+}
+
+static bool may_use_domain(struct task_struct *p, u32 domain)
+{
+	struct mask_ctx *masks;
+	struct bpf_cpumask *cpus;
+
+	if (p->nr_cpus_allowed >= nr_cpu_ids)
+		return true;
+	masks = bpf_map_lookup_elem(&domain_masks, &domain);
+	if (!masks)
+		return false;
+	cpus = masks->cpus;
+	return cpus && bpf_cpumask_intersects(cast_mask(cpus), p->cpus_ptr);
+}
+
+/*
+ * The queue for a task that found no idle CPU: that of its hint's type, or
+ * else the one where it is, unless another is less crowded by more than the
+ * task itself. So runnable weight stays in proportion to CPUs, within a task.
+ */
+static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 hint = hint_of(tctx), best = tctx->domain, best_cpus, d;
+	struct domain_ctx *dctx;
+	u64 best_weight;
+
+	if (hint != NO_TYPE && !allows_type(tctx, hint))
+		hint = NO_TYPE;
+	if (hint != NO_TYPE && type_of_domain(best) != hint)
+		best = lightest_domain_of(hint);
+	dctx = domain_ctx_of(best);
+	if (!dctx)
+		return 0;
+	best_weight = dctx->weight;
+	best_cpus = cpus_of_domain(best);
+
+	bpf_for(d, 0, nr_domains) {
+		u32 nr_cpus = cpus_of_domain(d);
+		u64 weight;
+
+		dctx = domain_ctx_of(d);
+		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
+			continue;
+		weight = dctx->weight + tctx->weight;
+		if (!more_crowded(best_weight, best_cpus, weight, nr_cpus) || !may_use_domain(p, d))
+			continue;
+		best = d;
+		best_weight = weight;
+		best_cpus = nr_cpus;
+	}
+	return best;
+}
+
+/* Send @p straight to @cpu's local queue, ahead of what runs there if @preempt. */
+static void insert_on(struct task_struct *p, s32 cpu, u64 enq_flags)
+{
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags);
+}
+
+void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu = scx_bpf_task_cpu(p), claimed;
+	u64 vtime;
+	u32 domain;
+
+	/*
+	 * Kernel threads that serve one CPU do short, urgent work for everybody,
+	 * and the agent must not wait for those it schedules.
+	 */
+	if (!tctx || ((p->flags & PF_KTHREAD) && is_pinned(tctx)) || p->tgid == agent_tgid) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+
+	vtime = queue_position(p, tctx, enq_flags & SCX_ENQ_WAKEUP);
+	scx_bpf_task_set_dsq_vtime(p, vtime);
+	set_state(tctx, TASK_QUEUED);
+
+	/* Dispatch took a place for it: a better idle CPU, or a swap partner's. */
+	claimed = tctx->claimed_cpu;
+	if (claimed != NO_CPU) {
+		u64 preempt = tctx->swapping ? SCX_ENQ_PREEMPT : 0;
+
+		count_stat(tctx->swapping ? STAT_SWAPPED : STAT_UPGRADED);
+		tctx->claimed_cpu = NO_CPU;
+		tctx->swapping = false;
+		if (bpf_cpumask_test_cpu(claimed, p->cpus_ptr)) {
+			insert_on(p, claimed, preempt);
+			return;
+		}
+	}
+
+	/* Unless select_cpu has just looked in vain, look for an idle CPU. */
+	if (!__COMPAT_is_enq_cpu_selected(enq_flags)) {
+		s32 idle = claim_idle(p, tctx, cpu);
+
+		if (idle >= 0) {
+			count_stat(STAT_DIRECT);
+			insert_on(p, idle, 0);
+			return;
+		}
+	}
+
+	count_stat(STAT_QUEUED);
+	if (is_pinned(tctx)) {
+		count_waiting(tctx);
+		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, vtime, enq_flags);
+	} else {
+		domain = choose_domain(p, tctx);
+		/* Its queue must have a CPU for it, or it waits until one steals it. */
+		if (!may_use_domain(p, domain))
+			domain = domain_of_cpu(bpf_cpumask_first(p->cpus_ptr));
+		if (domain >= MAX_DOMAINS) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, slice_ns, enq_flags);
+			return;
+		}
+		change_domain(tctx, domain);
+		count_waiting(tctx);
+		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, vtime, enq_flags);
+	}
+	wake_idle_for(p, cpu);
+}
+
+/* The virtual time of the first task in @dsq that @cpu may take. */
+static bool first_vtime(u64 dsq, s32 cpu, u64 *vtime)
+{
+	struct task_struct *p;
+	bool found = false;
+	u32 seen = 0;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+			*vtime = p->scx.dsq_vtime;
+			found = true;
+			break;
+		}
+		if (++seen >= 32)
+			break;
+		/* Hidden from the verifier, which would follow every count apart. */
+		__sink(seen);
+	}
+	return found;
+}
+
+/*
+ * Should @prev leave this CPU for another? If so, the place is taken here and
+ * enqueue, which the kernel calls next, sends it there: nothing else may stand
+ * between, for with SCX_OPS_ENQ_LAST a task put back on its own CPU by enqueue
+ * would wait for the next interrupt.
+ */
+static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s32 cpu)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+
+	if (is_pinned(tctx) || is_migration_disabled(prev))
+		return false;
+	if (s && s->target_cpu != NO_CPU) {
+		s32 target = s->target_cpu;
+
+		s->target_cpu = NO_CPU;
+		if (target != cpu && target >= 0 && domain_of_cpu(target) < MAX_DOMAINS &&
+		    bpf_cpumask_test_cpu(target, prev->cpus_ptr)) {
+			tctx->claimed_cpu = target;
+			tctx->swapping = true;
+			return true;
+		}
+	}
+	if (tctx->upgrade) {
+		tctx->upgrade = false;
+		if (better_idle_exists(prev, tctx, cpu)) {
+			s32 target = claim_idle(prev, tctx, cpu);
+
+			if (target >= 0) {
+				tctx->claimed_cpu = target;
+				tctx->swapping = false;
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/*
+ * Pull a task from a queue that is more crowded than ours. With three threads
+ * on two P cores and two on two E cores nobody idles and no weight is out of
+ * proportion by more than a task, yet the three would wait for ever and the
+ * two never: pulling one now and then lets everybody wait in turn.
+ */
+static bool rotate(u32 domain)
+{
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	u64 now = scx_bpf_now();
+	u32 i;
+
+	if (!dctx || now - dctx->rotated_at < ROTATE_INTERVAL_NS)
+		return false;
+	bpf_for(i, 1, nr_domains) {
+		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
+		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
+
+		if (!octx || !octx->nr_waiting ||
+		    !more_crowded(octx->weight, cpus_of_domain(*other),
+				  dctx->weight, cpus_of_domain(domain)))
+			continue;
+		dctx->rotated_at = now;
+		if (scx_bpf_dsq_move_to_local(*other, 0)) {
+			count_stat(STAT_ROTATED);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool steal(u32 domain)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_domains) {
+		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
+		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
+
+		if (octx && octx->nr_waiting && scx_bpf_dsq_move_to_local(*other, 0)) {
+			count_stat(STAT_STOLEN);
+			return true;
+		}
+	}
+	return false;
+}
+
+void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
+{
+	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	bool have_own, have_shared, may_stay = false;
+	u64 own_vtime = 0, shared_vtime = 0, best;
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 domain = domain_of_cpu(cpu);
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	struct task_ctx *tctx = NULL;
+
+	if (!cctx || !dctx)
+		return;
+	if (prev_waits) {
+		tctx = task_ctx_of(prev);
+		may_stay = tctx && !take_other_place(prev, tctx, cpu);
+	}
+
+	have_own = cctx->nr_waiting && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
+	have_shared = dctx->nr_waiting && first_vtime(domain, cpu, &shared_vtime);
+	best = have_own && (!have_shared || vtime_before(own_vtime, shared_vtime)) ? own_vtime
+										    : shared_vtime;
+
+	/* Between slices nobody is ahead of prev: let it run on. */
+	if (may_stay && (have_own || have_shared)) {
+		u32 hint = hint_of(tctx);
+
+		if ((hint == NO_TYPE || hint == type_of_cpu(cpu)) &&
+		    vtime_before(prev->scx.dsq_vtime, best)) {
+			count_stat(STAT_KEPT);
+			scx_bpf_task_set_slice(prev, slice_ns);
+			return;
+		}
+	}
+	if (have_own && best == own_vtime && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+		return;
+	if (scx_bpf_dsq_move_to_local(domain, 0))
+		return;
+	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+		return;
+	if (rotate(domain))
+		return;
+	if (may_stay) {
+		count_stat(STAT_KEPT);
+		scx_bpf_task_set_slice(prev, slice_ns);
+		return;
+	}
+	steal(domain);
+}
+
+void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (!tctx)
+		return;
+	count_runnable(p, 1);
+	if (tctx->domain >= MAX_DOMAINS)
+		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
+	count_weight(tctx, tctx->weight);
+	set_state(tctx, TASK_QUEUED);
+}
+
+void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_slot *s;
+
+	if (!tctx)
+		return;
+	uncount_waiting(tctx);
+	change_domain(tctx, domain_of_cpu(cpu));
+	tctx->exec_seen = p->se.sum_exec_runtime;
+	tctx->claimed_cpu = NO_CPU;
+	tctx->upgrade = false;
+	s = slot_of(tctx->slot);
+	if (s) {
+		slot_write_begin(s);
+		s->state = TASK_IS_RUNNING;
+		s->cpu = cpu;
+		s->core_type = type_of_cpu(cpu);
+		slot_write_end(s);
+	}
+}
+
+void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct domain_ctx *dctx;
+	struct task_slot *s;
+	u32 hint;
+
+	if (!tctx)
+		return;
+	charge(p, tctx, cpu);
+	if (is_pinned(tctx) || p->nr_cpus_allowed == 1)
+		return;
+
+	s = slot_of(tctx->slot);
+	if (s && s->target_cpu != NO_CPU) {
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
+	if (better_idle_exists(p, tctx, cpu)) {
+		tctx->upgrade = true;
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
+	/* On a type that the agent wants for others, and others wait: make room. */
+	hint = hint_of(tctx);
+	dctx = domain_ctx_of(tctx->domain);
+	if (hint != NO_TYPE && hint != type_of_cpu(cpu) && dctx && dctx->nr_waiting)
+		scx_bpf_task_set_slice(p, 0);
+}
+
+void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (!tctx)
+		return;
+	charge(p, tctx, scx_bpf_task_cpu(p));
+	set_state(tctx, runnable ? TASK_QUEUED : TASK_BLOCKED);
+}
+
+void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	struct task_slot *s;
+
+	if (!tctx)
+		return;
+	uncount_waiting(tctx);
+	count_runnable(p, -1);
+	count_weight(tctx, 0);
+	tctx->claimed_cpu = NO_CPU;
+	s = slot_of(tctx->slot);
+	if (s)
+		s->target_cpu = NO_CPU;
+	set_state(tctx, TASK_BLOCKED);
+}
+
+void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
+{
+	note_idle(cpu, idle);
+	if (idle)
+		recheck_idle(cpu);
+}
+
+void BPF_STRUCT_OPS(hetero_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (tctx)
+		read_weight(p, tctx);
+}
+
+void BPF_STRUCT_OPS(hetero_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (tctx)
+		read_affinity(p, tctx, cpumask);
+}
+
+void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (!tctx)
+		return;
+	scx_bpf_task_set_dsq_vtime(p, scx_bpf_now());
+	tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
+	read_weight(p, tctx);
+	read_affinity(p, tctx, p->cpus_ptr);
+}
+
+s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0,
+						     BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!tctx)
+		return -ENOMEM;
+	tctx->slot = NO_SLOT;
+	tctx->domain = NO_DOMAIN;
+	tctx->pinned_cpu = NO_CPU;
+	tctx->claimed_cpu = NO_CPU;
+	tctx->exec_seen = p->se.sum_exec_runtime;
+	count_thread(p);
+	return 0;
+}
+
+void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (!tctx)
+		return;
+	give_back_slot(tctx);
+	uncount_thread(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
+{
+	s32 err = init_masks();
+	u32 i;
+
+	if (err) {
+		scx_bpf_error("cannot set up CPU masks: %d", err);
+		return err;
+	}
+	bpf_for(i, 0, nr_domains) {
+		if ((err = scx_bpf_create_dsq(i, -1))) {
+			scx_bpf_error("cannot create the queue of domain %u: %d", i, err);
+			return err;
+		}
+	}
+	bpf_for(i, 0, nr_cpu_ids) {
+		if ((err = scx_bpf_create_dsq(CPU_DSQ(i), -1))) {
+			scx_bpf_error("cannot create the queue of CPU %u: %d", i, err);
+			return err;
+		}
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(hetero_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(hetero_ops,
+	       .select_cpu	= (void *)hetero_select_cpu,
+	       .enqueue		= (void *)hetero_enqueue,
+	       .dispatch	= (void *)hetero_dispatch,
+	       .runnable	= (void *)hetero_runnable,
+	       .running		= (void *)hetero_running,
+	       .tick		= (void *)hetero_tick,
+	       .stopping	= (void *)hetero_stopping,
+	       .quiescent	= (void *)hetero_quiescent,
+	       .update_idle	= (void *)hetero_update_idle,
+	       .set_weight	= (void *)hetero_set_weight,
+	       .set_cpumask	= (void *)hetero_set_cpumask,
+	       .enable		= (void *)hetero_enable,
+	       .init_task	= (void *)hetero_init_task,
+	       .exit_task	= (void *)hetero_exit_task,
+	       .init		= (void *)hetero_init,
+	       .exit		= (void *)hetero_exit,
+	       .flags		= SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	       .timeout_ms	= 10000U,
+	       .name		= "hetero");

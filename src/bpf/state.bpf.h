@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * All that the BPF half remembers: the machine as the agent described it, one
+ * context per CPU, per queue ("domain"), per task and per process, and the
+ * table of task slots.
+ */
+#ifndef __HETERO_STATE_BPF_H
+#define __HETERO_STATE_BPF_H
+
+#include "intf.h"
+#include "arith.h"
+
+/* A task gets a slot in the table once it has run for this long in all. */
+#define SLOT_AFTER_NS		(5ULL * 1000 * 1000)
+
+/* Load is evened out between queues at most once in this time per queue. */
+#define ROTATE_INTERVAL_NS	(40ULL * 1000 * 1000)
+
+/*
+ * The machine, written by the agent before loading. A domain is a set of CPUs
+ * of one core type that share a cache; it has a queue of its own, and the
+ * domain's index is the queue's id.
+ */
+const volatile u32 nr_cpu_ids = 1;
+const volatile u32 nr_types = 1;
+const volatile u32 nr_domains = 1;
+const volatile u32 cpu_domain[MAX_CPUS];
+const volatile s32 cpu_sibling[MAX_CPUS];	/* another thread of the core, or -1 */
+const volatile u8 cpu_type[MAX_CPUS];
+const volatile u8 domain_type[MAX_DOMAINS];
+const volatile u32 domain_nr_cpus[MAX_DOMAINS];
+/* Where an idle CPU of a domain looks for work: its own queue first. */
+const volatile u8 steal_order[MAX_DOMAINS][MAX_DOMAINS];
+/* In which order idle CPUs are sought, by hint; the last row is "no hint". NO_TYPE ends it. */
+const volatile struct tier tiers[MAX_CORE_TYPES + 1][MAX_TIERS];
+
+/* What stands in for a measured slowdown: 1/slowdown on each type, Q16. */
+const volatile u32 static_inv_slowdown[MAX_CORE_TYPES];
+/* The agent's own process, which must never wait for those it schedules. */
+const volatile u32 agent_tgid;
+
+const volatile u64 slice_ns = 5ULL * 1000 * 1000;
+
+/* CPUs beyond the machine (offline, or hot-plugged since) have no domain. */
+#define NO_DOMAIN	MAX_DOMAINS
+
+/* Queue of the tasks that may run on one CPU only. */
+#define CPU_DSQ(cpu)	((u64)MAX_DOMAINS + (cpu))
+
+/*
+ * Tasks waiting in the queues are counted before the look for an idle CPU,
+ * and looked at after a CPU was marked idle: whichever comes second sees the
+ * other, so no task is left waiting beside an idle CPU.
+ */
+struct domain_ctx {
+	u64 weight;		/* of its runnable tasks, pinned ones included */
+	u64 pinned_weight;	/* of those that may run on one CPU only */
+	u64 nr_waiting;
+	u64 rotated_at;
+};
+
+struct cpu_ctx {
+	u64 pinned_weight;
+	u64 nr_waiting;		/* in its own queue */
+	u64 stats[NR_HETERO_STATS];
+	u64 busy_ns[MAX_CORE_TYPES];
+};
+
+struct domain_ctx domain_ctxs[MAX_DOMAINS];
+struct cpu_ctx cpu_ctxs[MAX_CPUS];
+
+/* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
+u64 max_progress;
+u32 nr_slots_used;		/* slots below this index have been handed out */
+u64 agent_heartbeat;
+
+struct task_slot slots[MAX_SLOTS] SEC(".bss.slots");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MAX_SLOTS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+#define NO_CPU	(-1)
+
+struct task_ctx {
+	u64 exec_seen;		/* sum_exec_runtime already charged */
+	u64 run_ns;		/* in all */
+	u32 slot;		/* index into slots, or NO_SLOT */
+	u32 weight;
+	u32 counted_weight;	/* what the domain was told; 0 if not counted */
+	u32 domain;		/* whose weight and queue it is in */
+	s32 pinned_cpu;		/* the one CPU that it may use, or NO_CPU */
+	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
+	u8 allowed_types;
+	u8 waiting;		/* counted in nr_waiting of its queue */
+	u8 upgrade;		/* tick saw a better idle CPU */
+	u8 swapping;		/* claimed_cpu is a swap's */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+/* Threads of a process; keyed by tgid, which survives the exec of a thread. */
+struct process_ctx {
+	u32 nr_threads;
+	u32 nr_runnable;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, struct process_ctx);
+} process_ctxs SEC(".maps");
+
+static struct task_ctx *task_ctx_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static struct process_ctx *process_ctx_of(struct task_struct *p)
+{
+	u32 tgid = p->tgid;
+
+	return bpf_map_lookup_elem(&process_ctxs, &tgid);
+}
+
+/*
+ * Arrays are indexed through MEMBER_VPTR, which checks the bound and computes
+ * the address in one piece: left to itself the compiler computes addresses
+ * ahead of the check, and the verifier rejects that.
+ */
+static u32 domain_of_cpu(s32 cpu)
+{
+	const volatile u32 *domain = MEMBER_VPTR(cpu_domain, [(u32)cpu]);
+
+	return domain ? *domain : NO_DOMAIN;
+}
+
+static u32 type_of_cpu(s32 cpu)
+{
+	const volatile u8 *core_type = MEMBER_VPTR(cpu_type, [(u32)cpu]);
+
+	return core_type ? *core_type : 0;
+}
+
+static s32 sibling_of_cpu(s32 cpu)
+{
+	const volatile s32 *sibling = MEMBER_VPTR(cpu_sibling, [(u32)cpu]);
+
+	return sibling ? *sibling : -1;
+}
+
+static u32 type_of_domain(u32 domain)
+{
+	const volatile u8 *core_type = MEMBER_VPTR(domain_type, [domain]);
+
+	return core_type ? *core_type : NO_TYPE;
+}
+
+static u32 cpus_of_domain(u32 domain)
+{
+	const volatile u32 *nr_cpus = MEMBER_VPTR(domain_nr_cpus, [domain]);
+
+	return nr_cpus ? *nr_cpus : 0;
+}
+
+static struct domain_ctx *domain_ctx_of(u32 domain)
+{
+	return MEMBER_VPTR(domain_ctxs, [domain]);
+}
+
+static struct cpu_ctx *cpu_ctx_of(s32 cpu)
+{
+	return MEMBER_VPTR(cpu_ctxs, [(u32)cpu]);
+}
+
+static struct task_slot *slot_of(u32 slot)
+{
+	return MEMBER_VPTR(slots, [slot]);
+}
+
+static __always_inline void count_stat(enum stat_id id)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(bpf_get_smp_processor_id());
+
+	if (cctx)
+		cctx->stats[id]++;
+}
+
+/* Slot writes are bracketed by an odd sequence number, see struct task_slot. */
+static void slot_write_begin(struct task_slot *s)
+{
+	__sync_fetch_and_add(&s->seq, 1);
+}
+
+static void slot_write_end(struct task_slot *s)
+{
+	__sync_fetch_and_add(&s->seq, 1);
+}
+
+#endif /* __HETERO_STATE_BPF_H */

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! scx_hetero as a library: everything but the command line.
+//!
+//! Data goes one way round. The BPF half ([`scheduler`] loads it) keeps a table
+//! of tasks; [`table`] takes snapshots of it; a [`policy`] turns a snapshot into
+//! actions; the BPF half carries them out. Policies touch no kernel, no clock
+//! and no file, so they run the same in tests.
+
+pub mod arith;
+mod bpf;
+pub mod exit;
+pub mod placement;
+pub mod policy;
+pub mod preflight;
+pub mod scheduler;
+pub mod stats;
+pub mod table;
+pub mod topology;

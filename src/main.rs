@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use crossbeam::channel::{Receiver, bounded};
+use log::{LevelFilter, warn};
+use scx_hetero::scheduler::{self, NAME, Options};
+use scx_hetero::topology::{CoreTypesSpec, Topology};
+use scx_hetero::{exit, policy, preflight, stats};
+use scx_utils::build_id;
+use simplelog::{ColorChoice, TermLogger, TerminalMode};
+
+/// Schedules hybrid CPUs (P and E cores, big.LITTLE): a sched_ext scheduler
+/// that places each thread by what a core type is worth to it.
+///
+/// Without arguments it attaches and schedules until Ctrl-C; then, or if it
+/// dies, the kernel's own scheduler takes over.
+#[derive(Debug, Parser)]
+#[command(
+    name = "scx_hetero",
+    disable_version_flag = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, \
+                  or not allowed to load BPF; 4 the kernel has no sched_ext; 5 another scheduler \
+                  is attached; 6 the kernel's BTF is missing or malformed; 7 the kernel threw the \
+                  scheduler out."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the core types found, from which source, and where sources disagree
+    Topology {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+
+        /// Core types by hand, fastest first, e.g. P=0-7,E=8-15
+        #[arg(long, value_name = "NAME=CPUS,...")]
+        core_types: Option<CoreTypesSpec>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// Who gets the fast cores
+    #[arg(short, long, value_enum, default_value_t)]
+    policy: policy::Name,
+
+    /// Core types by hand, fastest first, e.g. P=0-7,E=8-15
+    #[arg(long, value_name = "NAME=CPUS,...")]
+    core_types: Option<CoreTypesSpec>,
+
+    /// Longest run before other tasks get their turn, in microseconds
+    #[arg(short, long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    slice_us: u64,
+
+    /// Time between swaps of policies that swap threads, in milliseconds
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    swap_ms: u64,
+
+    /// Schedule only tasks of class SCHED_EXT
+    #[arg(long)]
+    partial: bool,
+
+    /// Attach, and print statistics every so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    stats: Option<Duration>,
+
+    /// Only print a running scheduler's statistics every so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    monitor: Option<Duration>,
+
+    /// Explain the statistics and exit
+    #[arg(long)]
+    help_stats: bool,
+
+    /// Size of the kernel's debug dump after an error, in bytes (0: default)
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    exit_dump_len: u32,
+
+    /// Say more, libbpf's messages included
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Print the version and exit
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// Move waiting tasks to idle CPUs by timer, as on kernels that offer no
+    /// other way (for tests)
+    #[arg(long, hide = true)]
+    avoid_kick: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_string())?;
+    if !(0.01..=86_400.0).contains(&seconds) {
+        return Err("must lie between 0.01 and 86400 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = if cli.run.verbose {
+        LevelFilter::Debug
+    } else {
+        LevelFilter::Info
+    };
+    let config = simplelog::ConfigBuilder::new()
+        .set_time_level(LevelFilter::Off)
+        .set_thread_level(LevelFilter::Off)
+        .set_target_level(LevelFilter::Off)
+        .set_location_level(LevelFilter::Off)
+        .build();
+    let colors = if std::io::stderr().is_terminal() {
+        ColorChoice::Auto
+    } else {
+        ColorChoice::Never
+    };
+    let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{NAME}: {error:#}");
+            exit::status(&error).into()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<()> {
+    if let Some(Command::Topology { json, core_types }) = cli.command {
+        return show_topology(json, core_types.as_ref());
+    }
+    let args = cli.run;
+    if args.version {
+        println!(
+            "{NAME} {}",
+            build_id::full_version(env!("CARGO_PKG_VERSION"))
+        );
+        return Ok(());
+    }
+    if args.help_stats {
+        return stats::server_data().describe_meta(&mut std::io::stdout(), None);
+    }
+
+    let (stop, stopping) = on_signal()?;
+    if let Some(interval) = args.monitor {
+        return stats::monitor(interval, &stop);
+    }
+    preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
+    let options = Options {
+        policy: args.policy,
+        swap_interval: Duration::from_millis(args.swap_ms),
+        slice: Duration::from_micros(args.slice_us),
+        core_types: args.core_types,
+        partial: args.partial,
+        exit_dump_len: args.exit_dump_len,
+        verbose: args.verbose,
+        avoid_kick: args.avoid_kick,
+    };
+    let printer = stop.clone();
+    let result = scheduler::run(&options, &stopping, || {
+        let Some(interval) = args.stats else { return };
+        std::thread::spawn(move || {
+            if let Err(error) = stats::monitor(interval, &printer) {
+                warn!("statistics ended: {error:#}");
+            }
+        });
+    });
+    stop.store(true, Ordering::Relaxed);
+    result
+}
+
+fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
+    let topology = Topology::detect(core_types)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&topology.to_json())?);
+    } else {
+        print!("{}", topology.table());
+    }
+    Ok(())
+}
+
+/// Ctrl-C and SIGTERM, as a flag and as a message.
+fn on_signal() -> Result<(Arc<AtomicBool>, Receiver<()>)> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (sender, receiver) = bounded(1);
+    let raised = flag.clone();
+    ctrlc::set_handler(move || {
+        raised.store(true, Ordering::Relaxed);
+        let _ = sender.try_send(());
+    })
+    .context("cannot handle Ctrl-C")?;
+    Ok((flag, receiver))
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! In which order CPUs are filled. BPF searches idle CPUs in this order, and
+//! policies count by it how many threads each core type should hold.
+
+use crate::topology::Topology;
+
+/// One step: the idle CPUs of a core type, either of whole idle cores or of
+/// cores whose other thread is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Index into [`Topology::types`].
+    pub core_type: usize,
+    /// Take a CPU only if all threads of its core are idle.
+    pub whole_core: bool,
+    /// How many threads this step has room for.
+    pub cpus: usize,
+}
+
+/// The order for a thread without a hint: whole cores from the fastest type
+/// down, then second threads of busy cores, then cores on the low-power island,
+/// which lack the last-level cache.
+pub fn tiers(topology: &Topology) -> Vec<Tier> {
+    let mut main = Vec::new();
+    let mut second = Vec::new();
+    let mut island = Vec::new();
+    for (core_type, kind) in topology.types.iter().enumerate() {
+        let cores = topology
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.core_type == core_type && cpu.core == cpu.id)
+            .count();
+        let whole = Tier {
+            core_type,
+            whole_core: true,
+            cpus: cores,
+        };
+        let rest = Tier {
+            core_type,
+            whole_core: false,
+            cpus: kind.cpus.len() - cores,
+        };
+        if kind.low_power_island {
+            island.push(whole);
+        } else {
+            main.push(whole);
+        }
+        if rest.cpus > 0 {
+            second.push(rest);
+        }
+    }
+    main.into_iter().chain(second).chain(island).collect()
+}
+
+/// The order for a thread whose hint is `hint`: that type first, then as without.
+pub fn tiers_for(topology: &Topology, hint: usize) -> Vec<Tier> {
+    let (mut wished, others): (Vec<_>, Vec<_>) = tiers(topology)
+        .into_iter()
+        .partition(|tier| tier.core_type == hint);
+    wished.sort_by_key(|tier| !tier.whole_core);
+    wished.into_iter().chain(others).collect()
+}
+
+/// How many of `threads` busy threads each core type should hold: CPUs are
+/// filled in the order of [`tiers`]; beyond one thread per CPU, in proportion
+/// to the CPUs. The result is indexed by core type and sums to `threads`.
+pub fn shares(topology: &Topology, threads: usize) -> Vec<usize> {
+    let order = tiers(topology);
+    let mut shares = vec![0; topology.types.len()];
+    let mut left = threads;
+    for tier in &order {
+        let here = left.min(tier.cpus);
+        shares[tier.core_type] += here;
+        left -= here;
+    }
+    // Round by round, so that the share of every type stays proportional and
+    // the odd threads of the last round go to the fastest type first.
+    while left > 0 {
+        for (share, kind) in shares.iter_mut().zip(&topology.types) {
+            let here = left.min(kind.cpus.len());
+            *share += here;
+            left -= here;
+        }
+    }
+    shares
+}

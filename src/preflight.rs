@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must be so before the scheduler can start, each with its remedy.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::exit::{Failure, Reason};
+
+const SCHED_EXT: &str = "sys/kernel/sched_ext";
+const BTF: &str = "sys/kernel/btf/vmlinux";
+/// First bytes of BTF in this machine's byte order (linux/btf.h).
+const BTF_MAGIC: u16 = 0xeb9f;
+
+/// Checks everything that can be checked without loading anything. `root` is
+/// the root of the file system (`/`), `is_root` whether we run as root.
+///
+/// # Errors
+/// A [`Failure`] that says what is missing and how to get it.
+pub fn check(root: &Path, is_root: bool) -> Result<()> {
+    if !is_root {
+        return fail(
+            Reason::NotAllowed,
+            "only root may replace the kernel's scheduler; run it with sudo".into(),
+        );
+    }
+    if !root.join(SCHED_EXT).join("state").exists() {
+        let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
+        let release = release.as_deref().unwrap_or("(unknown)").trim();
+        return fail(
+            Reason::NoSchedExt,
+            format!(
+                "this kernel ({release}) has no sched_ext: scx_hetero needs Linux 6.16 or later \
+                 built with CONFIG_SCHED_CLASS_EXT=y, CONFIG_BPF_SYSCALL=y, CONFIG_BPF_JIT=y \
+                 and CONFIG_DEBUG_INFO_BTF=y. Debian has it from 6.16 (trixie-backports), \
+                 Fedora, Arch, CachyOS and Ubuntu 25.10 or later in their own kernels"
+            ),
+        );
+    }
+    check_btf(root)?;
+    check_nobody_else(root)
+}
+
+fn check_btf(root: &Path) -> Result<()> {
+    let path = root.join(BTF);
+    match fs::read(&path) {
+        Ok(bytes) if bytes.get(..2) == Some(&BTF_MAGIC.to_ne_bytes()) => Ok(()),
+        Ok(_) => fail(
+            Reason::BadBtf,
+            format!(
+                "{} is not BTF (it does not start with 0x{BTF_MAGIC:x}): the kernel was built \
+                 without CONFIG_DEBUG_INFO_BTF or by a broken pahole; use another kernel build",
+                path.display()
+            ),
+        ),
+        Err(error) => fail(
+            Reason::BadBtf,
+            format!(
+                "cannot read the kernel's type information, {}: {error}; the kernel must be \
+                 built with CONFIG_DEBUG_INFO_BTF=y",
+                path.display()
+            ),
+        ),
+    }
+}
+
+fn check_nobody_else(root: &Path) -> Result<()> {
+    let dir = root.join(SCHED_EXT);
+    let state = fs::read_to_string(dir.join("state")).unwrap_or_default();
+    if state.trim() == "disabled" {
+        return Ok(());
+    }
+    let name = fs::read_to_string(dir.join("root/ops")).unwrap_or_default();
+    let name = match name.trim() {
+        "" => "another sched_ext scheduler",
+        name => name,
+    };
+    fail(
+        Reason::AnotherScheduler,
+        format!(
+            "{name} is attached already ({}), and the kernel takes one sched_ext scheduler at a \
+             time; stop it first (for instance: systemctl stop scx, or scxctl stop)",
+            state.trim()
+        ),
+    )
+}
+
+fn fail(reason: Reason, message: String) -> Result<()> {
+    Err(Failure { reason, message }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    fn machine() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, bytes) in [
+            ("sys/kernel/sched_ext/state", &b"disabled\n"[..]),
+            (BTF, &[0x9f, 0xeb, 1, 0]),
+            ("proc/sys/kernel/osrelease", b"6.18.15\n"),
+        ] {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        dir
+    }
+
+    fn refusal(dir: &Path, is_root: bool) -> (u8, String) {
+        let error = check(dir, is_root).unwrap_err();
+        (exit::status(&error), error.to_string())
+    }
+
+    #[test]
+    fn a_good_machine_passes() {
+        check(machine().path(), true).unwrap();
+    }
+
+    #[test]
+    fn every_refusal_names_its_remedy_and_has_its_own_status() {
+        let dir = machine();
+        let (status, text) = refusal(dir.path(), false);
+        assert_eq!(status, 3);
+        assert!(text.contains("sudo"), "{text}");
+
+        let attached = dir.path().join("sys/kernel/sched_ext");
+        fs::write(attached.join("state"), "enabled\n").unwrap();
+        fs::create_dir(attached.join("root")).unwrap();
+        fs::write(attached.join("root/ops"), "lavd_1.1.4\n").unwrap();
+        let (status, text) = refusal(dir.path(), true);
+        assert_eq!(status, 5);
+        assert!(
+            text.contains("lavd_1.1.4") && text.contains("systemctl stop"),
+            "{text}"
+        );
+
+        fs::write(dir.path().join(BTF), "no BTF").unwrap();
+        assert_eq!(refusal(dir.path(), true).0, 6);
+        fs::remove_file(dir.path().join(BTF)).unwrap();
+        let (status, text) = refusal(dir.path(), true);
+        assert_eq!(status, 6);
+        assert!(text.contains("CONFIG_DEBUG_INFO_BTF"), "{text}");
+
+        fs::remove_dir_all(attached).unwrap();
+        let (status, text) = refusal(dir.path(), true);
+        assert_eq!(status, 4);
+        assert!(
+            text.contains("6.18.15") && text.contains("CONFIG_SCHED_CLASS_EXT"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Live statistics: running totals inside, rates per interval on the wire.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use scx_stats::prelude::*;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+
+/// How many processes are listed, by CPU time.
+const LISTED: usize = 10;
+
+/// What the scheduler counted since it started.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Monotonic time, ns.
+    pub at_ns: u64,
+    /// Name of the policy.
+    pub policy: String,
+    /// One per core type, fastest first.
+    pub core_types: Vec<CoreTypeTotals>,
+    /// By process id.
+    pub processes: BTreeMap<u32, ProcessTotals>,
+    /// Tasks in the table, and how many of them were runnable.
+    pub tasks: u64,
+    /// See `tasks`.
+    pub runnable: u64,
+    /// Events.
+    pub counts: Counts,
+}
+
+/// A core type's totals.
+#[derive(Clone, Debug, Default)]
+pub struct CoreTypeTotals {
+    /// Its name.
+    pub name: String,
+    /// Its online CPUs.
+    pub cpus: u64,
+    /// CPU time used, ns.
+    pub busy_ns: u64,
+}
+
+/// A process's totals, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTotals {
+    /// Name of its first thread.
+    pub name: String,
+    /// Threads that have run for some milliseconds.
+    pub threads: u64,
+    /// CPU time on the fastest core type.
+    pub big_ns: u64,
+    /// CPU time in all.
+    pub total_ns: u64,
+    /// Sum of its threads' `amp_progress`.
+    pub progress_ns: u64,
+}
+
+#[stat_doc]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "events in the interval", _om_prefix = "n_")]
+pub struct Counts {
+    #[stat(desc = "tasks put on an idle CPU when they woke up")]
+    pub direct: u64,
+    #[stat(desc = "tasks queued because no CPU was idle")]
+    pub queued: u64,
+    #[stat(desc = "tasks that ran on after a slice because nobody was ahead of them")]
+    pub kept: u64,
+    #[stat(desc = "tasks pulled from another queue by a CPU with nothing to do")]
+    pub stolen: u64,
+    #[stat(desc = "tasks pulled from a more crowded queue to even out waiting")]
+    pub rotated: u64,
+    #[stat(desc = "running tasks moved to a better CPU that had become idle")]
+    pub upgraded: u64,
+    #[stat(desc = "tasks that arrived on the CPU of their swap partner")]
+    pub swapped: u64,
+    #[stat(desc = "waiting tasks moved to an idle CPU by the rescue timer")]
+    pub rescued: u64,
+    #[stat(desc = "times that a task ran unmeasured because the task table was full")]
+    pub slots_full: u64,
+    #[stat(desc = "actions of the policy that were carried out")]
+    pub actions_applied: u64,
+    #[stat(desc = "actions of the policy that came too late and were dropped")]
+    pub actions_stale: u64,
+}
+
+impl Counts {
+    fn since(&self, before: &Self) -> Self {
+        let delta = |now: u64, before: u64| now.saturating_sub(before);
+        Self {
+            direct: delta(self.direct, before.direct),
+            queued: delta(self.queued, before.queued),
+            kept: delta(self.kept, before.kept),
+            stolen: delta(self.stolen, before.stolen),
+            rotated: delta(self.rotated, before.rotated),
+            upgraded: delta(self.upgraded, before.upgraded),
+            swapped: delta(self.swapped, before.swapped),
+            rescued: delta(self.rescued, before.rescued),
+            slots_full: delta(self.slots_full, before.slots_full),
+            actions_applied: delta(self.actions_applied, before.actions_applied),
+            actions_stale: delta(self.actions_stale, before.actions_stale),
+        }
+    }
+}
+
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "one core type", _om_prefix = "type_", _om_label = "core_type")]
+pub struct CoreTypeStats {
+    #[stat(desc = "rank: 0 is the fastest core type")]
+    pub rank: u64,
+    #[stat(desc = "online CPUs")]
+    pub cpus: u64,
+    #[stat(desc = "busy, percent of all its CPUs")]
+    pub busy_pct: f64,
+}
+
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "one process", _om_prefix = "process_", _om_label = "pid")]
+pub struct ProcessStats {
+    #[stat(desc = "name of its first thread")]
+    pub name: String,
+    #[stat(desc = "threads that have run for some milliseconds")]
+    pub threads: u64,
+    #[stat(desc = "CPU time, percent of one CPU")]
+    pub cpu_pct: f64,
+    #[stat(desc = "share of its CPU time spent on the fastest core type, percent")]
+    pub big_pct: f64,
+    #[stat(desc = "progress (amp_progress), percent of one thread alone at the fastest core type")]
+    pub progress_pct: f64,
+}
+
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(top)]
+pub struct Metrics {
+    #[stat(desc = "policy in force")]
+    pub policy: String,
+    #[stat(desc = "tasks in the table: those that have run for some milliseconds")]
+    pub tasks: u64,
+    #[stat(desc = "tasks in the table that were runnable at the end of the interval")]
+    pub runnable: u64,
+    #[stat(desc = "core types by name")]
+    pub core_types: BTreeMap<String, CoreTypeStats>,
+    #[stat(desc = "the busiest processes by process id")]
+    pub processes: BTreeMap<u32, ProcessStats>,
+    #[stat(desc = "events in the interval")]
+    pub counts: Counts,
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        100.0 * part as f64 / whole as f64
+    }
+}
+
+impl Metrics {
+    /// The rates between two readings.
+    pub fn between(before: &Totals, now: &Totals) -> Self {
+        let elapsed = now.at_ns.saturating_sub(before.at_ns);
+        let core_types = now.core_types.iter().enumerate().map(|(rank, kind)| {
+            let earlier = before.core_types.get(rank).map_or(0, |kind| kind.busy_ns);
+            let busy = kind.busy_ns.saturating_sub(earlier);
+            let stats = CoreTypeStats {
+                rank: rank as u64,
+                cpus: kind.cpus,
+                busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
+            };
+            (kind.name.clone(), stats)
+        });
+        let mut processes: Vec<_> = now
+            .processes
+            .iter()
+            .map(|(&pid, process)| {
+                let none = ProcessTotals::default();
+                let earlier = before.processes.get(&pid).unwrap_or(&none);
+                let total = process.total_ns.saturating_sub(earlier.total_ns);
+                let big = process.big_ns.saturating_sub(earlier.big_ns);
+                let progress = process.progress_ns.saturating_sub(earlier.progress_ns);
+                let stats = ProcessStats {
+                    name: process.name.clone(),
+                    threads: process.threads,
+                    cpu_pct: percent(total, elapsed),
+                    big_pct: percent(big, total),
+                    progress_pct: percent(progress, elapsed),
+                };
+                (pid, stats)
+            })
+            .filter(|(_, stats)| stats.cpu_pct >= 0.1)
+            .collect();
+        processes.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
+        processes.truncate(LISTED);
+        Self {
+            policy: now.policy.clone(),
+            tasks: now.tasks,
+            runnable: now.runnable,
+            core_types: core_types.collect(),
+            processes: processes.into_iter().collect(),
+            counts: now.counts.since(&before.counts),
+        }
+    }
+
+    /// Writes a block of lines, 80 columns wide at most.
+    pub fn format(&self, out: &mut dyn Write) -> Result<()> {
+        let mut kinds: Vec<_> = self.core_types.iter().collect();
+        kinds.sort_by_key(|(_, kind)| kind.rank);
+        write!(
+            out,
+            "policy {}  tasks {} ({} runnable)",
+            self.policy, self.tasks, self.runnable
+        )?;
+        for (name, kind) in &kinds {
+            write!(out, "  {name} {:.0}%", kind.busy_pct)?;
+        }
+        let counts = &self.counts;
+        writeln!(
+            out,
+            "\n  direct {} queued {} kept {} stolen {} rotated {} upgraded {} swapped {}",
+            counts.direct,
+            counts.queued,
+            counts.kept,
+            counts.stolen,
+            counts.rotated,
+            counts.upgraded,
+            counts.swapped
+        )?;
+        let fastest = kinds.first().map_or("", |(name, _)| name.as_str());
+        let on_fastest = format!("ON {fastest}");
+        writeln!(
+            out,
+            "  {:>7} {:<16} {:>7} {:>7} {:>8} {:>9}",
+            "PID", "NAME", "THREADS", "CPU", on_fastest, "PROGRESS"
+        )?;
+        let mut processes: Vec<_> = self.processes.iter().collect();
+        processes.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
+        for (pid, process) in processes {
+            writeln!(
+                out,
+                "  {pid:>7} {:<16} {:>7} {:>6.1}% {:>7.1}% {:>8.1}%",
+                process.name,
+                process.threads,
+                process.cpu_pct,
+                process.big_pct,
+                process.progress_pct
+            )?;
+        }
+        writeln!(out)?;
+        Ok(())
+    }
+}
+
+/// What the scheduler's statistics socket serves.
+pub fn server_data() -> StatsServerData<(), Totals> {
+    let open: Box<dyn StatsOpener<(), Totals>> = Box::new(move |(requests, answers)| {
+        requests.send(())?;
+        let mut before = answers.recv()?;
+        let read: Box<dyn StatsReader<(), Totals>> = Box::new(move |_, (requests, answers)| {
+            requests.send(())?;
+            let now = answers.recv()?;
+            let metrics = Metrics::between(&before, &now);
+            before = now;
+            metrics.to_json()
+        });
+        Ok(read)
+    });
+
+    StatsServerData::new()
+        .add_meta(Metrics::meta())
+        .add_meta(CoreTypeStats::meta())
+        .add_meta(ProcessStats::meta())
+        .add_meta(Counts::meta())
+        .add_ops("top", StatsOps { open, close: None })
+}
+
+/// Prints the running scheduler's statistics every `interval` until `stop`.
+/// Returns quietly when standard output is closed.
+pub fn monitor(interval: Duration, stop: &Arc<AtomicBool>) -> Result<()> {
+    let mut first = true;
+    scx_utils::monitor_stats::<Metrics>(
+        &[],
+        interval,
+        || stop.load(Ordering::Relaxed),
+        |metrics| {
+            // The first reading spans no time.
+            if !std::mem::take(&mut first) {
+                metrics.format(&mut std::io::stdout().lock())?;
+            }
+            Ok(())
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(at_ns: u64, big_ns: u64, total_ns: u64) -> Totals {
+        let process = |name: &str| ProcessTotals {
+            name: name.into(),
+            threads: 4,
+            big_ns,
+            total_ns,
+            progress_ns: total_ns / 2,
+        };
+        Totals {
+            at_ns,
+            policy: "rr".into(),
+            core_types: vec![
+                CoreTypeTotals {
+                    name: "P".into(),
+                    cpus: 2,
+                    busy_ns: big_ns,
+                },
+                CoreTypeTotals {
+                    name: "LP-E".into(),
+                    cpus: 2,
+                    busy_ns: total_ns - big_ns,
+                },
+            ],
+            processes: (0..20)
+                .map(|pid| (4_000_000 + pid, process("a-name-of-15-ch")))
+                .collect(),
+            tasks: 10_000,
+            runnable: 1_000,
+            counts: Counts {
+                direct: 123_456,
+                swapped: 99_999,
+                ..Counts::default()
+            },
+        }
+    }
+
+    #[test]
+    fn rates_are_differences_over_elapsed_time() {
+        let second = 1_000_000_000;
+        let metrics = Metrics::between(&totals(0, 0, 0), &totals(second, second / 2, second));
+        assert_eq!(metrics.core_types["P"].busy_pct, 25.0);
+        let process = metrics.processes.values().next().unwrap();
+        assert_eq!(
+            (process.cpu_pct, process.big_pct, process.progress_pct),
+            (100.0, 50.0, 50.0)
+        );
+        assert_eq!(metrics.processes.len(), LISTED);
+    }
+
+    #[test]
+    fn a_block_fits_the_terminal() {
+        let metrics = Metrics::between(&totals(0, 0, 0), &totals(1_000_000, 500_000, 1_000_000));
+        let mut text = Vec::new();
+        metrics.format(&mut text).unwrap();
+        for line in String::from_utf8(text).unwrap().lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}

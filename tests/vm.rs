@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The scheduler on a real kernel, in the virtual machine (`make test`). One
+//! test at a time: there is one scheduler to replace.
+
+mod support;
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use support::*;
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The scheduler's exit status and what it printed.
+fn outcome(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(binary()).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn attaches_and_detaches_without_arguments() {
+    for _ in 0..2 {
+        let scheduler = Scheduler::start(&[]);
+        let ops = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap();
+        assert!(ops.starts_with("hetero"), "{ops}");
+        thread::sleep(s(1));
+        scheduler.stop();
+    }
+}
+
+#[test]
+fn the_kernel_takes_over_when_the_agent_is_killed() {
+    let log = KernelLog::from_now();
+    let hogs = Hog::start_many(CPUS);
+    let mut scheduler = Scheduler::start(&[]);
+    scheduler.signal(libc::SIGKILL);
+    scheduler.wait();
+    thread::sleep(s(1));
+    assert_eq!(state(), "disabled");
+    for ran in measure(&hogs, s(0), s(1)) {
+        assert!(ran.total() > 0);
+    }
+    log.assert_clean();
+}
+
+#[test]
+fn refuses_a_second_scheduler_and_says_so() {
+    let scheduler = Scheduler::start(&[]);
+    let (status, text) = outcome(&[]);
+    assert_eq!(status, Some(5), "{text}");
+    assert!(
+        text.contains("attached already") && text.contains("hetero"),
+        "{text}"
+    );
+    scheduler.stop();
+}
+
+#[test]
+fn refuses_wrong_core_types_and_says_why() {
+    let (status, text) = outcome(&["--core-types", "P=0-1,E=2-9"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("CPU"), "{text}");
+    assert_eq!(state(), "disabled");
+}
+
+#[test]
+fn nobody_else_but_root_may_start_it() {
+    use std::os::unix::process::CommandExt;
+    let output = Command::new(binary()).uid(65534).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("root"));
+}
+
+#[test]
+fn pinned_tasks_stay_pinned_while_others_are_swapped() {
+    let scheduler =
+        Scheduler::start(&["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"]);
+    let hogs = Hog::start_many(3 * CPUS);
+    for (cpu, hog) in hogs.iter().take(CPUS).enumerate() {
+        hog.pin(&[cpu]);
+    }
+    // Affinity to a part of a type, and across types.
+    hogs[CPUS].pin(&[0, 2]);
+    hogs[CPUS + 1].pin(&[1, 2, 3]);
+    let ran = measure(&hogs, s(1), s(5));
+    for (cpu, ran) in ran.iter().take(CPUS).enumerate() {
+        assert!(ran.total() > 0, "pinned to {cpu}, never ran");
+        assert_eq!(ran.on(&[cpu]), ran.total(), "pinned to {cpu}: {ran:?}");
+    }
+    assert_eq!(ran[CPUS].on(&[0, 2]), ran[CPUS].total());
+    assert_eq!(ran[CPUS + 1].on(&[1, 2, 3]), ran[CPUS + 1].total());
+    scheduler.stop();
+}
+
+#[test]
+fn affinity_can_change_while_a_task_runs_waits_and_sleeps() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(2 * CPUS);
+    for round in 0..200 {
+        for (i, hog) in hogs.iter().enumerate() {
+            hog.pin(&[(round + i) % CPUS]);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    for hog in &hogs {
+        hog.pin(&[3]);
+    }
+    let ran = measure(&hogs, s(1), s(2));
+    for ran in &ran {
+        assert_eq!(ran.on(&[3]), ran.total());
+    }
+    scheduler.stop();
+}
+
+/// Shares of two hogs that contend for the same CPUs.
+fn assert_shares_follow_weights(hogs: &[Hog], ran: &[Ran], weights: &[f64]) {
+    let total: u64 = ran.iter().map(Ran::total).sum();
+    let weight: f64 = weights.iter().sum();
+    for ((hog, ran), w) in hogs.iter().zip(ran).zip(weights) {
+        let share = ran.total() as f64 / total as f64;
+        let fair = w / weight;
+        let off = (share / fair - 1.0).abs();
+        eprintln!(
+            "tid {} share {share:.4}, fair {fair:.4}, off by {:.1} %",
+            hog.tid(),
+            100.0 * off
+        );
+        assert!(off < 0.10);
+    }
+}
+
+#[test]
+fn nice_0_and_nice_19_on_one_cpu_get_shares_by_weight() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(2);
+    for hog in &hogs {
+        hog.pin(&[1]);
+    }
+    hogs[1].renice(19);
+    let ran = measure(&hogs, s(2), s(20));
+    assert_shares_follow_weights(&hogs, &ran, &[1024.0, 15.0]);
+    scheduler.stop();
+}
+
+#[test]
+fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
+    let scheduler = Scheduler::start(&[]);
+    let hogs = Hog::start_many(4 * CPUS);
+    let (plain, nice) = hogs.split_at(2 * CPUS);
+    for hog in nice {
+        hog.renice(19);
+    }
+    let ran = measure(&hogs, s(2), s(30));
+    let total = |part: &[Ran]| part.iter().map(Ran::total).sum::<u64>() as f64;
+    let (plain, nice) = ran.split_at(plain.len());
+    let share = total(nice) / (total(nice) + total(plain));
+    let fair = 15.0 / 1039.0;
+    eprintln!("share of nice 19: {share:.4}, fair {fair:.4}");
+    assert!((share / fair - 1.0).abs() < 0.10);
+    scheduler.stop();
+}
+
+#[test]
+fn fourfold_oversubscription_starves_nobody_for_a_second() {
+    for args in [
+        &["--core-types", HYBRID][..],
+        &["--core-types", HYBRID, "--avoid-kick"],
+    ] {
+        let scheduler = Scheduler::start(args);
+        let hogs = Hog::start_many(4 * CPUS);
+        thread::sleep(s(2));
+        for hog in &hogs {
+            hog.take();
+        }
+        thread::sleep(s(8));
+        let worst = hogs.iter().map(Hog::longest_wait).max().unwrap();
+        let shares = spread(hogs.iter().map(|hog| hog.take().total()));
+        eprintln!(
+            "{args:?}: longest wait {worst:?}, spread {:.1} %",
+            100.0 * shares
+        );
+        assert!(worst < s(1));
+        assert!(shares < 0.10);
+        drop(hogs);
+        scheduler.stop();
+    }
+}
+
+#[test]
+fn an_odd_number_of_equal_threads_gets_equal_time() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(CPUS + 1);
+    let ran = measure(&hogs, s(2), s(10));
+    let off = spread(ran.iter().map(Ran::total));
+    eprintln!("{:.1} % off", 100.0 * off);
+    assert!(off < 0.10, "{ran:?}");
+    scheduler.stop();
+}
+
+#[test]
+fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
+    for threads in [CPUS, 2 * CPUS] {
+        let scheduler =
+            Scheduler::start(&["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"]);
+        let hogs = Hog::start_many(threads);
+        let ran = measure(&hogs, s(2), s(20));
+        let total = spread(ran.iter().map(Ran::total));
+        let big = spread(ran.iter().map(|ran| ran.on(&P_CPUS)));
+        let small = spread(ran.iter().map(|ran| ran.total() - ran.on(&P_CPUS)));
+        eprintln!(
+            "{threads} threads: off by {:.1} % in all, {:.1} % on P, {:.1} % on E",
+            100.0 * total,
+            100.0 * big,
+            100.0 * small
+        );
+        assert!(total < 0.10 && big < 0.10 && small < 0.10, "{ran:?}");
+        drop(hogs);
+        scheduler.stop();
+    }
+}
+
+#[test]
+fn a_lone_busy_thread_ends_up_on_a_fast_core() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hog = Hog::start();
+    for slow in [2, 3] {
+        hog.pin(&[slow]);
+        thread::sleep(Duration::from_millis(200));
+        hog.pin(&[0, 1, 2, 3]);
+        thread::sleep(Duration::from_millis(100));
+        hog.take();
+        thread::sleep(s(1));
+        let ran = hog.take();
+        assert!(
+            ran.on(&P_CPUS) as f64 > 0.98 * ran.total() as f64,
+            "{ran:?}"
+        );
+    }
+    scheduler.stop();
+}
+
+#[test]
+fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
+    for args in [
+        &["--core-types", HYBRID][..],
+        &["--core-types", HYBRID, "--avoid-kick"],
+    ] {
+        let scheduler = Scheduler::start(args);
+        let two = Hog::start_many(2);
+        let ran = measure(&two, s(1), s(3));
+        let on_p: u64 = ran.iter().map(|ran| ran.on(&P_CPUS)).sum();
+        let total: u64 = ran.iter().map(Ran::total).sum();
+        assert!(on_p as f64 > 0.95 * total as f64, "{args:?} {ran:?}");
+
+        // The CPUs together run six threads as fully as four: nobody idles.
+        let four_more = Hog::start_many(4);
+        let begin = std::time::Instant::now();
+        let ran: u64 = two
+            .iter()
+            .chain(&four_more)
+            .map(|hog| {
+                hog.take();
+                hog
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|hog| {
+                while begin.elapsed() < s(4) {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                hog.take().total()
+            })
+            .sum();
+        let used = ran as f64 / begin.elapsed().as_nanos() as f64 / CPUS as f64;
+        eprintln!("{args:?}: CPUs used {:.1} %", 100.0 * used);
+        assert!(used > 0.95);
+        drop((two, four_more));
+        scheduler.stop();
+    }
+}
+
+#[test]
+fn partial_mode_leaves_ordinary_tasks_to_the_kernel() {
+    let scheduler = Scheduler::start(&["--partial"]);
+    let hog = Hog::start();
+    assert_eq!(
+        std::fs::read_to_string("/sys/kernel/sched_ext/switch_all")
+            .unwrap()
+            .trim(),
+        "0"
+    );
+    assert!(measure(std::slice::from_ref(&hog), s(0), s(1))[0].total() > 0);
+    scheduler.stop();
+}
+
+#[test]
+fn statistics_name_the_busy_process_and_where_it_ran() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(2);
+    thread::sleep(s(1));
+    let output = Command::new("timeout")
+        .args(["-s", "INT", "4", &binary(), "--monitor", "1"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(&std::process::id().to_string()))
+        .unwrap_or_else(|| panic!("this process is not listed:\n{text}"));
+    let cpu: f64 = line
+        .split_whitespace()
+        .nth(3)
+        .unwrap()
+        .trim_end_matches('%')
+        .parse()
+        .unwrap();
+    assert!((150.0..=205.0).contains(&cpu), "{line}");
+    assert!(
+        text.contains("policy none") && text.contains("ON P"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    drop(hogs);
+    scheduler.stop();
+}
