@@ -27,6 +27,7 @@ use simplelog::{ColorChoice, TermLogger, TerminalMode};
 #[command(
     name = "scx_hetero",
     disable_version_flag = true,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     after_help = "Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, \
                   or not allowed to load BPF; 4 the kernel has no sched_ext; 5 another scheduler \
@@ -194,7 +195,7 @@ fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(&topology.to_json())?);
     } else {
-        print!("{}", topology.table());
+        println!("{}", topology.table());
     }
     Ok(())
 }

@@ -242,9 +242,10 @@ impl<'a> Scheduler<'a> {
                 process.name.clone_from(&task.comm);
             }
             process.threads += 1;
+            process.runnable = task.nr_runnable.into();
             process.big_ns += task.run_ns[0];
             process.total_ns += task.total_ns();
-            process.progress_ns += task.amp_progress;
+            process.progress_ns += task.amp_progress - task.first_progress;
         }
 
         let mut core_types: Vec<CoreTypeTotals> = self

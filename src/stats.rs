@@ -52,11 +52,13 @@ pub struct ProcessTotals {
     pub name: String,
     /// Threads that have run for some milliseconds.
     pub threads: u64,
+    /// Runnable threads, when one of them was last charged.
+    pub runnable: u64,
     /// CPU time on the fastest core type.
     pub big_ns: u64,
     /// CPU time in all.
     pub total_ns: u64,
-    /// Sum of its threads' `amp_progress`.
+    /// Sum of what its threads' `amp_progress` grew by.
     pub progress_ns: u64,
 }
 
@@ -127,6 +129,8 @@ pub struct ProcessStats {
     pub name: String,
     #[stat(desc = "threads that have run for some milliseconds")]
     pub threads: u64,
+    #[stat(desc = "runnable threads, when one of them last ran")]
+    pub runnable: u64,
     #[stat(desc = "CPU time, percent of one CPU")]
     pub cpu_pct: f64,
     #[stat(desc = "share of its CPU time spent on the fastest core type, percent")]
@@ -187,6 +191,7 @@ impl Metrics {
                 let stats = ProcessStats {
                     name: process.name.clone(),
                     threads: process.threads,
+                    runnable: process.runnable,
                     cpu_pct: percent(total, elapsed),
                     big_pct: percent(big, total),
                     progress_pct: percent(progress, elapsed),
@@ -235,17 +240,18 @@ impl Metrics {
         let on_fastest = format!("ON {fastest}");
         writeln!(
             out,
-            "  {:>7} {:<16} {:>7} {:>7} {:>8} {:>9}",
-            "PID", "NAME", "THREADS", "CPU", on_fastest, "PROGRESS"
+            "  {:>7} {:<16} {:>7} {:>8} {:>7} {:>8} {:>9}",
+            "PID", "NAME", "THREADS", "RUNNABLE", "CPU", on_fastest, "PROGRESS"
         )?;
         let mut processes: Vec<_> = self.processes.iter().collect();
         processes.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
         for (pid, process) in processes {
             writeln!(
                 out,
-                "  {pid:>7} {:<16} {:>7} {:>6.1}% {:>7.1}% {:>8.1}%",
+                "  {pid:>7} {:<16} {:>7} {:>8} {:>6.1}% {:>7.1}% {:>8.1}%",
                 process.name,
                 process.threads,
+                process.runnable,
                 process.cpu_pct,
                 process.big_pct,
                 process.progress_pct
@@ -305,6 +311,7 @@ mod tests {
         let process = |name: &str| ProcessTotals {
             name: name.into(),
             threads: 4,
+            runnable: 3,
             big_ns,
             total_ns,
             progress_ns: total_ns / 2,

@@ -63,6 +63,8 @@ pub struct Task {
     pub run_ns: [u64; MAX_CORE_TYPES],
     /// Work done, in nanoseconds at the fastest type in isolation (CAMPS Eq. 3).
     pub amp_progress: u64,
+    /// Where its `amp_progress` began: with that of the task furthest ahead.
+    pub first_progress: u64,
 }
 
 impl Task {
@@ -146,5 +148,6 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         nr_runnable: raw.nr_runnable,
         run_ns: raw.run_ns,
         amp_progress: raw.amp_progress,
+        first_progress: raw.first_progress,
     })
 }

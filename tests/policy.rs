@@ -113,6 +113,7 @@ impl Bench {
                 nr_runnable: 1,
                 run_ns: [0; MAX_CORE_TYPES],
                 amp_progress: 0,
+                first_progress: 0,
             })
             .collect();
         Self {

@@ -223,7 +223,7 @@ fn odroid_without_any_number_takes_an_order_and_says_so() {
     );
     assert_eq!(topology.capacity_source, None);
     assert_eq!(capacities(&topology), [1024, 614]);
-    assert_noted(&topology, "taken to be worth 60 % of the one before");
+    assert_noted(&topology, "each core type counts 60 % of the one before");
 }
 
 #[test]

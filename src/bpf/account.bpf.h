@@ -153,6 +153,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->tgid = p->tgid;
 	s->start_time = p->start_time;
 	s->amp_progress = max_progress;
+	s->first_progress = s->amp_progress;
 	bpf_for(type, 0, MAX_CORE_TYPES) {
 		if (type >= MAX_CORE_TYPES)
 			break;

@@ -59,6 +59,7 @@ struct task_slot {
 	u32 tgid;
 	u64 start_time;			/* ns, as in /proc/PID/stat but finer */
 	u64 amp_progress;		/* ns of work at the fastest type, alone, per default weight */
+	u64 first_progress;		/* where its amp_progress began */
 	u64 run_ns[MAX_CORE_TYPES];	/* ns run on each core type */
 	u64 updated_at;			/* ns, monotonic */
 	u32 weight;			/* 1024 is nice 0 */

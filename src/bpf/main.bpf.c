@@ -112,9 +112,11 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 
 	/*
 	 * Kernel threads that serve one CPU do short, urgent work for everybody,
-	 * and the agent must not wait for those it schedules.
+	 * and the agent must not wait for those it schedules. They go first when
+	 * they wake up; whoever uses up a slice queues like everybody.
 	 */
-	if (!tctx || ((p->flags & PF_KTHREAD) && is_pinned(tctx)) || p->tgid == agent_tgid) {
+	if (!tctx || ((enq_flags & SCX_ENQ_WAKEUP) &&
+		      (p->tgid == agent_tgid || ((p->flags & PF_KTHREAD) && is_pinned(tctx))))) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
@@ -525,5 +527,4 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .init		= (void *)hetero_init,
 	       .exit		= (void *)hetero_exit,
 	       .flags		= SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
-	       .timeout_ms	= 10000U,
 	       .name		= "hetero");

@@ -9,7 +9,7 @@
 //! so the slower types are rotated through as well.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::{Action, Policy, Snapshot};
@@ -25,20 +25,36 @@ const BIG: usize = 0;
 /// See the module.
 pub struct RoundRobin {
     interval: Duration,
-    /// Busy threads, and what they had at the last look.
+    /// Every task that is in the table.
     threads: HashMap<TaskId, Thread>,
-    /// Big-core time by process.
-    applications: HashMap<u32, u64>,
+    /// Every process that has a task in the table.
+    applications: HashMap<u32, Share>,
 }
 
-/// Run times in nanoseconds.
-#[derive(Clone, Copy)]
+/// A task at the last look; run times in nanoseconds.
+#[derive(Clone, Copy, Default)]
 struct Thread {
     total_ns: u64,
     big_ns: u64,
-    /// Big-core time since it was first seen busy, on top of the least that any
-    /// busy thread of its process had then.
-    share_ns: u64,
+    share: Share,
+}
+
+/// Big-core time that somebody had while busy.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    ns: u64,
+    busy: bool,
+}
+
+impl Share {
+    /// Who becomes busy starts level with the one that had `least`, so that
+    /// neither age nor sleep is an advantage; who stays so keeps its account.
+    fn wake(&mut self, least: u64) {
+        if !self.busy {
+            self.ns = self.ns.max(least);
+            self.busy = true;
+        }
+    }
 }
 
 /// A busy thread that may use the big cores and others.
@@ -65,8 +81,11 @@ impl RoundRobin {
         self.interval.as_nanos() as u64
     }
 
-    /// Which tasks are busy, by what they ran since the last look.
+    /// Which tasks are busy: those that ran a good part of the time since the
+    /// last look, or would have. A task that just happens to be on a CPU, as the
+    /// agent is whenever it looks, does not count.
     fn busy<'a>(&self, tasks: &'a [Task]) -> Vec<&'a Task> {
+        let enough = self.interval_ns() / BUSY_ONE_IN;
         tasks
             .iter()
             .filter(|task| !task.kthread)
@@ -75,49 +94,55 @@ impl RoundRobin {
                     .threads
                     .get(&task.id)
                     .map_or(0, |thread| thread.total_ns);
-                task.state != State::Blocked
-                    || task.total_ns().saturating_sub(before) >= self.interval_ns() / BUSY_ONE_IN
+                task.state == State::Queued || task.total_ns().saturating_sub(before) >= enough
             })
             .collect()
     }
 
-    /// Charges the busy tasks' big-core time to their processes and to
-    /// themselves. Newcomers start level with the one that had least, so that
-    /// neither age nor youth wins.
-    fn charge(&mut self, busy: &[&Task]) {
-        let least = |had: &mut dyn Iterator<Item = u64>| had.min().unwrap_or(0);
+    /// Brings the accounts up to date: what the busy threads ran on big cores is
+    /// charged to themselves and to their processes.
+    fn charge(&mut self, tasks: &[Task], busy: &[&Task]) {
+        let busy_threads: HashSet<TaskId> = busy.iter().map(|task| task.id).collect();
+        let busy_processes: HashSet<u32> = busy.iter().map(|task| task.tgid).collect();
 
-        self.applications
-            .retain(|tgid, _| busy.iter().any(|task| task.tgid == *tgid));
-        let start = least(&mut self.applications.values().copied());
-        let mut threads = HashMap::with_capacity(busy.len());
-        for task in busy {
-            let siblings = busy.iter().filter(|other| other.tgid == task.tgid);
-            let before = self
-                .threads
-                .get(&task.id)
-                .copied()
-                .unwrap_or_else(|| Thread {
-                    total_ns: task.total_ns(),
-                    big_ns: task.run_ns[BIG],
-                    share_ns: least(
-                        &mut siblings
-                            .filter_map(|task| self.threads.get(&task.id))
-                            .map(|t| t.share_ns),
-                    ),
-                });
-            let gained = task.run_ns[BIG].saturating_sub(before.big_ns);
-            *self.applications.entry(task.tgid).or_insert(start) += gained;
-            threads.insert(
-                task.id,
-                Thread {
-                    total_ns: task.total_ns(),
-                    big_ns: task.run_ns[BIG],
-                    share_ns: before.share_ns + gained,
-                },
-            );
+        let alive: HashSet<u32> = tasks.iter().map(|task| task.tgid).collect();
+        self.applications.retain(|tgid, _| alive.contains(tgid));
+        for (tgid, share) in &mut self.applications {
+            share.busy &= busy_processes.contains(tgid);
         }
-        self.threads = threads;
+        let least = least_busy(self.applications.values());
+        for tgid in busy_processes {
+            self.applications.entry(tgid).or_default().wake(least);
+        }
+
+        let before = std::mem::take(&mut self.threads);
+        let mut least_by_process: HashMap<u32, u64> = HashMap::new();
+        for task in busy {
+            if let Some(share) = before.get(&task.id).map(|t| t.share).filter(|s| s.busy) {
+                let least = least_by_process.entry(task.tgid).or_insert(share.ns);
+                *least = share.ns.min(*least);
+            }
+        }
+        for task in tasks {
+            let big_ns = task.run_ns[BIG];
+            let mut thread = before.get(&task.id).copied().unwrap_or(Thread {
+                big_ns,
+                ..Thread::default()
+            });
+            if busy_threads.contains(&task.id) {
+                let gained = big_ns.saturating_sub(thread.big_ns);
+                thread
+                    .share
+                    .wake(least_by_process.get(&task.tgid).copied().unwrap_or(0));
+                thread.share.ns += gained;
+                self.applications.entry(task.tgid).or_default().ns += gained;
+            } else {
+                thread.share.busy = false;
+            }
+            thread.total_ns = task.total_ns();
+            thread.big_ns = big_ns;
+            self.threads.insert(task.id, thread);
+        }
     }
 
     fn candidate<'a>(&self, task: &'a Task) -> Candidate<'a> {
@@ -125,10 +150,12 @@ impl RoundRobin {
             task,
             place: place(task),
             had: (
-                self.applications.get(&task.tgid).copied().unwrap_or(0),
+                self.applications
+                    .get(&task.tgid)
+                    .map_or(0, |share| share.ns),
                 self.threads
                     .get(&task.id)
-                    .map_or(0, |thread| thread.share_ns),
+                    .map_or(0, |thread| thread.share.ns),
             ),
         }
     }
@@ -157,7 +184,7 @@ impl Policy for RoundRobin {
             return;
         }
         let busy = self.busy(snapshot.tasks);
-        self.charge(&busy);
+        self.charge(snapshot.tasks, &busy);
 
         // Threads that cannot move take up room where they are.
         let mut room = placement::shares(snapshot.topology, busy.len());
@@ -209,6 +236,14 @@ impl Policy for RoundRobin {
             }
         }
     }
+}
+
+fn least_busy<'a>(shares: impl Iterator<Item = &'a Share>) -> u64 {
+    shares
+        .filter(|share| share.busy)
+        .map(|share| share.ns)
+        .min()
+        .unwrap_or(0)
 }
 
 /// The core type where a task is or, if it waits, will be.

@@ -1,0 +1,36 @@
+# What a person does with scx_hetero, each in one command.  `make run` and
+# `make test` also install what they lack (as root, on Debian 12 or later).
+
+KERNEL  ?= 6.18
+KERNELS ?= 6.18 7.2
+ARGS    ?=
+
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+cargo  = BPF_CLANG=$$(testbed/setup clang) cargo
+target = $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: build setup run test clean help
+
+build: setup     ## build target/release/scx_hetero (the default)
+	$(cargo) build --release
+
+setup:           ## install the packages that the other targets need
+	@testbed/setup
+
+run: build       ## watch it schedule a mix of programs in a virtual machine
+	@testbed/boot --kernel $(KERNEL) --steady --timeout 240 \
+		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
+
+test: build      ## run the tests: on this machine, then in virtual machines
+	$(cargo) test --release
+	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
+
+clean:           ## remove what was built here (kernels stay in the cache)
+	rm -rf $(target)
+
+help:            ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@echo
+	@echo "  make run ARGS='--policy rr --stats 1'   arguments for scx_hetero"
+	@echo "  make run KERNEL=7.2                     another Debian kernel"
+	@echo "  make test KERNELS='6.18 7.0 7.2'        the kernels to test on"
