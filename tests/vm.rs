@@ -285,6 +285,45 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
 }
 
 #[test]
+fn a_cpu_may_go_and_come_back() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(2 * CPUS);
+    hogs[0].pin(&[1]);
+    for online in ["0", "1", "0", "1"] {
+        std::fs::write("/sys/devices/system/cpu/cpu3/online", online).unwrap();
+        wait_until(s(120), "attached again", || state() == "enabled");
+        thread::sleep(s(1));
+    }
+    wait_until(s(60), "attached at the end", || state() == "enabled");
+    let ran = measure(&hogs, s(3), s(5));
+    assert_eq!(ran[0].on(&[1]), ran[0].total());
+    assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
+    let used: u64 = ran.iter().map(Ran::total).sum();
+    assert!(
+        used as f64 > 0.9 * (CPUS as f64) * 5e9,
+        "all CPUs are in use again: {used}"
+    );
+    drop(hogs);
+    scheduler.stop();
+}
+
+#[test]
+fn a_stopped_agent_leaves_tasks_running_and_fairly() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID, "--policy", "rr"]);
+    let hogs = Hog::start_many(2 * CPUS);
+    thread::sleep(s(2));
+    scheduler.signal(libc::SIGSTOP);
+    let ran = measure(&hogs, s(1), s(10));
+    let off = spread(ran.iter().map(Ran::total));
+    eprintln!("{:.1} % off without the agent", 100.0 * off);
+    assert!(off < 0.10, "{ran:?}");
+    scheduler.signal(libc::SIGCONT);
+    thread::sleep(s(1));
+    drop(hogs);
+    scheduler.stop();
+}
+
+#[test]
 fn partial_mode_leaves_ordinary_tasks_to_the_kernel() {
     let scheduler = Scheduler::start(&["--partial"]);
     let hog = Hog::start();

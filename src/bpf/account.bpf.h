@@ -50,11 +50,11 @@ static void count_waiting(struct task_ctx *tctx)
 	if (tctx->pinned_cpu != NO_CPU) {
 		cctx = cpu_ctx_of(tctx->pinned_cpu);
 		if (cctx)
-			__sync_fetch_and_add(&cctx->nr_waiting, 1);
+			add_ordered(&cctx->nr_waiting, 1);
 	} else {
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx)
-			__sync_fetch_and_add(&dctx->nr_waiting, 1);
+			add_ordered(&dctx->nr_waiting, 1);
 	}
 }
 
@@ -252,7 +252,6 @@ static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 		count_weight(tctx, tctx->weight);
 }
 
-/* A thread joined (@threads = 1) or left (-1) its process. */
 static void count_thread(struct task_struct *p)
 {
 	struct process_ctx *pctx = process_ctx_of(p), fresh = {};

@@ -195,15 +195,25 @@ static __always_inline void count_stat(enum stat_id id)
 		cctx->stats[id]++;
 }
 
+/*
+ * Add, fully ordered against what is read and written around it. Only atomics
+ * that fetch are; the compiler drops the fetch where its value is not used.
+ */
+#define add_ordered(ptr, value)							\
+({										\
+	typeof(*(ptr)) __before = __sync_fetch_and_add((ptr), (value));		\
+	__sink(__before);							\
+})
+
 /* Slot writes are bracketed by an odd sequence number, see struct task_slot. */
 static void slot_write_begin(struct task_slot *s)
 {
-	__sync_fetch_and_add(&s->seq, 1);
+	add_ordered(&s->seq, 1);
 }
 
 static void slot_write_end(struct task_slot *s)
 {
-	__sync_fetch_and_add(&s->seq, 1);
+	add_ordered(&s->seq, 1);
 }
 
 #endif /* __HETERO_STATE_BPF_H */

@@ -19,6 +19,9 @@ use crate::table::{State, Task, TaskId};
 /// A thread counts as busy if it ran for at least one in so many nanoseconds.
 const BUSY_ONE_IN: u64 = 20;
 
+/// Pauses shorter than this never cost a claim, however short the interval.
+const MIN_PATIENCE_NS: u64 = 1_000_000_000;
+
 /// The fastest core type.
 const BIG: usize = 0;
 
@@ -29,6 +32,8 @@ pub struct RoundRobin {
     threads: HashMap<TaskId, Thread>,
     /// Every process that has a task in the table.
     applications: HashMap<u32, Share>,
+    /// When it last looked.
+    looked_at_ns: Option<u64>,
 }
 
 /// A task at the last look; run times in nanoseconds.
@@ -43,17 +48,25 @@ struct Thread {
 #[derive(Clone, Copy, Default)]
 struct Share {
     ns: u64,
-    busy: bool,
+    /// When it was last seen busy, if ever.
+    busy_at_ns: Option<u64>,
 }
 
 impl Share {
-    /// Who becomes busy starts level with the one that had `least`, so that
-    /// neither age nor sleep is an advantage; who stays so keeps its account.
-    fn wake(&mut self, least: u64) {
-        if !self.busy {
+    /// Whether it takes part: it is busy, or was until just before.
+    fn is_active(&self, now_ns: u64, patience_ns: u64) -> bool {
+        self.busy_at_ns
+            .is_some_and(|at| now_ns.saturating_sub(at) <= patience_ns)
+    }
+
+    /// Notes that it is busy. Who comes new, or back after a long sleep, starts
+    /// level with the one that had `least`, so that neither age nor sleep is an
+    /// advantage (as CAMPS section 4.3 does with `amp_progress`).
+    fn note_busy(&mut self, now_ns: u64, patience_ns: u64, least: u64) {
+        if !self.is_active(now_ns, patience_ns) {
             self.ns = self.ns.max(least);
-            self.busy = true;
         }
+        self.busy_at_ns = Some(now_ns);
     }
 }
 
@@ -74,6 +87,7 @@ impl RoundRobin {
             interval,
             threads: HashMap::new(),
             applications: HashMap::new(),
+            looked_at_ns: None,
         }
     }
 
@@ -81,68 +95,85 @@ impl RoundRobin {
         self.interval.as_nanos() as u64
     }
 
+    /// How long somebody may pause without losing a claim to big-core time.
+    fn patience_ns(&self) -> u64 {
+        (4 * self.interval_ns()).max(MIN_PATIENCE_NS)
+    }
+
     /// Which tasks are busy: those that ran a good part of the time since the
     /// last look, or would have. A task that just happens to be on a CPU, as the
     /// agent is whenever it looks, does not count.
-    fn busy<'a>(&self, tasks: &'a [Task]) -> Vec<&'a Task> {
+    fn busy<'a>(&self, snapshot: &Snapshot<'a>) -> Vec<&'a Task> {
         let enough = self.interval_ns() / BUSY_ONE_IN;
-        tasks
-            .iter()
-            .filter(|task| !task.kthread)
-            .filter(|task| {
-                let before = self
-                    .threads
-                    .get(&task.id)
-                    .map_or(0, |thread| thread.total_ns);
-                task.state == State::Queued || task.total_ns().saturating_sub(before) >= enough
-            })
-            .collect()
+        let is_busy = |task: &&Task| {
+            let before = self.threads.get(&task.id).copied().unwrap_or_default();
+            let was_busy =
+                before.share.busy_at_ns.is_some() && before.share.busy_at_ns == self.looked_at_ns;
+            match task.state {
+                State::Queued => true,
+                State::Running if was_busy => true,
+                _ => task.total_ns().saturating_sub(before.total_ns) >= enough,
+            }
+        };
+        let tasks = snapshot.tasks.iter();
+        tasks.filter(|task| !task.kthread).filter(is_busy).collect()
     }
 
     /// Brings the accounts up to date: what the busy threads ran on big cores is
     /// charged to themselves and to their processes.
-    fn charge(&mut self, tasks: &[Task], busy: &[&Task]) {
-        let busy_threads: HashSet<TaskId> = busy.iter().map(|task| task.id).collect();
-        let busy_processes: HashSet<u32> = busy.iter().map(|task| task.tgid).collect();
-
-        let alive: HashSet<u32> = tasks.iter().map(|task| task.tgid).collect();
+    fn charge(&mut self, snapshot: &Snapshot, busy: &[&Task]) {
+        let (now, patience) = (snapshot.now_ns, self.patience_ns());
+        let alive: HashSet<u32> = snapshot.tasks.iter().map(|task| task.tgid).collect();
         self.applications.retain(|tgid, _| alive.contains(tgid));
-        for (tgid, share) in &mut self.applications {
-            share.busy &= busy_processes.contains(tgid);
-        }
-        let least = least_busy(self.applications.values());
-        for tgid in busy_processes {
-            self.applications.entry(tgid).or_default().wake(least);
+        let active = |share: &&Share| share.is_active(now, patience);
+        let least = self
+            .applications
+            .values()
+            .filter(active)
+            .map(|share| share.ns)
+            .min();
+        for task in busy {
+            let share = self.applications.entry(task.tgid).or_default();
+            share.note_busy(now, patience, least.unwrap_or(0));
         }
 
-        let before = std::mem::take(&mut self.threads);
-        let mut least_by_process: HashMap<u32, u64> = HashMap::new();
-        for task in busy {
-            if let Some(share) = before.get(&task.id).map(|t| t.share).filter(|s| s.busy) {
-                let least = least_by_process.entry(task.tgid).or_insert(share.ns);
-                *least = share.ns.min(*least);
+        let mut least: HashMap<u32, u64> = HashMap::new();
+        for task in snapshot.tasks {
+            if let Some(share) = self
+                .threads
+                .get(&task.id)
+                .map(|t| t.share)
+                .filter(|s| active(&s))
+            {
+                least
+                    .entry(task.tgid)
+                    .and_modify(|ns| *ns = share.ns.min(*ns))
+                    .or_insert(share.ns);
             }
         }
-        for task in tasks {
+        let busy: HashSet<TaskId> = busy.iter().map(|task| task.id).collect();
+        let before = std::mem::take(&mut self.threads);
+        for task in snapshot.tasks {
             let big_ns = task.run_ns[BIG];
-            let mut thread = before.get(&task.id).copied().unwrap_or(Thread {
+            let fresh = Thread {
                 big_ns,
                 ..Thread::default()
-            });
-            if busy_threads.contains(&task.id) {
+            };
+            let mut thread = before.get(&task.id).copied().unwrap_or(fresh);
+            if busy.contains(&task.id) {
+                let least = least.get(&task.tgid).copied().unwrap_or(0);
+                thread.share.note_busy(now, patience, least);
+            }
+            if thread.share.is_active(now, patience) {
                 let gained = big_ns.saturating_sub(thread.big_ns);
-                thread
-                    .share
-                    .wake(least_by_process.get(&task.tgid).copied().unwrap_or(0));
                 thread.share.ns += gained;
                 self.applications.entry(task.tgid).or_default().ns += gained;
-            } else {
-                thread.share.busy = false;
             }
             thread.total_ns = task.total_ns();
             thread.big_ns = big_ns;
             self.threads.insert(task.id, thread);
         }
+        self.looked_at_ns = Some(now);
     }
 
     fn candidate<'a>(&self, task: &'a Task) -> Candidate<'a> {
@@ -183,8 +214,8 @@ impl Policy for RoundRobin {
         if nr_types < 2 {
             return;
         }
-        let busy = self.busy(snapshot.tasks);
-        self.charge(snapshot.tasks, &busy);
+        let busy = self.busy(snapshot);
+        self.charge(snapshot, &busy);
 
         // Threads that cannot move take up room where they are.
         let mut room = placement::shares(snapshot.topology, busy.len());
@@ -236,14 +267,6 @@ impl Policy for RoundRobin {
             }
         }
     }
-}
-
-fn least_busy<'a>(shares: impl Iterator<Item = &'a Share>) -> u64 {
-    shares
-        .filter(|share| share.busy)
-        .map(|share| share.ns)
-        .min()
-        .unwrap_or(0)
 }
 
 /// The core type where a task is or, if it waits, will be.

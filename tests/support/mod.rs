@@ -39,6 +39,15 @@ pub fn state() -> String {
     fs::read_to_string(STATE).unwrap().trim().to_string()
 }
 
+/// Waits until `done`, and fails if that takes longer than `limit`.
+pub fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < limit, "not {what} after {limit:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// The scheduler, attached.
 pub struct Scheduler {
     child: Child,
@@ -54,14 +63,12 @@ impl Scheduler {
             .stdout(Stdio::null())
             .spawn()
             .expect("the scheduler can be started");
-        let begin = Instant::now();
-        while state() != "enabled" {
+        wait_until(ATTACH, "attached", || {
             if let Some(status) = child.try_wait().unwrap() {
                 panic!("the scheduler ended before it attached: {status}");
             }
-            assert!(begin.elapsed() < ATTACH, "not attached after {ATTACH:?}");
-            thread::sleep(Duration::from_millis(50));
-        }
+            state() == "enabled"
+        });
         Self { child, log }
     }
 
