@@ -18,7 +18,7 @@ setup:           ## install the packages that the other targets need
 	@testbed/setup
 
 run: build       ## watch it schedule a mix of programs in a virtual machine
-	@testbed/boot --kernel $(KERNEL) --steady --timeout 240 \
+	@testbed/boot --kernel $(KERNEL) --timeout 240 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
 test: build      ## run the tests: on this machine, then in virtual machines

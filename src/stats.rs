@@ -227,13 +227,13 @@ impl Metrics {
         let counts = &self.counts;
         writeln!(
             out,
-            "\n  direct {} queued {} kept {} stolen {} rotated {} upgraded {} swapped {}",
+            "\n  direct {} queued {} stolen {} rotated {} upgraded {} actions {} swapped {}",
             counts.direct,
             counts.queued,
-            counts.kept,
             counts.stolen,
             counts.rotated,
             counts.upgraded,
+            counts.actions_applied,
             counts.swapped
         )?;
         let fastest = kinds.first().map_or("", |(name, _)| name.as_str());
@@ -338,7 +338,10 @@ mod tests {
             runnable: 1_000,
             counts: Counts {
                 direct: 123_456,
-                swapped: 99_999,
+                swapped: 999,
+                queued: 123_456,
+                stolen: 999,
+                actions_applied: 9_999,
                 ..Counts::default()
             },
         }

@@ -172,6 +172,14 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	slot_write_end(s);
 }
 
+/* Exec and prctl change a task's name. */
+static void refresh_name(struct task_struct *p, struct task_slot *s)
+{
+	slot_write_begin(s);
+	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
+	slot_write_end(s);
+}
+
 static void give_back_slot(struct task_ctx *tctx)
 {
 	struct task_slot *s = slot_of(tctx->slot);

@@ -372,10 +372,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (!tctx)
 		return;
 	charge(p, tctx, cpu);
+	s = slot_of(tctx->slot);
+	if (s)
+		refresh_name(p, s);
 	if (is_pinned(tctx) || p->nr_cpus_allowed == 1)
 		return;
 
-	s = slot_of(tctx->slot);
 	if (s && s->target_cpu != NO_CPU) {
 		scx_bpf_task_set_slice(p, 0);
 		return;

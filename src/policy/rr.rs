@@ -59,14 +59,40 @@ impl Share {
             .is_some_and(|at| now_ns.saturating_sub(at) <= patience_ns)
     }
 
-    /// Notes that it is busy. Who comes new, or back after a long sleep, starts
-    /// level with the one that had `least`, so that neither age nor sleep is an
-    /// advantage (as CAMPS section 4.3 does with `amp_progress`).
-    fn note_busy(&mut self, now_ns: u64, patience_ns: u64, least: u64) {
-        if !self.is_active(now_ns, patience_ns) {
-            self.ns = self.ns.max(least);
+    /// Notes that it is busy. As with `amp_progress` in CAMPS (section 4.3), a
+    /// newcomer starts level with the one furthest ahead, so that short-lived
+    /// threads cannot crowd out the others, and who slept long comes back level
+    /// with the one furthest behind, without a claim for the time it slept.
+    fn note_busy(&mut self, now_ns: u64, patience_ns: u64, range: Range) {
+        if self.busy_at_ns.is_none() {
+            self.ns = range.most;
+        } else if !self.is_active(now_ns, patience_ns) {
+            self.ns = self.ns.max(range.least);
         }
         self.busy_at_ns = Some(now_ns);
+    }
+}
+
+/// The least and the most big-core time among those that take part.
+#[derive(Clone, Copy, Default)]
+struct Range {
+    least: u64,
+    most: u64,
+}
+
+impl Range {
+    fn of(shares: impl Iterator<Item = Share>) -> Self {
+        let range = shares.fold(None, |range: Option<Self>, share| {
+            let range = range.unwrap_or(Self {
+                least: share.ns,
+                most: share.ns,
+            });
+            Some(Self {
+                least: range.least.min(share.ns),
+                most: range.most.max(share.ns),
+            })
+        });
+        range.unwrap_or_default()
     }
 }
 
@@ -125,30 +151,17 @@ impl RoundRobin {
         let (now, patience) = (snapshot.now_ns, self.patience_ns());
         let alive: HashSet<u32> = snapshot.tasks.iter().map(|task| task.tgid).collect();
         self.applications.retain(|tgid, _| alive.contains(tgid));
-        let active = |share: &&Share| share.is_active(now, patience);
-        let least = self
-            .applications
-            .values()
-            .filter(active)
-            .map(|share| share.ns)
-            .min();
+        let active = |share: &Share| share.is_active(now, patience);
+        let range = Range::of(self.applications.values().copied().filter(active));
         for task in busy {
             let share = self.applications.entry(task.tgid).or_default();
-            share.note_busy(now, patience, least.unwrap_or(0));
+            share.note_busy(now, patience, range);
         }
 
-        let mut least: HashMap<u32, u64> = HashMap::new();
+        let mut siblings: HashMap<u32, Vec<Share>> = HashMap::new();
         for task in snapshot.tasks {
-            if let Some(share) = self
-                .threads
-                .get(&task.id)
-                .map(|t| t.share)
-                .filter(|s| active(&s))
-            {
-                least
-                    .entry(task.tgid)
-                    .and_modify(|ns| *ns = share.ns.min(*ns))
-                    .or_insert(share.ns);
+            if let Some(thread) = self.threads.get(&task.id) {
+                siblings.entry(task.tgid).or_default().push(thread.share);
             }
         }
         let busy: HashSet<TaskId> = busy.iter().map(|task| task.id).collect();
@@ -161,8 +174,9 @@ impl RoundRobin {
             };
             let mut thread = before.get(&task.id).copied().unwrap_or(fresh);
             if busy.contains(&task.id) {
-                let least = least.get(&task.tgid).copied().unwrap_or(0);
-                thread.share.note_busy(now, patience, least);
+                let siblings = siblings.get(&task.tgid).into_iter().flatten();
+                let range = Range::of(siblings.copied().filter(active));
+                thread.share.note_busy(now, patience, range);
             }
             if thread.share.is_active(now, patience) {
                 let gained = big_ns.saturating_sub(thread.big_ns);
