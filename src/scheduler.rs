@@ -57,6 +57,7 @@ pub struct Scheduler<'a> {
     topology: Topology,
     policy_name: policy::Name,
     policy: Box<dyn Policy>,
+    reader: table::Reader,
     actions: Vec<Action>,
     applied: u64,
     stale: u64,
@@ -127,6 +128,7 @@ impl<'a> Scheduler<'a> {
             topology,
             policy_name: options.policy,
             policy: options.policy.build(options.swap_interval),
+            reader: table::Reader::default(),
             actions: Vec::new(),
             applied: 0,
             stale: 0,
@@ -148,7 +150,8 @@ impl<'a> Scheduler<'a> {
                 recv(stop) -> _ => break,
                 recv(requests) -> request => {
                     request.context("the statistics server is gone")?;
-                    answers.send(self.totals())?;
+                    let totals = self.totals();
+                    answers.send(totals)?;
                 }
                 default(wait.min(IDLE_WAIT)) => {}
             }
@@ -173,16 +176,19 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    fn tasks(&self) -> Vec<Task> {
+    fn tasks(&mut self) -> Vec<Task> {
         let (Some(bss), Some(slots)) = (&self.skel.maps.bss_data, &self.skel.maps.bss_slots_data)
         else {
             return Vec::new();
         };
-        table::snapshot(&slots.slots, bss.nr_slots_used as usize)
+        self.reader
+            .snapshot(&slots.slots, bss.nr_slots_used as usize)
     }
 
     fn decide(&mut self) -> Result<()> {
-        let tasks = self.tasks();
+        // The agent itself is nobody's to place.
+        let mut tasks = self.tasks();
+        tasks.retain(|task| task.tgid != std::process::id());
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,
@@ -233,7 +239,7 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&mut self) -> Totals {
         let tasks = self.tasks();
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
         for task in tasks.iter().filter(|task| !task.kthread) {

@@ -22,9 +22,9 @@ pub struct TaskId {
 pub enum State {
     /// Asleep.
     Blocked,
-    /// Runnable, waiting for a CPU.
+    /// Runnable, waiting in a queue for any CPU.
     Queued,
-    /// On a CPU.
+    /// On a CPU, or preempted there for a moment (by the agent that looks, say).
     Running,
 }
 
@@ -80,18 +80,30 @@ impl Task {
 }
 
 /// How often a slot is read again while BPF writes to it. A write takes well
-/// under a microsecond; a slot that is still torn after this many tries belongs
-/// to a CPU that an interrupt holds up, and the next snapshot will have it.
+/// under a microsecond, unless something holds up the CPU that writes.
 const TRIES: usize = 100;
 
-/// The tasks in the first `used` slots that are taken.
-pub fn snapshot(slots: &[types::task_slot], used: usize) -> Vec<Task> {
-    slots
-        .iter()
-        .take(used)
-        .enumerate()
-        .filter_map(|(index, slot)| read_slot(slot).and_then(|raw| to_task(index as u32, &raw)))
-        .collect()
+/// Reads the task table.
+#[derive(Default)]
+pub struct Reader {
+    /// What each slot held when it was last read whole.
+    last: Vec<Option<Task>>,
+}
+
+impl Reader {
+    /// The tasks in the first `used` slots that are taken. A slot whose writer
+    /// is held up is given as it was last read: a task that vanished for a moment
+    /// would lose what a policy remembers of it.
+    pub fn snapshot(&mut self, slots: &[types::task_slot], used: usize) -> Vec<Task> {
+        let used = used.min(slots.len());
+        self.last.resize_with(used.max(self.last.len()), || None);
+        for (index, (slot, last)) in slots.iter().zip(&mut self.last).enumerate() {
+            if let Some(raw) = read_slot(slot) {
+                *last = to_task(index as u32, &raw);
+            }
+        }
+        self.last.iter().flatten().cloned().collect()
+    }
 }
 
 fn read_slot(slot: &types::task_slot) -> Option<types::task_slot> {

@@ -265,19 +265,48 @@ static bool work_waits_for(s32 cpu)
 	return false;
 }
 
+/*
+ * Claim any idle CPU that @p may use. Our own masks are asked as well: a CPU
+ * that somebody claimed and then did not use looks busy to the kernel until it
+ * next wakes up, and must not be missed.
+ */
+static s32 any_idle_for(struct task_struct *p)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	u32 core_type;
+
+	bpf_for(core_type, 0, nr_types) {
+		struct mask_ctx *masks = type_mask_of(core_type);
+		struct bpf_cpumask *idle;
+		u32 found;
+
+		if (cpu >= 0 || !masks)
+			break;
+		idle = masks->idle;
+		if (!idle)
+			break;
+		found = bpf_cpumask_any_and_distribute(cast_mask(idle), p->cpus_ptr);
+		if (found < nr_cpu_ids && bpf_cpumask_test_and_clear_cpu(found, idle))
+			cpu = found;
+	}
+	return cpu;
+}
+
 /* Move what waits in @dsq to idle CPUs. Runs in a timer, without any lock. */
 static void rescue_queue(u64 dsq)
 {
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, dsq, 0) {
-		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		s32 cpu = any_idle_for(p);
 
 		if (cpu < 0)
 			continue;
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
 		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
 			count_stat(STAT_RESCUED);
+		else
+			note_idle(cpu, true);
 	}
 }
 
@@ -306,27 +335,14 @@ static void arm_rescue(s32 cpu)
 /* A task was just counted as waiting: wake an idle CPU that may take it. */
 static void wake_idle_for(struct task_struct *p, s32 cpu)
 {
-	if (can_kick()) {
-		s32 idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	s32 idle = any_idle_for(p);
 
-		if (idle >= 0)
-			scx_bpf_kick_cpu___optional(idle, 0);
-	} else {
-		u32 type;
-
-		bpf_for(type, 0, nr_types) {
-			struct mask_ctx *masks = type_mask_of(type);
-			struct bpf_cpumask *idle;
-
-			if (!masks)
-				continue;
-			idle = masks->idle;
-			if (idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr)) {
-				arm_rescue(cpu);
-				break;
-			}
-		}
-	}
+	if (idle < 0)
+		return;
+	if (can_kick())
+		scx_bpf_kick_cpu___optional(idle, 0);
+	else
+		arm_rescue(cpu);
 }
 
 /* @cpu was just marked idle: if something waits for it, look again. */

@@ -40,8 +40,8 @@ enum hetero_consts {
 enum task_state {
 	TASK_FREE,	/* the slot belongs to nobody */
 	TASK_BLOCKED,
-	TASK_QUEUED,
-	TASK_IS_RUNNING,
+	TASK_QUEUED,		/* waits in a queue of ours */
+	TASK_IS_RUNNING,	/* on its CPU, or preempted there and next to go on */
 };
 
 /*

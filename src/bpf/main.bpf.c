@@ -103,10 +103,32 @@ static void insert_on(struct task_struct *p, s32 cpu, u64 enq_flags)
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags);
 }
 
+/* The CPU to which a swap sends @p, if it may go there; the note is used up when taken. */
+static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+	s32 target = s ? s->target_cpu : NO_CPU;
+
+	if (target == NO_CPU || target == cpu || domain_of_cpu(target) >= MAX_DOMAINS ||
+	    !bpf_cpumask_test_cpu(target, p->cpus_ptr))
+		return NO_CPU;
+	return target;
+}
+
+static s32 take_swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	s32 target = swap_target(p, tctx, cpu);
+	struct task_slot *s = slot_of(tctx->slot);
+
+	if (s)
+		s->target_cpu = NO_CPU;
+	return target;
+}
+
 void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	s32 cpu = scx_bpf_task_cpu(p), claimed;
+	s32 cpu = scx_bpf_task_cpu(p), claimed, target;
 	u64 vtime;
 	u32 domain;
 
@@ -125,18 +147,22 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	scx_bpf_task_set_dsq_vtime(p, vtime);
 	set_state(tctx, TASK_QUEUED);
 
-	/* Dispatch took a place for it: a better idle CPU, or a swap partner's. */
+	/* A better idle CPU that dispatch claimed for it. */
 	claimed = tctx->claimed_cpu;
 	if (claimed != NO_CPU) {
-		u64 preempt = tctx->swapping ? SCX_ENQ_PREEMPT : 0;
-
-		count_stat(tctx->swapping ? STAT_SWAPPED : STAT_UPGRADED);
 		tctx->claimed_cpu = NO_CPU;
-		tctx->swapping = false;
 		if (bpf_cpumask_test_cpu(claimed, p->cpus_ptr)) {
-			insert_on(p, claimed, preempt);
+			count_stat(STAT_UPGRADED);
+			insert_on(p, claimed, 0);
 			return;
 		}
+	}
+	/* Its partner's CPU: at once, or another idle one's tick snatches the place. */
+	target = take_swap_target(p, tctx, cpu);
+	if (target != NO_CPU) {
+		count_stat(STAT_SWAPPED);
+		insert_on(p, target, SCX_ENQ_PREEMPT);
+		return;
 	}
 
 	/* Unless select_cpu has just looked in vain, look for an idle CPU. */
@@ -199,34 +225,22 @@ static bool first_vtime(u64 dsq, s32 cpu, u64 *vtime)
  */
 static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s32 cpu)
 {
-	struct task_slot *s = slot_of(tctx->slot);
+	s32 target;
 
 	if (is_pinned(tctx) || is_migration_disabled(prev))
 		return false;
-	if (s && s->target_cpu != NO_CPU) {
-		s32 target = s->target_cpu;
-
-		s->target_cpu = NO_CPU;
-		if (target != cpu && target >= 0 && domain_of_cpu(target) < MAX_DOMAINS &&
-		    bpf_cpumask_test_cpu(target, prev->cpus_ptr)) {
-			tctx->claimed_cpu = target;
-			tctx->swapping = true;
-			return true;
-		}
-	}
-	if (tctx->upgrade) {
-		tctx->upgrade = false;
-		if (better_idle_exists(prev, tctx, cpu)) {
-			s32 target = claim_idle(prev, tctx, cpu);
-
-			if (target >= 0) {
-				tctx->claimed_cpu = target;
-				tctx->swapping = false;
-				return true;
-			}
-		}
-	}
-	return false;
+	if (swap_target(prev, tctx, cpu) != NO_CPU)
+		return true;
+	if (!tctx->upgrade)
+		return false;
+	tctx->upgrade = false;
+	if (!better_idle_exists(prev, tctx, cpu))
+		return false;
+	target = claim_idle(prev, tctx, cpu);
+	if (target < 0)
+		return false;
+	tctx->claimed_cpu = target;
+	return true;
 }
 
 /*
@@ -357,6 +371,9 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 		s->state = TASK_IS_RUNNING;
 		s->cpu = cpu;
 		s->core_type = type_of_cpu(cpu);
+		/* Where it was to go, whichever way it came: the swap is done. */
+		if (s->core_type == s->hint)
+			s->target_cpu = NO_CPU;
 		slot_write_end(s);
 	}
 }
@@ -378,7 +395,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (is_pinned(tctx) || p->nr_cpus_allowed == 1)
 		return;
 
-	if (s && s->target_cpu != NO_CPU) {
+	if (swap_target(p, tctx, cpu) != NO_CPU) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
@@ -401,7 +418,8 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx, scx_bpf_task_cpu(p));
-	set_state(tctx, runnable ? TASK_QUEUED : TASK_BLOCKED);
+	if (!runnable)
+		set_state(tctx, TASK_BLOCKED);
 }
 
 void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)

@@ -96,7 +96,6 @@ struct task_ctx {
 	u8 allowed_types;
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
-	u8 swapping;		/* claimed_cpu is a swap's */
 };
 
 struct {

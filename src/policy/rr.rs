@@ -17,7 +17,7 @@ use crate::placement;
 use crate::table::{State, Task, TaskId};
 
 /// A thread counts as busy if it ran for at least one in so many nanoseconds.
-const BUSY_ONE_IN: u64 = 20;
+const BUSY_ONE_IN: u64 = 4;
 
 /// Pauses shorter than this never cost a claim, however short the interval.
 const MIN_PATIENCE_NS: u64 = 1_000_000_000;
@@ -41,6 +41,7 @@ pub struct RoundRobin {
 struct Thread {
     total_ns: u64,
     big_ns: u64,
+    queued: bool,
     share: Share,
 }
 
@@ -127,19 +128,17 @@ impl RoundRobin {
     }
 
     /// Which tasks are busy: those that ran a good part of the time since the
-    /// last look, or would have. A task that just happens to be on a CPU, as the
-    /// agent is whenever it looks, does not count.
+    /// last look, or waited then and now. A busy task stays so while it is
+    /// runnable; one that just happens to be on a CPU does not become so.
     fn busy<'a>(&self, snapshot: &Snapshot<'a>) -> Vec<&'a Task> {
         let enough = self.interval_ns() / BUSY_ONE_IN;
         let is_busy = |task: &&Task| {
             let before = self.threads.get(&task.id).copied().unwrap_or_default();
             let was_busy =
                 before.share.busy_at_ns.is_some() && before.share.busy_at_ns == self.looked_at_ns;
-            match task.state {
-                State::Queued => true,
-                State::Running if was_busy => true,
-                _ => task.total_ns().saturating_sub(before.total_ns) >= enough,
-            }
+            task.total_ns().saturating_sub(before.total_ns) >= enough
+                || (task.state == State::Queued && before.queued)
+                || (task.state != State::Blocked && was_busy)
         };
         let tasks = snapshot.tasks.iter();
         tasks.filter(|task| !task.kthread).filter(is_busy).collect()
@@ -185,6 +184,7 @@ impl RoundRobin {
             }
             thread.total_ns = task.total_ns();
             thread.big_ns = big_ns;
+            thread.queued = task.state == State::Queued;
             self.threads.insert(task.id, thread);
         }
         self.looked_at_ns = Some(now);
