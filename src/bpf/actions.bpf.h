@@ -44,10 +44,11 @@ static u32 apply_swap(struct action *a)
 	s->hint = a->core_type;
 	o->hint = a->other_core_type;
 	/*
-	 * Two running tasks trade places exactly: the first to come by a tick
-	 * goes to the other's CPU and preempts it there, the other comes back.
+	 * Two runnable tasks trade CPUs: the first to come by a tick goes to the
+	 * other's CPU and preempts it there, the other comes back. One that waits at
+	 * this moment may run by then; if not, its CPU looks for it.
 	 */
-	if (s->state == TASK_IS_RUNNING && o->state == TASK_IS_RUNNING &&
+	if (s->state != TASK_BLOCKED && o->state != TASK_BLOCKED &&
 	    s->core_type == a->other_core_type && o->core_type == a->core_type) {
 		s->target_cpu = o->cpu;
 		o->target_cpu = s->cpu;

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Action, Policy, Snapshot};
+use super::{Action, Policy, Seen, Snapshot};
 use crate::placement;
 use crate::table::{State, Task, TaskId};
 
@@ -21,6 +21,9 @@ const BUSY_ONE_IN: u64 = 4;
 
 /// Pauses shorter than this never cost a claim, however short the interval.
 const MIN_PATIENCE_NS: u64 = 1_000_000_000;
+
+/// How many looks a move may take.
+const SETTLING_LOOKS: u8 = 2;
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -42,6 +45,8 @@ struct Thread {
     total_ns: u64,
     big_ns: u64,
     queued: bool,
+    /// For so many more looks it counts as being where it was told to go.
+    settling: u8,
     share: Share,
 }
 
@@ -100,7 +105,7 @@ impl Range {
 /// A busy thread that may use the big cores and others.
 struct Candidate<'a> {
     task: &'a Task,
-    /// Core type where it is or, if it waits, will be.
+    /// Core type where it is, or is on its way to.
     place: usize,
     /// Big-core time of its process, and its own.
     had: (u64, u64),
@@ -185,15 +190,43 @@ impl RoundRobin {
             thread.total_ns = task.total_ns();
             thread.big_ns = big_ns;
             thread.queued = task.state == State::Queued;
+            thread.settling = thread.settling.saturating_sub(1);
             self.threads.insert(task.id, thread);
         }
         self.looked_at_ns = Some(now);
     }
 
+    /// The core type where a task is: where it runs; if it waits, where it was
+    /// told to go, for as long as that may take, and then where it ran last, for
+    /// an idle CPU may have taken it there against the hint.
+    fn place(&self, task: &Task) -> usize {
+        let thread = self.threads.get(&task.id);
+        let settling = thread.is_some_and(|thread| thread.settling > 0);
+        match task.hint {
+            Some(hint) if settling && task.state == State::Queued => hint,
+            _ => task.core_type,
+        }
+    }
+
+    /// Notes who was told to move.
+    fn note_moves(&mut self, actions: &[Action]) {
+        for action in actions {
+            let moved: &[Seen] = match action {
+                Action::Hint(seen, _) => &[*seen],
+                Action::Swap([(one, _), (other, _)]) => &[*one, *other],
+            };
+            for seen in moved {
+                if let Some(thread) = self.threads.get_mut(&seen.task) {
+                    thread.settling = SETTLING_LOOKS;
+                }
+            }
+        }
+    }
+
     fn candidate<'a>(&self, task: &'a Task) -> Candidate<'a> {
         Candidate {
             task,
-            place: place(task),
+            place: self.place(task),
             had: (
                 self.applications
                     .get(&task.tgid)
@@ -237,7 +270,7 @@ impl Policy for RoundRobin {
             !task.pinned && task.may_use(BIG) && task.allowed_types.count_ones() > 1
         });
         for task in fixed {
-            let here = &mut room[place(task).min(nr_types - 1)];
+            let here = &mut room[self.place(task).min(nr_types - 1)];
             *here = here.saturating_sub(1);
         }
 
@@ -280,13 +313,6 @@ impl Policy for RoundRobin {
                 ]));
             }
         }
-    }
-}
-
-/// The core type where a task is or, if it waits, will be.
-fn place(task: &Task) -> usize {
-    match task.state {
-        State::Running => task.core_type,
-        _ => task.hint.unwrap_or(task.core_type),
+        self.note_moves(actions);
     }
 }
