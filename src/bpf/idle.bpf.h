@@ -314,6 +314,8 @@ static int rescue(void *map, int *key, struct rescue_timer *timer)
 {
 	u32 i;
 
+	/* Up to 6.17 the verifier does not take a timer for a read-side section. */
+	bpf_rcu_read_lock();
 	rescue_queue(CPU_DSQ(*key));
 	bpf_for(i, 0, nr_domains) {
 		struct domain_ctx *dctx = domain_ctx_of(i);
@@ -321,6 +323,7 @@ static int rescue(void *map, int *key, struct rescue_timer *timer)
 		if (dctx && dctx->nr_waiting)
 			rescue_queue(i);
 	}
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
