@@ -33,4 +33,4 @@ help:            ## show this list
 	@echo
 	@echo "  make run ARGS='--policy rr --stats 1'   arguments for scx_hetero"
 	@echo "  make run KERNEL=7.2                     another Debian kernel"
-	@echo "  make test KERNELS='6.18 7.0 7.2'        the kernels to test on"
+	@echo "  make test KERNELS='6.17 6.18 7.2'        the kernels to test on"
