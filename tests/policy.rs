@@ -290,23 +290,17 @@ fn idle_pinned_and_kernel_threads_are_left_alone() {
 
 #[test]
 fn an_empty_big_core_is_filled_and_a_crowded_one_is_relieved() {
-    let mut bench = Bench::new(xu4(), &[(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]);
-    bench.step();
-    let on_big = bench
-        .tasks
-        .iter()
-        .filter(|task| task.core_type == 0)
-        .count();
-    assert_eq!(on_big, 4);
-
-    let mut bench = Bench::new(xu4(), &[(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)]);
-    bench.step();
-    let on_big = bench
-        .tasks
-        .iter()
-        .filter(|task| task.core_type == 0)
-        .count();
-    assert_eq!(on_big, 4);
+    for start in [1, 0] {
+        let threads: Vec<_> = (1..=6).map(|process| (process, start)).collect();
+        let mut bench = Bench::new(xu4(), &threads);
+        bench.step();
+        let on_big = bench
+            .tasks
+            .iter()
+            .filter(|task| task.core_type == 0)
+            .count();
+        assert_eq!(on_big, 4);
+    }
 }
 
 #[test]

@@ -134,7 +134,6 @@ int apply_actions(void *ctx)
 {
 	u32 hints_changed = false, i;
 
-	agent_heartbeat = bpf_ktime_get_ns();
 	bpf_for(i, 0, action_batch.nr) {
 		struct action *a = MEMBER_VPTR(action_batch, .actions[i]);
 

@@ -392,7 +392,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	s = slot_of(tctx->slot);
 	if (s)
 		refresh_name(p, s);
-	if (is_pinned(tctx) || p->nr_cpus_allowed == 1)
+	if (is_pinned(tctx))
 		return;
 
 	if (swap_target(p, tctx, cpu) != NO_CPU) {

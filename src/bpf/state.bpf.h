@@ -72,7 +72,6 @@ struct cpu_ctx cpu_ctxs[MAX_CPUS];
 /* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
 u64 max_progress;
 u32 nr_slots_used;		/* slots below this index have been handed out */
-u64 agent_heartbeat;
 
 struct task_slot slots[MAX_SLOTS] SEC(".bss.slots");
 
