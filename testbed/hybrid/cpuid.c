@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What CPUID says where a hybrid machine differs from QEMU's CPU, and the few
+ * leaves of our own by which guest programs reach the model (see guest/hybrid.c).
+ */
+#include <string.h>
+
+#include "model.h"
+
+/* Leaves by which the guest talks to the model; their sub-leaf is the operand. */
+enum {
+	CONTROL = 0x48590000, /* "HY": signature, and the machine's name */
+	CONTROL_START,        /* the model on */
+	CONTROL_STOP,         /* the model off */
+	CONTROL_TOTAL,        /* sub-leaf: event, + 0x100 kernel mode; 0x40.. cycles */
+	CONTROL_BUS,          /* sub-leaf: llc; lines moved */
+};
+
+static unsigned order(unsigned n)
+{
+	unsigned o = 0;
+
+	while (1u << o < n)
+		o++;
+	return o;
+}
+
+static void cache_leaf(uint32_t regs[4], unsigned kind, unsigned level, unsigned sharing,
+		       unsigned kib, unsigned ways)
+{
+	unsigned ids = 1u << order(sharing);
+
+	regs[0] = kind | level << 5 | 1 << 8 | (ids - 1) << 14 |
+		  ((1u << order(machine.n_cpus)) - 1) << 26;
+	regs[1] = (LINE - 1) | (ways - 1) << 22;
+	regs[2] = kib * 1024 / LINE / ways - 1;
+	regs[3] = 0;
+}
+
+static void caches(const struct cpu *c, uint32_t sub, uint32_t regs[4])
+{
+	const struct cluster *l = c->cluster;
+	unsigned sharing = 0;
+
+	for (unsigned i = 0; i < machine.n_clusters; i++)
+		if (machine.cluster[i].llc == l->llc)
+			sharing += machine.cluster[i].cpus;
+	memset(regs, 0, 4 * sizeof *regs);
+	if (sub < 2)
+		cache_leaf(regs, sub + 1, 1, 1, c->type->l1_kib, c->type->l1_ways);
+	else if (sub == 2 && l->l2_kib)
+		cache_leaf(regs, 3, 2, l->shared_l2 ? l->cpus : 1, l->l2_kib, l->l2_ways);
+	else if (sub == 2 + (l->l2_kib != 0))
+		cache_leaf(regs, 3, l->l2_kib ? 3 : 2, sharing, c->llc->kib, c->llc->ways);
+}
+
+static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4])
+{
+	uint64_t value = 0;
+
+	switch (leaf) {
+	case CONTROL:
+		memset(regs, 0, 16);
+		regs[0] = 0x48594252; /* "HYBR" */
+		memcpy(regs + 1, machine.name, strnlen(machine.name, 12));
+		return true;
+	case CONTROL_START:
+		model_start();
+		break;
+	case CONTROL_STOP:
+		model_stop();
+		break;
+	case CONTROL_TOTAL: {
+		cpu_flush(c);
+		const struct totals *t = &c->total[sub >> 8 & 1];
+		unsigned e = sub & 0xff;
+
+		value = e < N_EVENTS ? t->n[e] : e == 0x40 ? t->cycles :
+			e == 0x41 ? t->stalled : e == 0x42 ? t->ref :
+			e == 0x43 ? c->mhz : 0;
+		break;
+	}
+	case CONTROL_BUS:
+		value = sub < machine.n_llcs ? machine.llc[sub].transfers : 0;
+		break;
+	default:
+		return false;
+	}
+	regs[0] = value;
+	regs[1] = regs[2] = 0;
+	regs[3] = value >> 32;
+	return true;
+}
+
+bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
+{
+	struct cpu *c = &cpus[cpu];
+	unsigned n;
+
+	switch (leaf) {
+	case 0:
+		regs[0] = 0x1a; /* not higher: 0x1f would speak of the topology again */
+		return true;
+	case 4:
+		caches(c, sub, regs);
+		return true;
+	case 6:
+		regs[2] |= 1; /* APERF and MPERF */
+		return true;
+	case 7:
+		if (sub == 0 && machine.hybrid)
+			regs[3] |= 1 << 15;
+		return true;
+	case 0xa:
+		/* The counters that all core types have: the driver knows the rest. */
+		n = machine.n_types > 1 ? 6 : c->type->counters;
+		regs[0] = 5 | n << 8 | 48 << 16 | 8 << 24;
+		regs[1] = 1 << 7; /* no topdown slots event */
+		n = machine.n_types > 1 ? 3 : c->type->fixed_counters;
+		regs[2] = (1u << n) - 1;
+		regs[3] = n | 48 << 5 | 1 << 15;
+		return true;
+	case 0x15: /* the TSC counts nanoseconds */
+		regs[0] = regs[1] = 1;
+		regs[2] = 1000000000;
+		regs[3] = 0;
+		return true;
+	case 0x16:
+		regs[0] = c->type->base_mhz;
+		regs[1] = c->type->turbo_mhz[0];
+		regs[2] = 100;
+		regs[3] = 0;
+		return true;
+	case 0x1a:
+		regs[0] = machine.hybrid ? c->type->cpuid_type << 24 | 1 : 0;
+		regs[1] = regs[2] = regs[3] = 0;
+		return true;
+	case CONTROL ... CONTROL + 0xff:
+		return control(c, leaf, sub, regs);
+	}
+	return false;
+}

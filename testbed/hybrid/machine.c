@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Reads a machine, as `testbed/machine` writes it: one `path = value` in a line,
+ * for example `type.0.cost.div = 12`. What is missing or misspelt ends QEMU.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+#define MAX_LINES 1024
+
+struct machine machine;
+
+static struct {
+	char key[64], value[64];
+	bool used;
+} line[MAX_LINES];
+static unsigned n_lines;
+
+void fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("hybrid plugin: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	exit(1);
+}
+
+static const char *find(const char *key)
+{
+	for (unsigned i = 0; i < n_lines; i++)
+		if (!strcmp(line[i].key, key)) {
+			line[i].used = true;
+			return line[i].value;
+		}
+	return NULL;
+}
+
+__attribute__((format(printf, 1, 2))) static const char *text(const char *format, ...)
+{
+	char key[64];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(key, sizeof key, format, args);
+	va_end(args);
+	const char *value = find(key);
+	if (!value)
+		fail("the machine has no %s", key);
+	return value;
+}
+
+#define number(...) strtod(text(__VA_ARGS__), NULL)
+
+static void read_type(unsigned i, struct core_type *t)
+{
+	static const char *const class[N_CLASSES] = {
+		"insn", "load", "store", "branch", "fp", "mul", "div", "sys",
+	};
+
+	snprintf(t->name, sizeof t->name, "%s", text("type.%u.name", i));
+	t->cpuid_type = number("type.%u.cpuid_type", i);
+	t->pmu = pmu_table(text("type.%u.pmu", i));
+	t->counters = number("type.%u.counters", i);
+	t->fixed_counters = number("type.%u.fixed_counters", i);
+	for (unsigned k = 0; k < N_CLASSES; k++)
+		t->cost[k] = number("type.%u.cost.%s", i, class[k]);
+	t->branch_miss = number("type.%u.branch_miss_cycles", i);
+	t->l2_cycles = number("type.%u.l2_cycles", i);
+	t->llc_cycles = number("type.%u.llc_cycles", i);
+	t->overlap = number("type.%u.overlap", i);
+	t->prefetch_ns = number("type.%u.prefetch_ns", i);
+	t->l1_kib = number("type.%u.l1_kib", i);
+	t->l1_ways = number("type.%u.l1_ways", i);
+	t->base_mhz = number("type.%u.base_mhz", i);
+	t->n_turbo = number("type.%u.turbo", i);
+	for (unsigned k = 0; k < t->n_turbo && k < MAX_CPUS; k++)
+		t->turbo_mhz[k] = number("type.%u.turbo.%u", i, k);
+	t->n_thermal = number("type.%u.thermal", i);
+	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++)
+		t->thermal[k] = (struct thermal){
+			.at_ns = number("type.%u.thermal.%u.at_s", i, k) * 1e9,
+			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
+			.mhz = number("type.%u.thermal.%u.mhz", i, k),
+		};
+	if (!t->n_turbo || t->base_mhz <= 0 || t->overlap < 1)
+		fail("core type %s needs a clock, and an overlap of at least 1", t->name);
+}
+
+void machine_read(const char *path)
+{
+	struct machine *m = &machine;
+	FILE *f = fopen(path, "r");
+	char buffer[160];
+
+	if (!f)
+		fail("cannot read %s", path);
+	while (fgets(buffer, sizeof buffer, f)) {
+		if (n_lines == MAX_LINES ||
+		    sscanf(buffer, "%63s = %63[^\n]", line[n_lines].key, line[n_lines].value) != 2)
+			fail("%s: not a setting: %s", path, buffer);
+		n_lines++;
+	}
+	fclose(f);
+
+	snprintf(m->name, sizeof m->name, "%s", text("name"));
+	m->family = number("cpuid.family");
+	m->cpu_model = number("cpuid.model");
+	m->stepping = number("cpuid.stepping");
+	m->hybrid = number("cpuid.hybrid");
+	m->window_ns = number("window_ns");
+	m->memory_ns = number("memory.latency_ns");
+	m->memory.bytes_per_ns = number("memory.bandwidth_mb_s") / 1e3;
+	m->memory.queue = 1;
+	m->n_types = number("types");
+	m->n_clusters = number("clusters");
+	m->n_llcs = number("llcs");
+	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
+		fail("%s is too large a machine", m->name);
+	for (unsigned i = 0; i < m->n_types; i++)
+		read_type(i, &m->type[i]);
+	for (unsigned i = 0; i < m->n_llcs; i++) {
+		struct llc *l = &m->llc[i];
+
+		l->kib = number("llc.%u.kib", i);
+		l->ways = number("llc.%u.ways", i);
+		cache_init(&l->cache, l->kib, l->ways);
+		l->bus.bytes_per_ns = number("llc.%u.bandwidth_mb_s", i) / 1e3;
+		l->bus.queue = 1;
+	}
+	for (unsigned i = 0; i < m->n_clusters; i++) {
+		struct cluster *c = &m->cluster[i];
+
+		c->type = number("cluster.%u.type", i);
+		c->llc = number("cluster.%u.llc", i);
+		c->cpus = number("cluster.%u.cpus", i);
+		c->first = m->n_cpus;
+		c->shared_l2 = number("cluster.%u.shared_l2", i);
+		c->l2_kib = number("cluster.%u.l2_kib", i);
+		c->l2_ways = number("cluster.%u.l2_ways", i);
+		m->n_cpus += c->cpus;
+		if (m->n_cpus > MAX_CPUS || c->type >= m->n_types || c->llc >= m->n_llcs)
+			fail("cluster %u of %s does not fit", i, m->name);
+	}
+	for (unsigned i = 0; i < n_lines; i++)
+		if (!line[i].used)
+			fail("%s: unknown setting %s", path, line[i].key);
+}

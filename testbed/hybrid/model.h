@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The model of a hybrid machine: what a vCPU costs, counts and shares.
+ *
+ * Everything runs in the one thread that QEMU runs all vCPUs in (see qemu.patch),
+ * so nothing here needs a lock, and the same run gives the same numbers.
+ */
+#ifndef HYBRID_MODEL_H
+#define HYBRID_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_CPUS 64
+#define MAX_TYPES 4
+#define MAX_DOMAINS 8
+#define MAX_EVENTS 8 /* thermal events of a type */
+#define LINE 64      /* bytes in a cache line */
+
+/* What is counted for each vCPU, in user and kernel mode apart. */
+enum event {
+	/* by inline code in each translated block */
+	INSN, LOAD, STORE, BRANCH, FP, MUL, DIV, SYS,
+	N_CLASSES,
+	/* by the models of caches and branch predictor */
+	L1_MISS = N_CLASSES, L2_MISS, LLC_MISS, BRANCH_MISS,
+	N_EVENTS
+};
+enum mode { USER, KERNEL, N_MODES };
+
+struct totals {
+	uint64_t n[N_EVENTS];
+	double cycles;  /* unhalted, at the clock of the moment */
+	double stalled; /* those of them spent waiting for LLC or memory */
+	double ref;     /* unhalted, at the base clock */
+};
+
+struct thermal {
+	double at_ns, until_ns; /* since the model was started */
+	double mhz;             /* no faster than this meanwhile */
+};
+
+struct core_type {
+	char name[16];
+	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom */
+	unsigned pmu;            /* which table of event codes: see pmu.c */
+	unsigned counters;       /* general counters of its PMU */
+	unsigned fixed_counters;
+	double cost[N_CLASSES];  /* cycles: INSN for each, the others on top */
+	double branch_miss;      /* cycles */
+	double l2_cycles, llc_cycles;
+	double overlap;          /* independent misses in flight together */
+	double prefetch_ns;      /* what the prefetcher hides of a sequential miss */
+	unsigned l1_kib, l1_ways;
+	double base_mhz;
+	unsigned n_turbo;
+	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
+	unsigned n_thermal;
+	struct thermal thermal[MAX_EVENTS];
+};
+
+struct cache {
+	uint32_t sets, ways;
+	uint32_t *tags; /* sets x ways, most recently used first; 0 is empty */
+};
+
+/* A path to memory whose latency grows with its use: see memory.c. */
+struct bus {
+	double bytes_per_ns; /* 0: unlimited */
+	double bytes;        /* moved in the present window */
+	double load;         /* smoothed share of the capacity in use */
+	double queue;        /* factor on latency: 1 when idle */
+};
+
+struct llc {
+	unsigned kib, ways;
+	struct cache cache;
+	struct bus bus;
+	uint64_t transfers; /* lines */
+};
+
+struct cluster { /* CPUs that share an L2, or one with none */
+	unsigned type, first, cpus, llc;
+	bool shared_l2;
+	unsigned l2_kib, l2_ways; /* 0: none */
+};
+
+struct machine {
+	char name[64];
+	unsigned family, cpu_model, stepping;
+	bool hybrid;
+	unsigned n_types, n_clusters, n_llcs, n_cpus;
+	struct core_type type[MAX_TYPES];
+	struct cluster cluster[MAX_CPUS];
+	struct llc llc[MAX_DOMAINS];
+	double memory_ns;
+	struct bus memory;
+	double window_ns; /* how far a vCPU may run ahead of the slowest */
+};
+
+struct cpu {
+	unsigned index;
+	const struct core_type *type;
+	const struct cluster *cluster;
+	struct llc *llc;
+	double mhz;
+	/* time */
+	double ns; /* its own clock */
+	bool asleep;
+	double busy_ns; /* awake since the last look at the clocks */
+	/* caches and predictor */
+	uint32_t space; /* tag of the address space, for the L1 */
+	struct cache l1, *l2;
+	uint8_t *branches; /* two-bit counters */
+	uint32_t streams[8];
+	unsigned next_stream;
+	/* waiting to be added to the totals: written by callbacks */
+	uint32_t pending[N_MODES][N_EVENTS - N_CLASSES];
+	double pending_cycles, pending_ns;
+	struct totals total[N_MODES];
+};
+
+extern struct machine machine;
+extern struct cpu cpus[MAX_CPUS];
+extern bool started; /* the model is on: before, the guest boots unmodelled */
+extern double started_ns;
+
+/* machine.c: read what testbed/machine wrote; exits with a message on error */
+void machine_read(const char *path);
+
+/* decode.c: what an x86 instruction is */
+struct decoded {
+	uint8_t n[N_CLASSES];
+	bool conditional; /* a conditional branch */
+	bool memory;      /* accesses data that may miss the L1 */
+	bool chases;      /* the address of the next load depends on this one */
+	bool repeats;     /* a rep string instruction */
+};
+void decode(const uint8_t *bytes, unsigned len, struct decoded *out);
+
+/* cache.c */
+void cache_init(struct cache *c, unsigned kib, unsigned ways);
+bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit */
+uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
+
+/* memory.c: an access that has missed the L1; physical line number */
+void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool chases);
+/* Ends a window of `ns`: latencies follow what was moved in it. */
+void memory_window(double ns);
+/* Sets the clock of every CPU for the window that begins. */
+void clock_window(double now_ns, double ns);
+
+/* pmu.c */
+void pmu_init(void);
+bool pmu_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool pmu_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+bool pmu_rdpmc(unsigned cpu, uint32_t index, uint64_t *val);
+/* Brings the counters up to the totals; returns after how many events at least
+ * one of them will overflow and interrupt. */
+uint64_t pmu_update(struct cpu *c);
+unsigned pmu_table(const char *name); /* ends the program if unknown */
+
+/* cpuid.c */
+bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+
+/* plugin.c */
+void cpu_flush(struct cpu *c); /* makes totals and clock current */
+void model_start(void);
+void model_stop(void);
+_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A QEMU plugin that makes a hybrid machine out of identical vCPUs.
+ *
+ * Each translated block adds its instructions, by class, to counters of the vCPU
+ * that runs it (inline code, no call). When a slice's budget of instructions is
+ * spent, and whenever the guest looks at a clock or a counter, they become cycles
+ * by the core type's costs, and cycles become virtual time by its clock. Loads
+ * and stores of user programs go through the cache model, their conditional
+ * branches through a branch predictor.
+ *
+ * QEMU asks which vCPU runs next (see qemu.patch): always the one whose clock is
+ * farthest behind, and never past the others by more than a window, nor past the
+ * next timer. So the host's speed and load change nothing that the guest can see.
+ */
+#include <math.h>
+#include <qemu-plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+/* Until the model is started, clocks are this much faster, and caches perfect. */
+#define BOOT_SPEED 3
+#define WINDOW_NS 50e3   /* of memory_window() and clock_window() */
+#define MAX_SLICE 30000  /* instructions: the packed counters have 16 bits */
+#define BUDGET (1 << 20) /* `spent` at which a slice's budget is used up */
+
+struct cpu cpus[MAX_CPUS];
+bool started;
+double started_ns;
+
+/* Written by translated code, and found by it through the scoreboard. */
+struct hot {
+	uint64_t a[N_MODES]; /* INSN, LOAD, STORE, BRANCH: 16 bits each, INSN lowest */
+	uint64_t b[N_MODES]; /* FP, MUL, DIV, SYS */
+	uint64_t repeats[N_MODES]; /* accesses by rep string instructions */
+	uint64_t spent;
+	uint64_t branch; /* where the last conditional branch falls through to */
+};
+static struct qemu_plugin_scoreboard *board;
+static struct hot *hots; /* the same, once all vCPUs are there */
+static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot_spent, hot_branch;
+
+static double devices_ns; /* the devices' time: that of the slowest vCPU awake */
+static double window_end_ns = WINDOW_NS;
+static double limit_ns; /* of the running slice */
+
+/* --- from instructions to time ------------------------------------------------ */
+
+static double cost_of(struct cpu *c, struct hot *h, enum mode m)
+{
+	struct totals *t = &c->total[m];
+	const double *cost = c->type->cost;
+	uint32_t *pending = c->pending[m];
+	double cycles = 0;
+
+	for (unsigned k = 0; k < N_CLASSES; k++) {
+		uint64_t packed = k < 4 ? h->a[m] : h->b[m];
+		uint16_t n = packed >> 16 * (k & 3);
+
+		t->n[k] += n;
+		cycles += n * cost[k];
+	}
+	h->a[m] = h->b[m] = 0;
+	/* A rep moves several bytes a cycle; QEMU does one access at a time. */
+	t->n[LOAD] += h->repeats[m] / 2;
+	t->n[STORE] += h->repeats[m] / 2;
+	cycles += h->repeats[m] * cost[INSN];
+	h->repeats[m] = 0;
+
+	cycles += pending[BRANCH_MISS - N_CLASSES] * c->type->branch_miss;
+	for (unsigned k = N_CLASSES; k < N_EVENTS; k++) {
+		t->n[k] += pending[k - N_CLASSES];
+		pending[k - N_CLASSES] = 0;
+	}
+	return cycles;
+}
+
+/* How many instructions may run before the clock reaches limit_ns. */
+static uint64_t allowance(const struct cpu *c, double per_insn_ns, uint64_t until_overflow)
+{
+	double n = (limit_ns - c->ns) / per_insn_ns;
+
+	/* An event may come more than once in an instruction: creep up to it. */
+	if (until_overflow != UINT64_MAX)
+		n = fmin(n, until_overflow / 2);
+	return fmin(fmax(n, 32), MAX_SLICE);
+}
+
+void cpu_flush(struct cpu *c)
+{
+	struct hot *h = &hots[c->index];
+	uint64_t before = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN];
+	double cycles[N_MODES];
+	double mhz = started ? c->mhz : c->mhz * BOOT_SPEED;
+
+	for (unsigned m = 0; m < N_MODES; m++)
+		cycles[m] = cost_of(c, h, m);
+	/* Only user programs go through the cache model: it is theirs. */
+	double stalled = c->pending_cycles + c->pending_ns * mhz * 1e-3;
+	c->pending_cycles = c->pending_ns = 0;
+	cycles[USER] += stalled;
+	c->total[USER].stalled += stalled;
+	for (unsigned m = 0; m < N_MODES; m++) {
+		c->total[m].cycles += cycles[m];
+		c->total[m].ref += cycles[m] * c->type->base_mhz / mhz;
+	}
+	double ns = (cycles[USER] + cycles[KERNEL]) * 1e3 / mhz;
+	c->ns += ns;
+	c->busy_ns += ns;
+
+	uint64_t insns = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN] - before;
+	double per_insn = insns > 16 ? ns / insns : c->type->cost[INSN] * 1e3 / mhz;
+	h->spent = BUDGET - allowance(c, per_insn, pmu_update(c));
+	/* Here, not in on_budget(): who reads a clock in a loop never spends it. */
+	if (c->ns >= limit_ns - 1000)
+		qemu_plugin_hybrid_end_slice();
+}
+
+static void on_budget(unsigned cpu, void *unused)
+{
+	cpu_flush(&cpus[cpu]);
+}
+
+/* --- what QEMU asks ------------------------------------------------------------- */
+
+static void advance_devices(double ns)
+{
+	if (ns <= devices_ns)
+		return;
+	devices_ns = ns;
+	if (devices_ns < window_end_ns)
+		return;
+	double length = devices_ns - (window_end_ns - WINDOW_NS);
+	memory_window(length);
+	clock_window(devices_ns, length);
+	window_end_ns = devices_ns + WINDOW_NS;
+}
+
+static double slowest(void)
+{
+	double ns = INFINITY;
+
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		if (!cpus[i].asleep)
+			ns = fmin(ns, cpus[i].ns);
+	return ns;
+}
+
+static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
+{
+	struct cpu *next = NULL;
+	double second = INFINITY;
+
+	hots = qemu_plugin_scoreboard_find(board, 0);
+	for (unsigned i = 0; i < n; i++) {
+		struct cpu *c = &cpus[i];
+
+		if (runnable[i] && c->asleep)
+			c->ns = fmax(c->ns, devices_ns);
+		c->asleep = !runnable[i];
+		if (c->asleep)
+			continue;
+		if (!next || c->ns < next->ns) {
+			if (next)
+				second = fmin(second, next->ns);
+			next = c;
+		} else {
+			second = fmin(second, c->ns);
+		}
+	}
+	if (!next)
+		return 0;
+	advance_devices(next->ns);
+	limit_ns = fmin(second + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
+	limit_ns = fmin(limit_ns, next->ns + 1e6); /* windows have to end as well */
+	hots[next->index].spent = BUDGET; /* the first block's callback settles it */
+	return next->index;
+}
+
+static void leave(unsigned cpu)
+{
+	cpu_flush(&cpus[cpu]);
+	advance_devices(slowest());
+}
+
+static int64_t now(int cpu)
+{
+	if (cpu < 0)
+		return devices_ns;
+	cpu_flush(&cpus[cpu]);
+	return fmax(cpus[cpu].ns, devices_ns);
+}
+
+static bool wake(unsigned cpu, int by)
+{
+	struct cpu *c = &cpus[cpu];
+
+	if (!c->asleep)
+		return false;
+	c->ns = fmax(c->ns, now(by));
+	c->asleep = false;
+	return true;
+}
+
+static void warp(int64_t ns)
+{
+	advance_devices(ns);
+}
+
+/* The L1 is indexed by virtual address: other programs' lines are not its own. */
+static void mmu(unsigned cpu, uint64_t cr3)
+{
+	cpus[cpu].space = (uint32_t)(cr3 >> 12) * 2654435769u;
+}
+
+void model_start(void)
+{
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		if (!cpus[i].asleep)
+			cpu_flush(&cpus[i]);
+	started = true;
+	started_ns = devices_ns;
+	qemu_plugin_hybrid_retranslate();
+}
+
+void model_stop(void)
+{
+	started = false;
+	qemu_plugin_hybrid_retranslate();
+}
+
+/* --- what translated code calls --------------------------------------------------- */
+
+/* `what`: see on_block() */
+#define ACCESS_KERNEL 1
+#define ACCESS_CHASES 2
+
+static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *what)
+{
+	struct cpu *c = &cpus[cpu];
+	uint32_t line = address / LINE;
+	uint32_t set = line & (c->l1.sets - 1), tag = line ^ c->space;
+
+	if (__builtin_expect(c->l1.tags[set * c->l1.ways] == tag, 1))
+		return;
+	if (cache_access(&c->l1, set, tag))
+		return;
+	struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, address);
+	if (!hw || qemu_plugin_hwaddr_is_io(hw))
+		return;
+	memory_access(c, (uintptr_t)what & ACCESS_KERNEL ? KERNEL : USER,
+		      qemu_plugin_hwaddr_phys_addr(hw) / LINE,
+		      qemu_plugin_mem_is_store(info), (uintptr_t)what & ACCESS_CHASES);
+}
+
+/* A two-bit counter for each branch, by the address that it falls through to. */
+static void on_branch_target(unsigned cpu, void *here)
+{
+	struct hot *h = &hots[cpu];
+	uint8_t *counter = &cpus[cpu].branches[(h->branch ^ h->branch >> 12) & 4095];
+	bool taken = (uint64_t)here != h->branch;
+
+	h->branch = 0;
+	if (taken != (*counter >= 2))
+		cpus[cpu].pending[USER][BRANCH_MISS - N_CLASSES]++;
+	if (taken && *counter < 3)
+		++*counter;
+	else if (!taken && *counter)
+		--*counter;
+}
+
+static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	uint64_t n[N_CLASSES] = { 0 };
+	uint64_t here = qemu_plugin_tb_vaddr(tb);
+	size_t count = qemu_plugin_tb_n_insns(tb);
+	/* Linux lives in the upper half. */
+	enum mode m = here >> 63 ? KERNEL : USER;
+	bool modelled = started && m == USER;
+
+	if (modelled)
+		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_branch_target, QEMU_PLUGIN_CB_NO_REGS,
+			QEMU_PLUGIN_COND_NE, hot_branch, 0, (void *)here);
+	for (size_t i = 0; i < count; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint8_t bytes[16];
+		size_t len = qemu_plugin_insn_data(insn, bytes, sizeof bytes);
+		struct decoded d;
+
+		decode(bytes, len, &d);
+		for (unsigned k = 0; k < N_CLASSES; k++)
+			n[k] += d.n[k];
+		if (d.repeats)
+			qemu_plugin_register_vcpu_mem_inline_per_vcpu(insn, QEMU_PLUGIN_MEM_RW,
+				QEMU_PLUGIN_INLINE_ADD_U64, hot_repeats[m], 1);
+		if (modelled && d.memory)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
+				QEMU_PLUGIN_MEM_RW, (void *)(uintptr_t)(d.chases ? ACCESS_CHASES : 0));
+		if (modelled && d.conditional && i + 1 == count)
+			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn,
+				QEMU_PLUGIN_INLINE_STORE_U64, hot_branch,
+				qemu_plugin_insn_vaddr(insn) + len);
+	}
+	uint64_t a = n[INSN] | n[LOAD] << 16 | n[STORE] << 32 | n[BRANCH] << 48;
+	uint64_t b = n[FP] | n[MUL] << 16 | n[DIV] << 32 | n[SYS] << 48;
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, hot_a[m], a);
+	if (b)
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
+			hot_b[m], b);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, hot_spent,
+		count);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_budget, QEMU_PLUGIN_CB_NO_REGS,
+		QEMU_PLUGIN_COND_GE, hot_spent, BUDGET, NULL);
+}
+
+/* --- setting up --------------------------------------------------------------------- */
+
+static void init_cpus(void)
+{
+	for (unsigned k = 0; k < machine.n_clusters; k++) {
+		const struct cluster *l = &machine.cluster[k];
+
+		for (unsigned i = l->first; i < l->first + l->cpus; i++) {
+			struct cpu *c = &cpus[i];
+
+			c->index = i;
+			c->cluster = l;
+			c->type = &machine.type[l->type];
+			c->llc = &machine.llc[l->llc];
+			c->mhz = c->type->turbo_mhz[0];
+			c->asleep = true;
+			c->branches = calloc(4096, 1);
+			cache_init(&c->l1, c->type->l1_kib, c->type->l1_ways);
+			if (c->l1.sets & (c->l1.sets - 1))
+				fail("the L1 of %s needs a power of two of sets", c->type->name);
+			if (l->l2_kib && (!l->shared_l2 || i == l->first)) {
+				c->l2 = calloc(1, sizeof *c->l2);
+				if (!c->l2)
+					fail("no memory");
+				cache_init(c->l2, l->l2_kib, l->l2_ways);
+			} else if (l->l2_kib) {
+				c->l2 = cpus[l->first].l2;
+			}
+		}
+	}
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
+					   char **argv)
+{
+	static const struct qemu_plugin_hybrid_ops ops = {
+		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
+		.cpuid = cpuid_fix, .rdmsr = pmu_rdmsr, .wrmsr = pmu_wrmsr,
+		.rdpmc = pmu_rdpmc, .mmu = mmu,
+	};
+
+	if (argc != 1 || strncmp(argv[0], "machine=", 8))
+		fail("usage: -plugin libhybrid.so,machine=FILE (from testbed/machine)");
+	machine_read(argv[0] + 8);
+	if (machine.n_cpus != (unsigned)info->system.smp_vcpus)
+		fail("%s has %u CPUs, not %d: see testbed/machine", machine.name, machine.n_cpus,
+		     info->system.smp_vcpus);
+	init_cpus();
+
+	board = qemu_plugin_scoreboard_new(sizeof(struct hot));
+	for (unsigned m = 0; m < N_MODES; m++) {
+		hot_a[m] = (qemu_plugin_u64){ board, offsetof(struct hot, a) + 8 * m };
+		hot_b[m] = (qemu_plugin_u64){ board, offsetof(struct hot, b) + 8 * m };
+		hot_repeats[m] = (qemu_plugin_u64){ board, offsetof(struct hot, repeats) + 8 * m };
+	}
+	hot_spent = qemu_plugin_scoreboard_u64_in_struct(board, struct hot, spent);
+	hot_branch = qemu_plugin_scoreboard_u64_in_struct(board, struct hot, branch);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_block);
+	qemu_plugin_hybrid_register(&ops);
+	return 0;
+}
