@@ -60,18 +60,13 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "name")) {
 		puts(name);
 	} else if (!strcmp(what, "totals")) {
-		cpu_set_t all;
-
-		sched_getaffinity(0, sizeof all, &all);
-		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
 			cpu_set_t one;
 
-			if (!CPU_ISSET(cpu, &all))
-				continue;
 			CPU_ZERO(&one);
 			CPU_SET(cpu, &one);
 			if (sched_setaffinity(0, sizeof one, &one))
-				continue;
+				continue; /* offline */
 			for (unsigned mode = 0; mode < 2; mode++) {
 				printf("cpu%d %s", cpu, mode ? "kernel" : "user");
 				for (unsigned i = 0; i < sizeof total / sizeof *total; i++)
