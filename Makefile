@@ -3,13 +3,17 @@
 
 KERNEL  ?= 6.18
 KERNELS ?= 6.18 7.2
+MACHINE ?= alder-lake-4p4e
 ARGS    ?=
 
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 cargo  = BPF_CLANG=$$(testbed/setup clang) cargo
 target = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: build setup run test clean help
+# SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
+machine = $(if $(SIMPLE),,--machine $(MACHINE))
+
+.PHONY: build setup testbed run test clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
@@ -17,8 +21,13 @@ build: setup     ## build target/release/scx_hetero (the default)
 setup:           ## install the packages that the other targets need
 	@testbed/setup
 
-run: build       ## watch it schedule a mix of programs in a virtual machine
-	@testbed/boot --kernel $(KERNEL) --timeout 240 \
+testbed: setup   ## build the virtual hybrid machine (once, about 2 minutes)
+	@testbed/hybrid/plugin "$$(testbed/hybrid/qemu)" >/dev/null
+	@testbed/guest/build >/dev/null
+	@testbed/machine --list
+
+run: build       ## watch it schedule programs on a virtual hybrid machine
+	@testbed/boot --kernel $(KERNEL) $(machine) --timeout 300 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
 test: build      ## run the tests: on this machine, then in virtual machines
@@ -32,5 +41,7 @@ help:            ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 	@echo
 	@echo "  make run ARGS='--policy rr --stats 1'   arguments for scx_hetero"
+	@echo "  make run MACHINE=juno-r1                see: testbed/machine --list"
+	@echo "  make run SIMPLE=1                       on four equal CPUs"
 	@echo "  make run KERNEL=7.2                     another Debian kernel"
 	@echo "  make test KERNELS='6.17 6.18 7.2'        the kernels to test on"

@@ -105,7 +105,8 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		caches(c, sub, regs);
 		return true;
 	case 6:
-		regs[2] |= 1; /* APERF and MPERF */
+		regs[0] |= 1 << 1 | 1 << 7 | 1 << 10; /* turbo; HWP with a preference */
+		regs[2] |= 1;                         /* APERF and MPERF */
 		return true;
 	case 7:
 		if (sub == 0 && machine.hybrid)
@@ -126,8 +127,8 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		regs[3] = 0;
 		return true;
 	case 0x16:
-		regs[0] = c->type->base_mhz;
-		regs[1] = c->type->turbo_mhz[0];
+		regs[0] = 1000;
+		regs[1] = c->type->max_ratio * 100;
 		regs[2] = 100;
 		regs[3] = 0;
 		return true;

@@ -75,10 +75,12 @@ static void read_type(unsigned i, struct core_type *t)
 	t->l2_cycles = number("type.%u.l2_cycles", i);
 	t->llc_cycles = number("type.%u.llc_cycles", i);
 	t->overlap = number("type.%u.overlap", i);
-	t->prefetch_ns = number("type.%u.prefetch_ns", i);
+	t->prefetch = number("type.%u.prefetch", i);
 	t->l1_kib = number("type.%u.l1_kib", i);
 	t->l1_ways = number("type.%u.l1_ways", i);
-	t->base_mhz = number("type.%u.base_mhz", i);
+	t->max_ratio = number("type.%u.max_ratio", i);
+	t->highest_level = number("type.%u.highest_level", i);
+	t->guaranteed_level = number("type.%u.guaranteed_level", i);
 	t->n_turbo = number("type.%u.turbo", i);
 	for (unsigned k = 0; k < t->n_turbo && k < MAX_CPUS; k++)
 		t->turbo_mhz[k] = number("type.%u.turbo.%u", i, k);
@@ -89,8 +91,8 @@ static void read_type(unsigned i, struct core_type *t)
 			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
 			.mhz = number("type.%u.thermal.%u.mhz", i, k),
 		};
-	if (!t->n_turbo || t->base_mhz <= 0 || t->overlap < 1)
-		fail("core type %s needs a clock, and an overlap of at least 1", t->name);
+	if (!t->n_turbo || t->overlap < 1 || t->prefetch < 1)
+		fail("core type %s needs a clock, and at least 1 miss in flight", t->name);
 }
 
 void machine_read(const char *path)
@@ -115,6 +117,7 @@ void machine_read(const char *path)
 	m->stepping = number("cpuid.stepping");
 	m->hybrid = number("cpuid.hybrid");
 	m->window_ns = number("window_ns");
+	m->ref_mhz = number("ref_mhz");
 	m->memory_ns = number("memory.latency_ns");
 	m->memory.bytes_per_ns = number("memory.bandwidth_mb_s") / 1e3;
 	m->memory.queue = 1;

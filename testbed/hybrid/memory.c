@@ -43,15 +43,13 @@ void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool c
 {
 	const struct core_type *t = c->type;
 	uint32_t *pending = c->pending[m];
-	double overlap = chases ? 1 : t->overlap;
-	bool sequential = in_stream(c, line);
+	/* How many misses like this one are on their way at a time. */
+	double together = in_stream(c, line) ? t->prefetch : chases ? 1 : t->overlap;
 
 	pending[L1_MISS - N_CLASSES]++;
 	if (c->l2) {
 		if (cache_access(c->l2, cache_set(c->l2, line), line)) {
-			/* The next line of a stream is on its way already. */
-			if (!sequential)
-				c->pending_cycles += t->l2_cycles / overlap;
+			c->pending_cycles += t->l2_cycles / together;
 			return;
 		}
 		pending[L2_MISS - N_CLASSES]++;
@@ -60,10 +58,9 @@ void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool c
 	}
 
 	struct llc *llc = c->llc;
-	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line)) {
-		c->pending_cycles += t->llc_cycles / overlap / (sequential ? 4 : 1);
+	c->pending_cycles += t->llc_cycles / together;
+	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
-	}
 	pending[LLC_MISS - N_CLASSES]++;
 	/* A line that was written has to go back some time. */
 	double bytes = store ? 2 * LINE : LINE;
@@ -71,11 +68,7 @@ void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool c
 	machine.memory.bytes += bytes;
 	llc->transfers += store ? 2 : 1;
 
-	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory) / overlap;
-	if (sequential)
-		ns -= t->prefetch_ns;
-	if (ns > 0)
-		c->pending_ns += ns;
+	c->pending_ns += machine.memory_ns * factor(&llc->bus) * factor(&machine.memory) / together;
 }
 
 static void bus_window(struct bus *b, double ns)
@@ -93,25 +86,4 @@ void memory_window(double ns)
 	for (unsigned i = 0; i < machine.n_llcs; i++)
 		bus_window(&machine.llc[i].bus, ns);
 	bus_window(&machine.memory, ns);
-}
-
-void clock_window(double now_ns, double ns)
-{
-	double busy[MAX_TYPES] = { 0 };
-
-	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
-		cpus[i].busy_ns = 0;
-	}
-	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		const struct core_type *t = cpus[i].type;
-		unsigned n = (unsigned)lround(busy[t - machine.type]);
-		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
-
-		for (unsigned e = 0; e < t->n_thermal; e++)
-			if (now_ns - started_ns >= t->thermal[e].at_ns &&
-			    now_ns - started_ns < t->thermal[e].until_ns)
-				mhz = fmin(mhz, t->thermal[e].mhz);
-		cpus[i].mhz = mhz;
-	}
 }

@@ -32,7 +32,7 @@ struct totals {
 	uint64_t n[N_EVENTS];
 	double cycles;  /* unhalted, at the clock of the moment */
 	double stalled; /* those of them spent waiting for LLC or memory */
-	double ref;     /* unhalted, at the base clock */
+	double ref;     /* unhalted, at the TSC's clock */
 };
 
 struct thermal {
@@ -50,9 +50,10 @@ struct core_type {
 	double branch_miss;      /* cycles */
 	double l2_cycles, llc_cycles;
 	double overlap;          /* independent misses in flight together */
-	double prefetch_ns;      /* what the prefetcher hides of a sequential miss */
+	double prefetch;         /* and sequential ones, fetched ahead */
 	unsigned l1_kib, l1_ways;
-	double base_mhz;
+	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
+	uint64_t max_ratio, highest_level, guaranteed_level;
 	unsigned n_turbo;
 	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
 	unsigned n_thermal;
@@ -93,6 +94,7 @@ struct machine {
 	struct core_type type[MAX_TYPES];
 	struct cluster cluster[MAX_CPUS];
 	struct llc llc[MAX_DOMAINS];
+	double ref_mhz; /* the TSC's clock, as slow as everything else */
 	double memory_ns;
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
@@ -147,8 +149,12 @@ uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool chases);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
-/* Sets the clock of every CPU for the window that begins. */
+
+/* power.c */
+/* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
+bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* pmu.c */
 void pmu_init(void);

@@ -107,7 +107,7 @@ void cpu_flush(struct cpu *c)
 	c->total[USER].stalled += stalled;
 	for (unsigned m = 0; m < N_MODES; m++) {
 		c->total[m].cycles += cycles[m];
-		c->total[m].ref += cycles[m] * c->type->base_mhz / mhz;
+		c->total[m].ref += cycles[m] * machine.ref_mhz / mhz;
 	}
 	double ns = (cycles[USER] + cycles[KERNEL]) * 1e3 / mhz;
 	c->ns += ns;
@@ -216,6 +216,16 @@ static void warp(int64_t ns)
 static void mmu(unsigned cpu, uint64_t cr3)
 {
 	cpus[cpu].space = (uint32_t)(cr3 >> 12) * 2654435769u;
+}
+
+static bool on_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
+{
+	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val);
+}
+
+static bool on_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
+{
+	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val);
 }
 
 void model_start(void)
@@ -355,7 +365,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 {
 	static const struct qemu_plugin_hybrid_ops ops = {
 		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
-		.cpuid = cpuid_fix, .rdmsr = pmu_rdmsr, .wrmsr = pmu_wrmsr,
+		.cpuid = cpuid_fix, .rdmsr = on_rdmsr, .wrmsr = on_wrmsr,
 		.rdpmc = pmu_rdpmc, .mmu = mmu,
 	};
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Clocks: what turbo, heat and the guest's wishes allow, and the registers of
+ * Intel's hardware-controlled performance states (HWP). From these Linux's
+ * intel_pstate learns how fast a core type can be and gives its scheduler CPU
+ * capacities, as on real hybrid machines. They speak of the clocks of the machine
+ * that is modelled; the model itself runs slower by its time scale.
+ */
+#include <math.h>
+
+#include "model.h"
+
+enum {
+	PLATFORM_INFO = 0xce, TURBO_RATIO_LIMIT = 0x1ad, PM_ENABLE = 0x770,
+	HWP_CAPABILITIES = 0x771, HWP_REQUEST = 0x774, HWP_STATUS = 0x777,
+};
+#define LOWEST 4 /* performance level */
+
+static struct {
+	uint64_t enabled, request;
+} power[MAX_CPUS];
+
+/* The clock that the guest has asked for; 0 bits mean that it has no wish. */
+static double wished(const struct cpu *c)
+{
+	const struct core_type *t = c->type;
+	unsigned most = power[c->index].request >> 8 & 0xff;
+	unsigned desired = power[c->index].request >> 16 & 0xff;
+	unsigned level = desired ? desired : most;
+
+	if (!power[c->index].enabled || !level || level >= t->highest_level)
+		return INFINITY;
+	return t->turbo_mhz[0] * fmax(level, LOWEST) / t->highest_level;
+}
+
+void clock_window(double now_ns, double ns)
+{
+	double busy[MAX_TYPES] = { 0 };
+
+	for (unsigned i = 0; i < machine.n_cpus; i++) {
+		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
+		cpus[i].busy_ns = 0;
+	}
+	for (unsigned i = 0; i < machine.n_cpus; i++) {
+		const struct core_type *t = cpus[i].type;
+		unsigned n = (unsigned)lround(busy[t - machine.type]);
+		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
+
+		for (unsigned e = 0; e < t->n_thermal; e++)
+			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
+			    now_ns - started_ns < t->thermal[e].until_ns)
+				mhz = fmin(mhz, t->thermal[e].mhz);
+		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
+	}
+}
+
+bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
+{
+	const struct core_type *t = cpus[cpu].type;
+
+	switch (msr) {
+	case PLATFORM_INFO:
+		*val = 10 << 8 | (uint64_t)LOWEST << 40; /* the TSC's 1 GHz */
+		return true;
+	case TURBO_RATIO_LIMIT:
+		*val = t->max_ratio * 0x0101010101010101;
+		return true;
+	case PM_ENABLE:
+		*val = power[cpu].enabled;
+		return true;
+	case HWP_CAPABILITIES:
+		*val = t->highest_level | t->guaranteed_level << 8 | LOWEST << 16 | LOWEST << 24;
+		return true;
+	case HWP_REQUEST:
+		*val = power[cpu].request;
+		return true;
+	case HWP_STATUS:
+		*val = 0;
+		return true;
+	}
+	return false;
+}
+
+bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
+{
+	switch (msr) {
+	case PM_ENABLE:
+		power[cpu].enabled |= val & 1; /* until the next reset */
+		return true;
+	case HWP_REQUEST:
+		power[cpu].request = val;
+		return true;
+	case HWP_STATUS:
+		return true;
+	}
+	return false;
+}
