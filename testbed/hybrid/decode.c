@@ -14,7 +14,7 @@ enum access { NONE, READ, WRITE, UPDATE };
 
 struct insn {
 	const uint8_t *p, *end;
-	bool rep, rex_b, rex_r, vex;
+	bool rep, rex_b, rex_r, rex_w, vex;
 	unsigned map; /* 0: one byte, 1: 0f, 2: 0f38, 3: 0f3a */
 	uint8_t op, modrm;
 };
@@ -37,6 +37,7 @@ static void opcode(struct insn *i)
 	if (i->p < i->end && (*i->p & 0xf0) == 0x40) {
 		i->rex_b = *i->p & 1;
 		i->rex_r = *i->p & 4;
+		i->rex_w = *i->p & 8;
 		i->p++;
 	}
 	i->op = take(i);
@@ -59,6 +60,12 @@ static void opcode(struct insn *i)
 		}
 	}
 	i->modrm = i->p < i->end ? *i->p : 0;
+}
+
+/* Of the operands of a string instruction; even opcodes move bytes. */
+static unsigned size_of(const struct insn *i)
+{
+	return !(i->op & 1) ? 1 : i->rex_w ? 8 : 4;
 }
 
 /* One-byte opcodes. Returns how the ModRM operand is accessed. */
@@ -96,12 +103,12 @@ static enum access one_byte(const struct insn *i, struct decoded *d)
 		d->n[LOAD]++;
 		d->n[op < 0xa6 ? STORE : LOAD]++;
 		d->memory = true;
-		d->repeats = i->rep;
+		d->repeats = i->rep ? size_of(i) : 0;
 		return NONE;
 	case 0xaa: case 0xab: case 0xac: case 0xad: case 0xae: case 0xaf:
 		d->n[op < 0xac ? STORE : LOAD]++;
 		d->memory = true;
-		d->repeats = i->rep;
+		d->repeats = i->rep ? size_of(i) : 0;
 		return NONE;
 	case 0xc0: case 0xc1: case 0xd0: case 0xd1: case 0xd2: case 0xd3:
 		return UPDATE;
@@ -117,7 +124,8 @@ static enum access one_byte(const struct insn *i, struct decoded *d)
 		d->n[BRANCH]++;
 		return NONE;
 	case 0x90:
-		d->n[SYS] += i->rep ? 2 : 0; /* pause: as long as on recent cores */
+		d->pauses = i->rep;
+		d->n[SYS] += i->rep ? 2 : 0; /* as long as on recent cores */
 		return NONE;
 	case 0xcd: case 0xcf: case 0xf4:
 	case 0xe4: case 0xe5: case 0xe6: case 0xe7:

@@ -119,6 +119,7 @@ struct cpu {
 	/* waiting to be added to the totals: written by callbacks */
 	uint32_t pending[N_MODES][N_EVENTS - N_CLASSES];
 	double pending_cycles, pending_ns;
+	double patience; /* cycles of pending time that end the slice */
 	struct totals total[N_MODES];
 };
 
@@ -136,7 +137,8 @@ struct decoded {
 	bool conditional; /* a conditional branch */
 	bool memory;      /* accesses data that may miss the L1 */
 	bool chases;      /* the address of the next load depends on this one */
-	bool repeats;     /* a rep string instruction */
+	bool pauses;      /* waits for another CPU */
+	uint8_t repeats;  /* a rep string instruction: bytes in each access */
 };
 void decode(const uint8_t *bytes, unsigned len, struct decoded *out);
 

@@ -37,7 +37,7 @@ double started_ns;
 struct hot {
 	uint64_t a[N_MODES]; /* INSN, LOAD, STORE, BRANCH: 16 bits each, INSN lowest */
 	uint64_t b[N_MODES]; /* FP, MUL, DIV, SYS */
-	uint64_t repeats[N_MODES]; /* accesses by rep string instructions */
+	uint64_t repeats[N_MODES]; /* bytes accessed by rep string instructions */
 	uint64_t spent;
 	uint64_t branch; /* where the last conditional branch falls through to */
 };
@@ -48,6 +48,7 @@ static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot
 static double devices_ns; /* the devices' time: that of the slowest vCPU awake */
 static double window_end_ns = WINDOW_NS;
 static double limit_ns; /* of the running slice */
+static double second_ns; /* the clock of the slowest vCPU that does not run */
 
 /* --- from instructions to time ------------------------------------------------ */
 
@@ -66,10 +67,10 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m)
 		cycles += n * cost[k];
 	}
 	h->a[m] = h->b[m] = 0;
-	/* A rep moves several bytes a cycle; QEMU does one access at a time. */
-	t->n[LOAD] += h->repeats[m] / 2;
-	t->n[STORE] += h->repeats[m] / 2;
-	cycles += h->repeats[m] * cost[INSN];
+	/* A rep moves 16 bytes a cycle, or so; QEMU does one access at a time. */
+	t->n[LOAD] += h->repeats[m] / 16;
+	t->n[STORE] += h->repeats[m] / 16;
+	cycles += h->repeats[m] / 16.0;
 	h->repeats[m] = 0;
 
 	cycles += pending[BRANCH_MISS - N_CLASSES] * c->type->branch_miss;
@@ -116,6 +117,7 @@ void cpu_flush(struct cpu *c)
 	uint64_t insns = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN] - before;
 	double per_insn = insns > 16 ? ns / insns : c->type->cost[INSN] * 1e3 / mhz;
 	h->spent = BUDGET - allowance(c, per_insn, pmu_update(c));
+	c->patience = (limit_ns - c->ns) / 2 * mhz * 1e-3;
 	/* Here, not in on_budget(): who reads a clock in a loop never spends it. */
 	if (c->ns >= limit_ns - 1000)
 		qemu_plugin_hybrid_end_slice();
@@ -154,8 +156,7 @@ static double slowest(void)
 static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 {
 	struct cpu *next = NULL;
-	double second = INFINITY;
-
+	second_ns = INFINITY;
 	hots = qemu_plugin_scoreboard_find(board, 0);
 	for (unsigned i = 0; i < n; i++) {
 		struct cpu *c = &cpus[i];
@@ -167,16 +168,16 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 			continue;
 		if (!next || c->ns < next->ns) {
 			if (next)
-				second = fmin(second, next->ns);
+				second_ns = fmin(second_ns, next->ns);
 			next = c;
 		} else {
-			second = fmin(second, c->ns);
+			second_ns = fmin(second_ns, c->ns);
 		}
 	}
 	if (!next)
 		return 0;
 	advance_devices(next->ns);
-	limit_ns = fmin(second + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
+	limit_ns = fmin(second_ns + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
 	limit_ns = fmin(limit_ns, next->ns + 1e6); /* windows have to end as well */
 	hots[next->index].spent = BUDGET; /* the first block's callback settles it */
 	return next->index;
@@ -204,6 +205,10 @@ static bool wake(unsigned cpu, int by)
 		return false;
 	c->ns = fmax(c->ns, now(by));
 	c->asleep = false;
+	/* The one who wakes it thought itself alone perhaps, with a long slice. */
+	limit_ns = fmin(limit_ns, c->ns + machine.window_ns);
+	if (by >= 0)
+		hots[by].spent = BUDGET;
 	return true;
 }
 
@@ -266,6 +271,9 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 	memory_access(c, (uintptr_t)what & ACCESS_KERNEL ? KERNEL : USER,
 		      qemu_plugin_hwaddr_phys_addr(hw) / LINE,
 		      qemu_plugin_mem_is_store(info), (uintptr_t)what & ACCESS_CHASES);
+	/* Misses can take the slice's time long before its instructions are run. */
+	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
+		hots[cpu].spent = BUDGET;
 }
 
 /* A two-bit counter for each branch, by the address that it falls through to. */
@@ -282,6 +290,17 @@ static void on_branch_target(unsigned cpu, void *here)
 		++*counter;
 	else if (!taken && *counter)
 		--*counter;
+}
+
+/*
+ * Who pauses waits for another vCPU. That one may have let go already, but at a
+ * time that it has not come to yet: let it catch up, or every lock that is held
+ * at the end of a slice would seem to be held for a window.
+ */
+static void on_pause(unsigned cpu, void *unused)
+{
+	limit_ns = fmin(limit_ns, fmax(second_ns, cpus[cpu].ns) + 1000);
+	hots[cpu].spent = BUDGET;
 }
 
 static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -307,7 +326,10 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			n[k] += d.n[k];
 		if (d.repeats)
 			qemu_plugin_register_vcpu_mem_inline_per_vcpu(insn, QEMU_PLUGIN_MEM_RW,
-				QEMU_PLUGIN_INLINE_ADD_U64, hot_repeats[m], 1);
+				QEMU_PLUGIN_INLINE_ADD_U64, hot_repeats[m], d.repeats);
+		if (d.pauses && started)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_pause,
+				QEMU_PLUGIN_CB_NO_REGS, NULL);
 		if (modelled && d.memory)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
 				QEMU_PLUGIN_MEM_RW, (void *)(uintptr_t)(d.chases ? ACCESS_CHASES : 0));
