@@ -25,6 +25,9 @@ enum hetero_consts {
 	MAX_TIERS = 2 * MAX_CORE_TYPES,
 	MAX_SLOTS = 16384,
 	MAX_ACTIONS = 512,
+	/* Hardware events read together, and sets of them that take turns. */
+	MAX_EVENTS = 8,
+	MAX_SETS = 8,
 	SLOT_COMM_LEN = 16,
 
 	/* "No core type": the value of a task's hint until a policy gives one. */
@@ -112,6 +115,25 @@ struct action_batch {
 	struct action actions[MAX_ACTIONS];
 };
 
+/*
+ * What a task did on one core type while it ran there for about --sample-ms:
+ * how far each event of a set advanced, in the order in which the set was opened.
+ */
+struct task_sample {
+	u32 tid;
+	u32 tgid;
+	u32 slot;
+	u32 generation;
+	u64 at;			/* ns, monotonic */
+	u64 run_ns;		/* that `counts` belong to */
+	u64 discarded_ns;	/* ran besides, while some event did not count */
+	u64 counts[MAX_EVENTS];
+	u8 core_type;
+	u8 set;
+	u8 last;		/* the task has ended */
+	u8 pad[5];
+};
+
 /* One step of the idle search: a core type, and whether the whole core must be idle. */
 struct tier {
 	u8 core_type;
@@ -129,6 +151,9 @@ enum stat_id {
 	STAT_SWAPPED,		/* arrived where a swap sent it */
 	STAT_RESCUED,		/* found waiting beside an idle CPU, moved there */
 	STAT_SLOTS_FULL,	/* ran without a slot because the table was full */
+	STAT_STRETCHES,		/* of a task's run, between two readings of the counters */
+	STAT_STRETCHES_DISCARDED, /* of them, because an event did not count all the time */
+	STAT_SAMPLES_LOST,	/* the ring buffer was full */
 	NR_HETERO_STATS,
 };
 

@@ -12,6 +12,7 @@
 #include "state.bpf.h"
 #include "idle.bpf.h"
 #include "account.bpf.h"
+#include "counters.bpf.h"
 #include "actions.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -376,6 +377,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 			s->target_cpu = NO_CPU;
 		slot_write_end(s);
 	}
+	start_counting(p, tctx, cpu);
 }
 
 void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
@@ -389,6 +391,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (!tctx)
 		return;
 	charge(p, tctx, cpu);
+	tick_counting(p, tctx, cpu);
 	s = slot_of(tctx->slot);
 	if (s)
 		refresh_name(p, s);
@@ -414,10 +417,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
 
 	if (!tctx)
 		return;
-	charge(p, tctx, scx_bpf_task_cpu(p));
+	charge(p, tctx, cpu);
+	stop_counting(p, tctx, cpu);
 	if (!runnable)
 		set_state(tctx, TASK_BLOCKED);
 }
@@ -496,6 +501,7 @@ void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_tas
 
 	if (!tctx)
 		return;
+	flush_counting(p, tctx);
 	give_back_slot(tctx);
 	uncount_thread(p);
 }

@@ -83,6 +83,16 @@ struct {
 
 #define NO_CPU	(-1)
 
+/* What a task's samples on one core type are made of, until the next is due. */
+struct account {
+	u64 run_ns;
+	u64 discarded_ns;
+	u64 due_ns;		/* of both together; 0: not set yet */
+	u64 counts[MAX_EVENTS];
+	u32 set;
+	u32 pad;
+};
+
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
 	u64 run_ns;		/* in all */
@@ -95,6 +105,13 @@ struct task_ctx {
 	u8 allowed_types;
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
+	u8 counting;		/* a stretch has begun */
+	u8 counting_set;
+	u8 idle_task;		/* uses too little CPU to be counted */
+	u64 count_from;		/* sum_exec_runtime when the stretch began */
+	u64 window_start;	/* of is_busy() */
+	u64 window_run_ns;
+	struct account accounts[MAX_CORE_TYPES];
 };
 
 struct {

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Hardware counters, per task. The agent opens the events once per CPU; here they
+ * are read around each task's run, and what they advanced by is the task's.
+ *
+ * A stretch is what a task runs between two readings. It is believed only if
+ * every event counted all through it: another user of the counters, a watchdog
+ * or hotplug make an event pause, and reading it still succeeds then.
+ */
+#ifndef __HETERO_COUNTERS_BPF_H
+#define __HETERO_COUNTERS_BPF_H
+
+#include "state.bpf.h"
+
+/* Written by the agent before loading; without events nothing here costs a thing. */
+const volatile u8 set_events[MAX_CORE_TYPES][MAX_SETS];	/* how many, of each set */
+const volatile u64 sample_ns = 50ULL * 1000 * 1000;
+/* Tasks that use less of a CPU than this are not counted, in 1/1024. */
+const volatile u32 min_utilisation = 51;
+#define UTILISATION_WINDOW_NS	(200ULL * 1000 * 1000)
+
+/* Which set is open on the CPUs of a type; the agent rotates them. */
+u8 current_set[MAX_CORE_TYPES];
+
+/* Event `k` of set `s` on a CPU has the index (s * MAX_EVENTS + k) * nr_cpu_ids + cpu. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, MAX_EVENTS);	/* the agent makes it larger */
+	__type(key, u32);
+	__type(value, u32);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} samples SEC(".maps");
+
+/* The last reading on a CPU: the end of one task's stretch, and so the start of the next. */
+struct reading {
+	u64 at;		/* scx_bpf_now(), which is the same all through one switch of tasks */
+	u32 set;
+	struct bpf_perf_event_value values[MAX_EVENTS];
+};
+
+struct reading readings[MAX_CPUS];
+
+static u32 events_of(u32 type, u32 set)
+{
+	const volatile u8 *nr = MEMBER_VPTR(set_events, [type][set]);
+
+	return nr ? *nr : 0;
+}
+
+static u32 set_of(u32 type)
+{
+	u8 *set = MEMBER_VPTR(current_set, [type]);
+
+	return set ? *set : 0;
+}
+
+/*
+ * Reads all events of @set on this CPU. Writes the advance since the last reading
+ * to @deltas, if given, and tells whether all of them counted all the time.
+ */
+static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas)
+{
+	bool valid = true;
+	u32 k;
+
+	bpf_for(k, 0, nr) {
+		struct bpf_perf_event_value now = {}, *last = MEMBER_VPTR(r->values, [k]);
+		u64 enabled;
+
+		if (!last)
+			break;
+		if (bpf_perf_event_read_value(&events, (set * MAX_EVENTS + k) * nr_cpu_ids + cpu,
+					      &now, sizeof(now)))
+			valid = false;
+		enabled = now.enabled - last->enabled;
+		if (!enabled || now.running - last->running != enabled)
+			valid = false;
+		if (deltas && k < MAX_EVENTS)
+			deltas[k] = now.counter - last->counter;
+		*last = now;
+	}
+	r->set = set;
+	return valid;
+}
+
+/* Does @p use enough CPU to be worth counting? Looked at anew several times a second. */
+static bool is_busy(struct task_ctx *tctx)
+{
+	u64 now = scx_bpf_now(), passed = now - tctx->window_start;
+
+	if (passed >= UTILISATION_WINDOW_NS) {
+		tctx->idle_task = (tctx->run_ns - tctx->window_run_ns) * 1024 <
+				  passed * min_utilisation;
+		tctx->window_start = now;
+		tctx->window_run_ns = tctx->run_ns;
+	}
+	return !tctx->idle_task;
+}
+
+/* A task begins a stretch. */
+static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u32 type = type_of_cpu(cpu), set = set_of(type), nr = events_of(type, set);
+	struct reading *r = MEMBER_VPTR(readings, [(u32)cpu]);
+
+	tctx->counting = false;
+	if (!nr || !r || tctx->slot == NO_SLOT || !is_busy(tctx))
+		return;
+	/*
+	 * The stretch before ended at this very switch: its end is our start. Tasks
+	 * of other classes and those not counted come with a later clock.
+	 */
+	if (r->at != scx_bpf_now() || r->set != set)
+		read_events(r, cpu, set, nr, NULL);
+	tctx->counting = true;
+	tctx->counting_set = set;
+	tctx->count_from = p->se.sum_exec_runtime;
+}
+
+static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, bool last)
+{
+	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
+	struct task_slot *s = slot_of(tctx->slot);
+	struct task_sample *sample;
+	u64 total;
+	u32 k;
+
+	if (!a || !s)
+		return;
+	total = a->run_ns + a->discarded_ns;
+	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
+	if (sample) {
+		sample->tid = p->pid;
+		sample->tgid = p->tgid;
+		sample->slot = tctx->slot;
+		sample->generation = s->generation;
+		sample->at = scx_bpf_now();
+		sample->run_ns = a->run_ns;
+		sample->discarded_ns = a->discarded_ns;
+		sample->core_type = type;
+		sample->set = a->set;
+		sample->last = last;
+		__builtin_memcpy(sample->counts, a->counts, sizeof(sample->counts));
+		/* The agent looks at them when it decides; waking it for each is waste. */
+		bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	} else {
+		count_stat(STAT_SAMPLES_LOST);
+	}
+	/* What was too much of this sample is taken off the next: on average they are exact. */
+	a->due_ns = sample_ns - (total > a->due_ns ? (total - a->due_ns) % sample_ns : 0);
+	a->run_ns = 0;
+	a->discarded_ns = 0;
+	bpf_for(k, 0, MAX_EVENTS) {
+		if (k < MAX_EVENTS)
+			a->counts[k] = 0;
+	}
+}
+
+/* A stretch ends. */
+static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct task_ctx *tctx,
+				   s32 cpu)
+{
+	struct reading *r = MEMBER_VPTR(readings, [(u32)cpu]);
+	u32 type = type_of_cpu(cpu), set = tctx->counting_set, nr = events_of(type, set), k;
+	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
+	u64 run_ns = p->se.sum_exec_runtime - tctx->count_from;
+	u64 deltas[MAX_EVENTS] = {};
+	bool valid;
+
+	if (!r || !a)
+		return;
+	tctx->count_from = p->se.sum_exec_runtime;
+	if (a->set != set) {
+		if (a->run_ns)
+			send_sample(p, tctx, type, false);
+		a->set = set;
+	}
+	valid = read_events(r, cpu, set, nr, deltas);
+	r->at = scx_bpf_now();
+	if (!run_ns)
+		return;
+	if (valid && set == set_of(type)) {
+		a->run_ns += run_ns;
+		bpf_for(k, 0, MAX_EVENTS) {
+			if (k < MAX_EVENTS)
+				a->counts[k] += deltas[k];
+		}
+	} else {
+		a->discarded_ns += run_ns;
+		count_stat(STAT_STRETCHES_DISCARDED);
+	}
+	count_stat(STAT_STRETCHES);
+	if (!a->due_ns)
+		a->due_ns = sample_ns;
+	if (a->run_ns + a->discarded_ns >= a->due_ns)
+		send_sample(p, tctx, type, false);
+}
+
+static void stop_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	if (!tctx->counting)
+		return;
+	end_stretch(p, tctx, cpu);
+	tctx->counting = false;
+}
+
+/*
+ * A task that is alone on its CPU never stops: look after it from the tick. The
+ * counters are read only when a sample is due.
+ */
+static void tick_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u32 type = type_of_cpu(cpu);
+	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
+	u64 due;
+
+	if (!a)
+		return;
+	if (!tctx->counting || tctx->counting_set != set_of(type)) {
+		stop_counting(p, tctx, cpu);
+		start_counting(p, tctx, cpu);
+		return;
+	}
+	due = a->due_ns ? a->due_ns : sample_ns;
+	if (a->run_ns + a->discarded_ns + (p->se.sum_exec_runtime - tctx->count_from) < due)
+		return;
+	stop_counting(p, tctx, cpu);
+	start_counting(p, tctx, cpu);
+}
+
+/* What an ending task has left: every event that it caused is in some sample. */
+static void flush_counting(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 type;
+
+	bpf_for(type, 0, nr_types) {
+		struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
+
+		if (a && a->run_ns)
+			send_sample(p, tctx, type, true);
+	}
+}
+
+#endif /* __HETERO_COUNTERS_BPF_H */
