@@ -110,10 +110,9 @@ struct cpu {
 	double ns; /* its own clock */
 	bool asleep;
 	double busy_ns; /* awake since the last look at the clocks */
-	/* caches and predictor */
+	/* caches */
 	uint32_t space; /* tag of the address space, for the L1 */
 	struct cache l1, *l2;
-	uint8_t *branches; /* two-bit counters */
 	uint32_t streams[8];
 	unsigned next_stream;
 	/* waiting to be added to the totals: written by callbacks */

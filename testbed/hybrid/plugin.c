@@ -40,10 +40,15 @@ struct hot {
 	uint64_t repeats[N_MODES]; /* bytes accessed by rep string instructions */
 	uint64_t spent;
 	uint64_t branch; /* where the last conditional branch falls through to */
+	uint64_t mispredicted;
+	uint64_t pad[7]; /* a power of two is found quicker */
 };
 static struct qemu_plugin_scoreboard *board;
 static struct hot *hots; /* the same, once all vCPUs are there */
 static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot_spent, hot_branch;
+
+#define BRANCHES 4096
+static uint8_t predictor[MAX_CPUS][BRANCHES];
 
 static double devices_ns; /* the devices' time: that of the slowest vCPU awake */
 static double window_end_ns = WINDOW_NS;
@@ -73,6 +78,10 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m)
 	cycles += h->repeats[m] / 16.0;
 	h->repeats[m] = 0;
 
+	if (m == USER) { /* only programs' branches are predicted */
+		pending[BRANCH_MISS - N_CLASSES] = h->mispredicted;
+		h->mispredicted = 0;
+	}
 	cycles += pending[BRANCH_MISS - N_CLASSES] * c->type->branch_miss;
 	for (unsigned k = N_CLASSES; k < N_EVENTS; k++) {
 		t->n[k] += pending[k - N_CLASSES];
@@ -276,20 +285,20 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 		hots[cpu].spent = BUDGET;
 }
 
-/* A two-bit counter for each branch, by the address that it falls through to. */
+/*
+ * A two-bit counter for each branch, by the address that it falls through to.
+ * Without a branch of its own: what the guest cannot predict, the host cannot.
+ */
 static void on_branch_target(unsigned cpu, void *here)
 {
+	static const uint8_t next[2][4] = { { 0, 0, 1, 2 }, { 1, 2, 3, 3 } };
 	struct hot *h = &hots[cpu];
-	uint8_t *counter = &cpus[cpu].branches[(h->branch ^ h->branch >> 12) & 4095];
+	uint8_t *counter = &predictor[cpu][(h->branch ^ h->branch >> 12) % BRANCHES];
 	bool taken = (uint64_t)here != h->branch;
 
 	h->branch = 0;
-	if (taken != (*counter >= 2))
-		cpus[cpu].pending[USER][BRANCH_MISS - N_CLASSES]++;
-	if (taken && *counter < 3)
-		++*counter;
-	else if (!taken && *counter)
-		--*counter;
+	h->mispredicted += taken ^ (*counter >> 1);
+	*counter = next[taken][*counter];
 }
 
 /*
@@ -366,7 +375,6 @@ static void init_cpus(void)
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
 			c->asleep = true;
-			c->branches = calloc(4096, 1);
 			cache_init(&c->l1, c->type->l1_kib, c->type->l1_ways);
 			if (c->l1.sets & (c->l1.sets - 1))
 				fail("the L1 of %s needs a power of two of sets", c->type->name);
