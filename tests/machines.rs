@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The parts of the virtual hybrid machine that need no machine: its files are
+//! right, wrong ones are refused in words, and instructions are told apart.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn testbed() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testbed")
+}
+
+fn machine(args: &[&str]) -> Output {
+    let program = testbed().join("machine");
+    Command::new(program).args(args).output().unwrap()
+}
+
+/// Alder Lake with one line changed.
+fn refused(from: &str, to: &str) -> String {
+    let text = fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap();
+    assert!(text.contains(from), "{from}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.toml");
+    fs::write(&file, text.replacen(from, to, 1)).unwrap();
+    let output = machine(&[file.to_str().unwrap()]);
+    assert!(!output.status.success(), "accepted: {to}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!text.contains("Traceback"), "{text}");
+    text
+}
+
+#[test]
+fn every_machine_is_right() {
+    let list = String::from_utf8(machine(&["--list"]).stdout).unwrap();
+    assert!(list.lines().count() >= 7, "{list}");
+    for line in list.lines() {
+        assert!(line.len() <= 110, "{line}");
+        let name = line.split_whitespace().next().unwrap();
+        let output = machine(&[name]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{name}: {error}");
+    }
+}
+
+#[test]
+fn wrong_machines_are_refused_in_words() {
+    for (from, to, word) in [
+        ("[cpuid]", "[cpu_id]", "lacks `cpuid`"),
+        (
+            "counters = 8",
+            "counters = \"many\"",
+            "`counters` cannot be 'many'",
+        ),
+        ("counters = 8", "counter = 8", "lacks `counters`"),
+        (
+            "hybrid = true",
+            "hybrid = true\ncolour = 1",
+            "unknown setting `colour`",
+        ),
+        (
+            "core_type = \"P\"",
+            "core_type = \"Q\"",
+            "there is no core_type Q",
+        ),
+        ("cpus = 4", "cpus = 3", "cannot begin at CPU 3"),
+        ("[memory]", "[memory", "wrong.toml"),
+    ] {
+        let text = refused(from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+    let text = String::from_utf8(machine(&["pdp-11"]).stderr).unwrap();
+    assert!(text.contains("alder-lake-4p4e"), "{text}");
+}
+
+#[test]
+fn instructions_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("check");
+    let hybrid = testbed().join("hybrid");
+    let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
+        .args(["-O1", "-Wall", "-o"])
+        .args([&program, &hybrid.join("test/decode.c"), &hybrid.join("decode.c")])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let output = Command::new(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+}
