@@ -10,6 +10,7 @@ pub mod arith;
 mod bpf;
 pub mod exit;
 pub mod placement;
+pub mod pmu;
 pub mod policy;
 pub mod preflight;
 pub mod scheduler;

@@ -2,7 +2,7 @@
 //! The command line.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
+use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{exit, policy, preflight, stats};
@@ -73,6 +74,19 @@ struct Run {
     /// Time between swaps of policies that swap threads, in milliseconds
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     swap_ms: u64,
+
+    /// Count these events, too, by meaning (see `perf list` for raw ones), e.g.
+    /// llc-misses,branches
+    #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
+    events: Vec<Event>,
+
+    /// Run time that a sample of a task's counters is made of, in milliseconds
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    sample_ms: u64,
+
+    /// Write every sample to a file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
 
     /// Schedule only tasks of class SCHED_EXT
     #[arg(long)]
@@ -171,6 +185,9 @@ fn dispatch(cli: Cli) -> Result<()> {
         policy: args.policy,
         swap_interval: Duration::from_millis(args.swap_ms),
         slice: Duration::from_micros(args.slice_us),
+        events: args.events,
+        sample: Duration::from_millis(args.sample_ms),
+        samples: args.samples,
         core_types: args.core_types,
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,

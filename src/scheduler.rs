@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the BPF half, runs the loop between it and the policy, and lets go.
 
+mod counting;
+mod describe;
+mod encode;
+mod explain;
+
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,14 +18,19 @@ use libbpf_rs::{OpenObject, ProgramInput};
 use log::{debug, info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    UserExitInfo, build_id, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
-    try_set_rlimit_infinity, uei_exited, uei_report,
+    UserExitInfo, build_id, scx_ops_attach, scx_ops_load, scx_ops_open, try_set_rlimit_infinity,
+    uei_exited, uei_report,
 };
 
-use crate::bpf::{BpfSkel, BpfSkelBuilder, OpenBpfSkel, intf, types};
+use counting::Counting;
+use describe::describe;
+use encode::encode;
+use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
+
+use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::exit::{Failure, Reason};
-use crate::placement::{self, Tier};
-use crate::policy::{self, Action, Policy, Seen, Snapshot};
+use crate::pmu::Event;
+use crate::policy::{self, Action, Policy, Snapshot};
 use crate::stats::{self, CoreTypeTotals, Counts, Totals};
 use crate::table::{self, State, Task};
 use crate::topology::{CoreTypesSpec, Topology};
@@ -38,6 +49,12 @@ pub struct Options {
     pub swap_interval: Duration,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
+    /// Events to count besides those that the policy needs.
+    pub events: Vec<Event>,
+    /// How much run time a sample is made of.
+    pub sample: Duration,
+    /// Where to write every sample, as lines of JSON.
+    pub samples: Option<PathBuf>,
     /// The user's own list of core types.
     pub core_types: Option<CoreTypesSpec>,
     /// Take only the tasks of class SCHED_EXT.
@@ -57,6 +74,7 @@ pub struct Scheduler<'a> {
     topology: Topology,
     policy_name: policy::Name,
     policy: Box<dyn Policy>,
+    counting: Option<Counting>,
     reader: table::Reader,
     actions: Vec<Action>,
     applied: u64,
@@ -107,11 +125,17 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(options.verbose);
         let mut skel = scx_ops_open!(builder, object, hetero_ops, None)?;
         describe(&mut skel, &topology, options)?;
+        let policy = options.policy.build(options.swap_interval);
+        let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
         if options.verbose {
             report_verifier_cost();
         }
+        let counting = match counting {
+            Some(planned) => planned.open(&skel.maps.events, &skel.maps.samples)?,
+            None => None,
+        };
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
         let stats_server = StatsServer::new(stats::server_data())
             .launch()
@@ -127,7 +151,8 @@ impl<'a> Scheduler<'a> {
             link: Some(link),
             topology,
             policy_name: options.policy,
-            policy: options.policy.build(options.swap_interval),
+            policy,
+            counting,
             reader: table::Reader::default(),
             actions: Vec::new(),
             applied: 0,
@@ -141,21 +166,32 @@ impl<'a> Scheduler<'a> {
         let (answers, requests) = self.stats_server.channels();
         let interval = self.policy.interval();
         let mut due = interval.map(|interval| Instant::now() + interval);
+        let turn = self.counting.as_ref().and_then(Counting::turn);
+        let mut turn_due = turn.map(|turn| Instant::now() + turn);
 
         while !uei_exited!(&self.skel, uei) {
-            let wait = due.map_or(IDLE_WAIT, |due| {
+            let next = due.into_iter().chain(turn_due).min();
+            let wait = next.map_or(IDLE_WAIT, |due| {
                 due.saturating_duration_since(Instant::now())
             });
             select! {
                 recv(stop) -> _ => break,
                 recv(requests) -> request => {
                     request.context("the statistics server is gone")?;
+                    self.take_samples()?;
                     let totals = self.totals();
                     answers.send(totals)?;
                 }
                 default(wait.min(IDLE_WAIT)) => {}
             }
             let now = Instant::now();
+            self.take_samples()?;
+            if let (Some(at), Some(turn)) = (turn_due, turn)
+                && now >= at
+            {
+                self.rotate();
+                turn_due = Some(now + turn);
+            }
             if let (Some(at), Some(interval)) = (due, interval)
                 && now >= at
             {
@@ -183,6 +219,21 @@ impl<'a> Scheduler<'a> {
         };
         self.reader
             .snapshot(&slots.slots, bss.nr_slots_used as usize)
+    }
+
+    /// Hands what has been counted to the policy.
+    fn take_samples(&mut self) -> Result<()> {
+        let Some(counting) = &mut self.counting else {
+            return Ok(());
+        };
+        counting.take(|sample| self.policy.observe(sample))
+    }
+
+    /// Gives other events their turn, where not all fit at once.
+    fn rotate(&mut self) {
+        if let (Some(counting), Some(bss)) = (&mut self.counting, &mut self.skel.maps.bss_data) {
+            bss.current_set = counting.rotate();
+        }
     }
 
     fn decide(&mut self) -> Result<()> {
@@ -241,6 +292,9 @@ impl<'a> Scheduler<'a> {
 
     fn totals(&mut self) -> Totals {
         let tasks = self.tasks();
+        if let Some(counting) = &mut self.counting {
+            counting.retain(&tasks);
+        }
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
         for task in tasks.iter().filter(|task| !task.kthread) {
             let process = processes.entry(task.tgid).or_default();
@@ -252,6 +306,13 @@ impl<'a> Scheduler<'a> {
             process.big_ns += task.run_ns[0];
             process.total_ns += task.total_ns();
             process.progress_ns += task.amp_progress - task.first_progress;
+        }
+        if let Some(counting) = &self.counting {
+            for (tgid, counted) in counting.processes() {
+                if let Some(process) = processes.get_mut(&tgid) {
+                    process.counted = counted;
+                }
+            }
         }
 
         let mut core_types: Vec<CoreTypeTotals> = self
@@ -296,6 +357,11 @@ impl<'a> Scheduler<'a> {
                 swapped: count(intf::stat_id_STAT_SWAPPED),
                 rescued: count(intf::stat_id_STAT_RESCUED),
                 slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
+                samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
+                samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
+                samples_jumped: self.counting.as_ref().map_or(0, |c| c.tally().jumped),
+                stretches: count(intf::stat_id_STAT_STRETCHES),
+                stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
                 actions_applied: self.applied,
                 actions_stale: self.stale,
             },
@@ -307,219 +373,5 @@ impl Drop for Scheduler<'_> {
     fn drop(&mut self) {
         drop(self.link.take());
         info!("{NAME} has let go, the kernel schedules");
-    }
-}
-
-/// Tells the BPF half what machine it runs on.
-fn describe(skel: &mut OpenBpfSkel, topology: &Topology, options: &Options) -> Result<()> {
-    const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
-    const MAX_DOMAINS: usize = intf::hetero_consts_MAX_DOMAINS as usize;
-    const MAX_CORE_TYPES: usize = intf::hetero_consts_MAX_CORE_TYPES as usize;
-
-    let nr_cpu_ids = topology.nr_cpu_ids as usize;
-    let nr_types = topology.types.len();
-    let nr_domains = topology.domains.len();
-    if nr_cpu_ids > MAX_CPUS || nr_domains > MAX_DOMAINS {
-        bail!(
-            "this machine has {nr_cpu_ids} possible CPUs in {nr_domains} clusters; {NAME} was \
-             built for up to {MAX_CPUS} in {MAX_DOMAINS}"
-        );
-    }
-    let Some(rodata) = skel.maps.rodata_data.as_mut() else {
-        bail!("the BPF half has no read-only data");
-    };
-    rodata.nr_cpu_ids = topology.nr_cpu_ids;
-    rodata.nr_types = nr_types as u32;
-    rodata.nr_domains = nr_domains as u32;
-    rodata.slice_ns = options.slice.as_nanos() as u64;
-    rodata.agent_tgid = std::process::id();
-    rodata.avoid_kick = options.avoid_kick;
-
-    rodata.cpu_domain.fill(MAX_DOMAINS as u32);
-    rodata.cpu_sibling.fill(-1);
-    for cpu in &topology.cpus {
-        let id = cpu.id as usize;
-        rodata.cpu_domain[id] = cpu.domain as u32;
-        rodata.cpu_type[id] = cpu.core_type as u8;
-        // Cores with more than two threads are looked at in pairs.
-        let sibling = cpu.siblings.iter().find(|&&sibling| sibling != cpu.id);
-        rodata.cpu_sibling[id] = sibling.map_or(-1, |&sibling| sibling as i32);
-    }
-    for (core_type, kind) in topology.types.iter().enumerate() {
-        rodata.static_inv_slowdown[core_type] =
-            kind.capacity * intf::hetero_consts_INV_SLOWDOWN_ONE / 1024;
-    }
-    for (index, domain) in topology.domains.iter().enumerate() {
-        rodata.domain_type[index] = domain.core_type as u8;
-        rodata.domain_nr_cpus[index] = domain.cpus.len() as u32;
-        for (place, other) in steal_order(topology, index).into_iter().enumerate() {
-            rodata.steal_order[index][place] = other as u8;
-        }
-    }
-    for hint in 0..=MAX_CORE_TYPES {
-        let order = if hint < nr_types {
-            placement::tiers_for(topology, hint)
-        } else {
-            placement::tiers(topology)
-        };
-        for entry in &mut rodata.tiers[hint] {
-            entry.core_type = intf::hetero_consts_NO_TYPE as u8;
-        }
-        for (
-            entry,
-            Tier {
-                core_type,
-                whole_core,
-                ..
-            },
-        ) in rodata.tiers[hint].iter_mut().zip(order)
-        {
-            entry.core_type = core_type as u8;
-            entry.whole_core = whole_core.into();
-        }
-    }
-
-    let ops = skel.struct_ops.hetero_ops_mut();
-    ops.exit_dump_len = options.exit_dump_len;
-    if options.partial {
-        ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
-    }
-    Ok(())
-}
-
-/// Where a CPU of `domain` looks for work: at home, then in clusters of its own
-/// core type, then in those of the next faster and slower types.
-fn steal_order(topology: &Topology, domain: usize) -> Vec<usize> {
-    let home = topology.domains[domain].core_type;
-    let mut order: Vec<usize> = (0..topology.domains.len()).collect();
-    order.sort_by_key(|&other| {
-        let kind = topology.domains[other].core_type;
-        (other != domain, kind.abs_diff(home), kind, other)
-    });
-    order
-}
-
-fn encode(action: &Action) -> types::action {
-    let no_type = intf::hetero_consts_NO_TYPE as u8;
-    let mut entry = types::action {
-        other_slot: intf::hetero_consts_NO_SLOT,
-        core_type: no_type,
-        other_core_type: no_type,
-        ..Default::default()
-    };
-    let first = |entry: &mut types::action, seen: &Seen, core_type: Option<usize>| {
-        entry.slot = seen.task.slot;
-        entry.generation = seen.task.generation;
-        entry.expected_type = seen.on as u8;
-        entry.core_type = core_type.map_or(no_type, |core_type| core_type as u8);
-    };
-    match action {
-        Action::Hint(seen, core_type) => {
-            entry.op = intf::action_op_ACTION_HINT;
-            first(&mut entry, seen, *core_type);
-        }
-        Action::Swap([(seen, to), (other, other_to)]) => {
-            entry.op = intf::action_op_ACTION_SWAP;
-            first(&mut entry, seen, Some(*to));
-            entry.other_slot = other.task.slot;
-            entry.other_generation = other.task.generation;
-            entry.other_expected_type = other.on as u8;
-            entry.other_core_type = *other_to as u8;
-        }
-    }
-    entry
-}
-
-/// Says how many instructions the verifier went through for each program.
-fn report_verifier_cost() {
-    for program in libbpf_rs::query::ProgInfoIter::default() {
-        let name = program.name.to_string_lossy().into_owned();
-        if name.starts_with("hetero_") || name == "apply_actions" {
-            debug!("verifier: {name} {} instructions", program.verified_insns);
-        }
-    }
-}
-
-fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
-    let failure = |reason, message| Failure { reason, message }.into();
-    // EPERM is a ban; the verifier's verdict is EACCES or EINVAL.
-    if format!("{error:#}").contains("os error 1)") {
-        return failure(
-            Reason::NotAllowed,
-            format!(
-                "the kernel does not let us load BPF programs ({error:#}); kernel lockdown (see \
-                 /sys/kernel/security/lockdown), a container or missing capabilities do that"
-            ),
-        );
-    }
-    let malformed = compat::malformed_scx_kfuncs();
-    if malformed.is_empty() {
-        error.context(format!(
-            "the kernel rejected {NAME}; -v shows the verifier's reasons"
-        ))
-    } else {
-        failure(
-            Reason::BadBtf,
-            format!(
-                "this kernel's type information is wrong for {}, and {NAME} could not do without: \
-                 {error:#}; use another build of the kernel",
-                malformed.join(", ")
-            ),
-        )
-    }
-}
-
-fn explain_attach_error(error: anyhow::Error) -> anyhow::Error {
-    // libbpf-rs has no kind of its own for EBUSY, which the kernel says if
-    // somebody attached between our look and our attempt.
-    let text = format!("{error:#}");
-    if text.contains("already running") || text.contains("os error 16") {
-        let message = "another sched_ext scheduler got there first; stop it (for instance: \
-                       systemctl stop scx) and try again";
-        return Failure {
-            reason: Reason::AnotherScheduler,
-            message: message.into(),
-        }
-        .into();
-    }
-    error.context("the kernel did not accept the scheduler")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::TaskId;
-
-    #[test]
-    fn actions_carry_what_bpf_checks() {
-        let seen = |slot, on| Seen {
-            task: TaskId {
-                slot,
-                generation: slot + 10,
-            },
-            on,
-        };
-        let entry = encode(&Action::Swap([(seen(1, 0), 2), (seen(2, 2), 0)]));
-        assert_eq!(
-            (
-                entry.slot,
-                entry.generation,
-                entry.expected_type,
-                entry.core_type
-            ),
-            (1, 11, 0, 2)
-        );
-        assert_eq!(
-            (
-                entry.other_slot,
-                entry.other_generation,
-                entry.other_expected_type,
-                entry.other_core_type
-            ),
-            (2, 12, 2, 0)
-        );
-        let entry = encode(&Action::Hint(seen(3, 1), None));
-        assert_eq!(u32::from(entry.core_type), intf::hetero_consts_NO_TYPE);
-        assert_eq!(entry.other_slot, intf::hetero_consts_NO_SLOT);
     }
 }

@@ -60,6 +60,19 @@ pub struct ProcessTotals {
     pub total_ns: u64,
     /// Sum of what its threads' `amp_progress` grew by.
     pub progress_ns: u64,
+    /// What the counters said while it ran.
+    pub counted: Counted,
+}
+
+/// Sums over a process's samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Run time that was counted, ns.
+    pub run_ns: u64,
+    /// Instructions, user and kernel mode together.
+    pub instructions: u64,
+    /// Cycles, likewise.
+    pub cycles: u64,
 }
 
 #[stat_doc]
@@ -84,6 +97,16 @@ pub struct Counts {
     pub rescued: u64,
     #[stat(desc = "times that a task ran unmeasured because the task table was full")]
     pub slots_full: u64,
+    #[stat(desc = "samples of tasks' counters that arrived")]
+    pub samples: u64,
+    #[stat(desc = "samples lost because the agent did not take them in time")]
+    pub samples_lost: u64,
+    #[stat(desc = "samples thrown away because the IPC jumped while event sets took turns")]
+    pub samples_jumped: u64,
+    #[stat(desc = "stretches of tasks' runs that were counted")]
+    pub stretches: u64,
+    #[stat(desc = "stretches not believed, as an event did not count all through them")]
+    pub stretches_discarded: u64,
     #[stat(desc = "actions of the policy that were carried out")]
     pub actions_applied: u64,
     #[stat(desc = "actions of the policy that came too late and were dropped")]
@@ -103,6 +126,11 @@ impl Counts {
             swapped: delta(self.swapped, before.swapped),
             rescued: delta(self.rescued, before.rescued),
             slots_full: delta(self.slots_full, before.slots_full),
+            samples: delta(self.samples, before.samples),
+            samples_lost: delta(self.samples_lost, before.samples_lost),
+            samples_jumped: delta(self.samples_jumped, before.samples_jumped),
+            stretches: delta(self.stretches, before.stretches),
+            stretches_discarded: delta(self.stretches_discarded, before.stretches_discarded),
             actions_applied: delta(self.actions_applied, before.actions_applied),
             actions_stale: delta(self.actions_stale, before.actions_stale),
         }
@@ -137,6 +165,8 @@ pub struct ProcessStats {
     pub big_pct: f64,
     #[stat(desc = "progress (amp_progress), percent of one thread alone at the fastest core type")]
     pub progress_pct: f64,
+    #[stat(desc = "instructions per cycle; 0 if they were not counted")]
+    pub ipc: f64,
 }
 
 #[stat_doc]
@@ -155,6 +185,18 @@ pub struct Metrics {
     pub processes: BTreeMap<u32, ProcessStats>,
     #[stat(desc = "events in the interval")]
     pub counts: Counts,
+}
+
+impl Counted {
+    fn ipc_since(&self, before: &Self) -> f64 {
+        let cycles = self.cycles.saturating_sub(before.cycles);
+        let instructions = self.instructions.saturating_sub(before.instructions);
+        if cycles == 0 {
+            0.0
+        } else {
+            instructions as f64 / cycles as f64
+        }
+    }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -195,6 +237,7 @@ impl Metrics {
                     cpu_pct: percent(total, elapsed),
                     big_pct: percent(big, total),
                     progress_pct: percent(progress, elapsed),
+                    ipc: process.counted.ipc_since(&earlier.counted),
                 };
                 (pid, stats)
             })
@@ -236,19 +279,43 @@ impl Metrics {
             counts.actions_applied,
             counts.swapped
         )?;
+        let counting = counts.stretches > 0;
+        if counting {
+            writeln!(
+                out,
+                "  samples {} lost {} jumped {}  not believed {:.1}% of {} stretches",
+                counts.samples,
+                counts.samples_lost,
+                counts.samples_jumped,
+                percent(counts.stretches_discarded, counts.stretches),
+                counts.stretches
+            )?;
+        }
         let fastest = kinds.first().map_or("", |(name, _)| name.as_str());
         let on_fastest = format!("ON {fastest}");
         writeln!(
             out,
-            "  {:>7} {:<16} {:>7} {:>8} {:>7} {:>8} {:>9}",
-            "PID", "NAME", "THREADS", "RUNNABLE", "CPU", on_fastest, "PROGRESS"
+            "  {:>7} {:<16} {:>7} {:>8} {:>7} {:>8} {:>9}{}",
+            "PID",
+            "NAME",
+            "THREADS",
+            "RUNNABLE",
+            "CPU",
+            on_fastest,
+            "PROGRESS",
+            if counting { "    IPC" } else { "" }
         )?;
         let mut processes: Vec<_> = self.processes.iter().collect();
         processes.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
         for (pid, process) in processes {
+            let ipc = match process.ipc {
+                _ if !counting => String::new(),
+                0.0 => "      -".into(),
+                ipc => format!(" {ipc:>6.2}"),
+            };
             writeln!(
                 out,
-                "  {pid:>7} {:<16} {:>7} {:>8} {:>6.1}% {:>7.1}% {:>8.1}%",
+                "  {pid:>7} {:<16} {:>7} {:>8} {:>6.1}% {:>7.1}% {:>8.1}%{ipc}",
                 process.name,
                 process.threads,
                 process.runnable,

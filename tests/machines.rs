@@ -79,7 +79,11 @@ fn instructions_are_told_apart() {
     let hybrid = testbed().join("hybrid");
     let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
         .args(["-O1", "-Wall", "-o"])
-        .args([&program, &hybrid.join("test/decode.c"), &hybrid.join("decode.c")])
+        .args([
+            &program,
+            &hybrid.join("test/decode.c"),
+            &hybrid.join("decode.c"),
+        ])
         .status()
         .unwrap();
     assert!(status.success());

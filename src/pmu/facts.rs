@@ -59,7 +59,7 @@ pub fn read(root: &Path) -> Facts {
     let watchdog = reader.text("proc/sys/kernel/nmi_watchdog");
     Facts {
         pmus: reader.pmus(),
-        counters: (root == Path::new("/")).then(cpuid).flatten(),
+        counters: (root == Path::new("/")).then(counters).flatten(),
         nmi_watchdog: watchdog.as_deref() == Some("1"),
     }
 }
@@ -99,16 +99,22 @@ impl Reader<'_> {
         };
         let formats = files("format").into_iter();
         // NAME.scale and NAME.unit say how to show an event, and are none.
-        let events = files("events").into_iter().filter(|(name, _)| !name.contains('.'));
+        let events = files("events")
+            .into_iter()
+            .filter(|(name, _)| !name.contains('.'));
         let known = |cpus: &[u32]| {
             let first = self.cpu(*cpus.first()?)?;
-            cpus.iter().all(|&cpu| self.cpu(cpu) == Some(first)).then_some(first)
+            cpus.iter()
+                .all(|&cpu| self.cpu(cpu) == Some(first))
+                .then_some(first)
         };
         (!cpus.is_empty()).then_some(())?;
         Some(PmuFacts {
             type_id: self.text(&format!("{dir}/type"))?.parse().ok()?,
             cpu: known(&cpus),
-            formats: formats.filter_map(|(name, text)| Some((name, Field::parse(&text)?))).collect(),
+            formats: formats
+                .filter_map(|(name, text)| Some((name, Field::parse(&text)?)))
+                .collect(),
             events: events.collect(),
             cpus,
             name,
@@ -147,22 +153,28 @@ impl Reader<'_> {
 
 /// How many counters CPUID says that each CPU has.
 #[cfg(target_arch = "x86_64")]
-fn cpuid() -> Option<Counters> {
-    use std::arch::x86_64::__cpuid;
+fn counters() -> Option<Counters> {
+    use std::arch::x86_64::{__cpuid, CpuidResult};
+    // Newer compilers know that it is safe.
+    #[allow(unused_unsafe, reason = "Rust 1.91 calls it unsafe")]
+    fn cpuid(leaf: u32) -> CpuidResult {
+        // SAFETY: every x86-64 CPU has the instruction, and it touches no memory.
+        unsafe { __cpuid(leaf) }
+    }
     const ARCHITECTURAL: u32 = 0xa;
     const AMD_EXTENDED: u32 = 0x8000_0022;
-    let vendor = __cpuid(0);
+    let vendor = cpuid(0);
     match &vendor.ebx.to_le_bytes() {
         b"Genu" if vendor.eax >= ARCHITECTURAL => {
-            let leaf = __cpuid(ARCHITECTURAL);
+            let leaf = cpuid(ARCHITECTURAL);
             let version = leaf.eax & 0xff;
             (version >= 2).then_some(Counters {
                 general: leaf.eax >> 8 & 0xff,
                 fixed: leaf.edx & 0x1f,
             })
         }
-        b"Auth" if __cpuid(0x8000_0000).eax >= AMD_EXTENDED => {
-            let leaf = __cpuid(AMD_EXTENDED);
+        b"Auth" if cpuid(0x8000_0000).eax >= AMD_EXTENDED => {
+            let leaf = cpuid(AMD_EXTENDED);
             (leaf.eax & 1 != 0).then_some(Counters {
                 general: leaf.ebx & 0xf,
                 fixed: 0,
@@ -173,6 +185,6 @@ fn cpuid() -> Option<Counters> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn cpuid() -> Option<Counters> {
+fn counters() -> Option<Counters> {
     None
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Events of microarchitectures without a table: what the kernel itself can map.
 
-use super::event::{ANY, Encoding, Meaning, Space};
+use super::event::{Encoding, Meaning, Space};
 use super::tables::Counters;
 
 /// General counters to expect where nothing says how many there are: no PMU of the last fifteen
@@ -31,17 +31,19 @@ pub fn sysfs_names(meaning: Meaning) -> &'static [&'static str] {
     }
 }
 
-/// The fixed counter for what is meant: Intel's first three, in the order of the architecture;
-/// ARM's one for cycles.
-pub fn fixed(meaning: Meaning, counters: Counters) -> Option<u8> {
-    let number = match (meaning, counters.fixed) {
-        (Meaning::Cycles, 1) => 0,
-        (Meaning::Instructions, 2..) => 0,
-        (Meaning::Cycles, 2..) => 1,
-        (Meaning::RefCycles, 3..) => 2,
-        _ => return None,
+/// With the fixed counter for what is meant: Intel's first three, in the order of the
+/// architecture, or ARM's one for cycles. Intel's reference cycles have no other.
+pub fn with_fixed(mut encoding: Encoding, meaning: Meaning, counters: Counters) -> Encoding {
+    encoding.fixed = match (meaning, counters.fixed) {
+        (Meaning::Cycles, 1) | (Meaning::Instructions, 2..) => Some(0),
+        (Meaning::Cycles, 2..) => Some(1),
+        (Meaning::RefCycles, 3..) => Some(2),
+        _ => None,
     };
-    Some(number)
+    if meaning == Meaning::RefCycles && encoding.fixed.is_some() {
+        encoding.general = 0;
+    }
+    encoding
 }
 
 /// The kernel's generalised event. It says only on opening whether the PMU has one.
@@ -69,14 +71,14 @@ pub fn generalised(
         Meaning::DtlbMisses => (Cache, DTLB | MISS, "dTLB-load-misses"),
         _ => return None,
     };
-    let pmu = if extended { u64::from(type_id) << 32 } else { 0 };
-    Some(Encoding {
+    let pmu = if extended {
+        u64::from(type_id) << 32
+    } else {
+        0
+    };
+    let encoding = Encoding {
         space,
-        config: config | pmu,
-        config1: 0,
-        config2: 0,
-        fixed: fixed(meaning, counters),
-        general: ANY,
-        name: name.into(),
-    })
+        ..Encoding::raw(config | pmu, name)
+    };
+    Some(with_fixed(encoding, meaning, counters))
 }

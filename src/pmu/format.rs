@@ -37,7 +37,10 @@ impl Field {
     }
 
     fn width(&self) -> u32 {
-        self.pieces.iter().map(|(first, last)| last - first + 1).sum()
+        self.pieces
+            .iter()
+            .map(|(first, last)| last - first + 1)
+            .sum()
     }
 
     fn set(&self, config: &mut Config, mut value: u64) {
@@ -72,7 +75,9 @@ pub fn terms(text: &str, formats: &BTreeMap<String, Field>) -> Result<Config> {
         let (name, value) = term.split_once('=').unwrap_or((term, "1"));
         let value =
             number(value).with_context(|| format!("'{value}' in '{term}' is not a number"))?;
-        let word = ["config", "config1", "config2"].iter().position(|w| *w == name);
+        let word = ["config", "config1", "config2"]
+            .iter()
+            .position(|w| *w == name);
         if let Some(word) = word {
             config[word] = value;
             continue;
@@ -110,14 +115,20 @@ mod tests {
         let config = |text| terms(text, &formats()).map_err(|e| e.to_string());
         assert_eq!(config("event=0x2e,umask=0x4f"), Ok([0x4f2e, 0, 0]));
         assert_eq!(config("event=0x1a0,umask=1"), Ok([0x1_0000_01a0, 0, 0]));
-        assert_eq!(config("event=0xa3, umask=5, cmask=5, inv"), Ok([0x58005a3, 0, 0]));
+        assert_eq!(
+            config("event=0xa3, umask=5, cmask=5, inv"),
+            Ok([0x58005a3, 0, 0])
+        );
         assert_eq!(config("config=0x4f2e,ldlat=3"), Ok([0x4f2e, 3, 0]));
     }
 
     #[test]
     fn wrong_terms_are_explained() {
         let error = |text| terms(text, &formats()).unwrap_err().to_string();
-        assert_eq!(error("umask=0x100"), "'umask=0x100' does not fit: 'umask' has 8 bits");
+        assert_eq!(
+            error("umask=0x100"),
+            "'umask=0x100' does not fit: 'umask' has 8 bits"
+        );
         assert_eq!(error("event=x"), "'x' in 'event=x' is not a number");
         assert_eq!(
             error("offcore=1"),

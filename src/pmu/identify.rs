@@ -34,7 +34,8 @@ pub fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
     let blocks = text.split("\n\n");
     let value = |block: &str, name: &str| {
         let line = block.lines().find(|line| {
-            line.split_once(':').is_some_and(|(key, _)| key.trim() == name)
+            line.split_once(':')
+                .is_some_and(|(key, _)| key.trim() == name)
         })?;
         Some(line.split_once(':')?.1.trim().to_string())
     };
@@ -80,7 +81,13 @@ pub fn table(pmu: &str, cpu: Option<Cpu>) -> Option<&'static Table> {
         ("cpu_core", Some(Cpu::Intel { family: 6, model })) => p_core(model),
         ("cpu_atom", Some(Cpu::Intel { family: 6, model })) => e_core(model),
         // The low-power island of Arrow Lake-H, whose cores differ from its E cores.
-        ("cpu_lowpower", Some(Cpu::Intel { family: 6, model: 0xc5 })) => Some("crestmont"),
+        (
+            "cpu_lowpower",
+            Some(Cpu::Intel {
+                family: 6,
+                model: 0xc5,
+            }),
+        ) => Some("crestmont"),
         ("cpu", Some(Cpu::Intel { family: 6, model })) => homogeneous(model),
         ("cpu", Some(Cpu::Amd { family, model })) => zen(family, model),
         (_, arm) => match pmu.split_once("_cortex_") {
@@ -194,7 +201,10 @@ mod tests {
         assert_eq!(name("armv7_cortex_a15", None), Some("cortex-a15"));
         assert_eq!(name("armv8_cortex_a53", None), Some("cortex-a53"));
         assert_eq!(name("armv8_cortex_a510", None), None);
-        assert_eq!(name("armv8_pmuv3_0", Some(from_midr(0x410fd0b1))), Some("cortex-a76"));
+        assert_eq!(
+            name("armv8_pmuv3_0", Some(from_midr(0x410fd0b1))),
+            Some("cortex-a76")
+        );
         assert_eq!(name("armv8_pmuv3_0", Some(from_midr(0x611f0221))), None);
         assert_eq!(name("apple_icestorm_pmu", None), None);
     }
@@ -205,7 +215,10 @@ mod tests {
                      model name\t: 12th Gen\n\nprocessor\t: 1\n";
         assert_eq!(
             from_cpuinfo(intel, 0),
-            Some(Cpu::Intel { family: 6, model: 154 })
+            Some(Cpu::Intel {
+                family: 6,
+                model: 154
+            })
         );
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd03\n\n\
                    processor\t: 4\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n\n";

@@ -52,9 +52,10 @@ impl Pmu {
         match self.table {
             Some(table) => {
                 let row = table.row(meaning)?;
-                self.implements(table, row.event, row.name).then(|| table.encode(row))
+                self.implements(table, row.event, row.name)
+                    .then(|| table.encode(row))
             }
-            None => self.from_sysfs(meaning).or_else(|| {
+            None => self.in_sysfs(meaning).or_else(|| {
                 fallback::generalised(meaning, self.type_id, self.extended, self.counters)
             }),
         }
@@ -68,24 +69,29 @@ impl Pmu {
         !listed || events.is_empty() || events.contains_key(&name.to_ascii_lowercase())
     }
 
-    fn from_sysfs(&self, meaning: Meaning) -> Option<Encoding> {
+    fn in_sysfs(&self, meaning: Meaning) -> Option<Encoding> {
         let names = fallback::sysfs_names(meaning).iter();
-        let (name, text) = names.filter_map(|&n| self.facts.events.get_key_value(n)).next()?;
+        let (name, text) = names
+            .filter_map(|&n| self.facts.events.get_key_value(n))
+            .next()?;
         let config = format::terms(text, &self.facts.formats).ok()?;
-        let mut encoding = self.constrained(config, name.clone());
-        encoding.fixed = encoding.fixed.or(fallback::fixed(meaning, self.counters));
-        Some(encoding)
+        let encoding = self.constrained(config, name.clone());
+        Some(fallback::with_fixed(encoding, meaning, self.counters))
     }
 
     /// How this PMU counts what the user asks for.
     pub fn encode(&self, event: &Event) -> Result<Encoding> {
         match event {
-            Event::Meaning(meaning) => self
-                .meaning(*meaning)
-                .with_context(|| format!("{} ({}) cannot count {meaning}", self.name, self.microarchitecture())),
-            Event::Raw(text) => self.raw(text).with_context(|| {
-                format!("'{text}' is no event of {}", self.name)
+            Event::Meaning(meaning) => self.meaning(*meaning).with_context(|| {
+                format!(
+                    "{} ({}) cannot count {meaning}",
+                    self.name,
+                    self.microarchitecture()
+                )
             }),
+            Event::Raw(text) => self
+                .raw(text)
+                .with_context(|| format!("'{text}' is no event of {}", self.name)),
         }
     }
 
@@ -117,15 +123,19 @@ impl Pmu {
 
     fn by_vendors_name(&self, name: &str) -> Option<Encoding> {
         let table = self.table?;
-        let row = table.rows.iter().find(|row| row.name.eq_ignore_ascii_case(name))?;
+        let row = table
+            .rows
+            .iter()
+            .find(|row| row.name.eq_ignore_ascii_case(name))?;
         Some(table.encode(row))
     }
 
     /// A raw event with the constraints that our table knows of, if it has the same one.
     fn constrained(&self, [config, config1, config2]: format::Config, name: String) -> Encoding {
-        let rows = self.table.into_iter().flat_map(|table| {
-            table.rows.iter().map(|row| table.encode(row))
-        });
+        let rows = self
+            .table
+            .into_iter()
+            .flat_map(|table| table.rows.iter().map(|row| table.encode(row)));
         let known = rows.into_iter().find(|known| known.config == config);
         Encoding {
             space: Space::Pmu,
@@ -155,7 +165,9 @@ impl Pmu {
 
     /// What is held already: the NMI watchdog's cycles.
     pub fn held(&self) -> Option<Encoding> {
-        self.watchdog.then(|| self.meaning(Meaning::Cycles)).flatten()
+        self.watchdog
+            .then(|| self.meaning(Meaning::Cycles))
+            .flatten()
     }
 }
 
@@ -201,7 +213,9 @@ impl Machine {
 
     /// The PMU that counts on a CPU.
     pub fn pmu_of(&self, cpu: u32) -> Option<&Pmu> {
-        self.pmus.iter().find(|pmu| pmu.cpus.binary_search(&cpu).is_ok())
+        self.pmus
+            .iter()
+            .find(|pmu| pmu.cpus.binary_search(&cpu).is_ok())
     }
 
     /// The PMU of this name.
@@ -218,7 +232,11 @@ impl Machine {
 fn counters(pmu: &PmuFacts, table: Option<&Table>, cpuid: Option<Counters>) -> Counters {
     let built = table.map(|table| table.counters);
     let hybrid = pmu.name.starts_with("cpu_");
-    let known = if hybrid { built.or(cpuid) } else { cpuid.or(built) };
+    let known = if hybrid {
+        built.or(cpuid)
+    } else {
+        cpuid.or(built)
+    };
     known.unwrap_or(Counters {
         general: fallback::FEWEST,
         fixed: u32::from(pmu.name.starts_with("armv")),

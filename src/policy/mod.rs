@@ -9,8 +9,9 @@ use std::time::Duration;
 
 pub use rr::RoundRobin;
 
+use crate::pmu::module::{Module, Sample};
 use crate::table::{Task, TaskId};
-use crate::topology::Topology;
+use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What a policy sees.
 pub struct Snapshot<'a> {
@@ -42,17 +43,27 @@ impl From<&Task> for Seen {
 
 /// What a policy may ask of the BPF half. Each names where the policy saw the
 /// task; if it has moved or ended meanwhile, nothing happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Wish a core type for a task, or (`None`) take the wish back.
     Hint(Seen, Option<usize>),
     /// Wish a core type for each of two tasks, both or neither; if both run,
     /// they trade CPUs.
     Swap([(Seen, usize); 2]),
+    /// Progress is charged at 1/slowdown from now on: `inverse[t]` on core type t, in (0, 1].
+    Slowdown(TaskId, [f32; MAX_CORE_TYPES]),
 }
 
 /// A scheduling policy.
 pub trait Policy {
+    /// What it wants to know from hardware counters; `None` is nothing.
+    fn module(&self) -> Option<&dyn Module> {
+        None
+    }
+
+    /// Takes note of what a task did. Called for each sample before [`Policy::decide`].
+    fn observe(&mut self, _sample: &Sample) {}
+
     /// How often [`Policy::decide`] wants to be called; `None` is never.
     fn interval(&self) -> Option<Duration>;
 

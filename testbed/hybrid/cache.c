@@ -22,8 +22,9 @@ uint32_t cache_set(const struct cache *c, uint32_t line)
 }
 
 /*
- * Not quite least recently used: a line that is met again moves half way to the
- * front, which costs two writes and keeps what is used often.
+ * Not quite least recently used, like real last-level caches: a new line enters in
+ * the middle and moves half way to the front each time it is met again, so that a
+ * stream of lines that are used once does not take what others use.
  */
 bool cache_access(struct cache *c, uint32_t set, uint32_t line)
 {
@@ -35,8 +36,8 @@ bool cache_access(struct cache *c, uint32_t set, uint32_t line)
 			tag[way / 2] = line;
 			return true;
 		}
-	for (unsigned way = c->ways - 1; way; way--)
+	for (unsigned way = c->ways - 1; way > c->ways / 2; way--)
 		tag[way] = tag[way - 1];
-	tag[0] = line;
+	tag[c->ways / 2] = line;
 	return false;
 }

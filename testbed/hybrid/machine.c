@@ -75,6 +75,7 @@ static void read_type(unsigned i, struct core_type *t)
 	t->l2_cycles = number("type.%u.l2_cycles", i);
 	t->llc_cycles = number("type.%u.llc_cycles", i);
 	t->overlap = number("type.%u.overlap", i);
+	t->walk_ns = number("type.%u.walk_ns", i);
 	t->prefetch = number("type.%u.prefetch", i);
 	t->l1_kib = number("type.%u.l1_kib", i);
 	t->l1_ways = number("type.%u.l1_ways", i);

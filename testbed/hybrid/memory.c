@@ -21,7 +21,10 @@
 #define GAIN 0.25
 #define SMOOTH 0.2
 
-/* A miss next to a recent one: a prefetcher has seen it coming. */
+/*
+ * A miss next to a recent one: a prefetcher has seen it coming. By virtual address,
+ * or speed would depend on how the kernel happens to lay out pages.
+ */
 static bool in_stream(struct cpu *c, uint32_t line)
 {
 	for (unsigned i = 0; i < 8; i++)
@@ -39,12 +42,14 @@ static double factor(const struct bus *b)
 	return (1 + b->load * b->load / 2) * b->queue;
 }
 
-void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool chases)
+void memory_access(struct cpu *c, enum mode m, uint32_t address, uint32_t line, bool store,
+		   bool chases)
 {
 	const struct core_type *t = c->type;
 	uint32_t *pending = c->pending[m];
 	/* How many misses like this one are on their way at a time. */
-	double together = in_stream(c, line) ? t->prefetch : chases ? 1 : t->overlap;
+	bool sequential = in_stream(c, address);
+	double together = sequential ? t->prefetch : chases ? 1 : t->overlap;
 
 	pending[L1_MISS - N_CLASSES]++;
 	if (c->l2) {
@@ -68,7 +73,8 @@ void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool c
 	machine.memory.bytes += bytes;
 	llc->transfers += store ? 2 : 1;
 
-	c->pending_ns += machine.memory_ns * factor(&llc->bus) * factor(&machine.memory) / together;
+	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory);
+	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;
 }
 
 static void bus_window(struct bus *b, double ns)
@@ -76,9 +82,10 @@ static void bus_window(struct bus *b, double ns)
 	if (b->bytes_per_ns <= 0)
 		return;
 	double use = b->bytes / (b->bytes_per_ns * ns);
+	double windows = fmin(ns / WINDOW_NS, 100); /* several if all were asleep */
 	b->bytes = 0;
-	b->load += SMOOTH * (fmin(use, 1) - b->load);
-	b->queue = fmin(fmax(b->queue * exp(GAIN * (use - FULL)), 1), 100);
+	b->load += (1 - pow(1 - SMOOTH, windows)) * (fmin(use, 1) - b->load);
+	b->queue = fmin(fmax(b->queue * exp(GAIN * windows * (use - FULL)), 1), 100);
 }
 
 void memory_window(double ns)

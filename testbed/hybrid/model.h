@@ -16,6 +16,7 @@
 #define MAX_DOMAINS 8
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define LINE 64      /* bytes in a cache line */
+#define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 
 /* What is counted for each vCPU, in user and kernel mode apart. */
 enum event {
@@ -51,6 +52,7 @@ struct core_type {
 	double l2_cycles, llc_cycles;
 	double overlap;          /* independent misses in flight together */
 	double prefetch;         /* and sequential ones, fetched ahead */
+	double walk_ns;          /* what page walks add to memory's latency if not foreseen */
 	unsigned l1_kib, l1_ways;
 	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
 	uint64_t max_ratio, highest_level, guaranteed_level;
@@ -146,8 +148,9 @@ void cache_init(struct cache *c, unsigned kib, unsigned ways);
 bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit */
 uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 
-/* memory.c: an access that has missed the L1; physical line number */
-void memory_access(struct cpu *c, enum mode m, uint32_t line, bool store, bool chases);
+/* memory.c: an access that has missed the L1; virtual and physical line number */
+void memory_access(struct cpu *c, enum mode m, uint32_t address, uint32_t line, bool store,
+		   bool chases);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
 

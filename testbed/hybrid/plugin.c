@@ -25,7 +25,6 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
 /* Until the model is started, clocks are this much faster, and caches perfect. */
 #define BOOT_SPEED 3
-#define WINDOW_NS 50e3   /* of memory_window() and clock_window() */
 #define MAX_SLICE 30000  /* instructions: the packed counters have 16 bits */
 #define BUDGET (1 << 20) /* `spent` at which a slice's budget is used up */
 
@@ -277,7 +276,7 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 	struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, address);
 	if (!hw || qemu_plugin_hwaddr_is_io(hw))
 		return;
-	memory_access(c, (uintptr_t)what & ACCESS_KERNEL ? KERNEL : USER,
+	memory_access(c, (uintptr_t)what & ACCESS_KERNEL ? KERNEL : USER, line,
 		      qemu_plugin_hwaddr_phys_addr(hw) / LINE,
 		      qemu_plugin_mem_is_store(info), (uintptr_t)what & ACCESS_CHASES);
 	/* Misses can take the slice's time long before its instructions are run. */

@@ -28,7 +28,7 @@ enum {
 /* What can be counted: sums and differences of the model's totals. */
 enum meaning {
 	NOTHING, INSTRUCTIONS, CYCLES, REF_CYCLES, SLOTS, BRANCHES, BRANCH_MISSES,
-	LOADS, STORES, L1_HITS, L1_MISSES, L2_HITS, L2_MISSES, LLC_REFERENCES,
+	LOADS, STORES, ACCESSES, L1_HITS, L1_MISSES, L2_HITS, L2_MISSES, LLC_REFERENCES,
 	LLC_HITS, LLC_MISSES, FP_INSTRUCTIONS, DIVISIONS, STALLED_CYCLES,
 };
 
@@ -41,7 +41,7 @@ static const struct code golden_cove[] = {
 	{ 0x00c0, INSTRUCTIONS }, { 0x003c, CYCLES }, { 0x013c, REF_CYCLES },
 	{ 0x4f2e, LLC_REFERENCES }, { 0x412e, LLC_MISSES },
 	{ 0x00c4, BRANCHES }, { 0x00c5, BRANCH_MISSES },
-	{ 0x81d0, LOADS }, { 0x82d0, STORES },
+	{ 0x81d0, LOADS }, { 0x82d0, STORES }, { 0x83d0, ACCESSES },
 	{ 0x01d1, L1_HITS }, { 0x08d1, L1_MISSES }, { 0x02d1, L2_HITS }, { 0x10d1, L2_MISSES },
 	{ 0x04d1, LLC_HITS }, { 0x20d1, LLC_MISSES },
 	{ 0x0151, L1_MISSES },       /* L1D.REPLACEMENT */
@@ -49,7 +49,7 @@ static const struct code golden_cove[] = {
 	{ 0x3f24, L2_MISSES },       /* L2_RQSTS.MISS */
 	{ 0x1f25, L2_MISSES },       /* L2_LINES_IN.ALL */
 	{ 0x01c7, FP_INSTRUCTIONS }, /* FP_ARITH_INST_RETIRED.SCALAR_DOUBLE */
-	{ 0x03c7, FP_INSTRUCTIONS }, { 0xfcc7, NOTHING },
+	{ 0x03c7, FP_INSTRUCTIONS }, { 0xffc7, FP_INSTRUCTIONS }, { 0xfcc7, NOTHING },
 	{ 0x09b0, DIVISIONS },       /* ARITH.DIV_ACTIVE: the model counts them whole */
 	{ 0x06a3, STALLED_CYCLES },  /* CYCLE_ACTIVITY.STALLS_L3_MISS */
 	{ 0x05a3, STALLED_CYCLES },  /* CYCLE_ACTIVITY.STALLS_L2_MISS */
@@ -62,11 +62,12 @@ static const struct code gracemont[] = {
 	{ 0x00c4, BRANCHES }, { 0x00c5, BRANCH_MISSES },
 	{ 0x81d0, LOADS }, { 0x82d0, STORES },
 	{ 0x01d1, L1_HITS }, { 0x02d1, L2_HITS }, { 0x04d1, LLC_HITS }, { 0x80d1, LLC_MISSES },
-	{ 0x0151, L1_MISSES },       /* DL1.DIRTY_EVICTION stands near: not modelled apart */
-	{ 0x0034, STALLED_CYCLES },  /* MEM_BOUND_STALLS.LOAD */
+	{ 0x08d1, L1_MISSES },
+	{ 0x0024, L1_MISSES },       /* L2_REQUEST.ALL */
+	{ 0x0124, L2_MISSES },       /* L2_REQUEST.MISS */
+	{ 0x0634, STALLED_CYCLES },  /* MEM_BOUND_STALLS: beyond the L2 */
 	{ 0x0734, STALLED_CYCLES },
-	{ 0x08c2, FP_INSTRUCTIONS }, /* UOPS_RETIRED.FPDIV stands near */
-	{ 0x00cd, DIVISIONS },       /* CYCLES_DIV_BUSY.ANY: the model counts them whole */
+	{ 0x03cd, DIVISIONS },       /* ARITH.DIV_ACTIVE: the model counts them whole */
 	{ 0 },
 };
 static const struct {
@@ -110,6 +111,7 @@ static uint64_t of(const struct totals *t, enum meaning meaning)
 	case BRANCH_MISSES: return t->n[BRANCH_MISS];
 	case LOADS: return t->n[LOAD];
 	case STORES: return t->n[STORE];
+	case ACCESSES: return t->n[LOAD] + t->n[STORE];
 	/* The model misses by line, loads and stores alike. */
 	case L1_HITS: return t->n[LOAD] > t->n[L1_MISS] ? t->n[LOAD] - t->n[L1_MISS] : 0;
 	case L1_MISSES: return t->n[L1_MISS];

@@ -15,7 +15,9 @@ const fn counters(general: u32, fixed: u32) -> Counters {
 const P_INSTRUCTIONS: Row = row(Instructions, "INST_RETIRED.ANY_P", 0xc0, 0).fixed(0);
 const P_CYCLES: Row = row(Cycles, "CPU_CLK_UNHALTED.THREAD_P", 0x3c, 0).fixed(1);
 const E_CYCLES: Row = row(Cycles, "CPU_CLK_UNHALTED.CORE_P", 0x3c, 0).fixed(1);
-const REF_CYCLES: Row = row(RefCycles, "CPU_CLK_UNHALTED.REF_TSC", 0, 3).fixed(2).on(0);
+const REF_CYCLES: Row = row(RefCycles, "CPU_CLK_UNHALTED.REF_TSC", 0, 3)
+    .fixed(2)
+    .on(0);
 const BRANCHES: Row = row(Branches, "BR_INST_RETIRED.ALL_BRANCHES", 0xc4, 0);
 const BRANCH_MISSES: Row = row(BranchMisses, "BR_MISP_RETIRED.ALL_BRANCHES", 0xc5, 0);
 const LLC_REFERENCES: Row = row(LlcReferences, "LONGEST_LAT_CACHE.REFERENCE", 0x2e, 0x4f);
@@ -35,7 +37,6 @@ const E_LOADS: Row = row(Loads, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
 const E_STORES: Row = row(Stores, "MEM_UOPS_RETIRED.ALL_STORES", 0xd0, 0x82);
 const E_L1_LOADS: Row = row(L1Accesses, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
 const E_L2_MISSES: Row = row(L2Misses, "L2_REQUEST.MISS", 0x24, 0x01);
-const E_FP: Row = row(FpOps, "FP_INST_RETIRED.ALL", 0xc7, 0x3f);
 const E_STALLED: Row = row(StalledMem, "MEM_BOUND_STALLS_LOAD.L2_MISS", 0x34, 0x7e);
 const E_DTLB: Row = row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0e);
 const E_DIVIDER: Row = row(Divider, "ARITH.DIV_ACTIVE", 0xcd, 0x03).cmask(1);
@@ -56,7 +57,13 @@ const GOLDEN_COVE_ROWS: &[Row] = &[
     LLC_MISSES,
     P_FP,
     P_STALLED,
-    row(StalledFrontend, "IDQ_BUBBLES.CYCLES_0_UOPS_DELIV.CORE", 0x9c, 0x01).cmask(6),
+    row(
+        StalledFrontend,
+        "IDQ_BUBBLES.CYCLES_0_UOPS_DELIV.CORE",
+        0x9c,
+        0x01,
+    )
+    .cmask(6),
     row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x12, 0x0e).on(FIRST_4),
     P_DIVIDER,
 ];
@@ -123,7 +130,12 @@ pub static GRACEMONT: Table = Table {
         E_L2_MISSES,
         LLC_REFERENCES,
         LLC_MISSES,
-        row(StalledMem, "MEM_BOUND_STALLS.{LOAD_LLC_HIT,LOAD_DRAM_HIT}", 0x34, 0x06),
+        row(
+            StalledMem,
+            "MEM_BOUND_STALLS.{LOAD_LLC_HIT,LOAD_DRAM_HIT}",
+            0x34,
+            0x06,
+        ),
         E_DTLB,
         E_DIVIDER,
     ],
@@ -147,7 +159,13 @@ pub static CRESTMONT: Table = Table {
         E_L2_MISSES,
         LLC_REFERENCES,
         LLC_MISSES,
-        E_FP,
+        // Intel lists none for 256 bits of single precision.
+        row(
+            FpOps,
+            "FP_INST_RETIRED.{32B_SP,64B_DP,128B_SP,128B_DP,256B_DP}",
+            0xc7,
+            0x2f,
+        ),
         E_STALLED,
         E_DTLB,
         E_DIVIDER,
@@ -173,7 +191,7 @@ pub static SKYMONT: Table = Table {
         E_L2_MISSES,
         LLC_REFERENCES,
         LLC_MISSES,
-        E_FP,
+        row(FpOps, "FP_INST_RETIRED.ALL", 0xc7, 0x3f),
         E_STALLED,
         E_DTLB,
         E_DIVIDER,
@@ -201,8 +219,13 @@ pub static ICE_LAKE: Table = Table {
         LLC_MISSES,
         P_FP,
         P_STALLED,
-        row(StalledFrontend, "IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE", 0x9c, 0x01)
-            .cmask(5),
+        row(
+            StalledFrontend,
+            "IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE",
+            0x9c,
+            0x01,
+        )
+        .cmask(5),
         row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0e).on(FIRST_4),
         row(Divider, "ARITH.DIVIDER_ACTIVE", 0x14, 0x09).cmask(1),
     ],
@@ -229,8 +252,13 @@ pub static SKYLAKE: Table = Table {
         LLC_MISSES,
         P_FP,
         P_STALLED,
-        row(StalledFrontend, "IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE", 0x9c, 0x01)
-            .cmask(4),
+        row(
+            StalledFrontend,
+            "IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE",
+            0x9c,
+            0x01,
+        )
+        .cmask(4),
         row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0e),
         row(Divider, "ARITH.DIVIDER_ACTIVE", 0x14, 0x01).cmask(1),
     ],

@@ -174,7 +174,9 @@ mod tests {
                 assert!(table.row(needed).is_some(), "{}: {needed}", table.name);
             }
             for row in table.rows {
-                let on_fixed = row.fixed.is_some_and(|n| u32::from(n) < table.counters.fixed);
+                let on_fixed = row
+                    .fixed
+                    .is_some_and(|n| u32::from(n) < table.counters.fixed);
                 let on_general = row.general & ((1 << table.counters.general) - 1) != 0;
                 assert!(on_fixed || on_general, "{}: no counter", row.name);
             }

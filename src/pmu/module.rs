@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Monitoring modules: which events a policy needs, and what they say about a task.
+//!
+//! A module names the meanings it wants and turns the counts of a round into metrics, as
+//! PMCTrack's monitoring modules do (section 3.2 of the 2017 paper). A policy chooses one; what
+//! the policy sees are [`Sample`]s, and no event codes.
+
+use serde::Serialize;
+
+use super::Meaning;
+use crate::table::TaskId;
+
+/// Bytes that a miss of the last-level cache moves over the bus.
+pub const LINE_BYTES: f64 = 64.0;
+
+/// Counts of a task on one core type, by meaning, all scaled to the same run time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    values: Vec<(Meaning, f64)>,
+}
+
+impl Counts {
+    pub fn get(&self, meaning: Meaning) -> Option<f64> {
+        let found = self.values.iter().find(|(m, _)| *m == meaning);
+        found.map(|(_, value)| *value)
+    }
+
+    pub fn set(&mut self, meaning: Meaning, value: f64) {
+        match self.values.iter_mut().find(|(m, _)| *m == meaning) {
+            Some(entry) => entry.1 = value,
+            None => self.values.push((meaning, value)),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Meaning, f64)> + '_ {
+        self.values.iter().copied()
+    }
+
+    /// `meaning` per 1,000 instructions; `None` if either was not counted.
+    pub fn per_kilo(&self, meaning: Meaning) -> Option<f64> {
+        let instructions = self.get(Meaning::Instructions).filter(|&n| n > 0.0)?;
+        Some(self.get(meaning)? * 1e3 / instructions)
+    }
+}
+
+impl FromIterator<(Meaning, f64)> for Counts {
+    fn from_iter<I: IntoIterator<Item = (Meaning, f64)>>(pairs: I) -> Self {
+        Self {
+            values: pairs.into_iter().collect(),
+        }
+    }
+}
+
+/// What a task did on one core type for about `--sample-ms` of its run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub task: TaskId,
+    pub tid: u32,
+    pub tgid: u32,
+    /// Index into the machine's core types, fastest first.
+    pub core_type: usize,
+    /// When it ended, in ns of the monotonic clock.
+    pub at_ns: u64,
+    /// The run time that the counts belong to, in ns.
+    pub run_ns: u64,
+    /// The task has ended.
+    pub last: bool,
+    pub counts: Counts,
+    pub metrics: Metrics,
+}
+
+/// What counts mean. `None` where this machine cannot count what it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Instructions per second of run time.
+    pub ips: f64,
+    /// Instructions per cycle.
+    pub ipc: f64,
+    /// Mean clock while it ran, in Hz: cycles per second of run time.
+    pub frequency: f64,
+    /// L1 data accesses per 1,000 instructions (CAMPS, section 4.2): loads alone, for not
+    /// every E core counts stores with them, and a phase must look alike on all core types.
+    pub l1_per_kilo: Option<f64>,
+    /// Branches among the instructions, 0 to 1 (CAMPS, section 4.2).
+    pub branch_fraction: Option<f64>,
+    /// Bus transfer rate: bytes per second of run time that last-level misses move.
+    pub btr: Option<f64>,
+}
+
+impl Metrics {
+    /// From counts of `run_ns` of run time; `None` without instructions and cycles.
+    pub fn of(counts: &Counts, run_ns: u64) -> Option<Self> {
+        let instructions = counts.get(Meaning::Instructions)?;
+        let cycles = counts.get(Meaning::Cycles).filter(|&n| n > 0.0)?;
+        if run_ns == 0 || instructions <= 0.0 {
+            return None;
+        }
+        let seconds = run_ns as f64 / 1e9;
+        let per_instruction = |meaning| Some(counts.get(meaning)? / instructions);
+        Some(Self {
+            ips: instructions / seconds,
+            ipc: instructions / cycles,
+            frequency: cycles / seconds,
+            l1_per_kilo: counts.per_kilo(Meaning::Loads),
+            branch_fraction: per_instruction(Meaning::Branches),
+            btr: counts
+                .get(Meaning::LlcMisses)
+                .map(|misses| misses * LINE_BYTES / seconds),
+        })
+    }
+}
+
+/// What a policy wants to know about tasks.
+pub trait Module: Send {
+    /// As users name it.
+    fn name(&self) -> &'static str;
+
+    /// Events that it cannot do without, and then those it would like, in order of worth.
+    /// Instructions and cycles need not be named: they are in every set.
+    fn meanings(&self) -> &'static [Meaning];
+}
+
+/// What CAMPS needs: phases by L1 accesses and branches, contention by bus transfers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Camps;
+
+impl Module for Camps {
+    fn name(&self) -> &'static str {
+        "camps"
+    }
+
+    fn meanings(&self) -> &'static [Meaning] {
+        &[Meaning::LlcMisses, Meaning::Loads, Meaning::Branches]
+    }
+}
+
+/// Speed alone: what equal-progress scheduling samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speed;
+
+impl Module for Speed {
+    fn name(&self) -> &'static str {
+        "speed"
+    }
+
+    fn meanings(&self) -> &'static [Meaning] {
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts() -> Counts {
+        [
+            (Meaning::Instructions, 2e6),
+            (Meaning::Cycles, 4e6),
+            (Meaning::Loads, 6e5),
+            (Meaning::Branches, 3e5),
+            (Meaning::LlcMisses, 1e4),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    #[test]
+    fn metrics_are_rates_of_run_time() {
+        let metrics = Metrics::of(&counts(), 20_000_000).unwrap();
+        assert_eq!(metrics.ips, 1e8);
+        assert_eq!(metrics.ipc, 0.5);
+        assert_eq!(metrics.frequency, 2e8);
+        assert_eq!(metrics.l1_per_kilo, Some(300.0));
+        assert_eq!(metrics.branch_fraction, Some(0.15));
+        assert_eq!(metrics.btr, Some(1e4 * 64.0 / 0.02));
+    }
+
+    #[test]
+    fn what_was_not_counted_is_absent_and_not_zero() {
+        let few: Counts = counts().iter().take(2).collect();
+        let metrics = Metrics::of(&few, 20_000_000).unwrap();
+        assert_eq!(metrics.btr, None);
+        assert_eq!(metrics.branch_fraction, None);
+        assert_eq!(Metrics::of(&few, 0), None);
+        assert_eq!(Metrics::of(&Counts::default(), 1), None);
+    }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent's side of in-kernel counting: opens each core type's events on its CPUs, lets sets
+//! take turns where they do not fit the PMU at once, and turns what BPF sends into [`Sample`]s.
+//!
+//! Everything is opened once per CPU and for all tasks together, so that no task costs a
+//! descriptor or a system call. User and kernel mode are counted both: a task's run time, which
+//! the counts are divided by, contains its time in the kernel too.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::module::{Counts, Metrics, Module, Sample};
+use super::open::Options;
+use super::round::{IPC_JUMP, Round};
+use super::sets::Plan;
+use super::{Counter, Event, Machine, Meaning, Pmu, Target, availability, plan};
+use crate::bpf::intf;
+use crate::table::TaskId;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
+const MAX_SETS: usize = intf::hetero_consts_MAX_SETS as usize;
+
+/// The events of one core type.
+struct TypeEvents {
+    pmu: Pmu,
+    plan: Plan,
+    cpus: Vec<u32>,
+    /// By set, then CPU, then event.
+    counters: Vec<Vec<Vec<Counter>>>,
+    current: usize,
+}
+
+/// What became of samples, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Taken from the ring buffer.
+    pub received: u64,
+    /// Of them, thrown away because the task's IPC jumped within a round.
+    pub jumped: u64,
+}
+
+/// Opens events, takes samples. Counting ends when it is dropped.
+pub struct Sampler {
+    /// By core type; `None` where nothing can be counted.
+    types: Vec<Option<TypeEvents>>,
+    nr_cpu_ids: u32,
+    rounds: HashMap<(TaskId, usize), Round>,
+    tally: Tally,
+}
+
+impl Sampler {
+    /// Plans what `module` needs and `extra` events on every core type. Opens nothing yet.
+    ///
+    /// # Errors
+    /// One line that says why nothing can be counted here, and what to do about it.
+    pub fn plan(
+        machine: &Machine,
+        topology: &Topology,
+        module: Option<&dyn Module>,
+        extra: &[Event],
+    ) -> Result<Self> {
+        if let Err(why) = availability(machine) {
+            bail!("{why}");
+        }
+        let needed = module.map_or(&[][..], |module| module.meanings());
+        let mut wished: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
+        wished.extend(extra.iter().filter(|e| !needed_by(needed, e)).cloned());
+        let types = topology.types.iter().map(|kind| {
+            let pmu = machine.pmu_of(*kind.cpus.first()?)?.clone();
+            let plan = plan(&wished, &pmu);
+            (!plan.sets.is_empty()).then(|| TypeEvents {
+                pmu,
+                plan,
+                cpus: kind.cpus.clone(),
+                counters: Vec::new(),
+                current: 0,
+            })
+        });
+        let types: Vec<_> = types.collect();
+        for events in types.iter().flatten() {
+            let fits = |set: &super::Set| set.counters.len() <= MAX_EVENTS;
+            if events.plan.sets.len() > MAX_SETS || !events.plan.sets.iter().all(fits) {
+                bail!(
+                    "{} events need more than {MAX_SETS} sets of {MAX_EVENTS} on {}; ask for fewer",
+                    wished.len(),
+                    events.pmu.name
+                );
+            }
+        }
+        if types.iter().all(Option::is_none) {
+            bail!("no core type's PMU counts instructions and cycles");
+        }
+        Ok(Self {
+            types,
+            nr_cpu_ids: topology.nr_cpu_ids,
+            rounds: HashMap::new(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// What is counted where, and what is not, in words.
+    pub fn describe(&self, topology: &Topology) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, events) in topology.types.iter().zip(&self.types) {
+            let Some(events) = events else {
+                lines.push(format!("{}: nothing can be counted", kind.name));
+                continue;
+            };
+            let sets = events.plan.sets.len();
+            let turns = match sets {
+                1 => String::new(),
+                _ => format!(" in {sets} sets that take turns"),
+            };
+            let names = events.plan.sets.iter().flat_map(|set| &set.events);
+            let names: Vec<String> = names.map(|(event, _)| event.to_string()).collect();
+            let more = if names.is_empty() { "" } else { ", " };
+            lines.push(format!(
+                "{} counts instructions, cycles{more}{}{turns}, by {}",
+                kind.name,
+                names.join(", "),
+                events.pmu.name
+            ));
+            for absent in &events.plan.absent {
+                lines.push(format!(
+                    "{}: no {}: {}",
+                    kind.name, absent.event, absent.why
+                ));
+            }
+        }
+        lines
+    }
+
+    /// How many events each set of each core type has, for the BPF half.
+    pub fn set_events(&self) -> [[u8; MAX_SETS]; MAX_CORE_TYPES] {
+        let mut numbers = [[0; MAX_SETS]; MAX_CORE_TYPES];
+        for (row, events) in numbers.iter_mut().zip(&self.types) {
+            let sets = events.iter().flat_map(|events| &events.plan.sets);
+            for (number, set) in row.iter_mut().zip(sets) {
+                *number = set.counters.len() as u8;
+            }
+        }
+        numbers
+    }
+
+    /// Entries that the map of events needs.
+    pub fn map_entries(&self) -> u32 {
+        let sets = self.types.iter().flatten().map(|e| e.plan.sets.len());
+        (sets.max().unwrap_or(1) * MAX_EVENTS) as u32 * self.nr_cpu_ids
+    }
+
+    /// Opens all events and hands them to the BPF half. Those of the first set count at once.
+    ///
+    /// # Errors
+    /// The first event that could not be opened, and why.
+    pub fn open(&mut self, map: &impl MapCore) -> Result<()> {
+        let nr_cpu_ids = self.nr_cpu_ids as usize;
+        for events in self.types.iter_mut().flatten() {
+            for (number, set) in events.plan.sets.iter().enumerate() {
+                let options = Options {
+                    disabled: number != 0,
+                    ..Options::default()
+                };
+                let mut of_set = Vec::with_capacity(events.cpus.len());
+                for &cpu in &events.cpus {
+                    let target = Target::Cpu(cpu);
+                    // Each for itself: a group of all is refused where the kernel's watchdog
+                    // or somebody's perf holds a counter, though all may still have theirs.
+                    let mut of_cpu = Vec::with_capacity(set.counters.len());
+                    for (place, encoding) in set.counters.iter().enumerate() {
+                        let counter = Counter::open(&events.pmu, encoding, target, None, options)?;
+                        let index = (number * MAX_EVENTS + place) * nr_cpu_ids + cpu as usize;
+                        let fd = counter.as_fd().as_raw_fd();
+                        map.update(
+                            &(index as u32).to_ne_bytes(),
+                            &fd.to_ne_bytes(),
+                            MapFlags::ANY,
+                        )
+                        .with_context(|| format!("cannot hand {} to BPF", encoding.name))?;
+                        of_cpu.push(counter);
+                    }
+                    of_set.push(of_cpu);
+                }
+                events.counters.push(of_set);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a set counts before the next has its turn; `None` if no core type needs that.
+    pub fn turn(&self, sample: Duration) -> Option<Duration> {
+        let many = |events: &TypeEvents| events.plan.sets.len() > 1;
+        // Long enough for a task that runs all the time to fill a sample under each.
+        let any = self.types.iter().flatten().any(many);
+        any.then_some(2 * sample)
+    }
+
+    /// Gives the next set of each core type its turn. Returns the sets that count now.
+    pub fn rotate(&mut self) -> [u8; MAX_CORE_TYPES] {
+        let mut current = [0; MAX_CORE_TYPES];
+        for (set, events) in current.iter_mut().zip(&mut self.types) {
+            let Some(events) = events else { continue };
+            let sets = events.plan.sets.len();
+            if sets > 1 {
+                // An event that will not start, its CPU being offline, counts nothing: its
+                // stretches are found invalid.
+                for counter in events.counters[events.current].iter().flatten() {
+                    let _ = counter.disable();
+                }
+                events.current = (events.current + 1) % sets;
+                for counter in events.counters[events.current].iter().flatten() {
+                    let _ = counter.enable();
+                }
+            }
+            *set = events.current as u8;
+        }
+        current
+    }
+
+    /// Makes a sample of what BPF has sent; `None` until a round is complete where sets take
+    /// turns, or if it says nothing.
+    pub fn sample(&mut self, raw: &intf::task_sample) -> Option<Sample> {
+        self.tally.received += 1;
+        let core_type = usize::from(raw.core_type);
+        let events = self.types.get(core_type)?.as_ref()?;
+        let task = TaskId {
+            slot: raw.slot,
+            generation: raw.generation,
+        };
+        let set = events.plan.sets.get(usize::from(raw.set))?;
+        let counts = if events.plan.sets.len() == 1 {
+            counts_of(&events.plan, raw)
+        } else {
+            let round = self
+                .rounds
+                .entry((task, core_type))
+                .or_insert_with(|| Round::new(&events.plan, IPC_JUMP));
+            let pushed = round.push(raw.set.into(), &raw.counts[..set.counters.len()]);
+            self.tally.jumped += u64::from(pushed.discarded);
+            pushed
+                .complete
+                .then(|| counts_of_round(&events.plan, round, raw))
+        };
+        if raw.last != 0 {
+            self.rounds.remove(&(task, core_type));
+        }
+        let counts = counts?;
+        let metrics = Metrics::of(&counts, raw.run_ns)?;
+        Some(Sample {
+            task,
+            tid: raw.tid,
+            tgid: raw.tgid,
+            core_type,
+            at_ns: raw.at,
+            run_ns: raw.run_ns,
+            last: raw.last != 0,
+            counts,
+            metrics,
+        })
+    }
+
+    /// Forgets tasks that are gone.
+    pub fn retain(&mut self, alive: impl Fn(TaskId) -> bool) {
+        self.rounds.retain(|(task, _), _| alive(*task));
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+fn needed_by(needed: &[Meaning], event: &Event) -> bool {
+    match event {
+        Event::Meaning(Meaning::Instructions | Meaning::Cycles) => true,
+        Event::Meaning(meaning) => needed.contains(meaning),
+        Event::Raw(_) => false,
+    }
+}
+
+/// The counts of a sample whose set is the only one.
+fn counts_of(plan: &Plan, raw: &intf::task_sample) -> Option<Counts> {
+    let set = plan.sets.first()?;
+    let mut counts = Counts::default();
+    counts.set(Meaning::Instructions, raw.counts[0] as f64);
+    counts.set(Meaning::Cycles, raw.counts[1] as f64);
+    for (event, place) in &set.events {
+        if let Event::Meaning(meaning) = event {
+            counts.set(*meaning, raw.counts[*place] as f64);
+        }
+    }
+    Some(counts)
+}
+
+/// The counts of a whole round, as if they all belonged to the sample that completed it.
+fn counts_of_round(plan: &Plan, round: &Round, raw: &intf::task_sample) -> Counts {
+    let instructions = raw.counts[0] as f64;
+    let mut counts = Counts::default();
+    counts.set(Meaning::Instructions, instructions);
+    counts.set(Meaning::Cycles, raw.counts[1] as f64);
+    for (number, set) in plan.sets.iter().enumerate() {
+        for (event, place) in &set.events {
+            if let (Event::Meaning(meaning), Some(share)) =
+                (event, round.per_instruction((number, *place)))
+            {
+                counts.set(*meaning, share * instructions);
+            }
+        }
+    }
+    counts
+}
+
+/// Samples on their way from BPF's ring buffer to the policy, oldest first.
+pub type Inbox = VecDeque<intf::task_sample>;
+
+/// Takes a record of the ring buffer apart; `None` if it is no sample.
+pub fn decode(bytes: &[u8]) -> Option<intf::task_sample> {
+    if bytes.len() < size_of::<intf::task_sample>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, a task_sample is plain integers for which any bits are
+    // valid, and the read does not care about alignment.
+    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::Set;
+
+    fn raw(set: u8, counts: &[u64]) -> intf::task_sample {
+        let mut raw = intf::task_sample {
+            run_ns: 50_000_000,
+            set,
+            ..Default::default()
+        };
+        raw.counts[..counts.len()].copy_from_slice(counts);
+        raw
+    }
+
+    fn set(events: &[(Meaning, usize)], counters: usize) -> Set {
+        let encoding = |n| crate::pmu::Encoding::raw(n as u64, "event");
+        Set {
+            counters: (0..counters).map(encoding).collect(),
+            events: events.iter().map(|&(m, place)| (m.into(), place)).collect(),
+        }
+    }
+
+    #[test]
+    fn one_set_gives_its_counts_as_they_are() {
+        let plan = Plan {
+            sets: vec![set(&[(Meaning::LlcMisses, 2)], 3)],
+            absent: Vec::new(),
+        };
+        let counts = counts_of(&plan, &raw(0, &[1000, 2000, 30])).unwrap();
+        assert_eq!(counts.get(Meaning::Instructions), Some(1000.0));
+        assert_eq!(counts.get(Meaning::Cycles), Some(2000.0));
+        assert_eq!(counts.get(Meaning::LlcMisses), Some(30.0));
+        assert_eq!(counts.get(Meaning::Branches), None);
+    }
+
+    #[test]
+    fn a_round_is_scaled_to_the_sample_that_completes_it() {
+        let plan = Plan {
+            sets: vec![
+                set(&[(Meaning::LlcMisses, 2)], 3),
+                set(&[(Meaning::Branches, 2)], 3),
+            ],
+            absent: Vec::new(),
+        };
+        let mut round = Round::new(&plan, IPC_JUMP);
+        assert!(!round.push(0, &[1000, 2000, 30]).complete);
+        let last = raw(1, &[2000, 4000, 400]);
+        assert!(round.push(1, &last.counts[..3]).complete);
+        let counts = counts_of_round(&plan, &round, &last);
+        assert_eq!(counts.get(Meaning::Instructions), Some(2000.0));
+        assert_eq!(counts.get(Meaning::LlcMisses), Some(60.0));
+        assert_eq!(counts.get(Meaning::Branches), Some(400.0));
+    }
+
+    #[test]
+    fn records_that_are_too_short_are_no_samples() {
+        assert!(decode(&[0; 8]).is_none());
+        let bytes = [0; size_of::<intf::task_sample>()];
+        assert!(decode(&bytes).is_some());
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Counting while scheduling: the sampler, the ring buffer that feeds it, and what is kept of
+//! the samples for people.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use log::{debug, info, warn};
+use serde::Serialize;
+
+use super::Options;
+use crate::bpf::{OpenBpfSkel, intf};
+use crate::pmu::module::{Module, Sample};
+use crate::pmu::sampler::{Sampler, Tally, decode};
+use crate::pmu::{Event, Machine};
+use crate::stats::Counted;
+use crate::table::Task;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// Events are chosen, and the BPF half knows how many.
+pub(super) struct Planned {
+    sampler: Sampler,
+    sample: Duration,
+    log: Option<BufWriter<File>>,
+}
+
+/// Events are open.
+pub(super) struct Counting {
+    sampler: Sampler,
+    sample: Duration,
+    ring: RingBuffer<'static>,
+    inbox: Rc<RefCell<Vec<intf::task_sample>>>,
+    processes: BTreeMap<u32, Counted>,
+    log: Option<BufWriter<File>>,
+}
+
+/// A line of `--samples`.
+#[derive(Serialize)]
+struct Line<'a> {
+    at_ns: u64,
+    tid: u32,
+    tgid: u32,
+    core_type: u8,
+    set: u8,
+    run_ns: u64,
+    discarded_ns: u64,
+    counts: &'a [u64],
+    last: bool,
+}
+
+impl Counting {
+    /// Chooses events, if the policy or the user wants any. Where nothing can be counted, says so
+    /// once and goes on without.
+    pub(super) fn plan(
+        skel: &mut OpenBpfSkel,
+        topology: &Topology,
+        module: Option<&dyn Module>,
+        options: &Options,
+    ) -> Result<Option<Planned>> {
+        if module.is_none() && options.events.is_empty() && options.samples.is_none() {
+            return Ok(None);
+        }
+        let machine = Machine::detect();
+        let extra: &[Event] = &options.events;
+        let sampler = match Sampler::plan(&machine, topology, module, extra) {
+            Ok(sampler) => sampler,
+            Err(why) => {
+                warn!("scheduling without hardware counters: {why:#}");
+                return Ok(None);
+            }
+        };
+        for line in sampler.describe(topology) {
+            info!("{line}");
+        }
+        let log = match &options.samples {
+            Some(path) => {
+                let file = File::create(path)
+                    .with_context(|| format!("cannot write samples to {}", path.display()))?;
+                Some(BufWriter::new(file))
+            }
+            None => None,
+        };
+        skel.maps
+            .events
+            .set_max_entries(sampler.map_entries())
+            .context("cannot size the map of events")?;
+        if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+            rodata.set_events = sampler.set_events();
+            rodata.sample_ns = options.sample.as_nanos() as u64;
+        }
+        Ok(Some(Planned {
+            sampler,
+            sample: options.sample,
+            log,
+        }))
+    }
+
+    /// Hands the next sets of events their turn; returns the sets that count now.
+    pub(super) fn rotate(&mut self) -> [u8; MAX_CORE_TYPES] {
+        self.sampler.rotate()
+    }
+
+    /// How long a turn is, where events have to take turns.
+    pub(super) fn turn(&self) -> Option<Duration> {
+        self.sampler.turn(self.sample)
+    }
+
+    /// Takes what BPF has sent since the last time and shows each sample to `observe`.
+    pub(super) fn take(&mut self, mut observe: impl FnMut(&Sample)) -> Result<()> {
+        self.ring.consume().context("cannot read samples")?;
+        let mut inbox = self.inbox.borrow_mut();
+        for raw in inbox.drain(..) {
+            let process = self.processes.entry(raw.tgid).or_default();
+            process.run_ns += raw.run_ns;
+            process.instructions += raw.counts[0];
+            process.cycles += raw.counts[1];
+            if let Some(log) = &mut self.log {
+                let line = Line {
+                    at_ns: raw.at,
+                    tid: raw.tid,
+                    tgid: raw.tgid,
+                    core_type: raw.core_type,
+                    set: raw.set,
+                    run_ns: raw.run_ns,
+                    discarded_ns: raw.discarded_ns,
+                    counts: &raw.counts,
+                    last: raw.last != 0,
+                };
+                let written = serde_json::to_writer(&mut *log, &line)
+                    .map_err(std::io::Error::from)
+                    .and_then(|()| log.write_all(b"\n"));
+                if let Err(error) = written {
+                    warn!("no more samples are written: {error}");
+                    self.log = None;
+                }
+            }
+            if let Some(sample) = self.sampler.sample(&raw) {
+                observe(&sample);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets tasks and processes that are gone.
+    pub(super) fn retain(&mut self, tasks: &[Task]) {
+        let ids: BTreeSet<_> = tasks.iter().map(|task| task.id).collect();
+        let tgids: BTreeSet<_> = tasks.iter().map(|task| task.tgid).collect();
+        self.sampler.retain(|id| ids.contains(&id));
+        self.processes.retain(|tgid, _| tgids.contains(tgid));
+    }
+
+    /// Sums by process.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, Counted)> + '_ {
+        self.processes
+            .iter()
+            .map(|(&tgid, &counted)| (tgid, counted))
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.sampler.tally()
+    }
+}
+
+impl Planned {
+    /// Opens the events. Where that fails, says why once and goes on without.
+    pub(super) fn open(
+        mut self,
+        events: &impl MapCore,
+        samples: &dyn MapCore,
+    ) -> Result<Option<Counting>> {
+        if let Err(why) = self.sampler.open(events) {
+            warn!("scheduling without hardware counters: {why:#}");
+            return Ok(None);
+        }
+        let inbox = Rc::new(RefCell::new(Vec::new()));
+        let slot = Rc::clone(&inbox);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(samples, move |bytes| {
+                match decode(bytes) {
+                    Some(raw) => slot.borrow_mut().push(raw),
+                    None => debug!("a record of {} bytes is no sample", bytes.len()),
+                }
+                0
+            })
+            .context("cannot listen to samples")?;
+        Ok(Some(Counting {
+            sampler: self.sampler,
+            sample: self.sample,
+            ring: builder.build().context("cannot listen to samples")?,
+            inbox,
+            processes: BTreeMap::new(),
+            log: self.log,
+        }))
+    }
+}

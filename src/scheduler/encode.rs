@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy's actions as the BPF half reads them.
+
+use crate::bpf::{intf, types};
+use crate::policy::{Action, Seen};
+
+pub(super) fn encode(action: &Action) -> types::action {
+    let no_type = intf::hetero_consts_NO_TYPE as u8;
+    let mut entry = types::action {
+        other_slot: intf::hetero_consts_NO_SLOT,
+        core_type: no_type,
+        other_core_type: no_type,
+        ..Default::default()
+    };
+    let first = |entry: &mut types::action, seen: &Seen, core_type: Option<usize>| {
+        entry.slot = seen.task.slot;
+        entry.generation = seen.task.generation;
+        entry.expected_type = seen.on as u8;
+        entry.core_type = core_type.map_or(no_type, |core_type| core_type as u8);
+    };
+    match action {
+        Action::Hint(seen, core_type) => {
+            entry.op = intf::action_op_ACTION_HINT;
+            first(&mut entry, seen, *core_type);
+        }
+        Action::Swap([(seen, to), (other, other_to)]) => {
+            entry.op = intf::action_op_ACTION_SWAP;
+            first(&mut entry, seen, Some(*to));
+            entry.other_slot = other.task.slot;
+            entry.other_generation = other.task.generation;
+            entry.other_expected_type = other.on as u8;
+            entry.other_core_type = *other_to as u8;
+        }
+        Action::Slowdown(task, inverse) => {
+            entry.op = intf::action_op_ACTION_SLOWDOWN;
+            entry.slot = task.slot;
+            entry.generation = task.generation;
+            entry.expected_type = no_type;
+            let one = intf::hetero_consts_INV_SLOWDOWN_ONE as f32;
+            entry.inv_slowdown = inverse.map(|share| (share * one).clamp(1.0, one) as u32);
+        }
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TaskId;
+
+    #[test]
+    fn actions_carry_what_bpf_checks() {
+        let seen = |slot, on| Seen {
+            task: TaskId {
+                slot,
+                generation: slot + 10,
+            },
+            on,
+        };
+        let entry = encode(&Action::Swap([(seen(1, 0), 2), (seen(2, 2), 0)]));
+        assert_eq!(
+            (
+                entry.slot,
+                entry.generation,
+                entry.expected_type,
+                entry.core_type
+            ),
+            (1, 11, 0, 2)
+        );
+        assert_eq!(
+            (
+                entry.other_slot,
+                entry.other_generation,
+                entry.other_expected_type,
+                entry.other_core_type
+            ),
+            (2, 12, 2, 0)
+        );
+        let entry = encode(&Action::Hint(seen(3, 1), None));
+        assert_eq!(u32::from(entry.core_type), intf::hetero_consts_NO_TYPE);
+        assert_eq!(entry.other_slot, intf::hetero_consts_NO_SLOT);
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel says about loading and attaching, for people.
+
+use log::debug;
+use scx_utils::compat;
+
+use super::NAME;
+use crate::exit::{Failure, Reason};
+
+/// Says how many instructions the verifier went through for each program.
+pub(super) fn report_verifier_cost() {
+    for program in libbpf_rs::query::ProgInfoIter::default() {
+        let name = program.name.to_string_lossy().into_owned();
+        if name.starts_with("hetero_") || name == "apply_actions" {
+            debug!("verifier: {name} {} instructions", program.verified_insns);
+        }
+    }
+}
+
+pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
+    let failure = |reason, message| Failure { reason, message }.into();
+    // EPERM is a ban; the verifier's verdict is EACCES or EINVAL.
+    if format!("{error:#}").contains("os error 1)") {
+        return failure(
+            Reason::NotAllowed,
+            format!(
+                "the kernel does not let us load BPF programs ({error:#}); kernel lockdown (see \
+                 /sys/kernel/security/lockdown), a container or missing capabilities do that"
+            ),
+        );
+    }
+    let malformed = compat::malformed_scx_kfuncs();
+    if malformed.is_empty() {
+        error.context(format!(
+            "the kernel rejected {NAME}; -v shows the verifier's reasons"
+        ))
+    } else {
+        failure(
+            Reason::BadBtf,
+            format!(
+                "this kernel's type information is wrong for {}, and {NAME} could not do without: \
+                 {error:#}; use another build of the kernel",
+                malformed.join(", ")
+            ),
+        )
+    }
+}
+
+pub(super) fn explain_attach_error(error: anyhow::Error) -> anyhow::Error {
+    // libbpf-rs has no kind of its own for EBUSY, which the kernel says if
+    // somebody attached between our look and our attempt.
+    let text = format!("{error:#}");
+    if text.contains("already running") || text.contains("os error 16") {
+        let message = "another sched_ext scheduler got there first; stop it (for instance: \
+                       systemctl stop scx) and try again";
+        return Failure {
+            reason: Reason::AnotherScheduler,
+            message: message.into(),
+        }
+        .into();
+    }
+    error.context("the kernel did not accept the scheduler")
+}
