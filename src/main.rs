@@ -80,6 +80,10 @@ struct Run {
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
     events: Vec<Event>,
 
+    /// Count user mode only, and not what the kernel does for a task
+    #[arg(long)]
+    user_only: bool,
+
     /// Run time that a sample of a task's counters is made of, in milliseconds
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
     sample_ms: u64,
@@ -186,6 +190,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         swap_interval: Duration::from_millis(args.swap_ms),
         slice: Duration::from_micros(args.slice_us),
         events: args.events,
+        user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
         core_types: args.core_types,

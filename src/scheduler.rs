@@ -51,6 +51,8 @@ pub struct Options {
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
     pub events: Vec<Event>,
+    /// Count in user mode only.
+    pub user_only: bool,
     /// How much run time a sample is made of.
     pub sample: Duration,
     /// Where to write every sample, as lines of JSON.
@@ -202,6 +204,9 @@ impl<'a> Scheduler<'a> {
 
         // Detach first: whatever follows, the kernel has its scheduler back.
         drop(self.link.take());
+        if let Err(error) = self.take_samples() {
+            warn!("the last samples are lost: {error:#}");
+        }
         uei_report!(&self.skel, uei).map_err(|error| {
             let message = format!("the kernel ended {NAME}: {error:#}");
             Failure {

@@ -93,8 +93,10 @@ static bool is_busy(struct task_ctx *tctx)
 	u64 now = scx_bpf_now(), passed = now - tctx->window_start;
 
 	if (passed >= UTILISATION_WINDOW_NS) {
-		tctx->idle_task = (tctx->run_ns - tctx->window_run_ns) * 1024 <
-				  passed * min_utilisation;
+		/* Nothing is known of a newcomer: it is counted. */
+		tctx->idle_task = tctx->window_start &&
+				  (tctx->run_ns - tctx->window_run_ns) * 1024 <
+					  passed * min_utilisation;
 		tctx->window_start = now;
 		tctx->window_run_ns = tctx->run_ns;
 	}

@@ -26,7 +26,7 @@ enum hetero_consts {
 	MAX_SLOTS = 16384,
 	MAX_ACTIONS = 512,
 	/* Hardware events read together, and sets of them that take turns. */
-	MAX_EVENTS = 8,
+	MAX_EVENTS = 12,
 	MAX_SETS = 8,
 	SLOT_COMM_LEN = 16,
 

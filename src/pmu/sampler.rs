@@ -3,8 +3,8 @@
 //! take turns where they do not fit the PMU at once, and turns what BPF sends into [`Sample`]s.
 //!
 //! Everything is opened once per CPU and for all tasks together, so that no task costs a
-//! descriptor or a system call. User and kernel mode are counted both: a task's run time, which
-//! the counts are divided by, contains its time in the kernel too.
+//! descriptor or a system call. User and kernel mode are counted both, unless told otherwise: a
+//! task's run time, which the counts are divided by, contains its time in the kernel too.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd};
@@ -49,6 +49,7 @@ pub struct Sampler {
     /// By core type; `None` where nothing can be counted.
     types: Vec<Option<TypeEvents>>,
     nr_cpu_ids: u32,
+    user_only: bool,
     rounds: HashMap<(TaskId, usize), Round>,
     tally: Tally,
 }
@@ -63,6 +64,7 @@ impl Sampler {
         topology: &Topology,
         module: Option<&dyn Module>,
         extra: &[Event],
+        user_only: bool,
     ) -> Result<Self> {
         if let Err(why) = availability(machine) {
             bail!("{why}");
@@ -98,6 +100,7 @@ impl Sampler {
         Ok(Self {
             types,
             nr_cpu_ids: topology.nr_cpu_ids,
+            user_only,
             rounds: HashMap::new(),
             tally: Tally::default(),
         })
@@ -163,6 +166,7 @@ impl Sampler {
             for (number, set) in events.plan.sets.iter().enumerate() {
                 let options = Options {
                     disabled: number != 0,
+                    exclude_kernel: self.user_only,
                     ..Options::default()
                 };
                 let mut of_set = Vec::with_capacity(events.cpus.len());

@@ -68,7 +68,8 @@ impl Counting {
         }
         let machine = Machine::detect();
         let extra: &[Event] = &options.events;
-        let sampler = match Sampler::plan(&machine, topology, module, extra) {
+        let planned = Sampler::plan(&machine, topology, module, extra, options.user_only);
+        let sampler = match planned {
             Ok(sampler) => sampler,
             Err(why) => {
                 warn!("scheduling without hardware counters: {why:#}");
