@@ -3,17 +3,11 @@
 
 mod fixtures;
 
-// Until src/pmu/mod.rs has `pub mod virtual_counters;`: then these four lines become
-// `use scx_hetero::pmu::virtual_counters;`.
-use scx_hetero::topology;
-#[path = "../src/pmu/virtual_counters/mod.rs"]
-mod virtual_counters;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use fixtures::{CPU, Machine};
-use virtual_counters::{
+use scx_hetero::pmu::virtual_counters::{
     Description, Kind, Name, Reading, Scope, Status, Unit, VirtualCounters, difference,
 };
 

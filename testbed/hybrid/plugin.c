@@ -186,7 +186,8 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 		return 0;
 	advance_devices(next->ns);
 	limit_ns = fmin(second_ns + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
-	limit_ns = fmin(limit_ns, next->ns + 1e6); /* windows have to end as well */
+	/* Latencies must follow in time, or a lone program's traffic swings to and fro. */
+	limit_ns = fmin(limit_ns, next->ns + WINDOW_NS);
 	hots[next->index].spent = BUDGET; /* the first block's callback settles it */
 	return next->index;
 }
