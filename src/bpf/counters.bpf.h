@@ -37,7 +37,7 @@ struct {
 
 /* The last reading on a CPU: the end of one task's stretch, and so the start of the next. */
 struct reading {
-	u64 at;		/* scx_bpf_now(), which is the same all through one switch of tasks */
+	u64 at;		/* the run queue's clock, which is the same all through one switch */
 	u32 set;
 	struct bpf_perf_event_value values[MAX_EVENTS];
 };
@@ -113,10 +113,13 @@ static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	if (!nr || !r || tctx->slot == NO_SLOT || !is_busy(tctx))
 		return;
 	/*
-	 * The stretch before ended at this very switch: its end is our start. Tasks
-	 * of other classes and those not counted come with a later clock.
+	 * The stretch before ended at this very switch: its end is our start. The
+	 * kernel stamps exec_start with the run queue's clock both as one task leaves
+	 * and as the next one comes; tasks of other classes and those not counted come
+	 * between with a later clock. scx_bpf_now() would not do: the kernel forgets
+	 * its value while it balances.
 	 */
-	if (r->at != scx_bpf_now() || r->set != set)
+	if (r->at != p->se.exec_start || r->set != set)
 		read_events(r, cpu, set, nr, NULL);
 	tctx->counting = true;
 	tctx->counting_set = set;
@@ -182,7 +185,7 @@ static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct t
 		a->set = set;
 	}
 	valid = read_events(r, cpu, set, nr, deltas);
-	r->at = scx_bpf_now();
+	r->at = p->se.exec_start;
 	if (!run_ns)
 		return;
 	if (valid && set == set_of(type)) {

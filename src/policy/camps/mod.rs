@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `camps`: contention-aware fair scheduling (Garcia-Garcia et al., "Contention-Aware Fair
+//! Scheduling for Asymmetric Single-ISA Multicore Systems", 2018).
+//!
+//! Each thread's slowdown, by [`crate::slowdown`], goes to the BPF half, which charges its progress
+//! with it (Eq. 3, and TLP scaling). Threads ahead on fast cores change places with threads behind
+//! on slow ones (`swap.rs`, Algorithm 1) once they are `amp_threshold` apart, in a way that keeps
+//! high-BTR threads from meeting. [`nwc`] makes for low contention where it does not occur.
+//!
+//! With three or more core types, slowdown is relative to the fastest; a thread may change places
+//! with any on a slower type, and contention is judged where the thread that is ahead leaves.
+//!
+//! # Not wired yet
+//!
+//! Idling cores in NWC mode: [`Camps::parking`] says what is wished, and nobody acts on it. The NWC
+//! thread is swapped in, and swaps for fairness cease meanwhile, so an episode helps where the swap
+//! alone makes contention low and is given up where it does not. Spin notifications are not in
+//! samples yet, so spinning threads are not told apart. The fairness-throughput knob is not built.
+
+mod balance;
+mod load;
+pub mod nwc;
+pub(super) mod progress;
+pub(super) mod swap;
+pub(super) mod threads;
+pub(super) mod threshold;
+
+use std::time::Duration;
+
+use super::{Action, Policy, Seen, Snapshot};
+use crate::pmu::module::{self, Module, Sample};
+use crate::slowdown::Thresholds;
+use crate::table::{State, Task};
+use nwc::{Nwc, Rules, Wish};
+use progress::Progress;
+use swap::Runner;
+use threads::Threads;
+use threshold::Threshold;
+
+pub(super) use balance::balance;
+
+/// Time between decisions: the paper's monitoring interval.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// Threads ahead of the mean by so many thresholds do not trigger NWC mode.
+const FAR_AHEAD: i64 = 2;
+
+/// How `camps` is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Wanted time between migrations on the whole machine (section 4.3: 400 ms).
+    pub migration_interval: Duration,
+    /// When contention is low.
+    pub limits: Thresholds,
+    /// NWC mode; `None` is never.
+    pub nwc: Option<Rules>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            migration_interval: Duration::from_millis(400),
+            limits: Thresholds::default(),
+            nwc: Some(Rules::default()),
+        }
+    }
+}
+
+/// See the module.
+pub struct Camps {
+    options: Options,
+    threads: Threads,
+    progress: Progress,
+    threshold: Threshold,
+    nwc: Option<Nwc>,
+    parking: Option<(Vec<u32>, u64)>,
+    looked_at_ns: Option<u64>,
+    runners: Vec<Runner>,
+    wishes: Vec<Wish>,
+}
+
+impl Camps {
+    /// Makes the policy.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            threads: Threads::new(options.limits),
+            progress: Progress::default(),
+            threshold: Threshold::new(options.migration_interval),
+            nwc: options.nwc.map(Nwc::new),
+            parking: None,
+            looked_at_ns: None,
+            runners: Vec::new(),
+            wishes: Vec::new(),
+        }
+    }
+
+    /// CPUs that NWC mode wants idle, ascending, and until when (monotonic, ns). **Not acted upon
+    /// yet**: the BPF half cannot hold CPUs idle.
+    pub fn parking(&self) -> Option<(&[u32], u64)> {
+        let (cpus, until_ns) = self.parking.as_ref()?;
+        Some((cpus, *until_ns))
+    }
+
+    /// NWC mode, unless it is switched off.
+    pub fn nwc(&self) -> Option<&Nwc> {
+        self.nwc.as_ref()
+    }
+
+    /// What is known of each thread.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// `amp_threshold`, ns of progress.
+    pub fn amp_threshold(&self) -> i64 {
+        self.threshold.ns()
+    }
+
+    /// Looks whether NWC mode is due, or still; appends the swap that it wants.
+    fn step_nwc(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) -> bool {
+        let Some(nwc) = &mut self.nwc else {
+            return false;
+        };
+        let mean = mean_progress(&self.runners);
+        let far = FAR_AHEAD * self.threshold.ns();
+        let intervals = nwc.rules().intervals;
+        let task_of = |id| snapshot.tasks.iter().find(|task| task.id == id);
+        let threads: Vec<nwc::Thread> = self
+            .runners
+            .iter()
+            .map(|runner| {
+                let estimator = self.threads.estimator(runner.seen.task);
+                let (total_hits, total_learned) = estimator.map_or((0, 0), |e| e.totals());
+                nwc::Thread {
+                    task: runner.seen.task,
+                    cpu: runner.cpu,
+                    on_big: runner.place == BIG,
+                    may_move: runner.allowed & 1 << BIG != 0,
+                    warm: estimator.is_some_and(|e| e.is_warm()),
+                    intervals: estimator.map_or(0, |e| e.intervals()),
+                    hit_rate: estimator.map_or(1.0, |e| e.hit_rate(intervals)),
+                    learned: estimator.map_or(0, |e| e.learned(intervals)),
+                    total_hits,
+                    total_learned,
+                    far_ahead: runner.progress - mean > far,
+                    btr: runner.btr,
+                }
+            })
+            .collect();
+        let busy_cpu = |task: &Task| {
+            let cpu = snapshot.topology.cpu(task.cpu.max(0) as u32)?;
+            Some(nwc::BusyCpu {
+                cpu: cpu.id,
+                big: cpu.core_type == BIG,
+                llc: cpu.llc,
+                core: cpu.core,
+                btr: self.threads.btr(task.id),
+                // A thread that wants little of a CPU is taken to be waited for.
+                exempt: !self.progress.takes_part(task),
+            })
+        };
+        let running = |task: &&Task| task.state == State::Running;
+        let cpus: Vec<_> = snapshot
+            .tasks
+            .iter()
+            .filter(running)
+            .filter_map(busy_cpu)
+            .collect();
+        let look = nwc::Look {
+            now_ns: snapshot.now_ns,
+            threads: &threads,
+            cpus: &cpus,
+            limits: self.options.limits,
+        };
+        nwc.step(&look, &mut self.wishes);
+        if self
+            .parking
+            .as_ref()
+            .is_some_and(|(_, until)| *until <= snapshot.now_ns)
+            || nwc.thread().is_none()
+        {
+            self.parking = None;
+        }
+        for wish in self.wishes.drain(..) {
+            match wish {
+                Wish::SwapIn { thread, partner } => {
+                    let Some(thread) = task_of(thread) else {
+                        continue;
+                    };
+                    let place = self.progress.place(thread);
+                    let partner = partner
+                        .and_then(task_of)
+                        .filter(|partner| partner.may_use(place));
+                    actions.push(match partner {
+                        Some(partner) => {
+                            Action::Swap([(Seen::from(thread), BIG), (Seen::from(partner), place)])
+                        }
+                        None => Action::Hint(thread.into(), Some(BIG)),
+                    });
+                }
+                Wish::Park { cpus, until_ns } => self.parking = Some((cpus, until_ns)),
+            }
+        }
+        nwc.thread().is_some()
+    }
+}
+
+impl Policy for Camps {
+    fn module(&self) -> Option<&dyn Module> {
+        Some(&module::Camps)
+    }
+
+    fn observe(&mut self, sample: &Sample) {
+        self.threads.take(sample);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let nr_types = snapshot.topology.types.len();
+        self.threads.look(snapshot, actions);
+        if nr_types < 2 {
+            return;
+        }
+        let threshold = self.threshold.ns();
+        let average = |id| self.threads.estimator(id).map_or(1.0, |e| e.average());
+        self.progress
+            .update(snapshot, |id| progress::patience_ns(threshold, average(id)));
+        if let Some(nwc) = &mut self.nwc {
+            nwc.retain(|id| self.threads.estimator(id).is_some());
+        }
+        self.runners.clear();
+        self.progress.runners(snapshot, &mut self.runners);
+        for runner in &mut self.runners {
+            self.threads.fill_btr(snapshot.topology, runner);
+        }
+        let elapsed = snapshot.now_ns - self.looked_at_ns.unwrap_or(snapshot.now_ns);
+        self.looked_at_ns = Some(snapshot.now_ns);
+
+        let first = actions.len();
+        if self.step_nwc(snapshot, actions) {
+            self.progress.note(&actions[first..], snapshot.now_ns);
+            return;
+        }
+        balance(snapshot, &self.progress, &self.runners, actions);
+        let contested = is_contested(&self.runners);
+        let mut swaps = 0;
+        if actions.len() == first {
+            self.progress.settled(snapshot, &mut self.runners);
+            let mut contention = self.threads.contention(snapshot.topology);
+            swaps = swap::plan(
+                &mut self.runners,
+                nr_types,
+                threshold,
+                &mut contention,
+                actions,
+            );
+        }
+        if contested {
+            self.threshold.note(elapsed, swaps);
+        }
+        self.progress.note(&actions[first..], snapshot.now_ns);
+    }
+}
+
+/// Whether threads compete: some are on a type faster than that of others.
+pub(super) fn is_contested(runners: &[Runner]) -> bool {
+    let mut places = runners.iter().map(|runner| runner.place);
+    let first = places.next();
+    places.any(|place| Some(place) != first)
+}
+
+fn mean_progress(runners: &[Runner]) -> i64 {
+    let sum: i128 = runners
+        .iter()
+        .map(|runner| i128::from(runner.progress))
+        .sum();
+    (sum / runners.len().max(1) as i128) as i64
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the unit tests of CAMPS share, and tests of the policy as a whole on plain values.
+
+use super::*;
+use crate::pmu::module::{Counts, Metrics};
+use crate::table::TaskId;
+use crate::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
+
+pub const MS: u64 = 1_000_000;
+
+/// A board with a cluster of big cores, first, and one of small ones, each with its own cache.
+pub fn board(big: u32, small: u32) -> Topology {
+    let all = big + small;
+    let kind = |name: &str, cpus: Vec<u32>, capacity| CoreType {
+        name: name.into(),
+        cpus,
+        capacity,
+        low_power_island: false,
+        pmu: None,
+    };
+    let cpu = |id: u32| Cpu {
+        id,
+        core_type: usize::from(id >= big),
+        domain: usize::from(id >= big),
+        core: id,
+        siblings: vec![id],
+        llc: usize::from(id >= big),
+        package: 0,
+        max_freq_khz: None,
+        capacity: None,
+        highest_perf: None,
+    };
+    let types = vec![
+        kind("big", (0..big).collect(), 1024),
+        kind("LITTLE", (big..all).collect(), 512),
+    ];
+    let domain = |(core_type, kind): (usize, &CoreType)| Domain {
+        core_type,
+        cpus: kind.cpus.clone(),
+    };
+    Topology {
+        domains: types.iter().enumerate().map(domain).collect(),
+        types,
+        cpus: (0..all).map(cpu).collect(),
+        nr_cpu_ids: all,
+        smt: false,
+        source: Source::Override,
+        capacity_source: None,
+        disagreements: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// A task of its own process that runs on `cpu`.
+pub fn task(slot: u32, cpu: u32, core_type: usize) -> Task {
+    Task {
+        id: TaskId {
+            slot,
+            generation: 1,
+        },
+        tid: 100 + slot,
+        tgid: 100 + slot,
+        comm: "t".into(),
+        start_time: 0,
+        state: State::Running,
+        cpu: cpu as i32,
+        core_type,
+        hint: None,
+        allowed_types: 0b11,
+        kthread: false,
+        pinned: false,
+        weight: 1024,
+        nr_runnable: 1,
+        run_ns: [0; MAX_CORE_TYPES],
+        amp_progress: 0,
+        first_progress: 0,
+    }
+}
+
+/// A sample of `task` at 1 GHz.
+pub fn sample(task: &Task, ipc: f64, l1: f64, btr: f64) -> Sample {
+    Sample {
+        task: task.id,
+        tid: task.tid,
+        tgid: task.tgid,
+        core_type: task.core_type,
+        at_ns: 0,
+        run_ns: 50 * MS,
+        last: false,
+        counts: Counts::default(),
+        metrics: Metrics {
+            ips: ipc * 1e9,
+            ipc,
+            frequency: 1e9,
+            l1_per_kilo: Some(l1),
+            branch_fraction: Some(0.1),
+            btr: Some(btr),
+        },
+    }
+}
+
+/// Six threads on two big and four small cores; all samples are given to the policy each 50 ms.
+struct Bench {
+    topology: Topology,
+    tasks: Vec<Task>,
+    camps: Camps,
+    now_ns: u64,
+}
+
+impl Bench {
+    fn new(options: Options) -> Self {
+        Self {
+            topology: board(2, 4),
+            tasks: (0..6).map(|i| task(i, i, usize::from(i >= 2))).collect(),
+            camps: Camps::new(options),
+            now_ns: 0,
+        }
+    }
+
+    /// Runs for 50 ms with `(ipc, btr)` for each thread, and decides.
+    fn step(&mut self, doing: &[(f64, f64)]) -> Vec<Action> {
+        self.now_ns += 50 * MS;
+        for (task, &(ipc, btr)) in self.tasks.iter_mut().zip(doing) {
+            task.run_ns[task.core_type] += 50 * MS;
+            self.camps.observe(&sample(task, ipc, 300.0, btr));
+        }
+        let mut actions = Vec::new();
+        let snapshot = Snapshot {
+            now_ns: self.now_ns,
+            topology: &self.topology,
+            tasks: &self.tasks,
+        };
+        self.camps.decide(&snapshot, &mut actions);
+        actions
+    }
+}
+
+const QUIET: [(f64, f64); 6] = [(2.0, 0.0); 6];
+
+fn no_nwc() -> Options {
+    Options {
+        nwc: None,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_slowdown_is_passed_on_when_it_changed_and_not_for_noise() {
+    let mut bench = Bench::new(no_nwc());
+    let told = |actions: &[Action]| {
+        let slowdowns = actions.iter().filter_map(|action| match action {
+            Action::Slowdown(task, inverse) => Some((task.slot, inverse[0], inverse[1])),
+            _ => None,
+        });
+        slowdowns.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&bench.step(&QUIET)), []);
+    assert_eq!(told(&bench.step(&QUIET)), []);
+    // On the big cores 1, elsewhere nothing is known: the static capacity.
+    assert_eq!(told(&bench.step(&QUIET)), [(0, 1.0, 0.5), (1, 1.0, 0.5)]);
+    bench.tasks[0].core_type = 1;
+    bench.tasks[0].cpu = 2;
+    bench.tasks[2].core_type = 0;
+    bench.tasks[2].cpu = 0;
+    let mut slower = QUIET;
+    slower[0].0 = 0.5;
+    assert_eq!(told(&bench.step(&slower)), [(0, 1.0, 0.25), (2, 1.0, 0.5)]);
+    slower[0].0 = 0.51;
+    assert_eq!(told(&bench.step(&slower)), []);
+    slower[0].0 = 0.8;
+    assert_eq!(told(&bench.step(&slower)), [(0, 1.0, 0.4)]);
+}
+
+#[test]
+fn contention_on_a_big_core_is_slowdown_once_the_phase_is_known() {
+    let mut bench = Bench::new(no_nwc());
+    for _ in 0..5 {
+        bench.step(&QUIET);
+    }
+    let mut loud = QUIET;
+    loud[0] = (1.0, 1e9);
+    loud[1] = (2.0, 9e9);
+    for _ in 0..2 {
+        bench.step(&loud);
+    }
+    let slowdown = |slot: usize| {
+        let estimator = bench.camps.threads().estimator(bench.tasks[slot].id);
+        estimator.unwrap().slowdown(0)
+    };
+    assert_eq!(slowdown(0), Some(2.0));
+    assert_eq!(slowdown(1), Some(1.0));
+}
+
+#[test]
+fn the_one_ahead_on_a_big_core_changes_places_with_the_one_behind() {
+    let mut bench = Bench::new(no_nwc());
+    for _ in 0..5 {
+        bench.step(&QUIET);
+    }
+    bench.tasks[1].amp_progress = 150 * MS;
+    for (slot, ms) in [(0, 80), (2, 60), (3, 20), (4, 30), (5, 100)] {
+        bench.tasks[slot].amp_progress = ms * MS;
+    }
+    let actions = bench.step(&QUIET);
+    let (one, other) = ((&bench.tasks[1]).into(), (&bench.tasks[3]).into());
+    assert_eq!(actions, [Action::Swap([(one, 1), (other, 0)])]);
+}
+
+#[test]
+fn a_high_btr_thread_is_kept_from_the_big_cluster_until_it_lags_by_two_thresholds() {
+    let mut bench = Bench::new(no_nwc());
+    let mut doing = QUIET;
+    doing[3].1 = 9e9;
+    for _ in 0..5 {
+        bench.step(&doing);
+    }
+    let threshold = bench.camps.amp_threshold() as u64;
+    let swapped = |bench: &mut Bench, lag_3: u64| {
+        bench.tasks[1].amp_progress = 3 * threshold;
+        bench.tasks[0].amp_progress = 2 * threshold;
+        for slot in 2..6 {
+            bench.tasks[slot].amp_progress = 3 * threshold - threshold * 11 / 10;
+        }
+        bench.tasks[3].amp_progress = 3 * threshold - lag_3;
+        let swap = bench
+            .step(&doing)
+            .into_iter()
+            .find_map(|action| match action {
+                Action::Swap([(one, _), (other, _)]) => Some((one.task.slot, other.task.slot)),
+                _ => None,
+            });
+        swap.unwrap()
+    };
+    assert_eq!(swapped(&mut bench, threshold * 3 / 2), (1, 2));
+    let mut bench = Bench::new(no_nwc());
+    for _ in 0..5 {
+        bench.step(&doing);
+    }
+    assert_eq!(swapped(&mut bench, threshold * 2), (1, 3));
+}
+
+#[test]
+fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
+    let rules = Rules {
+        intervals: 10,
+        share: 1.0,
+        episode_ns: 400 * MS,
+        ..Rules::default()
+    };
+    let mut bench = Bench::new(Options {
+        nwc: Some(rules),
+        ..Options::default()
+    });
+    // All memory-bound: nobody ever learns anything.
+    let loud = [(1.0, 5e9); 6];
+    let mut swapped_in = None;
+    for _ in 0..40 {
+        let actions = bench.step(&loud);
+        if let Some(thread) = bench.camps.nwc().unwrap().thread() {
+            swapped_in = Some((thread, actions));
+            break;
+        }
+        assert_eq!(bench.camps.parking(), None);
+    }
+    let (thread, actions) = swapped_in.expect("NWC mode");
+    assert_eq!(thread, bench.tasks[0].id, "all know nothing, so the first");
+    assert_eq!(actions, [], "it is on a big core already");
+    assert_eq!(
+        bench.camps.parking(),
+        Some((&[1][..], bench.now_ns + 100 * MS))
+    );
+    // No swap for fairness, however far they are apart.
+    bench.tasks[1].amp_progress = 100_000 * MS;
+    let swaps = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Swap(_)));
+    assert!(!swaps(&bench.step(&loud)));
+    // If the core were idled, it would learn, and the mode end.
+    bench.tasks[1].state = State::Blocked;
+    let mut left = 0;
+    while bench.camps.nwc().unwrap().thread() == Some(thread) {
+        bench.step(&loud);
+        left += 1;
+        assert!(left < 8);
+    }
+    assert_eq!(
+        bench.camps.nwc().unwrap().last_exit(),
+        Some(nwc::Exit::Learned)
+    );
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is known of each thread's speed: samples in, slowdowns out (CAMPS 2018, sections 4.2 and
+//! 4.5).
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::{Action, Snapshot};
+use super::load::Planned;
+use super::swap::Runner;
+use crate::pmu::module::{Metrics, Sample};
+use crate::slowdown::history::APPLICATION_ENTRIES;
+use crate::slowdown::{Estimator, History, Load, Outcome, Phase, Reading, Thresholds};
+use crate::table::{State, Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// A slowdown is passed on when it changed by more than this part of itself.
+const CHANGE: f32 = 0.03;
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// A sample that waits for the next look.
+struct Noted {
+    task: TaskId,
+    core_type: usize,
+    metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Thread {
+    estimator: Estimator,
+    last: Option<Outcome>,
+    /// Latest BTR, bytes/s, and by core type.
+    btr: f64,
+    btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// CPU at the last look, if it was running.
+    cpu: Option<u32>,
+    /// What the BPF half was told last.
+    told: Option<[f32; MAX_CORE_TYPES]>,
+}
+
+/// The estimators of all threads.
+pub struct Threads {
+    limits: Thresholds,
+    threads: HashMap<TaskId, Thread>,
+    /// History tables of applications (L2), by process id.
+    applications: HashMap<u32, History>,
+    noted: Vec<Noted>,
+    /// Load now and at the last look.
+    load: Load,
+    load_before: Load,
+    /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
+    /// samples from there.
+    big_frequency: Option<f64>,
+}
+
+impl Threads {
+    pub(super) fn new(limits: Thresholds) -> Self {
+        Self {
+            limits,
+            threads: HashMap::new(),
+            applications: HashMap::new(),
+            noted: Vec::new(),
+            load: Load::default(),
+            load_before: Load::default(),
+            big_frequency: None,
+        }
+    }
+
+    /// The estimator of a thread.
+    pub fn estimator(&self, task: TaskId) -> Option<&Estimator> {
+        Some(&self.threads.get(&task)?.estimator)
+    }
+
+    /// What was made of a thread's latest sample.
+    pub fn last_outcome(&self, task: TaskId) -> Option<Outcome> {
+        self.threads.get(&task)?.last
+    }
+
+    /// A thread's latest BTR, bytes/s; 0 if it is not known.
+    pub fn btr(&self, task: TaskId) -> f64 {
+        self.threads.get(&task).map_or(0.0, |thread| thread.btr)
+    }
+
+    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows who
+    /// runs where.
+    pub(super) fn take(&mut self, sample: &Sample) {
+        if !sample.last && sample.core_type < MAX_CORE_TYPES {
+            self.noted.push(Noted {
+                task: sample.task,
+                core_type: sample.core_type,
+                metrics: sample.metrics,
+            });
+        }
+    }
+
+    /// Turns the samples since the last look into slowdowns, and appends those that changed.
+    pub(super) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let topology = snapshot.topology;
+        let tasks: HashMap<TaskId, &Task> = if self.noted.is_empty() {
+            HashMap::new()
+        } else {
+            snapshot.tasks.iter().map(|task| (task.id, task)).collect()
+        };
+        self.forget(snapshot);
+        self.noted.retain(|noted| tasks.contains_key(&noted.task));
+        for noted in &self.noted {
+            let thread = self.threads.entry(noted.task).or_default();
+            thread.btr = noted.metrics.btr.unwrap_or(0.0);
+            thread.btr_on[noted.core_type] = noted.metrics.btr;
+        }
+        let on_big = self.noted.iter().filter(|noted| noted.core_type == BIG);
+        let clocks = on_big.map(|noted| noted.metrics.frequency);
+        self.big_frequency = clocks
+            .max_by(f64::total_cmp)
+            .or(self.big_frequency)
+            .filter(|&clock| clock > 0.0);
+
+        std::mem::swap(&mut self.load, &mut self.load_before);
+        let running = snapshot.tasks.iter().filter_map(|task| {
+            let cpu = running_on(task)?;
+            Some((cpu, self.threads.get(&task.id).map_or(0.0, |t| t.btr)))
+        });
+        self.load.refill(topology, running);
+
+        let noted = std::mem::take(&mut self.noted);
+        for sample in &noted {
+            if let Some(task) = tasks.get(&sample.task) {
+                self.learn(sample, task, topology);
+            }
+        }
+        self.noted = noted;
+        self.noted.clear();
+
+        for task in snapshot.tasks {
+            let Some(thread) = self.threads.get_mut(&task.id) else {
+                continue;
+            };
+            thread.cpu = running_on(task);
+            if let Some(inverse) = thread.news(topology) {
+                actions.push(Action::Slowdown(task.id, inverse));
+            }
+        }
+    }
+
+    /// Drops what belongs to tasks that ended.
+    fn forget(&mut self, snapshot: &Snapshot) {
+        let known = |task: &&Task| self.threads.contains_key(&task.id);
+        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
+            let alive: HashSet<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
+            self.threads.retain(|id, _| alive.contains(id));
+            let alive: HashSet<u32> = snapshot.tasks.iter().map(|task| task.tgid).collect();
+            self.applications.retain(|tgid, _| alive.contains(tgid));
+        }
+    }
+
+    fn learn(&mut self, sample: &Noted, task: &Task, topology: &Topology) {
+        let Some(thread) = self.threads.get_mut(&task.id) else {
+            return;
+        };
+        // Where it ran while the sample was taken: if both looks agree with the sample on the
+        // type, contention must be low at both, for the sample spans the time between.
+        let is_there = |cpu: &u32| {
+            let cpu = topology.cpu(*cpu);
+            cpu.is_some_and(|cpu| cpu.core_type == sample.core_type)
+        };
+        let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &self.limits);
+        let before = thread
+            .cpu
+            .filter(is_there)
+            .map(|cpu| low(&self.load_before, cpu));
+        let now = running_on(task)
+            .filter(is_there)
+            .map(|cpu| low(&self.load, cpu));
+        let low_contention = match (before, now) {
+            (Some(before), Some(now)) => before && now,
+            (Some(low), None) | (None, Some(low)) => low,
+            (None, None) => false,
+        };
+        let reading = Reading {
+            core_type: sample.core_type,
+            phase: Phase::of(&sample.metrics),
+            ips: sample.metrics.ips,
+            ipc: sample.metrics.ipc,
+            frequency: sample.metrics.frequency,
+            big_frequency: self.big_frequency,
+            low_contention,
+        };
+        let shared = self
+            .applications
+            .entry(task.tgid)
+            .or_insert_with(|| History::new(APPLICATION_ENTRIES));
+        thread.last = Some(thread.estimator.observe(&reading, Some(shared)));
+    }
+
+    /// Fills in a runner's BTR where it is and what it would be elsewhere: what was last measured
+    /// there, or else in proportion to speed.
+    pub(super) fn fill_btr(&self, topology: &Topology, runner: &mut Runner) {
+        let Some(thread) = self.threads.get(&runner.seen.task) else {
+            return;
+        };
+        let inverse = thread.inverse(topology);
+        runner.btr = thread.btr;
+        for core_type in 0..topology.types.len() {
+            let scale =
+                f64::from(inverse[core_type] / inverse[runner.seen.on.min(MAX_CORE_TYPES - 1)]);
+            runner.btr_on[core_type] = thread.btr_on[core_type].unwrap_or(thread.btr * scale);
+        }
+    }
+
+    /// The load as swaps would change it.
+    pub(super) fn contention<'a>(&self, topology: &'a Topology) -> Planned<'a> {
+        Planned {
+            topology,
+            load: self.load.clone(),
+            limits: self.limits,
+        }
+    }
+}
+
+impl Thread {
+    /// 1/slowdown by core type: as estimated, or as the static capacities say.
+    fn inverse(&self, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
+        let mut inverse = [1.0; MAX_CORE_TYPES];
+        for (core_type, kind) in topology.types.iter().enumerate() {
+            let known = self.estimator.slowdown(core_type);
+            let assumed = kind.capacity.clamp(1, 1024) as f32 / 1024.0;
+            inverse[core_type] = known.map_or(assumed, |slowdown| (1.0 / slowdown) as f32);
+        }
+        inverse
+    }
+
+    /// The same if it differs from what the BPF half was told. It knows the static ones itself.
+    fn news(&mut self, topology: &Topology) -> Option<[f32; MAX_CORE_TYPES]> {
+        let nothing = (0..MAX_CORE_TYPES).all(|t| self.estimator.slowdown(t).is_none());
+        if nothing && self.told.is_none() {
+            return None;
+        }
+        let inverse = self.inverse(topology);
+        tell(&mut self.told, inverse).then_some(inverse)
+    }
+}
+
+/// Whether `inverse` is worth telling the BPF half, who knows `told`; notes that it is told.
+pub(in super::super) fn tell(
+    told: &mut Option<[f32; MAX_CORE_TYPES]>,
+    inverse: [f32; MAX_CORE_TYPES],
+) -> bool {
+    let differs = |told: [f32; MAX_CORE_TYPES]| {
+        let mut pairs = told.iter().zip(&inverse);
+        pairs.any(|(told, now)| (told - now).abs() > CHANGE * told)
+    };
+    let news = told.is_none_or(differs);
+    if news {
+        *told = Some(inverse);
+    }
+    news
+}
+
+fn running_on(task: &Task) -> Option<u32> {
+    (task.state == State::Running)
+        .then(|| u32::try_from(task.cpu).ok())
+        .flatten()
+}
