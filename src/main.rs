@@ -15,7 +15,7 @@ use log::{LevelFilter, warn};
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{exit, policy, preflight, stats};
+use scx_hetero::{exit, pmc, policy, preflight, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -55,6 +55,8 @@ enum Command {
         #[arg(long, value_name = "NAME=CPUS,...")]
         core_types: Option<CoreTypesSpec>,
     },
+    /// Count events of a program on each core type, without the scheduler
+    Pmc(Box<pmc::Args>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -156,7 +158,7 @@ fn main() -> ExitCode {
     };
     let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status.into(),
         Err(error) => {
             eprintln!("{NAME}: {error:#}");
             exit::status(&error).into()
@@ -164,11 +166,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<()> {
-    if let Some(Command::Topology { json, core_types }) = cli.command {
-        return show_topology(json, core_types.as_ref());
+/// The exit status, unless it is an error's.
+fn dispatch(cli: Cli) -> Result<u8> {
+    match cli.command {
+        Some(Command::Topology { json, core_types }) => {
+            show_topology(json, core_types.as_ref()).map(|()| 0)
+        }
+        Some(Command::Pmc(args)) => {
+            let (_, stopping) = on_signal()?;
+            pmc::run(&args, &stopping)
+        }
+        None => schedule(cli.run).map(|()| 0),
     }
-    let args = cli.run;
+}
+
+fn schedule(args: Run) -> Result<()> {
     if args.version {
         println!(
             "{NAME} {}",

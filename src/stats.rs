@@ -382,6 +382,11 @@ mod tests {
             big_ns,
             total_ns,
             progress_ns: total_ns / 2,
+            counted: Counted {
+                run_ns: total_ns,
+                instructions: 3 * total_ns,
+                cycles: 2 * total_ns,
+            },
         };
         Totals {
             at_ns,

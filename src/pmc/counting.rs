@@ -102,7 +102,9 @@ pub fn since(now: &GroupReading, before: &GroupReading) -> GroupReading {
     GroupReading {
         enabled: now.enabled.saturating_sub(before.enabled),
         running: now.running.saturating_sub(before.running),
-        values: values.map(|(now, before)| now.saturating_sub(*before)).collect(),
+        values: values
+            .map(|(now, before)| now.saturating_sub(*before))
+            .collect(),
     }
 }
 

@@ -74,7 +74,10 @@ pub fn parse(mut bytes: &[u8]) -> Vec<Record> {
             perf::PERF_RECORD_LOST => word(1).map(Record::Lost),
             perf::PERF_RECORD_COMM => (|| {
                 let name = body.get(8..)?.split(|&byte| byte == 0).next()?;
-                Some(Record::Name(half(1)?, String::from_utf8_lossy(name).into_owned()))
+                Some(Record::Name(
+                    half(1)?,
+                    String::from_utf8_lossy(name).into_owned(),
+                ))
             })(),
             _ => None,
         };
@@ -144,6 +147,17 @@ fn parts(tail: u64, head: u64, size: usize) -> [Range<usize>; 2] {
     let start = (tail % size as u64) as usize;
     let first = length.min(size - start);
     [start..start + first, 0..length - first]
+}
+
+/// Monotonic time, the samples' clock, ns.
+pub fn now_ns() -> u64 {
+    let mut now = nix::libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills in `now` and keeps no pointer.
+    unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn page_size() -> usize {

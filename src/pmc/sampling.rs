@@ -202,24 +202,14 @@ impl Sampling {
 }
 
 /// Steps added up, by thread.
-#[derive(Debug, Default)]
-pub struct ByThread(BTreeMap<u32, Option<Totals>>);
+pub type ByThread = BTreeMap<u32, Totals>;
 
-impl ByThread {
-    /// Adds a step.
-    pub fn push(&mut self, step: &Step, plans: &[Plan]) {
-        let totals = self.0.entry(step.tid).or_default();
-        totals
-            .get_or_insert_with(|| Totals::new(plans))
-            .add(&step.counted);
-    }
-
-    /// The threads, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Totals)> {
-        self.0
-            .iter()
-            .filter_map(|(&tid, totals)| Some((tid, totals.as_ref()?)))
-    }
+/// Adds a step to its thread.
+pub fn add(threads: &mut ByThread, step: &Step, plans: &[Plan]) {
+    let totals = threads
+        .entry(step.tid)
+        .or_insert_with(|| Totals::new(plans));
+    totals.add(&step.counted);
 }
 
 #[cfg(test)]

@@ -96,7 +96,10 @@ impl Tally {
     }
 
     fn in_all_sets(&self, counter: usize) -> f64 {
-        self.sets.iter().map(|sums| sums.counts[counter] as f64).sum()
+        self.sets
+            .iter()
+            .map(|sums| sums.counts[counter] as f64)
+            .sum()
     }
 
     /// Count of an event, and the share of the time for which it was counted.
@@ -120,7 +123,10 @@ impl Tally {
         let instructions = self.in_all_sets(INSTRUCTIONS);
         let (of, counted) = match self.rounds.0 > 0.0 {
             true => (self.rounds.0, self.rounds.1[set][counter]),
-            false => (sums.counts[INSTRUCTIONS] as f64, sums.counts[counter] as f64),
+            false => (
+                sums.counts[INSTRUCTIONS] as f64,
+                sums.counts[counter] as f64,
+            ),
         };
         Value {
             count: (of > 0.0).then(|| counted / of * instructions),
@@ -258,8 +264,16 @@ mod tests {
 
     fn plan(sets: &[&[&str]]) -> Plan {
         let set = |names: &&[&str]| Set {
-            counters: ["i", "c"].iter().chain(*names).map(|n| Encoding::raw(0, n.to_string())).collect(),
-            events: names.iter().enumerate().map(|(n, name)| (event(name), n + 2)).collect(),
+            counters: ["i", "c"]
+                .iter()
+                .chain(*names)
+                .map(|n| Encoding::raw(0, n.to_string()))
+                .collect(),
+            events: names
+                .iter()
+                .enumerate()
+                .map(|(n, name)| (event(name), n + 2))
+                .collect(),
         };
         Plan {
             sets: sets.iter().map(set).collect(),
@@ -296,7 +310,10 @@ mod tests {
         let mut totals = Totals::new(&[plan.clone(), plan]);
         totals.push(&slice(vec![counted(0, 0, &[1000, 500, 10])]));
         assert_eq!(rows(&totals, &["branches"]).len(), 1);
-        totals.push(&slice(vec![counted(1, 0, &[400, 400, 4]), counted(0, 0, &[0, 0, 0])]));
+        totals.push(&slice(vec![
+            counted(1, 0, &[400, 400, 4]),
+            counted(0, 0, &[0, 0, 0]),
+        ]));
         let rows = rows(&totals, &["cycles", "branches"]);
         let names: Vec<_> = rows.iter().map(|row| row.core_type.as_str()).collect();
         assert_eq!(names, ["P", "E", "all"]);
@@ -350,7 +367,10 @@ mod tests {
     #[test]
     fn an_event_that_one_core_type_lacks_has_no_sum() {
         let mut totals = Totals::new(&[plan(&[&["fp-ops"]]), plan(&[&[]])]);
-        totals.push(&slice(vec![counted(0, 0, &[10, 5, 1]), counted(1, 0, &[10, 5])]));
+        totals.push(&slice(vec![
+            counted(0, 0, &[10, 5, 1]),
+            counted(1, 0, &[10, 5]),
+        ]));
         let rows = rows(&totals, &["fp-ops"]);
         let counts: Vec<_> = rows.iter().map(|row| row.values[0].count).collect();
         assert_eq!(counts, [Some(1.0), None, None]);

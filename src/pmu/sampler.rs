@@ -336,11 +336,9 @@ mod tests {
     use crate::pmu::Set;
 
     fn raw(set: u8, counts: &[u64]) -> intf::task_sample {
-        let mut raw = intf::task_sample {
-            run_ns: 50_000_000,
-            set,
-            ..Default::default()
-        };
+        let mut raw = decode(&[0; size_of::<intf::task_sample>()]).unwrap();
+        raw.run_ns = 50_000_000;
+        raw.set = set;
         raw.counts[..counts.len()].copy_from_slice(counts);
         raw
     }

@@ -2,6 +2,8 @@
 //! Policies: a snapshot of the tasks in, actions out. No policy touches a
 //! kernel, a clock or a file.
 
+pub mod acfs;
+pub mod camps;
 mod none;
 mod rr;
 
@@ -79,6 +81,10 @@ pub enum Name {
     None,
     /// Share the fastest cores fairly among applications, by periodic swaps
     Rr,
+    /// Even out progress, aware of contention for caches and memory
+    Camps,
+    /// Even out progress, by speedup factors alone
+    Acfs,
 }
 
 impl Name {
@@ -88,6 +94,11 @@ impl Name {
         match self {
             Name::None => Box::new(none::None),
             Name::Rr => Box::new(RoundRobin::new(swap_interval)),
+            Name::Camps => Box::new(camps::Camps::new(camps::Options {
+                migration_interval: swap_interval,
+                ..Default::default()
+            })),
+            Name::Acfs => Box::new(acfs::Acfs::new(swap_interval)),
         }
     }
 }
@@ -97,6 +108,8 @@ impl std::fmt::Display for Name {
         f.write_str(match self {
             Name::None => "none",
             Name::Rr => "rr",
+            Name::Camps => "camps",
+            Name::Acfs => "acfs",
         })
     }
 }

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Counting from begin to end.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use crossbeam::channel::{Receiver, never};
+use crossbeam::select;
+
+use super::args::Args;
+use super::counting::{Counting, Place, places, plans};
+use super::perf::How;
+use super::report::{Kind, Label, Report};
+use super::ring;
+use super::sampling::{self, ByThread, Sampling, Threads, Trigger};
+use super::target::{self, Launcher};
+use super::totals::{Slice, Totals};
+use crate::pmu::sets::Absent;
+use crate::pmu::virtual_counters::{Reading, Status, VirtualCounters, difference};
+use crate::pmu::{Event, Machine, Plan, Pmu, availability, plan};
+use crate::topology::Topology;
+
+/// The longest turn of a set of events, and the longest time that is lost when another program
+/// takes the counters away.
+const TURN: Duration = Duration::from_millis(100);
+/// The shortest turn.
+const SHORTEST_TURN: Duration = Duration::from_millis(10);
+/// Samples are fetched so often.
+const FETCH: Duration = Duration::from_millis(50);
+/// After Ctrl-C the command has so long to end.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// See [`super::run`].
+pub fn run(args: &Args, machine: &Machine, topology: &Topology, stop: &Receiver<()>) -> Result<u8> {
+    if machine.pmus.is_empty() {
+        bail!("{}", availability(machine).err().unwrap_or_default());
+    }
+    let job = Job::new(args, machine, topology)?;
+    let places = places(machine, topology, job.trigger.is_some());
+    let how = How {
+        user_only: args.user_only,
+        on_exec: args.pid.is_none(),
+        ..How::default()
+    };
+    let mut watched = Watched::new(args)?;
+    let counters = Counters::open(&job, &places, &watched.tids, how)?;
+    let mut session = Session::new(args, job, topology, counters)?;
+    session.warn()?;
+    watched.start(args)?;
+    let result = session.count(args, &watched, stop);
+    let status = result.and_then(|status| session.finish(args).map(|()| status));
+    if let Some(launcher) = watched.launcher {
+        launcher.end();
+    }
+    // Interrupted: as a shell has it.
+    Ok(match (status?, args.pid) {
+        (Some(status), _) => target::exit_code(status),
+        (None, Some(_)) => 0,
+        (None, None) => 130,
+    })
+}
+
+/// What is to be counted.
+struct Job {
+    events: Vec<Event>,
+    trigger: Option<Trigger>,
+    /// One per core type.
+    plans: Vec<Plan>,
+    /// What cannot be counted, and the PMUs' reasons.
+    absent: Vec<Absent>,
+}
+
+impl Job {
+    fn new(args: &Args, machine: &Machine, topology: &Topology) -> Result<Self> {
+        let wished = args.wished();
+        let countable = |event: &Event| machine.pmus.iter().any(|pmu| pmu.encode(event).is_ok());
+        let mut events = wished.clone().unwrap_or_else(|| {
+            let mut events = Args::by_default();
+            events.retain(countable);
+            events
+        });
+        let trigger = match &args.ebs {
+            Some(threshold) => {
+                events.retain(|event| *event != threshold.event);
+                events.insert(0, threshold.event.clone());
+                Some(Trigger::Events(threshold.event.clone(), threshold.number))
+            }
+            None => args.per_thread.then_some(Trigger::Time),
+        };
+        let of_pmu = |pmu: &Pmu| match trigger {
+            Some(_) => one_set(&events, pmu),
+            None => plan(&events, pmu),
+        };
+        let mut absent: Vec<Absent> = Vec::new();
+        for lack in machine.pmus.iter().flat_map(|pmu| of_pmu(pmu).absent) {
+            // By default, what a core type lacks is no disappointment.
+            if wished.is_some() && !absent.contains(&lack) {
+                absent.push(lack);
+            }
+        }
+        let plans = plans(machine, topology, of_pmu);
+        if plans.iter().all(|plan| plan.sets.is_empty()) {
+            let why = absent
+                .first()
+                .map_or("no counter is free", |lack| &lack.why);
+            bail!("Nothing can be counted: {why}.");
+        }
+        if let Some(unknown) = wished.iter().flatten().find(|event| !countable(event)) {
+            let why = machine.pmus[0].encode(unknown).err();
+            bail!("{:#}", why.context("an event that no PMU can count")?);
+        }
+        Ok(Self {
+            events,
+            trigger,
+            plans,
+            absent,
+        })
+    }
+
+    /// Which events take turns with others.
+    fn scaled(&self) -> Vec<bool> {
+        let in_turns = |event: &Event| {
+            let base = Args::by_default()[..2].contains(event);
+            let several = |plan: &&Plan| plan.sets.len() > 1 && plan.find(event).is_some();
+            !base && self.plans.iter().any(|plan| several(&plan))
+        };
+        self.events.iter().map(in_turns).collect()
+    }
+}
+
+/// A plan of as many of these events as one set has room for, the first ones first: samples are
+/// of one set.
+fn one_set(events: &[Event], pmu: &Pmu) -> Plan {
+    let (mut chosen, mut full) = (Vec::new(), Vec::new());
+    for event in events {
+        chosen.push(event.clone());
+        if plan(&chosen, pmu).sets.len() > 1 {
+            chosen.pop();
+            full.push(Absent {
+                event: event.clone(),
+                why: format!("{} has no counter left for it beside the others", pmu.name),
+            });
+        }
+    }
+    let mut plan = plan(&chosen, pmu);
+    plan.absent.extend(full);
+    plan
+}
+
+/// Whose events are counted.
+struct Watched {
+    tids: Vec<i32>,
+    launcher: Option<Launcher>,
+    end: Receiver<ExitStatus>,
+}
+
+impl Watched {
+    fn new(args: &Args) -> Result<Self> {
+        let launcher = match args.pid {
+            Some(_) => None,
+            None => Some(Launcher::new(&args.command)?),
+        };
+        let tids = match (&launcher, args.pid) {
+            (Some(launcher), _) => vec![launcher.tid],
+            (None, Some(pid)) => target::threads(pid)?,
+            (None, None) => Vec::new(),
+        };
+        Ok(Self {
+            tids,
+            launcher,
+            end: never(),
+        })
+    }
+
+    fn start(&mut self, args: &Args) -> Result<()> {
+        if let Some(launcher) = &self.launcher {
+            self.end = launcher.start(&args.command[0])?;
+        }
+        Ok(())
+    }
+}
+
+enum Counters {
+    Turns(Counting),
+    Samples(Sampling),
+}
+
+impl Counters {
+    fn open(job: &Job, places: &[Place], tids: &[i32], how: How) -> Result<Self> {
+        Ok(match &job.trigger {
+            None => Self::Turns(Counting::open(places, &job.plans, tids, how)?),
+            Some(trigger) => Self::Samples(Sampling::open(places, &job.plans, tids, how, trigger)?),
+        })
+    }
+
+    fn next(&mut self) -> Result<Slice> {
+        match self {
+            Self::Turns(counting) => counting.next(),
+            Self::Samples(sampling) => sampling.next(),
+        }
+    }
+}
+
+struct Session {
+    job: Job,
+    names: Vec<String>,
+    counters: Counters,
+    report: Report,
+    began: Instant,
+    began_ns: u64,
+    /// Of all the time, and since the last line.
+    totals: [Totals; 2],
+    threads: Threads,
+    by_thread: [ByThread; 2],
+    virtual_counters: VirtualCounters,
+    /// At the begin, and at the last line.
+    readings: [Vec<Reading>; 2],
+}
+
+impl Session {
+    fn new(args: &Args, job: Job, topology: &Topology, counters: Counters) -> Result<Self> {
+        let out: Box<dyn Write> = match &args.output {
+            Some(path) => {
+                let file = File::create(path)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+                Box::new(BufWriter::new(file))
+            }
+            None if args.pid.is_some() => Box::new(BufWriter::new(io::stdout())),
+            None => Box::new(BufWriter::new(io::stderr())),
+        };
+        let mut virtual_counters = VirtualCounters::discover(Path::new("/"));
+        virtual_counters.retain(|counter| args.virtual_counters.contains(&counter.name));
+        let readings = virtual_counters.read();
+        Ok(Self {
+            report: Report::new(out, args.format, &job.events, &job.scaled()),
+            names: topology.types.iter().map(|t| t.name.clone()).collect(),
+            totals: [Totals::new(&job.plans), Totals::new(&job.plans)],
+            job,
+            counters,
+            began: Instant::now(),
+            began_ns: ring::now_ns(),
+            threads: Threads::default(),
+            by_thread: Default::default(),
+            readings: [readings.clone(), readings],
+            virtual_counters,
+        })
+    }
+
+    /// Says what will be missing.
+    fn warn(&mut self) -> Result<()> {
+        for lack in &self.job.absent {
+            log::warn!("{}", lack.why);
+        }
+        for counter in self.virtual_counters.describe() {
+            if let Status::Absent(why) = &counter.status {
+                log::warn!("no {}: {why}", counter.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts until the program ends (its status) or somebody stops it.
+    fn count(
+        &mut self,
+        args: &Args,
+        watched: &Watched,
+        stop: &Receiver<()>,
+    ) -> Result<Option<ExitStatus>> {
+        self.began = Instant::now();
+        self.began_ns = ring::now_ns();
+        let sets = self.job.plans.iter().map(|plan| plan.sets.len()).max();
+        let most = if matches!(self.counters, Counters::Samples(_)) {
+            FETCH
+        } else {
+            TURN
+        };
+        let every = args.every();
+        let turn = every.map_or(most, |every| every / sets.unwrap_or(1).max(1) as u32);
+        let turn = turn.clamp(SHORTEST_TURN, most);
+        let mut due = every.map(|every| self.began + every);
+        loop {
+            let wait = due.map_or(turn, |due| {
+                due.saturating_duration_since(Instant::now()).min(turn)
+            });
+            let mut ended = None;
+            let mut over = false;
+            select! {
+                recv(watched.end) -> status => (ended, over) = (status.ok(), true),
+                recv(stop) -> _ => {
+                    over = true;
+                    if args.pid.is_none() {
+                        ended = watched.end.recv_timeout(GRACE).ok();
+                    }
+                }
+                default(wait) => over = args.pid.is_some_and(|pid| !target::lives(pid)),
+            }
+            self.look()?;
+            if let (Some(next), Some(every)) = (due, every) {
+                let now = Instant::now();
+                if now >= next || over {
+                    self.interval()?;
+                    let mut next = next;
+                    while next <= now {
+                        next += every;
+                    }
+                    due = Some(next);
+                }
+            }
+            if over {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Takes in what was counted since the last look.
+    fn look(&mut self) -> Result<()> {
+        let slice = self.counters.next()?;
+        for totals in &mut self.totals {
+            totals.push(&slice);
+        }
+        let Counters::Samples(sampling) = &self.counters else {
+            return Ok(());
+        };
+        for step in sampling.steps(&mut self.threads) {
+            for threads in &mut self.by_thread {
+                sampling::add(threads, &step, &self.job.plans);
+            }
+            if !matches!(self.job.trigger, Some(Trigger::Events(..))) {
+                continue;
+            }
+            let mut alone = Totals::new(&self.job.plans);
+            alone.add(&step.counted);
+            let label = Label {
+                time: Some(step.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
+                tid: Some(step.tid),
+                name: Some(self.threads.name(step.tid).to_string()),
+                cpu: Some(step.cpu),
+            };
+            for row in alone.rows(&self.job.events, &self.names) {
+                self.report.row(Kind::Sample, &label, &row, row.run_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what was counted since the last line.
+    fn interval(&mut self) -> Result<()> {
+        let label = Label {
+            time: Some(self.began.elapsed().as_secs_f64()),
+            ..Label::default()
+        };
+        let [_, totals] = &mut self.totals;
+        let totals = std::mem::replace(totals, Totals::new(&self.job.plans));
+        let [_, threads] = &mut self.by_thread;
+        let threads = std::mem::take(threads);
+        if matches!(self.job.trigger, Some(Trigger::Time)) {
+            self.threads(Kind::Interval, &label, &threads)?;
+        } else {
+            for row in totals.rows(&self.job.events, &self.names) {
+                let all_ns = totals.run_ns() as f64;
+                self.report.row(Kind::Interval, &label, &row, all_ns)?;
+            }
+            if totals.run_ns() == 0 && totals.lost_ns > 0 {
+                self.report
+                    .note("Not counted: another program had the counters.")?;
+            }
+        }
+        self.virtuals(label.time, 1)
+    }
+
+    fn threads(&mut self, kind: Kind, label: &Label, threads: &ByThread) -> Result<()> {
+        for (&tid, totals) in threads {
+            let label = Label {
+                tid: Some(tid),
+                name: Some(self.threads.name(tid).to_string()),
+                ..label.clone()
+            };
+            let rows = totals.rows(&self.job.events, &self.names);
+            for row in rows
+                .iter()
+                .filter(|row| self.names.contains(&row.core_type))
+            {
+                self.report.row(kind, &label, row, totals.run_ns() as f64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Virtual counters since the begin (0) or the last line (1).
+    fn virtuals(&mut self, time: Option<f64>, since: usize) -> Result<()> {
+        let now = self.virtual_counters.read();
+        let before = std::mem::replace(&mut self.readings[since], now.clone());
+        let counters = self.virtual_counters.describe().iter();
+        for ((counter, before), now) in counters.zip(&before).zip(&now) {
+            let reading = difference(counter.kind, before, now);
+            if counter.status == Status::Present {
+                self.report.virtual_counter(time, counter, &reading)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the totals.
+    fn finish(&mut self, args: &Args) -> Result<()> {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let totals = self.totals[0].clone();
+        let [threads, _] = std::mem::take(&mut self.by_thread);
+        let sampled: u64 = threads.values().map(Totals::run_ns).sum();
+        if args.per_thread {
+            self.threads(Kind::Thread, &Label::default(), &threads)?;
+        }
+        let rows = totals.rows(&self.job.events, &self.names);
+        let run_ns = totals.run_ns() as f64;
+        for row in &rows {
+            self.report
+                .row(Kind::Total, &Label::default(), row, run_ns)?;
+        }
+        self.report.rates(&rows)?;
+        self.report.note("")?;
+        self.virtuals(None, 0)?;
+        let ran = (totals.run_ns() + totals.lost_ns) as f64 / 1e9;
+        self.report
+            .note(&format!("Ran for {ran:.3} s in {seconds:.3} s."))?;
+        if totals.lost_ns > 0 {
+            let lost = totals.lost_ns as f64 / 1e9;
+            let note = format!(
+                "Not counted, and not in these numbers: {lost:.3} s ({:.0}%), while another \
+                 program had the counters.",
+                100.0 * lost / ran
+            );
+            self.report.note(&note)?;
+        }
+        if args.per_thread && run_ns > 0.0 {
+            let share = 100.0 * sampled as f64 / run_ns;
+            let note = format!(
+                "The threads' rows have {share:.1}% of the run time; the rest was after their \
+                 last samples."
+            );
+            self.report.note(&note)?;
+        }
+        if self.threads.lost > 0 {
+            log::warn!("{} samples found no room and were lost", self.threads.lost);
+        }
+        Ok(())
+    }
+}
