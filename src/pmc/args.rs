@@ -18,6 +18,7 @@ use crate::topology::CoreTypesSpec;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    group = clap::ArgGroup::new("whom").required(true).args(["pid", "command"]),
     override_usage = "scx_hetero pmc [OPTIONS] -- COMMAND [ARGS]...\n       \
                       scx_hetero pmc [OPTIONS] -p PID\n       \
                       scx_hetero pmc events [--json]",
@@ -29,13 +30,7 @@ pub struct Args {
     pub(super) list: Option<List>,
 
     /// Count this process, with all its threads, until it ends or Ctrl-C
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        conflicts_with = "command",
-        required_unless_present = "command"
-    )]
+    #[arg(short, long, value_name = "PID")]
     pub(super) pid: Option<u32>,
 
     /// Events by meaning (see 'pmc events') or in a PMU's own words, e.g.

@@ -12,7 +12,10 @@ use crate::topology::{Topology, cpulist};
 /// The list, for people.
 pub fn text(machine: &Machine, topology: &Topology, virtual_counters: &[Description]) -> String {
     let mut text = String::new();
-    for pmu in &machine.pmus {
+    let rank = |pmu: &&Pmu| topology.cpu(pmu.cpus[0]).map(|cpu| cpu.core_type);
+    let mut pmus: Vec<&Pmu> = machine.pmus.iter().collect();
+    pmus.sort_by_key(rank);
+    for pmu in pmus {
         text += &of_pmu(pmu, topology);
         text.push('\n');
     }
@@ -129,20 +132,32 @@ fn which(encoding: &Encoding) -> String {
 
 fn of_virtual_counters(counters: &[Description]) -> String {
     let mut text = "Virtual counters, for --virtual:\n".to_string();
+    let mut absent: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in Name::ALL {
         let of_name = || counters.iter().filter(move |counter| counter.name == name);
         let present = of_name().filter(|counter| counter.status == Status::Present);
         let scopes: Vec<_> = present.map(|counter| counter.scope.to_string()).collect();
-        let absent = of_name().find_map(|counter| match &counter.status {
-            Status::Absent(why) => Some(why.as_str()),
-            Status::Present => None,
-        });
-        let said = match (scopes.len(), absent) {
-            (0, why) => format!("absent: {}", why.unwrap_or("not found")),
-            (1..=3, _) => scopes.join(", "),
-            (many, _) => format!("{} and {} more", scopes[0], many - 1),
+        if scopes.is_empty() {
+            let why = of_name().find_map(|counter| match &counter.status {
+                Status::Absent(why) => Some(why.as_str()),
+                Status::Present => None,
+            });
+            let why = why.unwrap_or("not found");
+            match absent.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, names)) => names.push(name.as_str()),
+                None => absent.push((why, vec![name.as_str()])),
+            }
+            continue;
+        }
+        let said = match scopes.len() {
+            1..=3 => scopes.join(", "),
+            many => format!("{} and {} more", scopes[0], many - 1),
         };
         text += &wrap(&format!("  {name:<15} {said}"));
+        text.push('\n');
+    }
+    for (why, names) in absent {
+        text += &wrap(&format!("Absent: {}: {why}.", names.join(", ")));
         text.push('\n');
     }
     text

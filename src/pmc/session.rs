@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 
 use super::args::Args;
 use super::counting::{Counting, Place, places, plans};
@@ -155,6 +157,8 @@ fn one_set(events: &[Event], pmu: &Pmu) -> Plan {
 struct Watched {
     tids: Vec<i32>,
     launcher: Option<Launcher>,
+    /// The command's process id.
+    child: Option<i32>,
     end: Receiver<ExitStatus>,
 }
 
@@ -172,15 +176,26 @@ impl Watched {
         Ok(Self {
             tids,
             launcher,
+            child: None,
             end: never(),
         })
     }
 
     fn start(&mut self, args: &Args) -> Result<()> {
         if let Some(launcher) = &self.launcher {
-            self.end = launcher.start(&args.command[0])?;
+            let (pid, end) = launcher.start(&args.command[0])?;
+            (self.child, self.end) = (Some(pid), end);
         }
         Ok(())
+    }
+
+    /// Gives the command the time to end: Ctrl-C in a terminal has reached it, too. Then tells it.
+    fn await_end(&self) -> Option<ExitStatus> {
+        let pid = self.child?;
+        self.end.recv_timeout(GRACE).ok().or_else(|| {
+            let _ = signal::kill(Pid::from_raw(pid), Signal::SIGTERM);
+            self.end.recv_timeout(GRACE).ok()
+        })
     }
 }
 
@@ -216,7 +231,7 @@ struct Session {
     totals: [Totals; 2],
     threads: Threads,
     by_thread: [ByThread; 2],
-    virtual_counters: VirtualCounters,
+    virtual_counters: Option<VirtualCounters>,
     /// At the begin, and at the last line.
     readings: [Vec<Reading>; 2],
 }
@@ -232,9 +247,14 @@ impl Session {
             None if args.pid.is_some() => Box::new(BufWriter::new(io::stdout())),
             None => Box::new(BufWriter::new(io::stderr())),
         };
-        let mut virtual_counters = VirtualCounters::discover(Path::new("/"));
-        virtual_counters.retain(|counter| args.virtual_counters.contains(&counter.name));
-        let readings = virtual_counters.read();
+        // Looking for them takes a moment.
+        let virtual_counters = (!args.virtual_counters.is_empty()).then(|| {
+            let mut counters = VirtualCounters::discover(Path::new("/"));
+            counters.retain(|counter| args.virtual_counters.contains(&counter.name));
+            counters
+        });
+        let readings = virtual_counters.as_ref().map(VirtualCounters::read);
+        let readings = readings.unwrap_or_default();
         Ok(Self {
             report: Report::new(out, args.format, &job.events, &job.scaled()),
             names: topology.types.iter().map(|t| t.name.clone()).collect(),
@@ -255,7 +275,7 @@ impl Session {
         for lack in &self.job.absent {
             log::warn!("{}", lack.why);
         }
-        for counter in self.virtual_counters.describe() {
+        for counter in self.virtual_counters.iter().flat_map(|v| v.describe()) {
             if let Status::Absent(why) = &counter.status {
                 log::warn!("no {}: {why}", counter.name);
             }
@@ -287,15 +307,10 @@ impl Session {
                 due.saturating_duration_since(Instant::now()).min(turn)
             });
             let mut ended = None;
-            let mut over = false;
+            let over;
             select! {
                 recv(watched.end) -> status => (ended, over) = (status.ok(), true),
-                recv(stop) -> _ => {
-                    over = true;
-                    if args.pid.is_none() {
-                        ended = watched.end.recv_timeout(GRACE).ok();
-                    }
-                }
+                recv(stop) -> _ => (ended, over) = (watched.await_end(), true),
                 default(wait) => over = args.pid.is_some_and(|pid| !target::lives(pid)),
             }
             self.look()?;
@@ -392,10 +407,12 @@ impl Session {
 
     /// Virtual counters since the begin (0) or the last line (1).
     fn virtuals(&mut self, time: Option<f64>, since: usize) -> Result<()> {
-        let now = self.virtual_counters.read();
+        let Some(counters) = &self.virtual_counters else {
+            return Ok(());
+        };
+        let now = counters.read();
         let before = std::mem::replace(&mut self.readings[since], now.clone());
-        let counters = self.virtual_counters.describe().iter();
-        for ((counter, before), now) in counters.zip(&before).zip(&now) {
+        for ((counter, before), now) in counters.describe().iter().zip(&before).zip(&now) {
             let reading = difference(counter.kind, before, now);
             if counter.status == Status::Present {
                 self.report.virtual_counter(time, counter, &reading)?;

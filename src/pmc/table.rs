@@ -115,6 +115,13 @@ pub fn amount(value: f64) -> String {
     format!("{value:.3e}")
 }
 
+/// A number with its unit: `1.235 GHz`.
+pub fn quantity(value: f64, unit: &str) -> String {
+    let text = amount(value);
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}{unit}", &text[digits.len()..])
+}
+
 /// Breaks text between words into lines that fit a terminal, later ones indented.
 pub fn wrap(text: &str) -> String {
     let (mut wrapped, mut column) = (String::new(), 0);
@@ -145,6 +152,12 @@ mod tests {
                 "0", "7", "0.500", "9999", "10.00k", "123.5k", "1.000M", "1.234G", "5.000T"
             ]
         );
+    }
+
+    #[test]
+    fn a_unit_takes_the_prefix() {
+        assert_eq!(quantity(4.4e9, "Hz"), "4.400 GHz");
+        assert_eq!(quantity(55.5, "J"), "55.500 J");
     }
 
     #[test]

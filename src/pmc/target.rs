@@ -48,18 +48,19 @@ impl Launcher {
         })
     }
 
-    /// Starts the command and tells how it ends.
-    pub fn start(&self, name: &str) -> Result<Receiver<ExitStatus>> {
+    /// Starts the command; its process id, and how it ends.
+    pub fn start(&self, name: &str) -> Result<(i32, Receiver<ExitStatus>)> {
         self.start.send(()).context("a thread died")?;
         let child = self.started.recv().context("a thread died")?;
         let mut child = child.with_context(|| format!("cannot run '{name}'"))?;
+        let pid = child.id() as i32;
         let (ended, end) = bounded(1);
         thread::spawn(move || {
             if let Ok(status) = child.wait() {
                 let _ = ended.send(status);
             }
         });
-        Ok(end)
+        Ok((pid, end))
     }
 
     /// Ends the thread.
@@ -117,7 +118,7 @@ mod tests {
     fn a_command_starts_when_told_and_tells_its_end() {
         let launcher = Launcher::new(&["sh", "-c", "exit 7"].map(String::from)).unwrap();
         assert_ne!(launcher.tid, 0);
-        let end = launcher.start("sh").unwrap();
+        let (_, end) = launcher.start("sh").unwrap();
         assert_eq!(exit_code(end.recv().unwrap()), 7);
         launcher.end();
         let launcher = Launcher::new(&["/nowhere/nothing".to_string()]).unwrap();
