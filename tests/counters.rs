@@ -276,3 +276,57 @@ fn tasks_that_do_little_cost_nothing() {
     let counted = sum(&of(&lazy), |s| s.run_ns);
     assert!(counted < 20e6, "{counted} ns of a lazy task were counted");
 }
+
+/// How unevenly eight programs are slowed down, against a P core of their own.
+fn unfairness(alone: &[f64]) -> f64 {
+    let mut children: Vec<Child> = PROGRAMS
+        .iter()
+        .map(|name| {
+            let args = ["--seconds", "6", "--json"];
+            Command::new("hetero-programs")
+                .arg(name)
+                .args(args)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let slowdowns: Vec<f64> = children
+        .drain(..)
+        .zip(alone)
+        .map(|(child, alone)| alone / rate(child))
+        .collect();
+    println!("slowdowns {slowdowns:.2?}");
+    let most = slowdowns.iter().copied().fold(f64::MIN, f64::max);
+    let least = slowdowns.iter().copied().fold(f64::MAX, f64::min);
+    most / least
+}
+
+const PROGRAMS: [&str; 8] = [
+    "integer", "fp", "branchy", "stream", "resident", "hash", "sort", "compress",
+];
+
+fn rate(child: Child) -> f64 {
+    let output = child.wait_with_output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    value["rate"].as_f64().unwrap()
+}
+
+#[test]
+fn camps_evens_out_progress() {
+    let alone: Vec<f64> = PROGRAMS
+        .iter()
+        .map(|name| {
+            let args = ["--seconds", "0.3", "--pin", "0", "--json"];
+            let mut command = Command::new("hetero-programs");
+            command.arg(name).args(args).stdout(Stdio::piped());
+            rate(command.spawn().unwrap())
+        })
+        .collect();
+    let default = unfairness(&alone);
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let camps = unfairness(&alone);
+    scheduler.stop();
+    println!("unfairness: {default:.2} by default, {camps:.2} with camps");
+    assert!(camps < 0.75 * default && camps < 1.6);
+}

@@ -162,7 +162,9 @@ fn what_another_program_took_away_is_told_and_not_guessed() {
     perf.kill().unwrap();
     perf.wait().unwrap();
     let (alone, _) = pmc("", &program("sort --units 300 --pin 0"));
+    assert!(alone.iter().all(|line| line["kind"] != "lost"), "{alone:?}");
     let alone = of(&alone, "total", "P")[0];
+    assert!(lines.iter().any(|line| line["kind"] == "lost"), "{lines:?}");
     // Whatever was believed is right: its rates are those of the undisturbed program.
     for line in of(&lines, "total", "P") {
         let rate = |line: &Value| count(line, "branches") / count(line, "instructions");

@@ -68,6 +68,31 @@ fn refuses_wrong_core_types_and_says_why() {
     assert_eq!(state(), "disabled");
 }
 
+/// These virtual CPUs have no counters at all.
+#[test]
+fn without_a_pmu_it_says_so_once_and_schedules() {
+    let log = "/tmp/no-pmu.log";
+    let mut scheduler = Command::new(binary())
+        .args(["--policy", "camps", "--core-types", HYBRID])
+        .stderr(std::fs::File::create(log).unwrap())
+        .spawn()
+        .unwrap();
+    wait_until(s(120), "attached", || state() == "enabled");
+    let hogs = Hog::start_many(CPUS);
+    for ran in measure(&hogs, s(1), s(1)) {
+        assert!(ran.total() > 0);
+    }
+    // SAFETY: a plain system call on our own child.
+    assert_eq!(
+        unsafe { libc::kill(scheduler.id() as i32, libc::SIGINT) },
+        0
+    );
+    assert!(scheduler.wait().unwrap().success());
+    let text = std::fs::read_to_string(log).unwrap();
+    let without = text.matches("without hardware counters").count();
+    assert_eq!(without, 1, "{text}");
+}
+
 #[test]
 fn nobody_else_but_root_may_start_it() {
     use std::os::unix::process::CommandExt;

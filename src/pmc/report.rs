@@ -178,6 +178,32 @@ impl Report {
         Ok(())
     }
 
+    /// Run time of which nothing is known. Unlike other remarks, programs need it, too.
+    pub fn lost(&mut self, lost_ns: u64, share: f64) -> io::Result<()> {
+        match self.format {
+            Format::Table => {
+                let seconds = lost_ns as f64 / 1e9;
+                self.note(&format!(
+                    "Not counted, and not in these numbers: {seconds:.3} s ({:.0}%), while \
+                     another program had the counters.",
+                    100.0 * share
+                ))
+            }
+            Format::Csv => {
+                let mut fields = vec![String::new(); 8 + self.csv_events().count() + 3];
+                fields[0] = "lost".into();
+                fields[6] = lost_ns.to_string();
+                fields[7] = format!("{share:.4}");
+                self.csv(&fields)
+            }
+            Format::Json => {
+                let line = json!({ "kind": "lost", "run_ns": lost_ns, "share": share });
+                writeln!(self.out, "{line}")
+            }
+        }?;
+        self.out.flush()
+    }
+
     /// A remark for people; the other formats have none.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         if self.format == Format::Table {

@@ -443,13 +443,8 @@ impl Session {
         self.report
             .note(&format!("Ran for {ran:.3} s in {seconds:.3} s."))?;
         if totals.lost_ns > 0 {
-            let lost = totals.lost_ns as f64 / 1e9;
-            let note = format!(
-                "Not counted, and not in these numbers: {lost:.3} s ({:.0}%), while another \
-                 program had the counters.",
-                100.0 * lost / ran
-            );
-            self.report.note(&note)?;
+            let share = totals.lost_ns as f64 / 1e9 / ran;
+            self.report.lost(totals.lost_ns, share)?;
         }
         if args.per_thread && run_ns > 0.0 {
             let share = 100.0 * sampled as f64 / run_ns;
