@@ -18,4 +18,5 @@ pub mod scheduler;
 pub mod slowdown;
 pub mod stats;
 pub mod table;
+mod text;
 pub mod topology;

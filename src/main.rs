@@ -77,8 +77,8 @@ struct Run {
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     swap_ms: u64,
 
-    /// Count these events, too, by meaning (see `perf list` for raw ones), e.g.
-    /// llc-misses,branches
+    /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
+    /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
     events: Vec<Event>,
 

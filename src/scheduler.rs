@@ -41,6 +41,9 @@ pub const NAME: &str = "scx_hetero";
 /// How long the agent sleeps when nothing is due.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 
+/// How long sums of tasks that are gone may lie about.
+const TIDY: Duration = Duration::from_secs(10);
+
 /// How the scheduler is to run.
 pub struct Options {
     /// Which policy.
@@ -170,6 +173,7 @@ impl<'a> Scheduler<'a> {
         let mut due = interval.map(|interval| Instant::now() + interval);
         let turn = self.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
+        let mut tidied = Instant::now();
 
         while !uei_exited!(&self.skel, uei) {
             let next = due.into_iter().chain(turn_due).min();
@@ -193,6 +197,10 @@ impl<'a> Scheduler<'a> {
             {
                 self.rotate();
                 turn_due = Some(now + turn);
+            }
+            if now - tidied >= TIDY {
+                self.tidy();
+                tidied = now;
             }
             if let (Some(at), Some(interval)) = (due, interval)
                 && now >= at
@@ -232,6 +240,14 @@ impl<'a> Scheduler<'a> {
             return Ok(());
         };
         counting.take(|sample| self.policy.observe(sample))
+    }
+
+    /// Forgets what was counted of tasks that are gone.
+    fn tidy(&mut self) {
+        let tasks = self.tasks();
+        if let Some(counting) = &mut self.counting {
+            counting.retain(&tasks);
+        }
     }
 
     /// Gives other events their turn, where not all fit at once.
@@ -297,9 +313,6 @@ impl<'a> Scheduler<'a> {
 
     fn totals(&mut self) -> Totals {
         let tasks = self.tasks();
-        if let Some(counting) = &mut self.counting {
-            counting.retain(&tasks);
-        }
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
         for task in tasks.iter().filter(|task| !task.kthread) {
             let process = processes.entry(task.tgid).or_default();

@@ -72,22 +72,17 @@ fn counting(more: &[&str]) -> Scheduler {
 }
 
 /// Instructions in user mode, on all CPUs, since boot.
-fn truth() -> f64 {
-    let output = Command::new("hybrid").arg("totals").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let user = text.lines().filter(|l| l.contains(" user "));
-    let words = user.flat_map(|l| l.split(' '));
-    let counts = words.filter_map(|w| w.strip_prefix("instructions="));
-    counts.map(|n| n.parse::<f64>().unwrap()).sum()
+fn instructions() -> f64 {
+    truth().iter().map(|cpu| cpu["instructions"]).sum()
 }
 
 /// What `units` of `program` really are, in instructions.
 fn work(program_name: &str, units: u32) -> f64 {
-    let asking = truth();
-    let before = truth();
+    let asking = instructions();
+    let before = instructions();
     let args = format!("{program_name} --units {units} --pin 0");
     program(&args).wait().unwrap();
-    truth() - before - (before - asking)
+    instructions() - before - (before - asking)
 }
 
 /// Waits for the end of all and returns the CPU time, ns, that each had used shortly before.

@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::binary;
+use support::{binary, truth};
 
 const OUT: &str = "/tmp/pmc.json";
 
@@ -50,15 +50,10 @@ fn work(units: u32, cpu: u32, core_type: &str) -> f64 {
 }
 
 /// User mode's instructions on P and E cores, as the machine itself counted them.
-fn truth() -> [f64; 2] {
-    let output = Command::new("hybrid").arg("totals").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+fn instructions() -> [f64; 2] {
     let mut sums = [0.0; 2];
-    for line in text.lines().filter(|line| line.contains(" user ")) {
-        let cpu: usize = line[3..].split(' ').next().unwrap().parse().unwrap();
-        let words = line.split(' ');
-        let count = words.filter_map(|w| w.strip_prefix("instructions=")).next();
-        sums[cpu / 4] += count.unwrap().parse::<f64>().unwrap();
+    for (cpu, counted) in truth().iter().enumerate() {
+        sums[cpu / 4] += counted["instructions"];
     }
     sums
 }
@@ -69,9 +64,9 @@ fn counts_are_those_of_the_machine_on_each_core_type() {
         let mut differences = Vec::new();
         // What the tool itself takes is the same both times.
         for units in [100, 1600] {
-            let before = truth()[index];
+            let before = instructions()[index];
             let counted = work(units, cpu, core_type);
-            differences.push(truth()[index] - before - counted);
+            differences.push(instructions()[index] - before - counted);
         }
         let error = (differences[1] - differences[0]).abs();
         let counted = work(1600, cpu, core_type) - work(100, cpu, core_type);

@@ -9,6 +9,8 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use support::{binary, truth};
+
 /// A CPU of each core type.
 const P: usize = 0;
 const E: usize = 4;
@@ -39,17 +41,6 @@ fn sysfs(path: &str) -> String {
     let path = format!("/sys/{path}");
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     text.trim().to_string()
-}
-
-/// What the machine itself has counted in user mode on a CPU.
-fn truth(cpu: usize) -> HashMap<String, f64> {
-    let (all, _) = run("hybrid", &["totals"]);
-    let prefix = format!("cpu{cpu} user ");
-    let line = all.lines().find_map(|l| l.strip_prefix(&prefix)).unwrap();
-    line.split(' ')
-        .map(|pair| pair.split_once('=').unwrap())
-        .map(|(name, value)| (name.to_string(), value.parse().unwrap()))
-        .collect()
 }
 
 /// `perf stat` of a CPU while COMMAND runs: counts by event, as it was asked for.
@@ -115,10 +106,10 @@ fn perf_stat_agrees_with_what_the_machine_has_counted() {
             let pin = cpu.to_string();
             let command = ["hetero-programs", program, "--pin", &pin, "--units", "200"];
             // Asking costs a little, each time the same.
-            let asking = truth(cpu);
-            let before = truth(cpu);
+            let asking = truth()[cpu].clone();
+            let before = truth()[cpu].clone();
             let counted = perf_stat(cpu, &asked, &command);
-            let after = truth(cpu);
+            let after = truth()[cpu].clone();
             for (event, name) in events {
                 let real = after[name] - before[name] - (before[name] - asking[name]);
                 // Some tools leave the /u out when they print the event.
@@ -256,7 +247,7 @@ fn time_is_one_on_all_cpus() {
 
 #[test]
 fn scx_hetero_finds_the_core_types() {
-    let (text, _) = run(&support::binary(), &["topology"]);
+    let (text, _) = run(&binary(), &["topology"]);
     assert!(text.contains("P") && text.contains("E"), "{text}");
     assert!(text.contains("0-3") && text.contains("4-7"), "{text}");
 }

@@ -4,9 +4,9 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use super::table::wrap;
 use crate::pmu::virtual_counters::{Description, Name, Status};
 use crate::pmu::{ANY, Encoding, Machine, Pmu, Space};
+use crate::text::wrap;
 use crate::topology::{Topology, cpulist};
 
 /// The list, for people.

@@ -207,7 +207,7 @@ impl Report {
     /// A remark for people; the other formats have none.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         if self.format == Format::Table {
-            writeln!(self.out, "{}", super::table::wrap(text))?;
+            writeln!(self.out, "{}", crate::text::wrap(text))?;
         }
         Ok(())
     }

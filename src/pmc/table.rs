@@ -5,9 +5,6 @@ use std::io::{self, Write};
 
 use crate::pmu::{Event, Meaning};
 
-/// Columns of a terminal that text keeps to.
-const WIDTH: usize = 80;
-
 /// On which side a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -122,21 +119,6 @@ pub fn quantity(value: f64, unit: &str) -> String {
     format!("{digits} {}{unit}", &text[digits.len()..])
 }
 
-/// Breaks text between words into lines that fit a terminal, later ones indented.
-pub fn wrap(text: &str) -> String {
-    let (mut wrapped, mut column) = (String::new(), 0);
-    for word in text.split_inclusive([' ', ',']) {
-        if column + word.trim_end().chars().count() > WIDTH {
-            wrapped.truncate(wrapped.trim_end().len());
-            wrapped += "\n  ";
-            column = 2;
-        }
-        wrapped += word;
-        column += word.chars().count();
-    }
-    wrapped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,12 +155,5 @@ mod tests {
             .unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "       branch-\nTYPE    misses\na-long      12\n");
-    }
-
-    #[test]
-    fn long_text_is_broken_between_words() {
-        let wrapped = wrap(&"word ".repeat(40));
-        assert!(wrapped.lines().all(|line| line.len() <= WIDTH));
-        assert_eq!(wrapped.split_whitespace().count(), 40);
     }
 }

@@ -6,7 +6,7 @@
 //! descriptor or a system call. User and kernel mode are counted both, unless told otherwise: a
 //! task's run time, which the counts are divided by, contains its time in the kernel too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -316,9 +316,6 @@ fn counts_of_round(plan: &Plan, round: &Round, raw: &intf::task_sample) -> Count
     }
     counts
 }
-
-/// Samples on their way from BPF's ring buffer to the policy, oldest first.
-pub type Inbox = VecDeque<intf::task_sample>;
 
 /// Takes a record of the ring buffer apart; `None` if it is no sample.
 pub fn decode(bytes: &[u8]) -> Option<intf::task_sample> {

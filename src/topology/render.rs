@@ -5,9 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::{Source, Topology, cpulist};
-
-/// Columns of a terminal the table keeps to.
-const WIDTH: usize = 80;
+use crate::text::{WIDTH, wrap};
 
 impl Topology {
     /// The topology in one line: "4P (8 threads) + 8E in 2 clusters, from the hybrid PMUs".
@@ -117,20 +115,4 @@ impl Topology {
         value["schema"] = json!(1);
         value
     }
-}
-
-/// Breaks text between words into lines of at most [`WIDTH`] columns, later ones indented.
-fn wrap(text: &str) -> String {
-    let (mut wrapped, mut column) = (String::new(), 0);
-    // After a comma too: lists of CPUs can be longer than a line.
-    for word in text.split_inclusive([' ', ',']) {
-        if column + word.trim_end().chars().count() > WIDTH {
-            wrapped.truncate(wrapped.trim_end().len());
-            wrapped += "\n  ";
-            column = 2;
-        }
-        wrapped += word;
-        column += word.chars().count();
-    }
-    wrapped
 }

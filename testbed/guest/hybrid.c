@@ -18,16 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONTROL = 0x48590000, START, STOP, TOTAL, BUS };
+#include "../hybrid/model.h"
 
 static const struct {
 	unsigned sub;
 	const char *name;
 } total[] = {
-	{ 0, "instructions" }, { 1, "loads" }, { 2, "stores" }, { 3, "branches" },
-	{ 4, "fp" }, { 5, "mul" }, { 6, "div" },
-	{ 8, "l1-misses" }, { 9, "l2-misses" }, { 10, "llc-misses" }, { 11, "branch-misses" },
-	{ 0x40, "cycles" }, { 0x41, "stalled-cycles" }, { 0x42, "ref-cycles" }, { 0x43, "mhz" },
+	{ INSN, "instructions" }, { LOAD, "loads" }, { STORE, "stores" },
+	{ BRANCH, "branches" }, { FP, "fp" }, { MUL, "mul" }, { DIV, "div" },
+	{ L1_MISS, "l1-misses" }, { L2_MISS, "l2-misses" }, { LLC_MISS, "llc-misses" },
+	{ BRANCH_MISS, "branch-misses" }, { TOTAL_CYCLES, "cycles" },
+	{ TOTAL_STALLED, "stalled-cycles" }, { TOTAL_REF, "ref-cycles" }, { TOTAL_MHZ, "mhz" },
 };
 
 static uint64_t ask(unsigned leaf, unsigned sub)
@@ -44,7 +45,7 @@ int main(int argc, char **argv)
 	char name[13] = "";
 
 	__cpuid_count(CONTROL, 0, a, b, c, d);
-	if (a != 0x48594252) {
+	if (a != SIGNATURE) {
 		fputs("hybrid: this is not a virtual hybrid machine\n", stderr);
 		return 1;
 	}
@@ -54,9 +55,9 @@ int main(int argc, char **argv)
 	const char *what = argc == 2 ? argv[1] : "";
 
 	if (!strcmp(what, "start")) {
-		ask(START, 0);
+		ask(CONTROL_START, 0);
 	} else if (!strcmp(what, "stop")) {
-		ask(STOP, 0);
+		ask(CONTROL_STOP, 0);
 	} else if (!strcmp(what, "name")) {
 		puts(name);
 	} else if (!strcmp(what, "totals")) {
@@ -67,11 +68,11 @@ int main(int argc, char **argv)
 			CPU_SET(cpu, &one);
 			if (sched_setaffinity(0, sizeof one, &one))
 				continue; /* offline */
-			for (unsigned mode = 0; mode < 2; mode++) {
-				printf("cpu%d %s", cpu, mode ? "kernel" : "user");
+			for (unsigned of = 0; of <= OF_KERNEL; of += OF_KERNEL) {
+				printf("cpu%d %s", cpu, of ? "kernel" : "user");
 				for (unsigned i = 0; i < sizeof total / sizeof *total; i++)
 					printf(" %s=%llu", total[i].name,
-					       (unsigned long long)ask(TOTAL, total[i].sub | mode << 8));
+					       (unsigned long long)ask(CONTROL_TOTAL, total[i].sub | of));
 				putchar('\n');
 			}
 		}

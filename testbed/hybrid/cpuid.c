@@ -7,15 +7,6 @@
 
 #include "model.h"
 
-/* Leaves by which the guest talks to the model; their sub-leaf is the operand. */
-enum {
-	CONTROL = 0x48590000, /* "HY": signature, and the machine's name */
-	CONTROL_START,        /* the model on */
-	CONTROL_STOP,         /* the model off */
-	CONTROL_TOTAL,        /* sub-leaf: event, + 0x100 kernel mode; 0x40.. cycles */
-	CONTROL_BUS,          /* sub-leaf: llc; lines moved */
-};
-
 static unsigned order(unsigned n)
 {
 	unsigned o = 0;
@@ -61,7 +52,7 @@ static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]
 	switch (leaf) {
 	case CONTROL:
 		memset(regs, 0, 16);
-		regs[0] = 0x48594252; /* "HYBR" */
+		regs[0] = SIGNATURE;
 		memcpy(regs + 1, machine.name, strnlen(machine.name, 12));
 		return true;
 	case CONTROL_START:
@@ -72,17 +63,14 @@ static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]
 		break;
 	case CONTROL_TOTAL: {
 		cpu_flush(c);
-		const struct totals *t = &c->total[sub >> 8 & 1];
+		const struct totals *t = &c->total[sub & OF_KERNEL ? KERNEL : USER];
 		unsigned e = sub & 0xff;
 
-		value = e < N_EVENTS ? t->n[e] : e == 0x40 ? t->cycles :
-			e == 0x41 ? t->stalled : e == 0x42 ? t->ref :
-			e == 0x43 ? c->mhz : 0;
+		value = e < N_EVENTS ? t->n[e] : e == TOTAL_CYCLES ? t->cycles :
+			e == TOTAL_STALLED ? t->stalled : e == TOTAL_REF ? t->ref :
+			e == TOTAL_MHZ ? c->mhz : 0;
 		break;
 	}
-	case CONTROL_BUS:
-		value = sub < machine.n_llcs ? machine.llc[sub].transfers : 0;
-		break;
 	default:
 		return false;
 	}

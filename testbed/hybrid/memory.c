@@ -42,36 +42,30 @@ static double factor(const struct bus *b)
 	return (1 + b->load * b->load / 2) * b->queue;
 }
 
-void memory_access(struct cpu *c, enum mode m, uint32_t address, uint32_t line, bool store,
-		   bool chases)
+void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases)
 {
 	const struct core_type *t = c->type;
-	uint32_t *pending = c->pending[m];
+	uint64_t *n = c->total[USER].n;
 	/* How many misses like this one are on their way at a time. */
 	bool sequential = in_stream(c, address);
 	double together = sequential ? t->prefetch : chases ? 1 : t->overlap;
 
-	pending[L1_MISS - N_CLASSES]++;
-	if (c->l2) {
-		if (cache_access(c->l2, cache_set(c->l2, line), line)) {
-			c->pending_cycles += t->l2_cycles / together;
-			return;
-		}
-		pending[L2_MISS - N_CLASSES]++;
-	} else {
-		pending[L2_MISS - N_CLASSES]++;
+	n[L1_MISS]++;
+	if (c->l2 && cache_access(c->l2, cache_set(c->l2, line), line)) {
+		c->pending_cycles += t->l2_cycles / together;
+		return;
 	}
+	n[L2_MISS]++;
 
 	struct llc *llc = c->llc;
 	c->pending_cycles += t->llc_cycles / together;
 	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
-	pending[LLC_MISS - N_CLASSES]++;
+	n[LLC_MISS]++;
 	/* A line that was written has to go back some time. */
 	double bytes = store ? 2 * LINE : LINE;
 	llc->bus.bytes += bytes;
 	machine.memory.bytes += bytes;
-	llc->transfers += store ? 2 : 1;
 
 	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory);
 	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;

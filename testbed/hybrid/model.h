@@ -79,7 +79,6 @@ struct llc {
 	unsigned kib, ways;
 	struct cache cache;
 	struct bus bus;
-	uint64_t transfers; /* lines */
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
@@ -117,9 +116,7 @@ struct cpu {
 	struct cache l1, *l2;
 	uint32_t streams[8];
 	unsigned next_stream;
-	/* waiting to be added to the totals: written by callbacks */
-	uint32_t pending[N_MODES][N_EVENTS - N_CLASSES];
-	double pending_cycles, pending_ns;
+	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
 	double patience; /* cycles of pending time that end the slice */
 	struct totals total[N_MODES];
 };
@@ -149,8 +146,7 @@ bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit 
 uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 
 /* memory.c: an access that has missed the L1; virtual and physical line number */
-void memory_access(struct cpu *c, enum mode m, uint32_t address, uint32_t line, bool store,
-		   bool chases);
+void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
 
@@ -169,6 +165,20 @@ bool pmu_rdpmc(unsigned cpu, uint32_t index, uint64_t *val);
  * one of them will overflow and interrupt. */
 uint64_t pmu_update(struct cpu *c);
 unsigned pmu_table(const char *name); /* ends the program if unknown */
+
+/*
+ * CPUID leaves, those of no real CPU, by which the guest talks to the model (see
+ * ../guest/hybrid.c, which includes this file); the sub-leaf is the operand.
+ */
+enum control {
+	CONTROL = 0x48590000, /* "HY": SIGNATURE, and the machine's name */
+	CONTROL_START,        /* the model on */
+	CONTROL_STOP,         /* the model off */
+	CONTROL_TOTAL,        /* of an enum event or a TOTAL_, in kernel mode if OF_KERNEL */
+};
+#define SIGNATURE 0x48594252 /* "HYBR" */
+#define OF_KERNEL 0x100
+enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 
 /* cpuid.c */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);

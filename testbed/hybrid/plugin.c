@@ -60,7 +60,6 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m)
 {
 	struct totals *t = &c->total[m];
 	const double *cost = c->type->cost;
-	uint32_t *pending = c->pending[m];
 	double cycles = 0;
 
 	for (unsigned k = 0; k < N_CLASSES; k++) {
@@ -77,15 +76,6 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m)
 	cycles += h->repeats[m] / 16.0;
 	h->repeats[m] = 0;
 
-	if (m == USER) { /* only programs' branches are predicted */
-		pending[BRANCH_MISS - N_CLASSES] = h->mispredicted;
-		h->mispredicted = 0;
-	}
-	cycles += pending[BRANCH_MISS - N_CLASSES] * c->type->branch_miss;
-	for (unsigned k = N_CLASSES; k < N_EVENTS; k++) {
-		t->n[k] += pending[k - N_CLASSES];
-		pending[k - N_CLASSES] = 0;
-	}
 	return cycles;
 }
 
@@ -109,7 +99,10 @@ void cpu_flush(struct cpu *c)
 
 	for (unsigned m = 0; m < N_MODES; m++)
 		cycles[m] = cost_of(c, h, m);
-	/* Only user programs go through the cache model: it is theirs. */
+	/* Only user programs go through the models of caches and branches. */
+	c->total[USER].n[BRANCH_MISS] += h->mispredicted;
+	cycles[USER] += h->mispredicted * c->type->branch_miss;
+	h->mispredicted = 0;
 	double stalled = c->pending_cycles + c->pending_ns * mhz * 1e-3;
 	c->pending_cycles = c->pending_ns = 0;
 	cycles[USER] += stalled;
@@ -260,11 +253,7 @@ void model_stop(void)
 
 /* --- what translated code calls --------------------------------------------------- */
 
-/* `what`: see on_block() */
-#define ACCESS_KERNEL 1
-#define ACCESS_CHASES 2
-
-static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *what)
+static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)
 {
 	struct cpu *c = &cpus[cpu];
 	uint32_t line = address / LINE;
@@ -277,9 +266,8 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 	struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, address);
 	if (!hw || qemu_plugin_hwaddr_is_io(hw))
 		return;
-	memory_access(c, (uintptr_t)what & ACCESS_KERNEL ? KERNEL : USER, line,
-		      qemu_plugin_hwaddr_phys_addr(hw) / LINE,
-		      qemu_plugin_mem_is_store(info), (uintptr_t)what & ACCESS_CHASES);
+	memory_access(c, line, qemu_plugin_hwaddr_phys_addr(hw) / LINE,
+		      qemu_plugin_mem_is_store(info), chases != NULL);
 	/* Misses can take the slice's time long before its instructions are run. */
 	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
 		hots[cpu].spent = BUDGET;
@@ -341,7 +329,7 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 				QEMU_PLUGIN_CB_NO_REGS, NULL);
 		if (modelled && d.memory)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
-				QEMU_PLUGIN_MEM_RW, (void *)(uintptr_t)(d.chases ? ACCESS_CHASES : 0));
+				QEMU_PLUGIN_MEM_RW, (void *)(uintptr_t)d.chases);
 		if (modelled && d.conditional && i + 1 == count)
 			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn,
 				QEMU_PLUGIN_INLINE_STORE_U64, hot_branch,

@@ -3,6 +3,7 @@
 //! process, busy threads that know where they ran, and the kernel's log.
 #![allow(dead_code)]
 
+use std::collections::HashMap;
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -33,6 +34,20 @@ pub fn binary() -> String {
         "these tests replace the machine's scheduler: `make test` runs them in a virtual machine"
     );
     std::env::var("SCX_HETERO_BIN").expect("SCX_HETERO_BIN names the scheduler")
+}
+
+/// What the virtual hybrid machine itself has counted in user mode: events by CPU.
+pub fn truth() -> Vec<HashMap<String, f64>> {
+    let output = Command::new("hybrid").arg("totals").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // cpu3 user instructions=123 loads=45 ...
+    let user = text.lines().filter_map(|line| line.split_once(" user "));
+    user.map(|(_, pairs)| {
+        let pairs = pairs.split(' ').map(|pair| pair.split_once('=').unwrap());
+        let event = |(name, value): (&str, &str)| (name.to_string(), value.parse().unwrap());
+        pairs.map(event).collect()
+    })
+    .collect()
 }
 
 pub fn state() -> String {
