@@ -9,6 +9,7 @@
 pub mod arith;
 mod bpf;
 pub mod exit;
+pub mod mechanism;
 pub mod placement;
 pub mod pmc;
 pub mod pmu;

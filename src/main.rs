@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
+use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
@@ -122,10 +123,9 @@ struct Run {
     #[arg(short = 'V', long)]
     version: bool,
 
-    /// Move waiting tasks to idle CPUs by timer, as on kernels that offer no
-    /// other way (for tests)
-    #[arg(long, hide = true)]
-    avoid_kick: bool,
+    /// Leave parts out, to see their tests fail
+    #[arg(long, hide = true, value_enum, value_delimiter = ',')]
+    without: Vec<Mechanism>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -209,7 +209,7 @@ fn schedule(args: Run) -> Result<()> {
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,
         verbose: args.verbose,
-        avoid_kick: args.avoid_kick,
+        without: args.without,
     };
     let printer = stop.clone();
     let result = scheduler::run(&options, &stopping, || {

@@ -29,6 +29,7 @@ use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::exit::{Failure, Reason};
+use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::stats::{self, CoreTypeTotals, Counts, Totals};
@@ -68,8 +69,8 @@ pub struct Options {
     pub exit_dump_len: u32,
     /// Let libbpf talk.
     pub verbose: bool,
-    /// Use the rescue timer where the kernel could wake CPUs (for tests).
-    pub avoid_kick: bool,
+    /// Parts to leave out (for tests).
+    pub without: Vec<Mechanism>,
 }
 
 /// A loaded and attached scheduler. It lets go when dropped.

@@ -194,7 +194,7 @@ fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
 fn fourfold_oversubscription_starves_nobody_for_a_second() {
     for args in [
         &["--core-types", HYBRID][..],
-        &["--core-types", HYBRID, "--avoid-kick"],
+        &["--core-types", HYBRID, "--without", "kick"],
     ] {
         let scheduler = Scheduler::start(args);
         let hogs = Hog::start_many(4 * CPUS);
@@ -273,7 +273,7 @@ fn a_lone_busy_thread_ends_up_on_a_fast_core() {
 fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     for args in [
         &["--core-types", HYBRID][..],
-        &["--core-types", HYBRID, "--avoid-kick"],
+        &["--core-types", HYBRID, "--without", "kick"],
     ] {
         let scheduler = Scheduler::start(args);
         let two = Hog::start_many(2);

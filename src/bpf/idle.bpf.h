@@ -19,12 +19,9 @@
  */
 void scx_bpf_kick_cpu___optional(s32 cpu, u64 flags) __ksym __weak;
 
-/* The agent's switch for testing the timer on kernels that need none. */
-const volatile bool avoid_kick;
-
 static bool can_kick(void)
 {
-	return !avoid_kick && bpf_ksym_exists(scx_bpf_kick_cpu___optional);
+	return works(MECHANISM_KICK) && bpf_ksym_exists(scx_bpf_kick_cpu___optional);
 }
 
 struct mask_ctx {

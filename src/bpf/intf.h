@@ -39,6 +39,11 @@ enum hetero_consts {
 	INV_SLOWDOWN_ONE = 1 << 16,
 };
 
+/* Parts that --without can leave out, see src/mechanism.rs. */
+enum mechanism {
+	MECHANISM_KICK,
+};
+
 /* Where a task is. */
 enum task_state {
 	TASK_FREE,	/* the slot belongs to nobody */

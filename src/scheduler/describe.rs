@@ -6,6 +6,7 @@ use scx_utils::compat;
 
 use super::{NAME, Options};
 use crate::bpf::{OpenBpfSkel, intf};
+use crate::mechanism;
 use crate::placement::{self, Tier};
 use crate::topology::Topology;
 
@@ -36,7 +37,7 @@ pub(super) fn describe(
     rodata.nr_domains = nr_domains as u32;
     rodata.slice_ns = options.slice.as_nanos() as u64;
     rodata.agent_tgid = std::process::id();
-    rodata.avoid_kick = options.avoid_kick;
+    rodata.without = mechanism::bits(&options.without);
 
     rodata.cpu_domain.fill(MAX_DOMAINS as u32);
     rodata.cpu_sibling.fill(-1);

@@ -73,8 +73,11 @@ impl Scheduler {
     /// Starts it with `args` and waits until it schedules.
     pub fn start(args: &[&str]) -> Self {
         let log = KernelLog::from_now();
+        // What tests/can-fail leaves out, to see the test fail.
+        let without = std::env::var("SCX_HETERO_WITHOUT").ok();
         let mut child = Command::new(binary())
             .args(args)
+            .args(without.map(|part| format!("--without={part}")))
             .stdout(Stdio::null())
             .spawn()
             .expect("the scheduler can be started");

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Parts of the scheduler that can be left out (`--without`, hidden), so that each one's test can
+//! be seen to fail: `tests/can-fail` does that.
+
+use clap::ValueEnum;
+
+use crate::bpf::intf;
+
+/// A part that has a test of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mechanism {
+    /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
+    Kick,
+}
+
+impl Mechanism {
+    /// Its number in the BPF half; `None` if it is the agent's.
+    fn bit(self) -> Option<u32> {
+        match self {
+            Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
+        }
+    }
+}
+
+/// What of `without` concerns the BPF half, a bit each.
+pub(crate) fn bits(without: &[Mechanism]) -> u64 {
+    let bits = without.iter().filter_map(|mechanism| mechanism.bit());
+    bits.fold(0, |bits, bit| bits | 1 << bit)
+}
