@@ -101,6 +101,9 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 			regs[3] |= 1 << 15;
 		return true;
 	case 0xa:
+		regs[0] = regs[1] = regs[2] = regs[3] = 0;
+		if (!c->type->counters)
+			return true; /* like most virtual machines: no PMU at all */
 		/* The counters that all core types have: the driver knows the rest. */
 		n = machine.n_types > 1 ? 6 : c->type->counters;
 		regs[0] = 5 | n << 8 | 48 << 16 | 8 << 24;
