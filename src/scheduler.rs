@@ -375,6 +375,8 @@ impl<'a> Scheduler<'a> {
                 upgraded: count(intf::stat_id_STAT_UPGRADED),
                 swapped: count(intf::stat_id_STAT_SWAPPED),
                 rescued: count(intf::stat_id_STAT_RESCUED),
+                parked: count(intf::stat_id_STAT_PARKED),
+                held: count(intf::stat_id_STAT_HELD),
                 slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
                 samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
                 samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),

@@ -95,6 +95,12 @@ pub struct Counts {
     pub swapped: u64,
     #[stat(desc = "waiting tasks moved to an idle CPU by the rescue timer")]
     pub rescued: u64,
+    #[stat(
+        desc = "CPUs kept from ordinary tasks for up to 100 ms, to measure a thread (NWC mode)"
+    )]
+    pub parked: u64,
+    #[stat(desc = "tasks held on such a CPU")]
+    pub held: u64,
     #[stat(desc = "times that a task ran unmeasured because the task table was full")]
     pub slots_full: u64,
     #[stat(desc = "samples of tasks' counters that arrived")]
@@ -125,6 +131,8 @@ impl Counts {
             upgraded: delta(self.upgraded, before.upgraded),
             swapped: delta(self.swapped, before.swapped),
             rescued: delta(self.rescued, before.rescued),
+            parked: delta(self.parked, before.parked),
+            held: delta(self.held, before.held),
             slots_full: delta(self.slots_full, before.slots_full),
             samples: delta(self.samples, before.samples),
             samples_lost: delta(self.samples_lost, before.samples_lost),
@@ -289,6 +297,13 @@ impl Metrics {
                 counts.samples_jumped,
                 percent(counts.stretches_discarded, counts.stretches),
                 counts.stretches
+            )?;
+        }
+        if counts.parked > 0 {
+            let (parked, held) = (counts.parked, counts.held);
+            writeln!(
+                out,
+                "  parked {parked} CPUs for a moment, holding {held} tasks"
             )?;
         }
         let fastest = kinds.first().map_or("", |(name, _)| name.as_str());

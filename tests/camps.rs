@@ -18,7 +18,7 @@ const TARGET: Duration = Duration::from_millis(400);
 fn options() -> Options {
     Options {
         migration_interval: TARGET,
-        limits: Thresholds::from_bandwidth(BANDWIDTH),
+        limits: Some(Thresholds::from_bandwidth(BANDWIDTH)),
         ..Options::default()
     }
 }

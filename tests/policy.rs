@@ -154,7 +154,7 @@ impl Bench {
             match action {
                 Action::Hint(seen, core_type) => self.set(seen.task, core_type.unwrap()),
                 Action::Swap(pair) => pair.iter().for_each(|(seen, to)| self.set(seen.task, *to)),
-                Action::Slowdown(..) => panic!("rr measures nothing"),
+                action => panic!("rr measures nothing: {action:?}"),
             }
         }
         actions

@@ -253,6 +253,15 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		max_progress = s->amp_progress;
 }
 
+/* @p goes to sleep: bring its mean burst up to date. The first one counts in full. */
+static void note_burst(struct task_ctx *tctx)
+{
+	u64 ran = tctx->run_ns - tctx->woke_at_ns;
+
+	tctx->woke_at_ns = tctx->run_ns;
+	tctx->burst_ns = (tctx->burst_ns ? (3 * tctx->burst_ns + ran) / 4 : ran) ?: 1;
+}
+
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 {
 	tctx->weight = task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE);

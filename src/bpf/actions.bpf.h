@@ -10,6 +10,7 @@
 
 #include "idle.bpf.h"
 #include "account.bpf.h"
+#include "park.bpf.h"
 
 struct action_batch action_batch SEC(".bss.actions");
 
@@ -150,6 +151,9 @@ int apply_actions(void *ctx)
 			break;
 		case ACTION_SLOWDOWN:
 			a->result = apply_slowdown(a);
+			break;
+		case ACTION_PARK:
+			a->result = park(a->slot, a->park_ns);
 			break;
 		default:
 			a->result = ACTION_INVALID;

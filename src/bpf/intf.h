@@ -42,6 +42,7 @@ enum hetero_consts {
 /* Parts that --without can leave out, see src/mechanism.rs. */
 enum mechanism {
 	MECHANISM_KICK,
+	MECHANISM_PARK,
 };
 
 /* Where a task is. */
@@ -89,6 +90,7 @@ enum action_op {
 	ACTION_HINT,		/* wish `core_type` for one task (NO_TYPE: no wish) */
 	ACTION_SWAP,		/* exchange the core types of two tasks, both or neither */
 	ACTION_SLOWDOWN,	/* set inv_slowdown of one task */
+	ACTION_PARK,		/* keep CPU `slot` from ordinary tasks for `park_ns` */
 };
 
 enum action_result {
@@ -111,7 +113,7 @@ struct action {
 	u8 other_core_type;	/* wished for `other_slot` */
 	u8 expected_type;	/* where `slot` ran last, or NO_TYPE for "any" */
 	u8 other_expected_type;
-	u8 pad[4];
+	u32 park_ns;
 };
 
 struct action_batch {
@@ -155,6 +157,8 @@ enum stat_id {
 	STAT_UPGRADED,		/* moved to a better idle CPU while running */
 	STAT_SWAPPED,		/* arrived where a swap sent it */
 	STAT_RESCUED,		/* found waiting beside an idle CPU, moved there */
+	STAT_PARKED,		/* CPUs kept from ordinary tasks for a while */
+	STAT_HELD,		/* held on such a CPU */
 	STAT_SLOTS_FULL,	/* ran without a slot because the table was full */
 	STAT_STRETCHES,		/* of a task's run, between two readings of the counters */
 	STAT_STRETCHES_DISCARDED, /* of them, because an event did not count all the time */

@@ -111,6 +111,7 @@ static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s32 target = s ? s->target_cpu : NO_CPU;
 
 	if (target == NO_CPU || target == cpu || domain_of_cpu(target) >= MAX_DOMAINS ||
+	    is_parked_for(p, tctx, target) ||
 	    !bpf_cpumask_test_cpu(target, p->cpus_ptr))
 		return NO_CPU;
 	return target;
@@ -148,6 +149,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	scx_bpf_task_set_dsq_vtime(p, vtime);
 	set_state(tctx, TASK_QUEUED);
 
+	if (hold(p, tctx, cpu, enq_flags))
+		return;
 	/* A better idle CPU that dispatch claimed for it. */
 	claimed = tctx->claimed_cpu;
 	if (claimed != NO_CPU) {
@@ -294,7 +297,7 @@ static bool steal(u32 domain)
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool have_own, have_shared, may_stay = false;
+	bool have_own, have_shared, may_stay = false, parked = is_parked(cpu);
 	u64 own_vtime = 0, shared_vtime = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
@@ -303,13 +306,16 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!cctx || !dctx)
 		return;
+	if (take_held(cctx, cpu))
+		return;
 	if (prev_waits) {
 		tctx = task_ctx_of(prev);
-		may_stay = tctx && !take_other_place(prev, tctx, cpu);
+		may_stay = tctx && !(parked && !must_not_wait(prev, tctx)) &&
+			   !take_other_place(prev, tctx, cpu);
 	}
 
 	have_own = cctx->nr_waiting && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
-	have_shared = dctx->nr_waiting && first_vtime(domain, cpu, &shared_vtime);
+	have_shared = !parked && dctx->nr_waiting && first_vtime(domain, cpu, &shared_vtime);
 	best = have_own && (!have_shared || vtime_before(own_vtime, shared_vtime)) ? own_vtime
 										    : shared_vtime;
 
@@ -326,18 +332,19 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (have_own && best == own_vtime && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
-	if (scx_bpf_dsq_move_to_local(domain, 0))
+	if (!parked && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
 	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
-	if (rotate(domain))
+	if (!parked && rotate(domain))
 		return;
 	if (may_stay) {
 		count_stat(STAT_KEPT);
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	steal(domain);
+	if (!parked)
+		steal(domain);
 }
 
 void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
@@ -398,6 +405,10 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (is_pinned(tctx))
 		return;
 
+	if (is_parked_for(p, tctx, cpu)) {
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
 	if (swap_target(p, tctx, cpu) != NO_CPU) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
@@ -423,8 +434,10 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 		return;
 	charge(p, tctx, cpu);
 	stop_counting(p, tctx, cpu);
-	if (!runnable)
+	if (!runnable) {
+		note_burst(tctx);
 		set_state(tctx, TASK_BLOCKED);
+	}
 }
 
 void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
@@ -446,7 +459,12 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
-	note_idle(cpu, idle);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (cctx)
+		cctx->is_idle = idle;
+	/* A parked CPU is not to be found. */
+	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)
 		recheck_idle(cpu);
 }
@@ -520,6 +538,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 			scx_bpf_error("cannot create the queue of domain %u: %d", i, err);
 			return err;
 		}
+	}
+	if ((err = init_parking())) {
+		scx_bpf_error("cannot set up parking: %d", err);
+		return err;
 	}
 	bpf_for(i, 0, nr_cpu_ids) {
 		if ((err = scx_bpf_create_dsq(CPU_DSQ(i), -1))) {

@@ -10,6 +10,12 @@
 #include "intf.h"
 #include "arith.h"
 
+/*
+ * A task is latency-sensitive if it runs for less than this, on average, each
+ * time that it wakes up: somebody waits for the answer, not for the work.
+ */
+#define LATENCY_BURST_NS	(4ULL * 1000 * 1000)
+
 /* A task gets a slot in the table once it has run for this long in all. */
 #define SLOT_AFTER_NS		(5ULL * 1000 * 1000)
 
@@ -70,6 +76,9 @@ struct domain_ctx {
 struct cpu_ctx {
 	u64 pinned_weight;
 	u64 nr_waiting;		/* in its own queue */
+	u64 parked_until;	/* runs only what must not wait until then; ns, monotonic */
+	u8 holds;		/* tasks, in its parking queue, perhaps */
+	u8 is_idle;
 	u64 stats[NR_HETERO_STATS];
 	u64 busy_ns[MAX_CORE_TYPES];
 };
@@ -116,6 +125,8 @@ struct task_ctx {
 	u8 counting;		/* a stretch has begun */
 	u8 counting_set;
 	u8 idle_task;		/* uses too little CPU to be counted */
+	u64 burst_ns;		/* mean run between two sleeps */
+	u64 woke_at_ns;		/* run_ns when it last woke up */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
 	u64 window_start;	/* of is_busy() */
 	u64 window_run_ns;
@@ -203,6 +214,32 @@ static struct domain_ctx *domain_ctx_of(u32 domain)
 static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
 	return MEMBER_VPTR(cpu_ctxs, [(u32)cpu]);
+}
+
+/* Is @cpu kept from ordinary tasks at present? */
+static bool is_parked(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	return cctx && cctx->parked_until && bpf_ktime_get_ns() < cctx->parked_until;
+}
+
+static bool is_latency_sensitive(struct task_ctx *tctx)
+{
+	return tctx->burst_ns && tctx->burst_ns < LATENCY_BURST_NS &&
+	       tctx->run_ns - tctx->woke_at_ns < LATENCY_BURST_NS;
+}
+
+/* Must @p not be made to wait? Then it may run on parked CPUs. */
+static bool must_not_wait(struct task_struct *p, struct task_ctx *tctx)
+{
+	return (p->flags & PF_KTHREAD) || tctx->pinned_cpu != NO_CPU || p->tgid == agent_tgid ||
+	       is_latency_sensitive(tctx);
+}
+
+static bool is_parked_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	return is_parked(cpu) && !must_not_wait(p, tctx);
 }
 
 static struct task_slot *slot_of(u32 slot)

@@ -54,6 +54,9 @@ pub enum Action {
     Swap([(Seen, usize); 2]),
     /// Progress is charged at 1/slowdown from now on: `inverse[t]` on core type t, in (0, 1].
     Slowdown(TaskId, [f32; MAX_CORE_TYPES]),
+    /// Keep ordinary tasks from a CPU for so long, at most 100 ms. Those of the kernel, pinned and
+    /// latency-sensitive ones still run there; the one that does is held.
+    Park(u32, Duration),
 }
 
 /// A scheduling policy.

@@ -39,6 +39,11 @@ pub(super) fn encode(action: &Action) -> types::action {
             let one = intf::hetero_consts_INV_SLOWDOWN_ONE as f32;
             entry.inv_slowdown = inverse.map(|share| (share * one).clamp(1.0, one) as u32);
         }
+        Action::Park(cpu, time) => {
+            entry.op = intf::action_op_ACTION_PARK;
+            entry.slot = *cpu;
+            entry.park_ns = time.as_nanos().try_into().unwrap_or(u32::MAX);
+        }
     }
     entry
 }

@@ -7,10 +7,13 @@
 
 use crate::topology::Topology;
 
-/// Memory bandwidth of a machine of which nothing is known, bytes/s: one channel of DDR3-1600, or
-/// what a phone's big cluster gets. Machines with less are rare; on those with more, contention is
-/// suspected too early, which costs samples and never poisons a history table.
-pub const ASSUMED_BANDWIDTH: f64 = 12.8e9;
+/// Memory bandwidth of a machine that was not calibrated, bytes per cycle of its fastest core at
+/// its highest clock: 4 bytes, where laptops and phones have 5 to 15. On machines with more,
+/// contention is suspected too early, which costs samples and never poisons a history table.
+pub const ASSUMED_BYTES_PER_CYCLE: f64 = 4.0;
+
+/// The clock of a machine of which nothing was measured yet, Hz.
+const ASSUMED_CLOCK: f64 = 3.2e9;
 
 /// When contention is low; both in bytes/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,12 +37,10 @@ impl Thresholds {
             high_btr: bytes_per_second * 3.0 / 10.0,
         }
     }
-}
 
-impl Default for Thresholds {
-    /// For [`ASSUMED_BANDWIDTH`], until a calibration knows better.
-    fn default() -> Self {
-        Self::from_bandwidth(ASSUMED_BANDWIDTH)
+    /// For a machine that was not calibrated and whose highest clock is `hz`, if that is known.
+    pub fn assumed(hz: Option<f64>) -> Self {
+        Self::from_bandwidth(hz.unwrap_or(ASSUMED_CLOCK) * ASSUMED_BYTES_PER_CYCLE)
     }
 }
 
@@ -96,9 +97,9 @@ impl Load {
     }
 
     /// Whether a thread with BTR `own`, bytes/s, is undisturbed on `cpu`: its own BTR is below
-    /// `low_btr`, or the domain's is below `high_btr`, or (not in the paper) the others' is below
-    /// `low_btr`, for a thread that exceeds `high_btr` all alone is in nobody's way. Besides, SMT
-    /// siblings must be idle.
+    /// `low_btr`, or the domain's is below `high_btr`, or (not in the paper) the others' is below a
+    /// tenth of that, for a thread that exceeds `high_btr` all alone is not in its own way.
+    /// Besides, SMT siblings must be idle.
     pub fn is_low(&self, topology: &Topology, cpu: u32, own: f64, limits: &Thresholds) -> bool {
         let Some(here) = topology.cpu(cpu) else {
             return false;
@@ -110,7 +111,7 @@ impl Load {
 
 /// The rule of [`Load::is_low`] for a thread with BTR `own` where others' is `others`, bytes/s.
 pub fn is_low(own: f64, others: f64, limits: &Thresholds) -> bool {
-    own < limits.low_btr || own + others < limits.high_btr || others < limits.low_btr
+    own < limits.low_btr || own + others < limits.high_btr || others < limits.high_btr / 10.0
 }
 
 fn siblings_idle(cpu: &crate::topology::Cpu, is_busy: impl Fn(u32) -> bool) -> bool {
@@ -197,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn defaults_follow_the_bandwidth() {
-        let limits = Thresholds::from_bandwidth(10e9);
+    fn without_calibration_the_thresholds_follow_the_clock() {
+        let limits = Thresholds::assumed(Some(2.5e9));
         assert_eq!((limits.low_btr, limits.high_btr), (50e6, 3e9));
-        assert!(Thresholds::default().low_btr < Thresholds::default().high_btr);
+        assert!(Thresholds::assumed(None).low_btr > limits.low_btr);
     }
 }

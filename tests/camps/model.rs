@@ -2,6 +2,8 @@
 //! A small model of a machine: one thread per CPU, each slowed down by small cores and by others'
 //! memory traffic in its cluster.
 
+use std::time::Duration;
+
 use scx_hetero::arith;
 use scx_hetero::pmu::module::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Policy, Snapshot};
@@ -133,6 +135,8 @@ pub struct Machine {
     /// Everything decided but slowdowns.
     pub moves: Vec<(u64, Action)>,
     pub swaps: u64,
+    /// Until when each CPU is parked, ns.
+    parked: Vec<u64>,
 }
 
 impl Machine {
@@ -167,6 +171,7 @@ impl Machine {
             inverse: vec![std::array::from_fn(static_inverse); programs.len()],
             work_ns: vec![0.0; programs.len()],
             windows: vec![Window::default(); programs.len()],
+            parked: vec![0; topology.cpus.len()],
             topology,
             programs,
             now_ns: 0,
@@ -188,6 +193,9 @@ impl Machine {
     }
 
     fn demand(&self, slot: usize) -> f64 {
+        if self.tasks[slot].state != State::Running {
+            return 0.0;
+        }
         let (_, phase) = self.phase(slot);
         phase.btr / Self::type_factor(&phase, self.tasks[slot].core_type)
     }
@@ -204,6 +212,10 @@ impl Machine {
 
     /// One tick for everybody. Gives samples that are full.
     pub fn tick(&mut self) -> Vec<Sample> {
+        for task in &mut self.tasks {
+            let held = self.now_ns < self.parked[task.cpu as usize];
+            task.state = if held { State::Queued } else { State::Running };
+        }
         let slowdowns: Vec<f64> = (0..self.tasks.len())
             .map(|slot| self.slowdown(slot))
             .collect();
@@ -212,6 +224,9 @@ impl Machine {
         for (slot, slowdown) in slowdowns.into_iter().enumerate() {
             let (turn, phase) = self.phase(slot);
             let task = &mut self.tasks[slot];
+            if task.state == State::Queued {
+                continue;
+            }
             let frequency = self.clock * 2e9 / (1.0 + 0.4 * task.core_type as f64);
             let window = &mut self.windows[slot];
             if window.core_type != task.core_type || window.phase.is_some_and(|p| p != turn) {
@@ -264,6 +279,10 @@ impl Machine {
                         self.tasks[slot].hint = Some(from.core_type);
                     }
                     self.swaps += 1;
+                }
+                Action::Park(cpu, time) => {
+                    assert!(*time <= Duration::from_millis(100));
+                    self.parked[*cpu as usize] = self.now_ns + time.as_nanos() as u64;
                 }
                 Action::Hint(..) => {} // no CPU is idle
             }

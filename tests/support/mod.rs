@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use scx_hetero::stats::Metrics;
+use scx_stats::prelude::StatsClient;
+
 /// CPUs of the virtual machine; its first two are declared P, the others E.
 pub const CPUS: usize = 4;
 pub const HYBRID: &str = "P=0-1,E=2-3";
@@ -48,6 +51,23 @@ pub fn truth() -> Vec<HashMap<String, f64>> {
         pairs.map(event).collect()
     })
     .collect()
+}
+
+/// The running scheduler's statistics: what happened since this was made.
+pub struct Statistics(StatsClient);
+
+impl Statistics {
+    pub fn from_now() -> Self {
+        let client = StatsClient::new().connect(None).unwrap();
+        let mut statistics = Self(client);
+        statistics.take();
+        statistics
+    }
+
+    /// Since it was last asked.
+    pub fn take(&mut self) -> Metrics {
+        self.0.request("stats", Vec::new()).unwrap()
+    }
 }
 
 pub fn state() -> String {

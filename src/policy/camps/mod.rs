@@ -12,10 +12,8 @@
 //!
 //! # Not wired yet
 //!
-//! Idling cores in NWC mode: [`Camps::parking`] says what is wished, and nobody acts on it. The NWC
-//! thread is swapped in, and swaps for fairness cease meanwhile, so an episode helps where the swap
-//! alone makes contention low and is given up where it does not. Spin notifications are not in
-//! samples yet, so spinning threads are not told apart. The fairness-throughput knob is not built.
+//! Spin notifications are not in samples yet, so spinning threads are not told apart. The
+//! fairness-throughput knob is not built.
 
 mod balance;
 mod load;
@@ -53,8 +51,8 @@ const FAR_AHEAD: i64 = 2;
 pub struct Options {
     /// Wanted time between migrations on the whole machine (section 4.3: 400 ms).
     pub migration_interval: Duration,
-    /// When contention is low.
-    pub limits: Thresholds,
+    /// When contention is low, as calibrated; `None` is by the clock.
+    pub limits: Option<Thresholds>,
     /// NWC mode; `None` is never.
     pub nwc: Option<Rules>,
 }
@@ -63,7 +61,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             migration_interval: Duration::from_millis(400),
-            limits: Thresholds::default(),
+            limits: None,
             nwc: Some(Rules::default()),
         }
     }
@@ -71,12 +69,10 @@ impl Default for Options {
 
 /// See the module.
 pub struct Camps {
-    options: Options,
     threads: Threads,
     progress: Progress,
     threshold: Threshold,
     nwc: Option<Nwc>,
-    parking: Option<(Vec<u32>, u64)>,
     looked_at_ns: Option<u64>,
     runners: Vec<Runner>,
     wishes: Vec<Wish>,
@@ -86,23 +82,14 @@ impl Camps {
     /// Makes the policy.
     pub fn new(options: Options) -> Self {
         Self {
-            options,
             threads: Threads::new(options.limits),
             progress: Progress::default(),
             threshold: Threshold::new(options.migration_interval),
             nwc: options.nwc.map(Nwc::new),
-            parking: None,
             looked_at_ns: None,
             runners: Vec::new(),
             wishes: Vec::new(),
         }
-    }
-
-    /// CPUs that NWC mode wants idle, ascending, and until when (monotonic, ns). **Not acted upon
-    /// yet**: the BPF half cannot hold CPUs idle.
-    pub fn parking(&self) -> Option<(&[u32], u64)> {
-        let (cpus, until_ns) = self.parking.as_ref()?;
-        Some((cpus, *until_ns))
     }
 
     /// NWC mode, unless it is switched off.
@@ -155,7 +142,6 @@ impl Camps {
             let cpu = snapshot.topology.cpu(task.cpu.max(0) as u32)?;
             Some(nwc::BusyCpu {
                 cpu: cpu.id,
-                big: cpu.core_type == BIG,
                 llc: cpu.llc,
                 core: cpu.core,
                 btr: self.threads.btr(task.id),
@@ -174,17 +160,9 @@ impl Camps {
             now_ns: snapshot.now_ns,
             threads: &threads,
             cpus: &cpus,
-            limits: self.options.limits,
+            limits: self.threads.limits(),
         };
         nwc.step(&look, &mut self.wishes);
-        if self
-            .parking
-            .as_ref()
-            .is_some_and(|(_, until)| *until <= snapshot.now_ns)
-            || nwc.thread().is_none()
-        {
-            self.parking = None;
-        }
         for wish in self.wishes.drain(..) {
             match wish {
                 Wish::SwapIn { thread, partner } => {
@@ -202,7 +180,7 @@ impl Camps {
                         None => Action::Hint(thread.into(), Some(BIG)),
                     });
                 }
-                Wish::Park { cpus, until_ns } => self.parking = Some((cpus, until_ns)),
+                Wish::Park(cpu, time) => actions.push(Action::Park(cpu, time)),
             }
         }
         nwc.thread().is_some()

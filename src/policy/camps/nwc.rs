@@ -6,6 +6,7 @@
 //! what is wished for. It acts on nothing itself.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::slowdown::Thresholds;
 use crate::slowdown::contention::is_low;
@@ -82,8 +83,6 @@ pub struct Thread {
 pub struct BusyCpu {
     /// CPU id.
     pub cpu: u32,
-    /// It is of the fastest type, so it may be idled.
-    pub big: bool,
     /// Contention domain.
     pub llc: usize,
     /// Lowest id among its SMT siblings.
@@ -118,13 +117,8 @@ pub enum Wish {
         /// Who makes room.
         partner: Option<TaskId>,
     },
-    /// Keep these CPUs idle, ascending, until then.
-    Park {
-        /// CPU ids.
-        cpus: Vec<u32>,
-        /// Monotonic, ns; at most [`Rules::idle_ns`] ahead.
-        until_ns: u64,
-    },
+    /// Keep a CPU idle for so long from now on, at most [`Rules::idle_ns`]; zero is no longer.
+    Park(u32, Duration),
 }
 
 /// Why an episode ended.
@@ -138,7 +132,7 @@ pub enum Exit {
     GivenUp,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Episode {
     thread: TaskId,
     began_ns: u64,
@@ -146,7 +140,9 @@ struct Episode {
     began_learned: u32,
     /// Its intervals and hits when the first sample was seen to have gone in.
     first: Option<(u32, u32)>,
-    park_until_ns: u64,
+    /// CPUs that are idled for it, until when, ns.
+    parked: Vec<u32>,
+    parked_until_ns: u64,
     swapped: bool,
 }
 
@@ -162,7 +158,7 @@ pub struct Nwc {
     rules: Rules,
     episode: Option<Episode>,
     back_offs: HashMap<TaskId, BackOff>,
-    /// Time that may be spent, ns; grows by [`Rules::share`] of all time. It starts with none.
+    /// Time that may be spent, ns; grows by [`Rules::share`] of all time.
     credit_ns: f64,
     looked_at_ns: Option<u64>,
     spent_ns: u64,
@@ -177,7 +173,7 @@ impl Nwc {
             rules,
             episode: None,
             back_offs: HashMap::new(),
-            credit_ns: 0.0,
+            credit_ns: rules.episode_ns as f64,
             looked_at_ns: None,
             spent_ns: 0,
             episodes: 0,
@@ -187,7 +183,7 @@ impl Nwc {
 
     /// The NWC thread, in NWC mode.
     pub fn thread(&self) -> Option<TaskId> {
-        Some(self.episode?.thread)
+        Some(self.episode.as_ref()?.thread)
     }
 
     /// Time spent in NWC mode, ns.
@@ -222,7 +218,7 @@ impl Nwc {
             self.spent_ns += elapsed;
         }
         if let Some(exit) = self.exit(look) {
-            self.leave(exit, look.now_ns);
+            self.leave(exit, look.now_ns, wishes);
             return;
         }
         if self.episode.is_none() {
@@ -237,7 +233,8 @@ impl Nwc {
     }
 
     fn enter(&mut self, look: &Look) {
-        if self.credit_ns < self.rules.episode_ns as f64 {
+        // Less than half an episode would be too little to learn from.
+        if self.credit_ns < 0.5 * self.rules.episode_ns as f64 {
             return;
         }
         let wants_in = |thread: &&Thread| {
@@ -262,7 +259,8 @@ impl Nwc {
                 began_ns: look.now_ns,
                 began_learned: thread.total_learned,
                 first: None,
-                park_until_ns: 0,
+                parked: Vec::new(),
+                parked_until_ns: 0,
                 swapped: false,
             });
         }
@@ -290,10 +288,14 @@ impl Nwc {
         (too_long || self.credit_ns <= 0.0).then_some(Exit::GivenUp)
     }
 
-    fn leave(&mut self, exit: Exit, now_ns: u64) {
+    fn leave(&mut self, exit: Exit, now_ns: u64, wishes: &mut Vec<Wish>) {
         let Some(episode) = self.episode.take() else {
             return;
         };
+        if now_ns < episode.parked_until_ns {
+            let parked = episode.parked.iter();
+            wishes.extend(parked.map(|&cpu| Wish::Park(cpu, Duration::ZERO)));
+        }
         self.last_exit = Some(exit);
         let first = self.rules.back_off_ns;
         let wait_ns = match (exit, self.back_offs.get(&episode.thread)) {
@@ -328,22 +330,25 @@ impl Nwc {
             }
             return;
         }
-        if look.now_ns < episode.park_until_ns {
+        // Those parked already stay so as long as this goes on; more may have to follow.
+        let more = to_park(thread, look);
+        let due = look.now_ns + idle_ns / 2 >= episode.parked_until_ns;
+        if more.is_empty() && !(due && !episode.parked.is_empty()) {
             return;
         }
-        let cpus = to_park(thread, look);
-        if !cpus.is_empty() {
-            episode.park_until_ns = look.now_ns + idle_ns;
-            wishes.push(Wish::Park {
-                cpus,
-                until_ns: episode.park_until_ns,
-            });
-        }
+        episode.parked.extend(more);
+        episode.parked.sort_unstable();
+        episode.parked.dedup();
+        episode.parked_until_ns = look.now_ns + idle_ns;
+        let time = Duration::from_nanos(idle_ns);
+        let parked = episode.parked.iter();
+        wishes.extend(parked.map(|&cpu| Wish::Park(cpu, time)));
     }
 }
 
-/// The fewest CPUs of the fastest type to idle for low contention around `thread`, those with the
-/// highest BTR; none if contention is low, or if idling all would not do.
+/// The fewest CPUs to idle for low contention around `thread`, those with the highest BTR; none if
+/// contention is low, or if idling all would not do. The paper idles big cores, whose cluster shares
+/// a cache with nobody; where core types share one, the aggressor may be on any of them.
 fn to_park(thread: &Thread, look: &Look) -> Vec<u32> {
     let here = look.cpus.iter().find(|cpu| cpu.cpu == thread.cpu);
     let Some(here) = here else {
@@ -361,7 +366,7 @@ fn to_park(thread: &Thread, look: &Look) -> Vec<u32> {
     let running = in_domain().filter(|cpu| !parked.contains(&cpu.cpu));
     let mut left: f64 = running.map(|cpu| cpu.btr).sum();
     let mut by_btr: Vec<&BusyCpu> = in_domain()
-        .filter(|cpu| cpu.big && !cpu.exempt && !parked.contains(&cpu.cpu))
+        .filter(|cpu| !cpu.exempt && !parked.contains(&cpu.cpu))
         .collect();
     by_btr.sort_unstable_by(|a, b| b.btr.total_cmp(&a.btr).then(a.cpu.cmp(&b.cpu)));
     let mut candidates = by_btr.into_iter();
@@ -372,7 +377,6 @@ fn to_park(thread: &Thread, look: &Look) -> Vec<u32> {
         left = (left - next.btr).max(0.0);
         parked.push(next.cpu);
     }
-    parked.sort_unstable();
     parked
 }
 

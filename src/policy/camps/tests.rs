@@ -260,15 +260,11 @@ fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
             swapped_in = Some((thread, actions));
             break;
         }
-        assert_eq!(bench.camps.parking(), None);
     }
     let (thread, actions) = swapped_in.expect("NWC mode");
     assert_eq!(thread, bench.tasks[0].id, "all know nothing, so the first");
-    assert_eq!(actions, [], "it is on a big core already");
-    assert_eq!(
-        bench.camps.parking(),
-        Some((&[1][..], bench.now_ns + 100 * MS))
-    );
+    // It is on a big core already. The small ones have a cache of their own.
+    assert_eq!(actions, [Action::Park(1, Duration::from_millis(100))]);
     // No swap for fairness, however far they are apart.
     bench.tasks[1].amp_progress = 100_000 * MS;
     let swaps = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Swap(_)));

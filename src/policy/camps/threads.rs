@@ -41,7 +41,8 @@ struct Thread {
 
 /// The estimators of all threads.
 pub struct Threads {
-    limits: Thresholds,
+    /// As calibrated.
+    limits: Option<Thresholds>,
     threads: HashMap<TaskId, Thread>,
     /// History tables of applications (L2), by process id.
     applications: HashMap<u32, History>,
@@ -52,10 +53,12 @@ pub struct Threads {
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
     /// samples from there.
     big_frequency: Option<f64>,
+    /// The highest clock seen in any sample, Hz.
+    highest_clock: Option<f64>,
 }
 
 impl Threads {
-    pub(super) fn new(limits: Thresholds) -> Self {
+    pub(super) fn new(limits: Option<Thresholds>) -> Self {
         Self {
             limits,
             threads: HashMap::new(),
@@ -64,7 +67,14 @@ impl Threads {
             load: Load::default(),
             load_before: Load::default(),
             big_frequency: None,
+            highest_clock: None,
         }
+    }
+
+    /// When contention is low.
+    pub fn limits(&self) -> Thresholds {
+        self.limits
+            .unwrap_or_else(|| Thresholds::assumed(self.highest_clock))
     }
 
     /// The estimator of a thread.
@@ -116,6 +126,9 @@ impl Threads {
             .or(self.big_frequency)
             .filter(|&clock| clock > 0.0);
 
+        let clocks = self.noted.iter().map(|noted| noted.metrics.frequency);
+        self.highest_clock = clocks.chain(self.highest_clock).max_by(f64::total_cmp);
+
         std::mem::swap(&mut self.load, &mut self.load_before);
         let running = snapshot.tasks.iter().filter_map(|task| {
             let cpu = running_on(task)?;
@@ -155,6 +168,7 @@ impl Threads {
     }
 
     fn learn(&mut self, sample: &Noted, task: &Task, topology: &Topology) {
+        let limits = self.limits();
         let Some(thread) = self.threads.get_mut(&task.id) else {
             return;
         };
@@ -164,7 +178,7 @@ impl Threads {
             let cpu = topology.cpu(*cpu);
             cpu.is_some_and(|cpu| cpu.core_type == sample.core_type)
         };
-        let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &self.limits);
+        let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &limits);
         let before = thread
             .cpu
             .filter(is_there)
@@ -213,7 +227,7 @@ impl Threads {
         Planned {
             topology,
             load: self.load.clone(),
-            limits: self.limits,
+            limits: self.limits(),
         }
     }
 }

@@ -44,7 +44,6 @@ fn needy(slot: u32, btr: f64) -> Thread {
 fn cpus(threads: &[Thread]) -> Vec<BusyCpu> {
     let cpu = |thread: &Thread| BusyCpu {
         cpu: thread.cpu,
-        big: thread.on_big,
         llc: usize::from(!thread.on_big),
         core: thread.cpu,
         btr: thread.btr,
@@ -160,21 +159,37 @@ fn only_as_many_cores_are_idled_as_it_takes_and_for_100_ms() {
         thread(2, 70.0),
         thread(3, 20.0),
     ];
-    let park = |cpus: &[u32], until_ms: u64| {
-        [Wish::Park {
-            cpus: cpus.to_vec(),
-            until_ns: until_ms * MS,
-        }]
-    };
+    let for_ms = Duration::from_millis;
+    let park = |ms: u64| [1, 2].map(|cpu| Wish::Park(cpu, for_ms(ms)));
     // 30 + 60 + 20 is still too much, 30 + 20 is not.
-    assert_eq!(step(&mut nwc, 100_000, &threads), park(&[1, 2], 100_100));
-    assert_eq!(step(&mut nwc, 100_050, &threads), []);
-    assert_eq!(step(&mut nwc, 100_100, &threads), park(&[1, 2], 100_200));
-    // Small cores are never idled, their domain is another one.
+    assert_eq!(step(&mut nwc, 100_000, &threads), park(100));
+    let held = [threads[0], threads[3]];
+    assert_eq!(step(&mut nwc, 100_040, &held), []);
+    assert_eq!(
+        step(&mut nwc, 100_050, &held),
+        park(100),
+        "before they are back"
+    );
+    // A third one turns up.
+    let more = [threads[0], thread(3, 80.0)];
+    let three = [1, 2, 3].map(|cpu| Wish::Park(cpu, for_ms(100)));
+    assert_eq!(step(&mut nwc, 100_060, &more), three);
+    // At the end they are let go.
+    assert_eq!(
+        step(&mut nwc, 100_070, &[]),
+        [1, 2, 3].map(|cpu| Wish::Park(cpu, for_ms(0)))
+    );
+    // Small cores are not idled where their cache is another one.
     let mut nwc = ready();
     let threads = [needy(0, 30.0), thread(5, 900.0)];
     assert_eq!(step(&mut nwc, 100_000, &threads), []);
     assert_eq!(nwc.thread(), Some(id(0)));
+    // Where they share it, an aggressor there is one like others.
+    let mut nwc = ready();
+    let mut busy = cpus(&threads);
+    busy[1].llc = 0;
+    let wishes = step_with(&mut nwc, 100_000, &threads, &busy);
+    assert_eq!(wishes, [Wish::Park(5, for_ms(100))]);
 }
 
 #[test]
@@ -193,7 +208,7 @@ fn a_busy_sibling_is_idled_too() {
     let mut busy = cpus(&threads);
     busy[1].core = 0;
     let wishes = step_with(&mut nwc, 100_000, &threads, &busy);
-    assert!(matches!(&wishes[..], [Wish::Park { cpus, .. }] if cpus == &[1]));
+    assert_eq!(wishes, [Wish::Park(1, Duration::from_millis(100))]);
 }
 
 #[test]
@@ -257,7 +272,9 @@ fn at_most_a_twentieth_of_the_time_whoever_asks() {
         step(&mut nwc, ms, &[it]);
         ms += 50;
         stays += u64::from(nwc.thread().is_some());
-        assert!(nwc.spent_ns() as f64 <= 0.05 * (ms * MS) as f64);
+        // And one episode at the beginning, lest short runs never learn, and a look late.
+        let most = 550.0 + 0.05 * ms as f64;
+        assert!(nwc.spent_ns() as f64 <= most * MS as f64);
     }
     assert!(stays > 0 && nwc.spent_ns() > 20_000 * MS);
 }
