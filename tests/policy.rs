@@ -13,6 +13,11 @@ use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
 
 const INTERVAL: Duration = Duration::from_millis(400);
 
+const SETTINGS: policy::Settings = policy::Settings {
+    swap_interval: INTERVAL,
+    fairness: 100,
+};
+
 fn alder_lake() -> Topology {
     Machine::new("i7-1260p").topology()
 }
@@ -309,5 +314,5 @@ fn nothing_is_swapped_on_a_machine_with_one_core_type() {
     let server = Machine::new("epyc-9354p").topology();
     let mut bench = Bench::new(server, &[(1, 0), (2, 0)]);
     assert_eq!(bench.step(), []);
-    assert_eq!(policy::Name::None.build(INTERVAL).interval(), None);
+    assert_eq!(policy::Name::None.build(SETTINGS).interval(), None);
 }
