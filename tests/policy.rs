@@ -2,10 +2,13 @@
 //! Policies and placement on plain values: no kernel, no clock.
 
 mod fixtures;
+#[path = "camps/model.rs"]
+mod model;
 
 use std::time::Duration;
 
 use fixtures::Machine;
+use model::task;
 use scx_hetero::placement::{shares, tiers, tiers_for};
 use scx_hetero::policy::{self, Action, Policy, RoundRobin, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
@@ -99,26 +102,8 @@ impl Bench {
             .iter()
             .enumerate()
             .map(|(slot, &(tgid, core_type))| Task {
-                id: TaskId {
-                    slot: slot as u32,
-                    generation: 1,
-                },
-                tid: 100 + slot as u32,
                 tgid,
-                comm: "t".into(),
-                start_time: 0,
-                state: State::Running,
-                cpu: 0,
-                core_type,
-                hint: None,
-                allowed_types: (1 << topology.types.len()) - 1,
-                kthread: false,
-                pinned: false,
-                weight: 1024,
-                nr_runnable: 1,
-                run_ns: [0; MAX_CORE_TYPES],
-                amp_progress: 0,
-                first_progress: 0,
+                ..task(slot as u32, 0, core_type, topology.types.len())
             })
             .collect();
         Self {

@@ -53,7 +53,7 @@ fn scaled_ns(task: &Task, topology: &Topology) -> i64 {
 
 impl Policy for Adwrr {
     fn interval(&self) -> Option<Duration> {
-        Some(LOOK)
+        Some(LOOK.max(self.round / 4))
     }
 
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {

@@ -19,7 +19,6 @@
 
 use std::time::Duration;
 
-use super::camps::LOOK;
 use super::exchange::Exchange;
 use super::explore::Explorer;
 use super::speedup::Speedups;
@@ -29,6 +28,10 @@ use crate::pmu::module::{self, Module, Sample};
 /// Two threads change places only if that gains so much: less may be noise, and they would trade
 /// places for ever.
 const LEAST_GAIN: f64 = 0.1;
+
+/// Time between decisions: there is seldom something to do, and to look costs time, too. It is the
+/// interval at which PMCTrack samples (section 4.1.2).
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Ranks are whole numbers: millionths of utility.
 const PER_UTILITY: f64 = 1e6;
