@@ -78,6 +78,12 @@ struct Run {
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     swap_ms: u64,
 
+    /// Of policy camps: 100 evens out progress, 0 gives the fastest cores to
+    /// those who gain most; in between, the slowest may fall back to so many
+    /// percent of the fastest
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    fairness: u8,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -197,9 +203,18 @@ fn schedule(args: Run) -> Result<()> {
         return stats::monitor(interval, &stop);
     }
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
+    if args.fairness < 100 && args.policy != policy::Name::Camps {
+        warn!(
+            "--fairness is for --policy camps; {} does not know it",
+            args.policy
+        );
+    }
     let options = Options {
         policy: args.policy,
-        swap_interval: Duration::from_millis(args.swap_ms),
+        settings: policy::Settings {
+            swap_interval: Duration::from_millis(args.swap_ms),
+            fairness: args.fairness,
+        },
         slice: Duration::from_micros(args.slice_us),
         events: args.events,
         user_only: args.user_only,

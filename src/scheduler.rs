@@ -49,8 +49,8 @@ const TIDY: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Which policy.
     pub policy: policy::Name,
-    /// Time between decisions of a policy that swaps threads.
-    pub swap_interval: Duration,
+    /// What is said to it.
+    pub settings: policy::Settings,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -131,7 +131,7 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(options.verbose);
         let mut skel = scx_ops_open!(builder, object, hetero_ops, None)?;
         describe(&mut skel, &topology, options)?;
-        let policy = options.policy.build(options.swap_interval);
+        let policy = options.policy.build(options.settings);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;

@@ -2,16 +2,24 @@
 //! Policies and placement on plain values: no kernel, no clock.
 
 mod fixtures;
+#[path = "camps/model.rs"]
+mod model;
 
 use std::time::Duration;
 
 use fixtures::Machine;
+use model::task;
 use scx_hetero::placement::{shares, tiers, tiers_for};
 use scx_hetero::policy::{self, Action, Policy, RoundRobin, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
 
 const INTERVAL: Duration = Duration::from_millis(400);
+
+const SETTINGS: policy::Settings = policy::Settings {
+    swap_interval: INTERVAL,
+    fairness: 100,
+};
 
 fn alder_lake() -> Topology {
     Machine::new("i7-1260p").topology()
@@ -94,26 +102,8 @@ impl Bench {
             .iter()
             .enumerate()
             .map(|(slot, &(tgid, core_type))| Task {
-                id: TaskId {
-                    slot: slot as u32,
-                    generation: 1,
-                },
-                tid: 100 + slot as u32,
                 tgid,
-                comm: "t".into(),
-                start_time: 0,
-                state: State::Running,
-                cpu: 0,
-                core_type,
-                hint: None,
-                allowed_types: (1 << topology.types.len()) - 1,
-                kthread: false,
-                pinned: false,
-                weight: 1024,
-                nr_runnable: 1,
-                run_ns: [0; MAX_CORE_TYPES],
-                amp_progress: 0,
-                first_progress: 0,
+                ..task(slot as u32, 0, core_type, topology.types.len())
             })
             .collect();
         Self {
@@ -309,5 +299,5 @@ fn nothing_is_swapped_on_a_machine_with_one_core_type() {
     let server = Machine::new("epyc-9354p").topology();
     let mut bench = Bench::new(server, &[(1, 0), (2, 0)]);
     assert_eq!(bench.step(), []);
-    assert_eq!(policy::Name::None.build(INTERVAL).interval(), None);
+    assert_eq!(policy::Name::None.build(SETTINGS).interval(), None);
 }

@@ -3,9 +3,16 @@
 //! kernel, a clock or a file.
 
 pub mod acfs;
+pub mod adwrr;
 pub mod camps;
+pub mod eqp;
+mod exchange;
+mod explore;
+pub mod hsp;
+mod ledger;
 mod none;
 mod rr;
+mod speedup;
 
 use std::time::Duration;
 
@@ -88,20 +95,39 @@ pub enum Name {
     Camps,
     /// Even out progress, by speedup factors alone
     Acfs,
+    /// Even out slowdowns, by sampling each thread's speed on every core type
+    Eqp,
+    /// Share computing power by weight, in rounds of scaled CPU time
+    Adwrr,
+    /// Most throughput: the fastest cores to those who gain most from them
+    Hsp,
+}
+
+/// What the command line says to policies; each takes what concerns it.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Time between decisions, or migrations, of policies that swap threads.
+    pub swap_interval: Duration,
+    /// See [`camps::Options::fairness`].
+    pub fairness: u8,
 }
 
 impl Name {
-    /// Makes the policy. `swap_interval` is the time between decisions of those
-    /// that swap threads.
-    pub fn build(self, swap_interval: Duration) -> Box<dyn Policy> {
+    /// Makes the policy.
+    pub fn build(self, settings: Settings) -> Box<dyn Policy> {
+        let interval = settings.swap_interval;
         match self {
             Name::None => Box::new(none::None),
-            Name::Rr => Box::new(RoundRobin::new(swap_interval)),
+            Name::Rr => Box::new(RoundRobin::new(interval)),
             Name::Camps => Box::new(camps::Camps::new(camps::Options {
-                migration_interval: swap_interval,
+                migration_interval: interval,
+                fairness: settings.fairness,
                 ..Default::default()
             })),
-            Name::Acfs => Box::new(acfs::Acfs::new(swap_interval)),
+            Name::Acfs => Box::new(acfs::Acfs::new(interval)),
+            Name::Eqp => Box::new(eqp::Eqp::new(interval)),
+            Name::Adwrr => Box::new(adwrr::Adwrr::new(interval)),
+            Name::Hsp => Box::new(hsp::Hsp::default()),
         }
     }
 }
@@ -113,6 +139,9 @@ impl std::fmt::Display for Name {
             Name::Rr => "rr",
             Name::Camps => "camps",
             Name::Acfs => "acfs",
+            Name::Eqp => "eqp",
+            Name::Adwrr => "adwrr",
+            Name::Hsp => "hsp",
         })
     }
 }

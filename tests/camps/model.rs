@@ -2,6 +2,8 @@
 //! A small model of a machine: one thread per CPU, each slowed down by small cores and by others'
 //! memory traffic in its cluster.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::time::Duration;
 
 use scx_hetero::arith;
@@ -14,7 +16,34 @@ const TICK_NS: u64 = 10_000_000;
 const SAMPLE_NS: u64 = 50_000_000;
 pub const BANDWIDTH: f64 = 10e9;
 
-fn board(counts: &[u32]) -> Topology {
+/// A running task of its own process that may use so many core types.
+pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
+    Task {
+        id: TaskId {
+            slot,
+            generation: 1,
+        },
+        tid: 100 + slot,
+        tgid: 100 + slot,
+        comm: "t".into(),
+        start_time: 0,
+        state: State::Running,
+        cpu: cpu as i32,
+        core_type,
+        hint: None,
+        allowed_types: (1 << nr_types) - 1,
+        kthread: false,
+        pinned: false,
+        weight: 1024,
+        nr_runnable: 1,
+        run_ns: [0; MAX_CORE_TYPES],
+        amp_progress: 0,
+        first_progress: 0,
+    }
+}
+
+/// A machine with so many CPUs of each type, a cluster each, every type half as fast as the one before.
+pub fn board(counts: &[u32]) -> Topology {
     let (mut types, mut domains, mut cpus) = (Vec::new(), Vec::new(), Vec::new());
     for (core_type, &count) in counts.iter().enumerate() {
         let first = cpus.len() as u32;
@@ -143,28 +172,8 @@ impl Machine {
     pub fn new(counts: &[u32], programs: Vec<Program>) -> Self {
         let topology = board(counts);
         let on = |slot: usize| &topology.cpus[slot % topology.cpus.len()];
-        let tasks = (0..programs.len()).map(|slot| Task {
-            id: TaskId {
-                slot: slot as u32,
-                generation: 1,
-            },
-            tid: 100 + slot as u32,
-            tgid: 100 + slot as u32,
-            comm: "t".into(),
-            start_time: 0,
-            state: State::Running,
-            cpu: on(slot).id as i32,
-            core_type: on(slot).core_type,
-            hint: None,
-            allowed_types: (1 << counts.len()) - 1,
-            kthread: false,
-            pinned: false,
-            weight: 1024,
-            nr_runnable: 1,
-            run_ns: [0; MAX_CORE_TYPES],
-            amp_progress: 0,
-            first_progress: 0,
-        });
+        let tasks = (0..programs.len())
+            .map(|slot| task(slot as u32, on(slot).id, on(slot).core_type, counts.len()));
         let static_inverse = |core_type: usize| 1.0 / (1 << core_type) as f32;
         Self {
             tasks: tasks.collect(),
@@ -304,6 +313,20 @@ impl Machine {
             }
             each(self);
         }
+    }
+
+    /// Aggregate speedup: the sum over all programs of their speed over that on the slowest type
+    /// alone, less one. For programs of one phase.
+    pub fn asp(&self) -> f64 {
+        let slowest = self.topology.types.len() - 1;
+        let speedups = self
+            .work_ns
+            .iter()
+            .zip(&self.programs)
+            .map(|(work, program)| {
+                work / self.now_ns as f64 * Self::type_factor(&program.phases[0], slowest) - 1.0
+            });
+        speedups.sum()
     }
 
     pub fn unfairness(&self) -> f64 {

@@ -12,10 +12,10 @@
 //!
 //! # Not wired yet
 //!
-//! Spin notifications are not in samples yet, so spinning threads are not told apart. The
-//! fairness-throughput knob is not built.
+//! Spin notifications are not in samples yet, so spinning threads are not told apart.
 
 mod balance;
+pub mod fairness;
 mod load;
 pub mod nwc;
 pub(super) mod progress;
@@ -29,6 +29,7 @@ use super::{Action, Policy, Seen, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::slowdown::Thresholds;
 use crate::table::{State, Task};
+use fairness::Fairness;
 use nwc::{Nwc, Rules, Wish};
 use progress::Progress;
 use swap::Runner;
@@ -55,6 +56,9 @@ pub struct Options {
     pub limits: Option<Thresholds>,
     /// NWC mode; `None` is never.
     pub nwc: Option<Rules>,
+    /// Percent of the progress of the thread with the highest SF to which the one with the lowest
+    /// may fall back: 100 is even progress, 0 throughput alone. See [`fairness`].
+    pub fairness: u8,
 }
 
 impl Default for Options {
@@ -63,6 +67,7 @@ impl Default for Options {
             migration_interval: Duration::from_millis(400),
             limits: None,
             nwc: Some(Rules::default()),
+            fairness: 100,
         }
     }
 }
@@ -73,6 +78,7 @@ pub struct Camps {
     progress: Progress,
     threshold: Threshold,
     nwc: Option<Nwc>,
+    fairness: Option<Fairness>,
     looked_at_ns: Option<u64>,
     runners: Vec<Runner>,
     wishes: Vec<Wish>,
@@ -86,6 +92,7 @@ impl Camps {
             progress: Progress::default(),
             threshold: Threshold::new(options.migration_interval),
             nwc: options.nwc.map(Nwc::new),
+            fairness: Fairness::new(options.fairness),
             looked_at_ns: None,
             runners: Vec::new(),
             wishes: Vec::new(),
@@ -220,6 +227,10 @@ impl Policy for Camps {
         }
         let elapsed = snapshot.now_ns - self.looked_at_ns.unwrap_or(snapshot.now_ns);
         self.looked_at_ns = Some(snapshot.now_ns);
+        if let Some(fairness) = &mut self.fairness {
+            let (progress, threads) = (&self.progress, &self.threads);
+            fairness.apply(snapshot, elapsed, progress, threads, &mut self.runners);
+        }
 
         let first = actions.len();
         if self.step_nwc(snapshot, actions) {
@@ -263,4 +274,4 @@ fn mean_progress(runners: &[Runner]) -> i64 {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::policy) mod tests;

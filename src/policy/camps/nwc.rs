@@ -333,7 +333,7 @@ impl Nwc {
         // Those parked already stay so as long as this goes on; more may have to follow.
         let more = to_park(thread, look);
         let due = look.now_ns + idle_ns / 2 >= episode.parked_until_ns;
-        if more.is_empty() && !(due && !episode.parked.is_empty()) {
+        if more.is_empty() && (!due || episode.parked.is_empty()) {
             return;
         }
         episode.parked.extend(more);

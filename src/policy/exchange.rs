@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the policies that exchange threads have in common: who takes part, how they rank, and the
+//! moves that follow. Ranks are what the policies differ in.
+
+use super::camps::progress::Progress;
+use super::camps::swap::{NoContention, Runner, plan};
+use super::camps::{balance, is_contested};
+use super::explore::Explorer;
+use super::speedup::Speedups;
+use super::{Action, Snapshot};
+use crate::table::{Task, TaskId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    progress: Progress,
+    runners: Vec<Runner>,
+    looked_at_ns: Option<u64>,
+    elapsed_ns: u64,
+}
+
+impl Exchange {
+    /// Looks who takes part; see [`Progress::update`] for `patience`, ns.
+    pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+        self.progress.update(snapshot, patience);
+        let before = self.looked_at_ns.unwrap_or(snapshot.now_ns);
+        self.elapsed_ns = snapshot.now_ns.saturating_sub(before);
+        self.looked_at_ns = Some(snapshot.now_ns);
+    }
+
+    /// The tasks that take part.
+    pub fn taking_part<'a>(&'a self, snapshot: &Snapshot<'a>) -> impl Iterator<Item = &'a Task> {
+        let tasks = snapshot.tasks.iter();
+        tasks.filter(|task| self.progress.takes_part(task))
+    }
+
+    /// Ranks those that take part: low ranks belong on fast core types. `rank` is given the task and
+    /// its effective progress in ns, and may return just that.
+    pub fn rank(&mut self, snapshot: &Snapshot, mut rank: impl FnMut(&Task, i64) -> i64) {
+        self.runners.clear();
+        for task in snapshot.tasks {
+            if self.progress.takes_part(task) {
+                let rank = rank(task, self.progress.of(task).unwrap_or_default());
+                let place = self.progress.place(task);
+                self.runners.push(Runner::new(task, place, rank));
+            }
+        }
+    }
+
+    /// Time since the last look but one in which threads competed for faster cores, ns.
+    pub fn contested_ns(&self) -> u64 {
+        if is_contested(&self.runners) {
+            self.elapsed_ns
+        } else {
+            0
+        }
+    }
+
+    /// Appends what is to be done: right numbers on every core type first, then what `explorer`
+    /// wants to see, then exchanges of threads whose ranks are `apart` or more in the wrong order.
+    /// Says how many of the last.
+    pub fn act(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        apart: i64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let nr_types = snapshot.topology.types.len();
+        let first = actions.len();
+        let mut exchanged = 0;
+        balance(snapshot, &self.progress, &self.runners, actions);
+        if actions.len() == first {
+            self.progress.settled(snapshot, &mut self.runners);
+            if let Some((explorer, speedups)) = explorer {
+                explorer.step(snapshot, speedups, &mut self.runners, actions);
+            }
+            let runners = &mut self.runners;
+            exchanged = plan(runners, nr_types, apart, &mut NoContention, actions);
+        }
+        self.progress.note(&actions[first..], snapshot.now_ns);
+        exchanged
+    }
+}

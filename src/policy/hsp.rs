@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `hsp`: highest speed-up first, the scheduler for throughput that CAMPS (2018, section 5.1) and
+//! PMCTrack (2017, section 4.1) compare with. The threads that gain most from a big core get one,
+//! and keep it; no attempt is made to be fair, and nice levels count for CPU time alone.
+//!
+//! # What a big core is worth
+//!
+//! A thread's **utility** is `(SF - 1) / max(1, N - (B - 1))²`: N runnable threads of its program, B
+//! CPUs of the fastest type. That is the utility factor of CAMP (Saez et al. 2012), of which the
+//! two papers say that it takes SF and thread-level parallelism together, with the gain SF - 1 where
+//! CAMP has SF: a thread that gains nothing is to get nothing, however few its siblings. As long as
+//! all threads of a program fit the big cores, their gain is the program's; beyond that one thread
+//! more on a big core hardly helps, for the others are waited for. So serial programs and serial
+//! phases come first. The SF is measured ([`super::speedup`]), so that every thread must have been
+//! on both types once, and again from time to time ([`super::explore`]).
+//!
+//! With three or more core types the SF is that of the fastest over the slowest, threads are ranked
+//! by it, and the middle types get the middle ranks.
+
+use std::time::Duration;
+
+use super::exchange::Exchange;
+use super::explore::Explorer;
+use super::speedup::Speedups;
+use super::{Action, Policy, Snapshot};
+use crate::pmu::module::{self, Module, Sample};
+
+/// Two threads change places only if that gains so much: less may be noise, and they would trade
+/// places for ever.
+const LEAST_GAIN: f64 = 0.1;
+
+/// Time between decisions: there is seldom something to do, and to look costs time, too. It is the
+/// interval at which PMCTrack samples (section 4.1.2).
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Ranks are whole numbers: millionths of utility.
+const PER_UTILITY: f64 = 1e6;
+
+/// See the module.
+#[derive(Default)]
+pub struct Hsp {
+    speedups: Speedups,
+    exchange: Exchange,
+    explorer: Explorer,
+}
+
+/// What one of `big` big CPUs is worth to a thread with this SF, of a program with `threads`
+/// runnable ones.
+fn utility(sf: f64, threads: u32, big: usize) -> f64 {
+    let excess = f64::from(threads) - (big as f64 - 1.0);
+    (sf - 1.0) / excess.max(1.0).powi(2)
+}
+
+impl Policy for Hsp {
+    fn module(&self) -> Option<&dyn Module> {
+        Some(&module::Speed)
+    }
+
+    fn observe(&mut self, sample: &Sample) {
+        self.speedups.observe(sample);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let Self {
+            speedups,
+            exchange,
+            explorer,
+        } = self;
+        speedups.look(snapshot, actions);
+        let types = &snapshot.topology.types;
+        if types.len() < 2 {
+            return;
+        }
+        let big = types[0].cpus.len();
+        exchange.look(snapshot, |_| u64::MAX);
+        exchange.rank(snapshot, |task, _| {
+            let sf = speedups.sf(task.id, snapshot.topology);
+            (-utility(sf, task.nr_runnable, big) * PER_UTILITY) as i64
+        });
+        let apart = (LEAST_GAIN * PER_UTILITY) as i64;
+        exchange.act(snapshot, Some((explorer, speedups)), apart, actions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::camps::tests::{MS, board, sample, task};
+    use super::*;
+    use crate::table::Task;
+
+    #[test]
+    fn utility_is_the_gain_and_falls_with_the_square_of_threads_beyond_the_big_cores() {
+        assert_eq!(utility(2.5, 1, 4), 1.5);
+        assert_eq!(utility(2.5, 4, 4), 1.5);
+        assert_eq!(utility(2.5, 5, 4), 1.5 / 4.0);
+        assert_eq!(utility(1.0, 1, 4), 0.0);
+        assert!(utility(1.3, 1, 4) > utility(2.8, 8, 4));
+    }
+
+    /// Six threads on two big and four small cores, as fast on them as `speeds` says.
+    struct Bench {
+        tasks: Vec<Task>,
+        speeds: Vec<(f64, f64)>,
+        hsp: Hsp,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new(speeds: &[(f64, f64)]) -> Self {
+            Self {
+                tasks: (0..6).map(|i| task(i, i, usize::from(i >= 2))).collect(),
+                speeds: speeds.to_vec(),
+                hsp: Hsp::default(),
+                now_ns: 0,
+            }
+        }
+
+        /// Runs for 50 ms; says who changed places, and puts them there.
+        fn step(&mut self) -> Vec<(u32, u32)> {
+            self.now_ns += 50 * MS;
+            for (task, speed) in self.tasks.iter_mut().zip(&self.speeds) {
+                task.run_ns[task.core_type] += 50 * MS;
+                let ipc = if task.core_type == 0 {
+                    speed.0
+                } else {
+                    speed.1
+                };
+                self.hsp.observe(&sample(task, ipc, 300.0, 0.0));
+            }
+            let mut actions = Vec::new();
+            let snapshot = Snapshot {
+                now_ns: self.now_ns,
+                topology: &board(2, 4),
+                tasks: &self.tasks,
+            };
+            self.hsp.decide(&snapshot, &mut actions);
+            let mut swaps = Vec::new();
+            for action in actions {
+                if let Action::Swap([(one, to), (other, back)]) = action {
+                    self.tasks[one.task.slot as usize].core_type = to;
+                    self.tasks[other.task.slot as usize].core_type = back;
+                    swaps.push((one.task.slot, other.task.slot));
+                }
+            }
+            swaps
+        }
+
+        fn on_big(&self) -> Vec<u32> {
+            let big = self.tasks.iter().filter(|task| task.core_type == 0);
+            big.map(|task| task.id.slot).collect()
+        }
+    }
+
+    #[test]
+    fn the_threads_with_the_highest_sf_get_the_big_cores_and_keep_them() {
+        let sfs = [1.1, 1.5, 1.2, 2.8, 1.4, 2.6];
+        let mut bench = Bench::new(&sfs.map(|sf| (1.0, 1.0 / sf)));
+        for _ in 0..60 {
+            bench.step();
+        }
+        assert_eq!(bench.on_big(), [3, 5]);
+        for _ in 0..300 {
+            assert_eq!(bench.step(), []);
+        }
+    }
+
+    #[test]
+    fn every_thread_is_brought_to_both_types_once() {
+        let mut bench = Bench::new(&[(1.0, 0.5); 6]);
+        let mut swaps = 0;
+        for _ in 0..200 {
+            swaps += bench.step().len();
+        }
+        for task in &bench.tasks {
+            assert!(task.run_ns[0] > 0 && task.run_ns[1] > 0, "{task:?}");
+        }
+        assert!(swaps <= 6, "{swaps}");
+    }
+
+    #[test]
+    fn nearly_equal_threads_do_not_trade_places() {
+        let mut bench = Bench::new(&[(1.0, 0.5); 6]);
+        for _ in 0..60 {
+            bench.step();
+        }
+        let better = (0..6).find(|&i| bench.tasks[i].core_type == 1).unwrap();
+        bench.speeds[better].1 = 1.0 / 2.05;
+        let swaps: usize = (0..100).map(|_| bench.step().len()).sum();
+        assert_eq!(swaps, 0);
+        bench.speeds[better].1 = 1.0 / 2.3;
+        let swaps: usize = (0..100).map(|_| bench.step().len()).sum();
+        assert_eq!(swaps, 1);
+    }
+
+    #[test]
+    fn a_program_of_many_threads_stands_back_for_a_serial_one() {
+        let mut bench = Bench::new(&[
+            (1.0, 0.4),
+            (1.0, 0.4),
+            (1.0, 0.4),
+            (1.0, 0.4),
+            (1.0, 0.6),
+            (1.0, 0.6),
+        ]);
+        for task in &mut bench.tasks[..4] {
+            (task.tgid, task.nr_runnable) = (7, 4);
+        }
+        for _ in 0..60 {
+            bench.step();
+        }
+        assert_eq!(bench.on_big(), [4, 5]);
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What each core type is worth to a thread: speedup factors, SF = IPS_big / IPS_small, by **IPC
+//! sampling** (PMCTrack 2017, section 4.1: the SF measured directly, on both core types).
+//!
+//! A thread's SF is the ratio of its own mean IPS on two types once it was sampled on both, taken
+//! at the clocks that the types have at present, and the ratio of the types' static capacities
+//! before. The two means may belong to different phases of the program: that is the weakness of the
+//! method, and why the means are short and start anew after a while.
+
+use std::collections::{HashMap, HashSet};
+
+use super::camps::threads::tell;
+use super::{Action, Snapshot};
+use crate::pmu::module::Sample;
+use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
+use crate::table::TaskId;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// A sample counts for one in so many in a thread's mean IPC, at the least.
+const AVERAGED: u32 = 8;
+
+/// A mean that got no sample for so long says nothing about the next one, ns.
+const FORGOTTEN_NS: u64 = 5_000_000_000;
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// A thread on one core type.
+#[derive(Clone, Copy, Debug, Default)]
+struct Speed {
+    /// Samples in the mean.
+    averaged: u32,
+    /// Mean instructions per cycle.
+    ipc: f64,
+    /// When the last one was used, ns.
+    at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    /// Samples in its life; the first ones are not used.
+    samples: u32,
+    speeds: [Speed; MAX_CORE_TYPES],
+    /// 1/SF as the BPF half was told last.
+    told: Option<[f32; MAX_CORE_TYPES]>,
+}
+
+/// The speedup factors of all threads.
+#[derive(Debug, Default)]
+pub struct Speedups {
+    threads: HashMap<TaskId, Thread>,
+    /// Latest mean clock by core type, Hz.
+    frequency: [Option<f64>; MAX_CORE_TYPES],
+    now_ns: u64,
+}
+
+impl Speedups {
+    /// Takes a sample in.
+    pub fn observe(&mut self, sample: &Sample) {
+        let metrics = &sample.metrics;
+        let sound = metrics.ipc > 0.0 && metrics.frequency > 0.0;
+        if sample.last || !sound || sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        self.frequency[sample.core_type] = Some(metrics.frequency);
+        let thread = self.threads.entry(sample.task).or_default();
+        thread.samples = thread.samples.saturating_add(1);
+        if thread.samples <= DISCARDED {
+            return;
+        }
+        let speed = &mut thread.speeds[sample.core_type];
+        if self.now_ns.saturating_sub(speed.at_ns) > FORGOTTEN_NS {
+            speed.averaged = 0;
+        }
+        speed.averaged = (speed.averaged + 1).min(AVERAGED);
+        speed.ipc += (metrics.ipc - speed.ipc) / f64::from(speed.averaged);
+        speed.at_ns = self.now_ns;
+    }
+
+    /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
+    /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
+    pub fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.now_ns = snapshot.now_ns;
+        let known = |id: &TaskId| self.threads.contains_key(id);
+        let alive = || snapshot.tasks.iter().map(|task| task.id);
+        if alive().filter(known).count() < self.threads.len() {
+            let alive: HashSet<TaskId> = alive().collect();
+            self.threads.retain(|id, _| alive.contains(id));
+        }
+        for id in alive() {
+            let Some(thread) = self.threads.get_mut(&id) else {
+                continue;
+            };
+            let inverse = thread.inverse(snapshot.topology, &self.frequency);
+            if tell(&mut thread.told, inverse) {
+                actions.push(Action::Slowdown(id, inverse));
+            }
+        }
+    }
+
+    /// 1/SF of a thread by core type, in (0, 1].
+    pub fn inverse(&self, task: TaskId, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
+        let unknown = Thread::default();
+        let thread = self.threads.get(&task).unwrap_or(&unknown);
+        thread.inverse(topology, &self.frequency)
+    }
+
+    /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
+    pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
+        let slowest = topology.types.len().saturating_sub(1);
+        1.0 / f64::from(self.inverse(task, topology)[slowest])
+    }
+
+    /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.
+    pub fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
+        let speed = self.threads.get(&task)?.speeds.get(core_type)?;
+        (speed.averaged > 0).then(|| self.now_ns.saturating_sub(speed.at_ns))
+    }
+}
+
+impl Thread {
+    fn inverse(
+        &self,
+        topology: &Topology,
+        frequency: &[Option<f64>; MAX_CORE_TYPES],
+    ) -> [f32; MAX_CORE_TYPES] {
+        let ips = |core_type: usize| {
+            let speed = self.speeds[core_type];
+            Some((speed.averaged > 0).then_some(speed.ipc)? * frequency[core_type]?)
+        };
+        let mut inverse = [1.0; MAX_CORE_TYPES];
+        for (core_type, kind) in topology.types.iter().enumerate().skip(1) {
+            let measured = ips(BIG).zip(ips(core_type)).map(|(big, here)| here / big);
+            let assumed = f64::from(kind.capacity) / 1024.0;
+            let ratio = measured.unwrap_or(assumed);
+            inverse[core_type] = ratio.clamp(1.0 / MAX_SLOWDOWN, 1.0) as f32;
+        }
+        inverse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::camps::tests::{MS, board, sample, task};
+    use crate::table::Task;
+
+    /// One thread that gives samples, on a board whose small cores have half the capacity.
+    struct Bench {
+        topology: Topology,
+        task: Task,
+        speedups: Speedups,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                topology: board(2, 4),
+                task: task(0, 0, 0),
+                speedups: Speedups::default(),
+                now_ns: 0,
+            }
+        }
+
+        /// After so many samples of this IPC on this type: the SF.
+        fn sampled(&mut self, place: usize, ipc: f64, times: u32) -> f64 {
+            self.task.core_type = place;
+            for _ in 0..times {
+                self.speedups.observe(&sample(&self.task, ipc, 300.0, 0.0));
+                self.look(50 * MS);
+            }
+            self.speedups.sf(self.task.id, &self.topology)
+        }
+
+        fn look(&mut self, ns: u64) -> Vec<Action> {
+            self.now_ns += ns;
+            let mut actions = Vec::new();
+            let snapshot = Snapshot {
+                now_ns: self.now_ns,
+                topology: &self.topology,
+                tasks: std::slice::from_ref(&self.task),
+            };
+            self.speedups.look(&snapshot, &mut actions);
+            actions
+        }
+    }
+
+    #[test]
+    fn the_sf_is_that_of_static_capacities_until_measured_on_both_types() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.sampled(0, 2.0, 3), 2.0);
+        assert_eq!(bench.sampled(0, 2.0, 1), 2.0);
+        assert_eq!(bench.sampled(1, 0.5, 1), 4.0);
+    }
+
+    #[test]
+    fn a_mean_follows_and_starts_anew_after_a_while() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 2.0, 3);
+        bench.sampled(1, 0.5, 10);
+        let drifting = bench.sampled(1, 1.0, 1);
+        assert!((3.0..4.0).contains(&drifting), "{drifting}");
+        bench.look(FORGOTTEN_NS);
+        assert_eq!(bench.sampled(1, 1.0, 1), 2.0);
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_last_sample_used() {
+        let mut bench = Bench::new();
+        let id = bench.task.id;
+        bench.sampled(0, 2.0, 2);
+        assert_eq!(bench.speedups.age_ns(id, 0), None);
+        bench.sampled(0, 2.0, 1);
+        bench.look(100 * MS);
+        assert_eq!(bench.speedups.age_ns(id, 0), Some(150 * MS));
+        assert_eq!(bench.speedups.age_ns(id, 1), None);
+    }
+
+    #[test]
+    fn the_sf_stays_within_what_is_believed() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 1.0, 3);
+        assert_eq!(bench.sampled(1, 2.0, 3), 1.0);
+        bench.sampled(1, 1e-6, 100);
+        assert!(bench.sampled(1, 1e-6, 100) <= MAX_SLOWDOWN + 0.01);
+    }
+
+    #[test]
+    fn threads_that_ended_are_forgotten() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 2.0, 3);
+        let old = bench.task.id;
+        bench.task.id.generation += 1;
+        bench.look(50 * MS);
+        assert_eq!(bench.speedups.age_ns(old, 0), None);
+    }
+}

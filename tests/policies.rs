@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What each policy comes to, in a closed loop with a small model of a machine.
+
+#[path = "camps/model.rs"]
+mod model;
+
+use std::time::Duration;
+
+use model::{BANDWIDTH, Machine, Phase, Program, aggressor, compute, sensitive, steady};
+use scx_hetero::policy::adwrr::Adwrr;
+use scx_hetero::policy::camps::{Camps, Options};
+use scx_hetero::policy::eqp::Eqp;
+use scx_hetero::policy::hsp::Hsp;
+use scx_hetero::policy::{Name, Policy, Settings};
+use scx_hetero::slowdown::Thresholds;
+
+const INTERVAL: Duration = Duration::from_millis(400);
+
+const SFS: [f64; 8] = [1.1, 2.8, 1.7, 2.0, 1.3, 2.5, 1.5, 2.3];
+
+fn mix(phases: impl IntoIterator<Item = Phase>) -> Vec<Program> {
+    phases.into_iter().map(steady).collect()
+}
+
+fn build(name: Name) -> Box<dyn Policy> {
+    name.build(Settings {
+        swap_interval: INTERVAL,
+        fairness: 100,
+    })
+}
+
+fn camps(fairness: u8) -> Camps {
+    Camps::new(Options {
+        fairness,
+        limits: Some(Thresholds::from_bandwidth(BANDWIDTH)),
+        ..Options::default()
+    })
+}
+
+/// Four big and four small cores for a minute.
+fn four_and_four(programs: Vec<Program>, policy: &mut dyn Policy) -> Machine {
+    let mut machine = Machine::new(&[4, 4], programs);
+    machine.run(policy, 60, |_| {});
+    machine
+}
+
+/// As much ASP as can be had where nobody disturbs anybody: the highest SFs on the big cores.
+fn best_asp(sfs: &[f64], big: usize) -> f64 {
+    let mut gains: Vec<f64> = sfs.iter().map(|sf| sf - 1.0).collect();
+    gains.sort_by(|a, b| b.total_cmp(a));
+    gains[..big].iter().sum()
+}
+
+#[test]
+fn hsp_comes_near_the_best_throughput_wherever_the_threads_start() {
+    for turn in 0..8 {
+        let mut sfs = SFS;
+        sfs.rotate_left(turn);
+        let machine = four_and_four(mix(sfs.map(compute)), &mut Hsp::default());
+        let share = machine.asp() / best_asp(&sfs, 4);
+        assert!(share > 0.96, "{turn}: {share}");
+        assert!(machine.swaps < 60, "{turn}: {}", machine.swaps);
+    }
+}
+
+#[test]
+fn hsp_follows_a_thread_into_another_phase() {
+    let mut programs = mix(SFS.map(compute));
+    programs[0] = Program {
+        phases: vec![compute(1.1), compute(3.2)],
+        work_ns: 20e9,
+    };
+    let mut machine = Machine::new(&[4, 4], programs);
+    let mut hsp = Hsp::default();
+    machine.run(&mut hsp, 20, |_| {});
+    assert_eq!(machine.tasks[0].core_type, 1);
+    machine.run(&mut hsp, 35, |_| {});
+    assert_eq!(machine.tasks[0].core_type, 0);
+}
+
+#[test]
+fn eqp_slows_all_threads_down_alike() {
+    let machine = four_and_four(mix(SFS.map(compute)), &mut Eqp::new(INTERVAL));
+    assert!(machine.unfairness() < 1.15, "{}", machine.unfairness());
+}
+
+#[test]
+fn adwrr_evens_out_scaled_time_and_not_progress() {
+    let machine = four_and_four(mix(SFS.map(compute)), &mut Adwrr::new(INTERVAL));
+    let scaled: Vec<u64> = machine
+        .tasks
+        .iter()
+        .map(|task| (task.run_ns[0] + task.run_ns[1] / 2) / 1_000_000)
+        .collect();
+    let (least, most) = (scaled.iter().min().unwrap(), scaled.iter().max().unwrap());
+    assert!(most - least < 1000, "two rounds and a bit: {scaled:?} ms");
+    assert!(machine.unfairness() > 1.2, "{}", machine.unfairness());
+}
+
+#[test]
+fn the_policies_for_fairness_have_less_throughput_and_more_fairness_than_hsp() {
+    let hsp = four_and_four(mix(SFS.map(compute)), &mut Hsp::default());
+    for name in [Name::Rr, Name::Adwrr, Name::Eqp, Name::Acfs, Name::Camps] {
+        let other = four_and_four(mix(SFS.map(compute)), &mut *build(name));
+        let (asp, unfairness) = (other.asp(), other.unfairness());
+        println!("{name}: ASP {asp:.2}, unfairness {unfairness:.2}");
+        assert!(asp < hsp.asp() && unfairness < hsp.unfairness(), "{name}");
+    }
+}
+
+#[test]
+fn with_camps_throughput_rises_and_fairness_falls_as_the_knob_is_turned_down() {
+    let with_company = [
+        compute(2.8),
+        aggressor(),
+        sensitive(),
+        compute(2.4),
+        compute(1.2),
+        compute(1.6),
+        compute(2.1),
+        compute(1.4),
+    ];
+    for phases in [SFS.map(compute), with_company] {
+        let turned = |fairness| {
+            let machine = four_and_four(mix(phases), &mut camps(fairness));
+            (machine.asp(), machine.unfairness())
+        };
+        let outcomes = [100, 80, 60, 40, 20, 0].map(turned);
+        println!("{outcomes:.2?}");
+        for pair in outcomes.windows(2) {
+            let [(asp, unfairness), (next_asp, next_unfairness)] = pair else {
+                unreachable!()
+            };
+            assert!(next_asp > &(asp - 0.02), "{outcomes:?}");
+            assert!(next_unfairness > &(unfairness - 0.02), "{outcomes:?}");
+        }
+        let (even, none) = (outcomes[0], outcomes[5]);
+        assert!(
+            none.0 > 1.1 * even.0 && none.1 > 1.4 * even.1,
+            "{outcomes:?}"
+        );
+    }
+}
+
+#[test]
+fn the_knob_bounds_how_far_the_slowest_falls_back() {
+    for fairness in [100, 80, 60, 50] {
+        let machine = four_and_four(mix(SFS.map(compute)), &mut camps(fairness));
+        let most = 100.0 / f64::from(fairness) * 1.15;
+        assert!(
+            machine.unfairness() < most,
+            "{fairness}: {}",
+            machine.unfairness()
+        );
+    }
+}
+
+#[test]
+fn camps_without_fairness_comes_near_the_throughput_of_hsp() {
+    let hsp = four_and_four(mix(SFS.map(compute)), &mut Hsp::default());
+    let camps = four_and_four(mix(SFS.map(compute)), &mut camps(0));
+    assert!(
+        camps.asp() > 0.95 * hsp.asp(),
+        "{} of {}",
+        camps.asp(),
+        hsp.asp()
+    );
+}
+
+/// P, E and LP-E cores as in a Meteor Lake laptop, and a busy thread for each, for two minutes.
+fn meteor_lake(policy: &mut dyn Policy) -> Machine {
+    let sfs = (0..14).map(|i| 1.1 + 0.05 * f64::from(i * 5 % 14));
+    let mut machine = Machine::new(&[4, 8, 2], mix(sfs.map(compute)));
+    machine.topology.types[2].low_power_island = true;
+    machine.run(policy, 120, |_| {});
+    machine
+}
+
+#[test]
+fn with_three_types_hsp_gives_the_middle_ones_to_the_middle_ranks() {
+    let machine = meteor_lake(&mut Hsp::default());
+    let mut by_sf: Vec<(f64, usize)> = machine
+        .programs
+        .iter()
+        .zip(&machine.tasks)
+        .map(|(program, task)| (program.phases[0].sf, task.core_type))
+        .collect();
+    by_sf.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let places: Vec<usize> = by_sf.iter().map(|&(_, place)| place).collect();
+    assert_eq!(places, [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+}
+
+#[test]
+fn with_three_types_the_fair_policies_share_the_fastest_and_use_the_middle_one() {
+    for name in [Name::Rr, Name::Adwrr, Name::Eqp, Name::Acfs, Name::Camps] {
+        let machine = meteor_lake(&mut *build(name));
+        for task in &machine.tasks {
+            let ran = &task.run_ns[..3];
+            assert!(ran[0] > 0 && ran[1] > 0, "{name}: {ran:?}");
+        }
+        println!("{name}: {:.2}", machine.unfairness());
+        let most = if [Name::Rr, Name::Adwrr].contains(&name) {
+            1.7
+        } else {
+            1.2
+        };
+        assert!(
+            machine.unfairness() < most,
+            "{name}: {}",
+            machine.unfairness()
+        );
+    }
+}
