@@ -11,6 +11,8 @@ use crate::bpf::intf;
 pub enum Mechanism {
     /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
     Kick,
+    /// Spin notifications; no thread's word is looked at
+    Spin,
 }
 
 impl Mechanism {
@@ -18,6 +20,7 @@ impl Mechanism {
     fn bit(self) -> Option<u32> {
         match self {
             Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
+            Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
         }
     }
 }

@@ -109,6 +109,7 @@ impl Bench {
                 allowed_types: (1 << topology.types.len()) - 1,
                 kthread: false,
                 pinned: false,
+                spinning: false,
                 weight: 1024,
                 nr_runnable: 1,
                 run_ns: [0; MAX_CORE_TYPES],

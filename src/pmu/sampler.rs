@@ -42,6 +42,8 @@ pub struct Tally {
     pub received: u64,
     /// Of them, thrown away because the task's IPC jumped within a round.
     pub jumped: u64,
+    /// Of them, thrown away because the task waited actively for some of the time.
+    pub spun: u64,
 }
 
 /// Opens events, takes samples. Counting ends when it is dropped.
@@ -236,7 +238,11 @@ impl Sampler {
             generation: raw.generation,
         };
         let set = events.plan.sets.get(usize::from(raw.set))?;
-        let counts = if events.plan.sets.len() == 1 {
+        let counts = if raw.spun != 0 {
+            // What it retired says nothing of its work (CAMPS 2018, section 4.5).
+            self.tally.spun += 1;
+            None
+        } else if events.plan.sets.len() == 1 {
             counts_of(&events.plan, raw)
         } else {
             let round = self

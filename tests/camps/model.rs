@@ -155,6 +155,7 @@ impl Machine {
             allowed_types: (1 << counts.len()) - 1,
             kthread: false,
             pinned: false,
+            spinning: false,
             weight: 1024,
             nr_runnable: 1,
             run_ns: [0; MAX_CORE_TYPES],

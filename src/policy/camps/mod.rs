@@ -14,8 +14,8 @@
 //!
 //! Idling cores in NWC mode: [`Camps::parking`] says what is wished, and nobody acts on it. The NWC
 //! thread is swapped in, and swaps for fairness cease meanwhile, so an episode helps where the swap
-//! alone makes contention low and is given up where it does not. Spin notifications are not in
-//! samples yet, so spinning threads are not told apart. The fairness-throughput knob is not built.
+//! alone makes contention low and is given up where it does not. The fairness-throughput knob is not
+//! built.
 
 mod balance;
 mod load;
@@ -146,7 +146,8 @@ impl Camps {
                     learned: estimator.map_or(0, |e| e.learned(intervals)),
                     total_hits,
                     total_learned,
-                    far_ahead: runner.progress - mean > far,
+                    // Nor is one that spins worth a search for its slowdown.
+                    far_ahead: runner.progress - mean > far || runner.spinning,
                     btr: runner.btr,
                 }
             })
