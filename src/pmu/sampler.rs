@@ -228,9 +228,14 @@ impl Sampler {
     }
 
     /// Makes a sample of what BPF has sent; `None` until a round is complete where sets take
-    /// turns, or if it says nothing.
+    /// turns, if the task waited actively meanwhile, or if it says nothing.
     pub fn sample(&mut self, raw: &intf::task_sample) -> Option<Sample> {
         self.tally.received += 1;
+        if raw.spun != 0 {
+            // What it retired says nothing of its work (CAMPS 2018, section 4.5).
+            self.tally.spun += 1;
+            return None;
+        }
         let core_type = usize::from(raw.core_type);
         let events = self.types.get(core_type)?.as_ref()?;
         let task = TaskId {
@@ -238,11 +243,7 @@ impl Sampler {
             generation: raw.generation,
         };
         let set = events.plan.sets.get(usize::from(raw.set))?;
-        let counts = if raw.spun != 0 {
-            // What it retired says nothing of its work (CAMPS 2018, section 4.5).
-            self.tally.spun += 1;
-            None
-        } else if events.plan.sets.len() == 1 {
+        let counts = if events.plan.sets.len() == 1 {
             counts_of(&events.plan, raw)
         } else {
             let round = self
@@ -384,6 +385,23 @@ mod tests {
         assert_eq!(counts.get(Meaning::Instructions), Some(2000.0));
         assert_eq!(counts.get(Meaning::LlcMisses), Some(60.0));
         assert_eq!(counts.get(Meaning::Branches), Some(400.0));
+    }
+
+    #[test]
+    fn samples_of_tasks_that_spun_are_dropped_and_counted() {
+        let mut sampler = Sampler {
+            types: Vec::new(),
+            nr_cpu_ids: 1,
+            user_only: false,
+            rounds: HashMap::new(),
+            tally: Tally::default(),
+        };
+        let mut sample = raw(0, &[1000, 2000]);
+        assert!(sampler.sample(&sample).is_none());
+        assert_eq!(sampler.tally().spun, 0);
+        sample.spun = 1;
+        assert!(sampler.sample(&sample).is_none());
+        assert_eq!((sampler.tally().received, sampler.tally().spun), (2, 1));
     }
 
     #[test]
