@@ -64,8 +64,12 @@ impl Server {
     /// # Errors
     /// What kept it from listening.
     pub fn start(path: &Path) -> Result<Self> {
-        if let Some(directory) = path.parent() {
+        if let Some(directory) = path.parent()
+            && !directory.exists()
+        {
+            // Whatever the umask, everybody must get at the socket.
             fs::create_dir_all(directory)
+                .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
                 .with_context(|| format!("cannot make {}", directory.display()))?;
         }
         match fs::remove_file(path) {
