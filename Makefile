@@ -13,10 +13,13 @@ target = $(or $(CARGO_TARGET_DIR),target)
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
-.PHONY: build setup testbed run test clean help
+.PHONY: build spin setup testbed run test clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
+
+spin:            ## build target/libscx_hetero_spin.so, for LD_PRELOAD (docs/spin.md)
+	@$(MAKE) -s -C spin OUT="$(abspath $(target))"
 
 setup:           ## install the packages that the other targets need
 	@testbed/setup

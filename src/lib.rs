@@ -17,6 +17,7 @@ pub mod policy;
 pub mod preflight;
 pub mod scheduler;
 pub mod slowdown;
+pub mod spin;
 pub mod stats;
 pub mod table;
 mod text;

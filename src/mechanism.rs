@@ -13,6 +13,8 @@ pub enum Mechanism {
     Kick,
     /// Keeping CPUs from ordinary tasks in NWC mode
     Park,
+    /// Spin notifications; no thread's word is looked at
+    Spin,
 }
 
 impl Mechanism {
@@ -21,6 +23,7 @@ impl Mechanism {
         match self {
             Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
             Mechanism::Park => Some(intf::mechanism_MECHANISM_PARK),
+            Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
         }
     }
 }

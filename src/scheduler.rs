@@ -5,6 +5,7 @@ mod counting;
 mod describe;
 mod encode;
 mod explain;
+mod spinning;
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use crossbeam::channel::Receiver;
+use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
 use libbpf_rs::{OpenObject, ProgramInput};
 use log::{debug, info, warn};
@@ -32,6 +33,7 @@ use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
+use crate::spin;
 use crate::stats::{self, CoreTypeTotals, Counts, Totals};
 use crate::table::{self, State, Task};
 use crate::topology::{CoreTypesSpec, Topology};
@@ -87,6 +89,7 @@ pub struct Scheduler<'a> {
     stale: u64,
     started: Instant,
     stats_server: StatsServer<(), Totals>,
+    spin_server: Option<spin::server::Server>,
 }
 
 /// Runs the scheduler until something arrives on `stop` or the kernel ends it.
@@ -165,11 +168,14 @@ impl<'a> Scheduler<'a> {
             stale: 0,
             started: Instant::now(),
             stats_server,
+            spin_server: spinning::listen(),
         })
     }
 
     fn run(&mut self, stop: &Receiver<()>) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
+        let spinners = self.spin_server.as_ref();
+        let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let interval = self.policy.interval();
         let mut due = interval.map(|interval| Instant::now() + interval);
         let turn = self.counting.as_ref().and_then(Counting::turn);
@@ -189,6 +195,10 @@ impl<'a> Scheduler<'a> {
                     let totals = self.totals();
                     answers.send(totals)?;
                 }
+                recv(spinners) -> spinner => match spinner {
+                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
+                    Err(_) => spinners = never(),
+                },
                 default(wait.min(IDLE_WAIT)) => {}
             }
             let now = Instant::now();
@@ -381,6 +391,7 @@ impl<'a> Scheduler<'a> {
                 samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
                 samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
                 samples_jumped: self.counting.as_ref().map_or(0, |c| c.tally().jumped),
+                samples_spun: self.counting.as_ref().map_or(0, |c| c.tally().spun),
                 stretches: count(intf::stat_id_STAT_STRETCHES),
                 stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
                 actions_applied: self.applied,

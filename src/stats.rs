@@ -109,6 +109,8 @@ pub struct Counts {
     pub samples_lost: u64,
     #[stat(desc = "samples thrown away because the IPC jumped while event sets took turns")]
     pub samples_jumped: u64,
+    #[stat(desc = "samples thrown away because the task waited actively, as it said")]
+    pub samples_spun: u64,
     #[stat(desc = "stretches of tasks' runs that were counted")]
     pub stretches: u64,
     #[stat(desc = "stretches not believed, as an event did not count all through them")]
@@ -137,6 +139,7 @@ impl Counts {
             samples: delta(self.samples, before.samples),
             samples_lost: delta(self.samples_lost, before.samples_lost),
             samples_jumped: delta(self.samples_jumped, before.samples_jumped),
+            samples_spun: delta(self.samples_spun, before.samples_spun),
             stretches: delta(self.stretches, before.stretches),
             stretches_discarded: delta(self.stretches_discarded, before.stretches_discarded),
             actions_applied: delta(self.actions_applied, before.actions_applied),
@@ -291,10 +294,11 @@ impl Metrics {
         if counting {
             writeln!(
                 out,
-                "  samples {} lost {} jumped {}  not believed {:.1}% of {} stretches",
+                "  samples {} lost {} jumped {} spun {}  not believed {:.1}% of {} stretches",
                 counts.samples,
                 counts.samples_lost,
                 counts.samples_jumped,
+                counts.samples_spun,
                 percent(counts.stretches_discarded, counts.stretches),
                 counts.stretches
             )?;

@@ -55,6 +55,8 @@ pub struct Task {
     pub kthread: bool,
     /// It may run on one CPU only.
     pub pinned: bool,
+    /// It waits actively, by its own word: [`crate::spin`].
+    pub spinning: bool,
     /// 1024 is nice 0.
     pub weight: u32,
     /// Runnable threads of its process, when last charged.
@@ -156,6 +158,7 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         allowed_types: raw.allowed_types,
         kthread: raw.kthread != 0,
         pinned: raw.pinned != 0,
+        spinning: raw.spinning != 0,
         weight: raw.weight,
         nr_runnable: raw.nr_runnable,
         run_ns: raw.run_ns,

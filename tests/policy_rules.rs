@@ -205,6 +205,10 @@ impl World {
                     assert!(told.insert(*id), "told twice: {actions:?}");
                     assert!(inverse.iter().all(|&i| i > 0.0 && i <= 1.0), "{inverse:?}");
                 }
+                Action::Park(cpu, time) => {
+                    assert!(self.topology.cpu(*cpu).is_some(), "{actions:?}");
+                    assert!(*time <= Duration::from_millis(100), "{actions:?}");
+                }
             }
         }
     }

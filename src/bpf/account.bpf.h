@@ -6,7 +6,7 @@
 #ifndef __HETERO_ACCOUNT_BPF_H
 #define __HETERO_ACCOUNT_BPF_H
 
-#include "state.bpf.h"
+#include "spin.bpf.h"
 
 #define SCHED_POLICY_IDLE	5
 
@@ -167,6 +167,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->allowed_types = tctx->allowed_types;
 	s->kthread = !!(p->flags & PF_KTHREAD);
 	s->pinned = tctx->pinned_cpu != NO_CPU;
+	s->spinning = tctx->spinning;
 	s->state = TASK_QUEUED;
 	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
 	slot_write_end(s);
@@ -216,7 +217,7 @@ static void set_state(struct task_ctx *tctx, enum task_state state)
 static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	u64 run_ns = run_delta(p->se.sum_exec_runtime, tctx->exec_seen);
-	u32 type = type_of_cpu(cpu), nr_runnable = 1;
+	u32 type = type_of_cpu(cpu), inv_slowdown;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct process_ctx *pctx;
 	struct task_slot *s;
@@ -237,14 +238,14 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	if (!s)
 		return;
 	pctx = process_ctx_of(p);
-	if (pctx)
-		nr_runnable = pctx->nr_runnable;
+	/* Who spins does no work that a core type could slow down. */
+	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 
 	slot_write_begin(s);
 	s->run_ns[type] += run_ns;
-	s->amp_progress += charge_progress(run_ns, s->inv_slowdown[type], nr_runnable, tctx->weight);
+	s->amp_progress += charge_progress(run_ns, inv_slowdown, nr_working(pctx), tctx->weight);
 	s->weight = tctx->weight;
-	s->nr_runnable = nr_runnable;
+	s->nr_runnable = pctx ? pctx->nr_runnable : 1;
 	s->cpu = cpu;
 	s->core_type = type;
 	s->updated_at = scx_bpf_now();

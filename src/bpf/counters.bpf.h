@@ -149,6 +149,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 		sample->core_type = type;
 		sample->set = a->set;
 		sample->last = last;
+		sample->spun = a->spun;
 		__builtin_memcpy(sample->counts, a->counts, sizeof(sample->counts));
 		/* The agent looks at them when it decides; waking it for each is waste. */
 		bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
@@ -159,6 +160,8 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	a->due_ns = sample_ns - (total > a->due_ns ? (total - a->due_ns) % sample_ns : 0);
 	a->run_ns = 0;
 	a->discarded_ns = 0;
+	/* Who spins still, does so as the next begins. */
+	a->spun = tctx->spinning;
 	bpf_for(k, 0, MAX_EVENTS) {
 		if (k < MAX_EVENTS)
 			a->counts[k] = 0;

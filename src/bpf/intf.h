@@ -43,6 +43,7 @@ enum hetero_consts {
 enum mechanism {
 	MECHANISM_KICK,
 	MECHANISM_PARK,
+	MECHANISM_SPIN,
 };
 
 /* Where a task is. */
@@ -82,7 +83,8 @@ struct task_slot {
 	u8 allowed_types;		/* affinity class: bit t set if some CPU of type t is allowed */
 	u8 kthread;
 	u8 pinned;			/* may run on one CPU only */
-	u8 pad[2];
+	u8 spinning;			/* waits actively, it says */
+	u8 pad;
 	char comm[SLOT_COMM_LEN];
 };
 
@@ -138,7 +140,15 @@ struct task_sample {
 	u8 core_type;
 	u8 set;
 	u8 last;		/* the task has ended */
-	u8 pad[5];
+	u8 spun;		/* it waited actively at some look */
+	u8 pad[4];
+};
+
+/* Thread `tid` of process `tgid` tells at `address` in its memory whether it spins. */
+struct spin_request {
+	u32 tid;
+	u32 tgid;
+	u64 address;		/* of 4 bytes; 0: it tells no more */
 };
 
 /* One step of the idle search: a core type, and whether the whole core must be idle. */

@@ -11,6 +11,7 @@
 #include "arith.h"
 #include "state.bpf.h"
 #include "idle.bpf.h"
+#include "spin.bpf.h"
 #include "account.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
@@ -448,6 +449,7 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!tctx)
 		return;
 	uncount_waiting(tctx);
+	note_spinning(p, tctx, false);
 	count_runnable(p, -1);
 	count_weight(tctx, 0);
 	tctx->claimed_cpu = NO_CPU;

@@ -107,7 +107,7 @@ struct account {
 	u64 due_ns;		/* of both together; 0: not set yet */
 	u64 counts[MAX_EVENTS];
 	u32 set;
-	u32 pad;
+	u32 spun;		/* it waited actively at some look */
 };
 
 struct task_ctx {
@@ -127,9 +127,12 @@ struct task_ctx {
 	u8 idle_task;		/* uses too little CPU to be counted */
 	u64 burst_ns;		/* mean run between two sleeps */
 	u64 woke_at_ns;		/* run_ns when it last woke up */
+	u8 spinning;		/* at the last look */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
 	u64 window_start;	/* of is_busy() */
 	u64 window_run_ns;
+	u64 spin_word;		/* address in its memory, or 0; see spin.bpf.h */
+	u64 spin_exec_id;	/* self_exec_id when it was registered */
 	struct account accounts[MAX_CORE_TYPES];
 };
 
@@ -144,6 +147,7 @@ struct {
 struct process_ctx {
 	u32 nr_threads;
 	u32 nr_runnable;
+	u32 nr_spinning;	/* of the runnable ones */
 };
 
 struct {

@@ -42,6 +42,8 @@ pub struct Tally {
     pub received: u64,
     /// Of them, thrown away because the task's IPC jumped within a round.
     pub jumped: u64,
+    /// Of them, thrown away because the task waited actively for some of the time.
+    pub spun: u64,
 }
 
 /// Opens events, takes samples. Counting ends when it is dropped.
@@ -226,9 +228,14 @@ impl Sampler {
     }
 
     /// Makes a sample of what BPF has sent; `None` until a round is complete where sets take
-    /// turns, or if it says nothing.
+    /// turns, if the task waited actively meanwhile, or if it says nothing.
     pub fn sample(&mut self, raw: &intf::task_sample) -> Option<Sample> {
         self.tally.received += 1;
+        if raw.spun != 0 {
+            // What it retired says nothing of its work (CAMPS 2018, section 4.5).
+            self.tally.spun += 1;
+            return None;
+        }
         let core_type = usize::from(raw.core_type);
         let events = self.types.get(core_type)?.as_ref()?;
         let task = TaskId {
@@ -378,6 +385,23 @@ mod tests {
         assert_eq!(counts.get(Meaning::Instructions), Some(2000.0));
         assert_eq!(counts.get(Meaning::LlcMisses), Some(60.0));
         assert_eq!(counts.get(Meaning::Branches), Some(400.0));
+    }
+
+    #[test]
+    fn samples_of_tasks_that_spun_are_dropped_and_counted() {
+        let mut sampler = Sampler {
+            types: Vec::new(),
+            nr_cpu_ids: 1,
+            user_only: false,
+            rounds: HashMap::new(),
+            tally: Tally::default(),
+        };
+        let mut sample = raw(0, &[1000, 2000]);
+        assert!(sampler.sample(&sample).is_none());
+        assert_eq!(sampler.tally().spun, 0);
+        sample.spun = 1;
+        assert!(sampler.sample(&sample).is_none());
+        assert_eq!((sampler.tally().received, sampler.tally().spun), (2, 1));
     }
 
     #[test]

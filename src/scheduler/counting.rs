@@ -52,6 +52,7 @@ struct Line<'a> {
     discarded_ns: u64,
     counts: &'a [u64],
     last: bool,
+    spun: bool,
 }
 
 impl Counting {
@@ -132,6 +133,7 @@ impl Counting {
                     discarded_ns: raw.discarded_ns,
                     counts: &raw.counts,
                     last: raw.last != 0,
+                    spun: raw.spun != 0,
                 };
                 let written = serde_json::to_writer(&mut *log, &line)
                     .map_err(std::io::Error::from)

@@ -34,6 +34,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
         allowed_types: (1 << nr_types) - 1,
         kthread: false,
         pinned: false,
+        spinning: false,
         weight: 1024,
         nr_runnable: 1,
         run_ns: [0; MAX_CORE_TYPES],

@@ -45,8 +45,9 @@ pub fn balance(
         .filter_map(|(runner, moving)| (!moving).then_some(runner))
         .collect();
 
-    // Up: from types that hold too many to faster ones that hold too few.
-    order.sort_unstable_by_key(|runner| (runner.progress, runner.seen.task));
+    // Up: from types that hold too many to faster ones that hold too few. Those that spin only
+    // where nobody else has a use for the place.
+    order.sort_unstable_by_key(|runner| (runner.spinning, runner.progress, runner.seen.task));
     let mut sent = Vec::new();
     for runner in &order {
         let from = runner.place;

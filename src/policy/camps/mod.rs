@@ -9,10 +9,6 @@
 //!
 //! With three or more core types, slowdown is relative to the fastest; a thread may change places
 //! with any on a slower type, and contention is judged where the thread that is ahead leaves.
-//!
-//! # Not wired yet
-//!
-//! Spin notifications are not in samples yet, so spinning threads are not told apart.
 
 mod balance;
 pub mod fairness;
@@ -140,7 +136,8 @@ impl Camps {
                     learned: estimator.map_or(0, |e| e.learned(intervals)),
                     total_hits,
                     total_learned,
-                    far_ahead: runner.progress - mean > far,
+                    // Nor is one that spins worth a search for its slowdown.
+                    far_ahead: runner.progress - mean > far || runner.spinning,
                     btr: runner.btr,
                 }
             })

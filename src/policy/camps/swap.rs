@@ -25,6 +25,8 @@ pub struct Runner {
     pub cpu: u32,
     /// Core types that its affinity allows, a bit each.
     pub allowed: u8,
+    /// It waits actively; then it goes to no faster type (section 4.5).
+    pub spinning: bool,
     /// Effective progress, ns.
     pub progress: i64,
     /// Its latest BTR where it is, bytes/s.
@@ -41,6 +43,7 @@ impl Runner {
             place,
             cpu: task.cpu.max(0) as u32,
             allowed: task.allowed_types,
+            spinning: task.spinning,
             progress,
             btr: 0.0,
             btr_on: [0.0; MAX_CORE_TYPES],
@@ -118,7 +121,9 @@ pub fn plan(
     let mut behind = Vec::with_capacity(runners.len());
     for place in 0..nr_types.saturating_sub(1) {
         behind.clear();
-        let slower = |runner: &&Runner| runner.place > place && !done.contains(&runner.id());
+        let slower = |runner: &&Runner| {
+            runner.place > place && !runner.spinning && !done.contains(&runner.id())
+        };
         behind.extend(runners.iter().filter(slower));
         let fast = runners.iter().rev().filter(|runner| runner.place == place);
         for ahead in fast.take(MAX_TRIES) {
@@ -163,6 +168,7 @@ mod tests {
             place,
             cpu: slot,
             allowed: 0b1111,
+            spinning: false,
             progress,
             btr,
             btr_on: [btr; MAX_CORE_TYPES],
@@ -248,6 +254,21 @@ mod tests {
             runner(5, 1, 5, 0.0),
         ];
         assert_eq!(planned(runners, 2), [(0, 4), (1, 5)]);
+    }
+
+    #[test]
+    fn who_spins_does_not_go_up() {
+        let mut waits = runner(1, 1, 0, 0.0);
+        waits.spinning = true;
+        let works = runner(2, 1, 50, 0.0);
+        assert_eq!(
+            planned(vec![runner(0, 0, 500, 0.0), waits, works], 2),
+            [(0, 2)]
+        );
+        // It goes down like everybody.
+        let mut waits = runner(0, 0, 500, 0.0);
+        waits.spinning = true;
+        assert_eq!(planned(vec![waits, works], 2), [(0, 2)]);
     }
 
     #[test]

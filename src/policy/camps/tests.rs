@@ -69,6 +69,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize) -> Task {
         allowed_types: 0b11,
         kthread: false,
         pinned: false,
+        spinning: false,
         weight: 1024,
         nr_runnable: 1,
         run_ns: [0; MAX_CORE_TYPES],

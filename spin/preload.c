@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * libscx_hetero_spin.so: makes programs tell scx_hetero when they wait actively, by
+ *
+ *	LD_PRELOAD=libscx_hetero_spin.so PROGRAM
+ *
+ * It stands between the program and libgomp (GCC's OpenMP), and pthread's spin
+ * locks. What glibc waits for asleep (pthread barriers, mutexes) needs no word: who
+ * sleeps retires nothing.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "scx_hetero_spin.h"
+
+/* A libgomp that was loaded for a plugin alone, where RTLD_NEXT does not look. */
+static int find_libgomp(struct dl_phdr_info *info, size_t size, void *found)
+{
+	(void)size;
+	if (!strstr(info->dlpi_name, "libgomp"))
+		return 0;
+	*(void **)found = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+	return 1;
+}
+
+static void *find(const char *name)
+{
+	void *real = dlsym(RTLD_NEXT, name), *libgomp = NULL;
+
+	if (!real && dl_iterate_phdr(find_libgomp, &libgomp) && libgomp)
+		real = dlsym(libgomp, name);
+	if (!real) {
+		/* It was called, so there is one; there is no way to go on without. */
+		fprintf(stderr, "libscx_hetero_spin.so: cannot find the real %s; run this "
+			"program without LD_PRELOAD\n", name);
+		abort();
+	}
+	return real;
+}
+
+/* The function that the program meant. Looked up once; to look twice does no harm. */
+#define REAL(name)								\
+({										\
+	static typeof(&name) real;						\
+	typeof(&name) found = __atomic_load_n(&real, __ATOMIC_RELAXED);		\
+	if (!found) {								\
+		found = (typeof(&name))find(#name);				\
+		__atomic_store_n(&real, found, __ATOMIC_RELAXED);		\
+	}									\
+	found;									\
+})
+
+/*
+ * Threads that wait in a barrier of libgomp do tasks meanwhile, and that cannot be
+ * seen from here: in a program that has tasks, barriers do not count as waiting.
+ */
+static bool has_tasks;
+
+static bool begin_barrier(void)
+{
+	if (__atomic_load_n(&has_tasks, __ATOMIC_RELAXED))
+		return false;
+	scx_hetero_spin_begin();
+	return true;
+}
+
+static void end_barrier(bool begun)
+{
+	if (begun)
+		scx_hetero_spin_end();
+}
+
+/* As many arguments as any version has, of which the real one takes what it knows. */
+#define TASK(name)								\
+void name(long a, long b, long c, long d, long e, long f, long g, long h,	\
+	  long i, long j, long k, long l)					\
+{										\
+	__atomic_store_n(&has_tasks, true, __ATOMIC_RELAXED);			\
+	REAL(name)(a, b, c, d, e, f, g, h, i, j, k, l);				\
+}
+
+TASK(GOMP_task)
+TASK(GOMP_taskloop)
+TASK(GOMP_taskloop_ull)
+
+/* --- Barriers, also those at the ends of loops and sections ---------------------- */
+
+#define BARRIER(type, name)							\
+type name(void)									\
+{										\
+	bool begun = begin_barrier();						\
+	type result = REAL(name)();						\
+										\
+	end_barrier(begun);							\
+	return result;								\
+}
+
+#define VOID_BARRIER(name)							\
+void name(void)									\
+{										\
+	bool begun = begin_barrier();						\
+										\
+	REAL(name)();								\
+	end_barrier(begun);							\
+}
+
+VOID_BARRIER(GOMP_barrier)
+VOID_BARRIER(GOMP_loop_end)
+VOID_BARRIER(GOMP_sections_end)
+BARRIER(bool, GOMP_barrier_cancel)
+BARRIER(bool, GOMP_loop_end_cancel)
+BARRIER(bool, GOMP_sections_end_cancel)
+BARRIER(void *, GOMP_single_copy_start)
+
+/* --- Parallel regions ------------------------------------------------------------- */
+
+struct region {
+	void (*body)(void *data);
+	void *data;
+};
+
+/* This thread is through with its part of a region, and begins no other. */
+static __thread bool docked;
+
+static void undock(void)
+{
+	if (docked)
+		scx_hetero_spin_end();
+	docked = false;
+}
+
+/*
+ * Each thread of a team comes here. What follows the body is the barrier at the
+ * region's end, and for all but the first thread the wait for the next region.
+ */
+static void run_part(void *arg)
+{
+	struct region region = *(struct region *)arg;
+
+	undock();
+	region.body(region.data);
+	docked = begin_barrier();
+}
+
+#define REGION_BODY(name, ...)							\
+	struct region region = { body, data };					\
+										\
+	REAL(name)(run_part, &region, __VA_ARGS__);				\
+	undock();
+
+typedef void body_t(void *);
+
+void GOMP_parallel(body_t *body, void *data, unsigned threads, unsigned flags)
+{
+	REGION_BODY(GOMP_parallel, threads, flags)
+}
+
+unsigned GOMP_parallel_reductions(body_t *body, void *data, unsigned threads, unsigned flags)
+{
+	struct region region = { body, data };
+	unsigned result = REAL(GOMP_parallel_reductions)(run_part, &region, threads, flags);
+
+	undock();
+	return result;
+}
+
+void GOMP_parallel_sections(body_t *body, void *data, unsigned threads, unsigned count,
+			    unsigned flags)
+{
+	REGION_BODY(GOMP_parallel_sections, threads, count, flags)
+}
+
+#define LOOP(name)								\
+void name(body_t *body, void *data, unsigned threads, long start, long end,	\
+	  long step, long chunk, unsigned flags)				\
+{										\
+	REGION_BODY(name, threads, start, end, step, chunk, flags)		\
+}
+
+#define RUNTIME_LOOP(name)							\
+void name(body_t *body, void *data, unsigned threads, long start, long end,	\
+	  long step, unsigned flags)						\
+{										\
+	REGION_BODY(name, threads, start, end, step, flags)			\
+}
+
+LOOP(GOMP_parallel_loop_static)
+LOOP(GOMP_parallel_loop_dynamic)
+LOOP(GOMP_parallel_loop_guided)
+LOOP(GOMP_parallel_loop_nonmonotonic_dynamic)
+LOOP(GOMP_parallel_loop_nonmonotonic_guided)
+RUNTIME_LOOP(GOMP_parallel_loop_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_nonmonotonic_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
+
+/* --- Locks -------------------------------------------------------------------------- */
+
+#define WAIT(call)								\
+	scx_hetero_spin_begin();						\
+	call;									\
+	scx_hetero_spin_end();
+
+void GOMP_critical_start(void)
+{
+	WAIT(REAL(GOMP_critical_start)())
+}
+
+void GOMP_critical_name_start(void **lock)
+{
+	WAIT(REAL(GOMP_critical_name_start)(lock))
+}
+
+void GOMP_ordered_start(void)
+{
+	WAIT(REAL(GOMP_ordered_start)())
+}
+
+/* Who gets a lock at once does not wait. The types are opaque here. */
+int omp_test_lock(void *lock);
+int omp_test_nest_lock(void *lock);
+
+void omp_set_lock(void *lock)
+{
+	if (!REAL(omp_test_lock)(lock)) {
+		WAIT(REAL(omp_set_lock)(lock))
+	}
+}
+
+void omp_set_nest_lock(void *lock)
+{
+	if (!REAL(omp_test_nest_lock)(lock)) {
+		WAIT(REAL(omp_set_nest_lock)(lock))
+	}
+}
+
+int pthread_spin_lock(pthread_spinlock_t *lock)
+{
+	int error;
+
+	if (!pthread_spin_trylock(lock))
+		return 0;
+	WAIT(error = REAL(pthread_spin_lock)(lock))
+	return error;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hands the words of threads that wait actively to the BPF half.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{ProgramInput, ProgramMut};
+use log::{debug, warn};
+
+use crate::spin::SOCKET;
+use crate::spin::server::{Registration, Server};
+
+/// Listens to threads that register. Where that fails, says why once and goes on without.
+pub(super) fn listen() -> Option<Server> {
+    match Server::start(Path::new(SOCKET)) {
+        Ok(server) => Some(server),
+        Err(why) => {
+            warn!("threads cannot tell that they spin: {why:#}");
+            None
+        }
+    }
+}
+
+/// Tells the BPF half of a thread's word.
+pub(super) fn register(program: &ProgramMut, spinner: &Registration) -> Result<()> {
+    // A struct spin_request: tid, tgid, address.
+    let mut context = [0; 16];
+    context[..4].copy_from_slice(&spinner.request.tid.to_ne_bytes());
+    context[4..8].copy_from_slice(&spinner.tgid.to_ne_bytes());
+    context[8..].copy_from_slice(&spinner.request.address.to_ne_bytes());
+    let outcome = program
+        .test_run(ProgramInput {
+            context_in: Some(&mut context),
+            ..Default::default()
+        })
+        .context("the kernel refused a spin notification")?;
+    match outcome.return_value {
+        0 => debug!("{spinner:?}"),
+        _ => debug!("{spinner:?} came too late: the thread is gone"),
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent's side: a socket, and a thread that takes requests from it, so that the scheduler's
+//! loop waits for nobody.
+//!
+//! Anybody may send. The kernel says which process did, and a thread must be of that process: who
+//! lies, lies about himself. Nothing is kept here, not even a connection, so nothing can be filled
+//! up: the BPF half keeps a word with the task that it belongs to.
+
+use std::fs::{self, Permissions};
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use crossbeam::channel::{Receiver, Sender, bounded};
+use log::debug;
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred,
+};
+
+use super::Request;
+
+/// Requests that may wait for the loop. When there are more the thread waits, then the socket
+/// fills, and senders try again a second later.
+const WAITING: usize = 64;
+
+/// After so many requests the thread rests, so that nobody can keep the agent, which goes before
+/// all others, busy with them.
+const BURST: u32 = 64;
+const REST: Duration = Duration::from_millis(10);
+
+/// The thread's stack, bytes; the agent's memory is locked.
+const STACK: usize = 128 << 10;
+
+/// A request that was found to be in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The thread and its word.
+    pub request: Request,
+    /// Its process.
+    pub tgid: u32,
+}
+
+/// Listens until dropped.
+pub struct Server {
+    path: PathBuf,
+    socket: UnixDatagram,
+    over: Arc<AtomicBool>,
+    registrations: Receiver<Registration>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens at `path`, in a directory that is made if need be. What is there gives way.
+    ///
+    /// # Errors
+    /// What kept it from listening.
+    pub fn start(path: &Path) -> Result<Self> {
+        if let Some(directory) = path.parent()
+            && !directory.exists()
+        {
+            // Whatever the umask, everybody must get at the socket.
+            fs::create_dir_all(directory)
+                .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot replace {}", path.display()));
+            }
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(path)
+            .with_context(|| format!("cannot listen at {}", path.display()))?;
+        setsockopt(&socket, PassCred, &true).context("the kernel does not tell who sends")?;
+        fs::set_permissions(path, Permissions::from_mode(0o666))
+            .with_context(|| format!("cannot open {} to everybody", path.display()))?;
+
+        let (sender, registrations) = bounded(WAITING);
+        let over = Arc::new(AtomicBool::new(false));
+        let (theirs, ended) = (socket.try_clone()?, over.clone());
+        let thread = thread::Builder::new()
+            .name("spin".into())
+            .stack_size(STACK)
+            .spawn(move || serve(&theirs, &ended, &sender))
+            .context("cannot start a thread")?;
+        Ok(Self {
+            path: path.to_owned(),
+            socket,
+            over,
+            registrations,
+            thread: Some(thread),
+        })
+    }
+
+    /// What has been found to be in order.
+    pub fn registrations(&self) -> &Receiver<Registration> {
+        &self.registrations
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        // Lets it go if it waits for the loop.
+        self.registrations = crossbeam::channel::never();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn serve(socket: &UnixDatagram, over: &AtomicBool, sender: &Sender<Registration>) {
+    for taken in 1.. {
+        let received = receive(socket);
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        match received {
+            Ok(Some((request, tgid))) => {
+                if !is_thread_of(request.tid, tgid) {
+                    debug!("process {tgid} may not speak for thread {}", request.tid);
+                } else if sender.send(Registration { request, tgid }).is_err() {
+                    return;
+                }
+            }
+            Ok(None) => debug!("a datagram at the spin socket is no request"),
+            Err(Errno::EINTR) => {}
+            Err(error) => {
+                debug!("no more spin notifications are taken: {error}");
+                return;
+            }
+        }
+        if taken % BURST == 0 {
+            thread::sleep(REST);
+        }
+    }
+}
+
+/// A request, and the process that sent it; `None` if it is neither.
+fn receive(socket: &UnixDatagram) -> nix::Result<Option<(Request, u32)>> {
+    // One byte more than a request has, so that a longer datagram is told apart.
+    let mut bytes = [0; Request::LEN + 1];
+    let mut buffers = [IoSliceMut::new(&mut bytes)];
+    let mut space = cmsg_space!(UnixCredentials);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags)?;
+    let sent_by = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
+        _ => None,
+    });
+    let len = message.bytes;
+    let request = Request::decode(&bytes[..len]);
+    Ok(request.zip(sent_by.and_then(|pid| u32::try_from(pid).ok())))
+}
+
+/// Whether `tid` is a thread of process `tgid`.
+fn is_thread_of(tid: u32, tgid: u32) -> bool {
+    Path::new(&format!("/proc/{tgid}/task/{tid}")).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A server in a directory of its own, and a socket to send from.
+    fn start() -> (tempfile::TempDir, Server, UnixDatagram) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/spin.sock");
+        let server = Server::start(&path).unwrap();
+        let client = UnixDatagram::unbound().unwrap();
+        client.connect(&path).unwrap();
+        (directory, server, client)
+    }
+
+    fn next(server: &Server) -> Option<Registration> {
+        let limit = Duration::from_secs(5);
+        server.registrations().recv_timeout(limit).ok()
+    }
+
+    fn own(address: u64) -> Request {
+        Request {
+            tid: nix::unistd::gettid().as_raw() as u32,
+            address,
+        }
+    }
+
+    #[test]
+    fn a_process_may_speak_for_its_own_threads() {
+        let (_directory, server, client) = start();
+        client.send(&own(0x1000).encode()).unwrap();
+        assert_eq!(
+            next(&server),
+            Some(Registration {
+                request: own(0x1000),
+                tgid: std::process::id(),
+            })
+        );
+        // And any user may send.
+        let mode = fs::metadata(&server.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o666);
+    }
+
+    #[test]
+    fn nobody_speaks_for_threads_of_others() {
+        let (_directory, server, client) = start();
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let foreign = Request {
+            tid: other.id(),
+            address: 0x1000,
+        };
+        client.send(&foreign.encode()).unwrap();
+        client.send(&own(0x2000).encode()).unwrap();
+        let first = next(&server);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(first.unwrap().request, own(0x2000));
+    }
+
+    #[test]
+    fn what_is_no_request_is_passed_over() {
+        let (_directory, server, client) = start();
+        client.send(b"").unwrap();
+        client.send(b"spin").unwrap();
+        client.send(&[1; 4096]).unwrap();
+        client.send(&own(0x1000).encode()).unwrap();
+        assert_eq!(next(&server).unwrap().request, own(0x1000));
+    }
+
+    #[test]
+    fn it_ends_at_once_and_leaves_nothing() {
+        let (directory, server, client) = start();
+        // More than the loop takes: the thread waits for it.
+        client.set_nonblocking(true).unwrap();
+        for _ in 0..4 * WAITING {
+            let _ = client.send(&own(0x1000).encode());
+            thread::sleep(Duration::from_micros(100));
+        }
+        let path = server.path.clone();
+        drop(server);
+        assert!(!path.exists());
+        drop(directory);
+    }
+
+    #[test]
+    fn what_a_killed_scheduler_left_gives_way() {
+        let (directory, server, _) = start();
+        let path = server.path.clone();
+        std::mem::forget(server);
+        assert!(path.exists());
+        let server = Server::start(&path).unwrap();
+        let client = UnixDatagram::unbound().unwrap();
+        client.send_to(&own(0x1000).encode(), &path).unwrap();
+        assert!(next(&server).is_some());
+        drop((server, directory));
+    }
+
+    #[test]
+    fn an_impossible_place_is_an_error_that_says_so() {
+        let Err(error) = Server::start(Path::new("/proc/none/spin.sock")) else {
+            panic!("it listens in /proc");
+        };
+        assert!(error.to_string().contains("/proc/none"), "{error}");
+    }
+}
