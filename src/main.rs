@@ -62,9 +62,10 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Who gets the fast cores
-    #[arg(short, long, value_enum, default_value_t)]
-    policy: policy::Name,
+    /// Who gets the fast cores [default: camps; acfs without hardware counters;
+    /// none if all cores are alike]
+    #[arg(short, long, value_enum)]
+    policy: Option<policy::Name>,
 
     /// Core types by hand, fastest first, e.g. P=0-7,E=8-15
     #[arg(long, value_name = "NAME=CPUS,...")]
@@ -203,11 +204,11 @@ fn schedule(args: Run) -> Result<()> {
         return stats::monitor(interval, &stop);
     }
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
-    if args.fairness < 100 && args.policy != policy::Name::Camps {
-        warn!(
-            "--fairness is for --policy camps; {} does not know it",
-            args.policy
-        );
+    if let Some(policy) = args.policy
+        && args.fairness < 100
+        && policy != policy::Name::Camps
+    {
+        warn!("--fairness is for --policy camps; {policy} does not know it");
     }
     let options = Options {
         policy: args.policy,

@@ -49,8 +49,8 @@ const TIDY: Duration = Duration::from_secs(10);
 
 /// How the scheduler is to run.
 pub struct Options {
-    /// Which policy.
-    pub policy: policy::Name,
+    /// Which policy; `None` is the best that this machine allows.
+    pub policy: Option<policy::Name>,
     /// What is said to it.
     pub settings: policy::Settings,
     /// How long a task runs before others get their turn.
@@ -124,9 +124,8 @@ impl<'a> Scheduler<'a> {
             info!("{note}");
         }
         info!(
-            "{NAME} {}, policy {}",
-            build_id::full_version(env!("CARGO_PKG_VERSION")),
-            options.policy
+            "{NAME} {}",
+            build_id::full_version(env!("CARGO_PKG_VERSION"))
         );
         info!("{}", topology.summary());
 
@@ -134,7 +133,9 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(options.verbose);
         let mut skel = scx_ops_open!(builder, object, hetero_ops, None)?;
         describe(&mut skel, &topology, options)?;
-        let policy = options.policy.build(options.settings);
+        let best = |counters| policy::Name::best(&topology, counters);
+        let mut policy_name = options.policy.unwrap_or_else(|| best(true));
+        let mut policy = policy_name.build(options.settings);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
@@ -145,6 +146,11 @@ impl<'a> Scheduler<'a> {
             Some(planned) => planned.open(&skel.maps.events, &skel.maps.samples)?,
             None => None,
         };
+        if options.policy.is_none() && counting.is_none() {
+            policy_name = best(false);
+            policy = policy_name.build(options.settings);
+        }
+        info!("policy {policy_name}");
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
         let stats_server = StatsServer::new(stats::server_data())
             .launch()
@@ -159,7 +165,7 @@ impl<'a> Scheduler<'a> {
             skel,
             link: Some(link),
             topology,
-            policy_name: options.policy,
+            policy_name,
             policy,
             counting,
             reader: table::Reader::default(),

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use support::*;
 
+/// No policy but to find the best idle CPU.
+const PLACED: &[&str] = &["--core-types", HYBRID, "--policy", "none"];
+
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -124,7 +127,7 @@ fn pinned_tasks_stay_pinned_while_others_are_swapped() {
 
 #[test]
 fn affinity_can_change_while_a_task_runs_waits_and_sleeps() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(2 * CPUS);
     for round in 0..200 {
         for (i, hog) in hogs.iter().enumerate() {
@@ -161,7 +164,7 @@ fn assert_shares_follow_weights(hogs: &[Hog], ran: &[Ran], weights: &[f64]) {
 
 #[test]
 fn nice_0_and_nice_19_on_one_cpu_get_shares_by_weight() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(2);
     for hog in &hogs {
         hog.pin(&[1]);
@@ -193,8 +196,15 @@ fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
 #[test]
 fn fourfold_oversubscription_starves_nobody_for_a_second() {
     for args in [
-        &["--core-types", HYBRID][..],
-        &["--core-types", HYBRID, "--without", "kick"],
+        PLACED,
+        &[
+            "--core-types",
+            HYBRID,
+            "--policy",
+            "none",
+            "--without",
+            "kick",
+        ],
     ] {
         let scheduler = Scheduler::start(args);
         let hogs = Hog::start_many(4 * CPUS);
@@ -218,7 +228,7 @@ fn fourfold_oversubscription_starves_nobody_for_a_second() {
 
 #[test]
 fn an_odd_number_of_equal_threads_gets_equal_time() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(CPUS + 1);
     let ran = measure(&hogs, s(2), s(10));
     let off = spread(ran.iter().map(Ran::total));
@@ -251,7 +261,7 @@ fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
 
 #[test]
 fn a_lone_busy_thread_ends_up_on_a_fast_core() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hog = Hog::start();
     for slow in [2, 3] {
         hog.pin(&[slow]);
@@ -272,8 +282,15 @@ fn a_lone_busy_thread_ends_up_on_a_fast_core() {
 #[test]
 fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     for args in [
-        &["--core-types", HYBRID][..],
-        &["--core-types", HYBRID, "--without", "kick"],
+        PLACED,
+        &[
+            "--core-types",
+            HYBRID,
+            "--policy",
+            "none",
+            "--without",
+            "kick",
+        ],
     ] {
         let scheduler = Scheduler::start(args);
         let two = Hog::start_many(2);
@@ -315,7 +332,7 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
 
 #[test]
 fn a_cpu_may_go_and_come_back() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(2 * CPUS);
     hogs[0].pin(&[1]);
     for online in ["0", "1", "0", "1"] {
@@ -397,7 +414,7 @@ fn percent(word: &str) -> f64 {
 
 #[test]
 fn statistics_name_the_busy_process_and_its_runnable_threads() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(3);
     thread::sleep(s(1));
     let words = monitored(std::process::id());
@@ -412,7 +429,7 @@ fn statistics_name_the_busy_process_and_its_runnable_threads() {
 #[test]
 fn progress_is_charged_by_what_the_core_type_is_worth() {
     // Nothing measures these alike CPUs, so an E core counts 60 %.
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     for (cpu, worth) in [(0, 100.0), (2, 60.0)] {
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
@@ -439,7 +456,7 @@ fn with_smt_whole_cores_are_filled_before_second_threads() {
         return;
     }
     // CPUs 0 and 1 are the threads of one core, 2 and 3 of the other.
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(2);
     let ran = measure(&hogs, s(1), s(5));
     let on_p: Vec<f64> = ran

@@ -84,10 +84,9 @@ pub trait Policy {
 }
 
 /// The policies by the name that `--policy` takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Name {
     /// Place each thread on the best idle CPU; no further opinion
-    #[default]
     None,
     /// Share the fastest cores fairly among applications, by periodic swaps
     Rr,
@@ -113,6 +112,16 @@ pub struct Settings {
 }
 
 impl Name {
+    /// The one for who has not chosen: nothing to decide on a machine with one core type, and
+    /// without `counters` nothing is known of contention.
+    pub fn best(topology: &Topology, counters: bool) -> Self {
+        match topology.types.len() {
+            0 | 1 => Name::None,
+            _ if counters => Name::Camps,
+            _ => Name::Acfs,
+        }
+    }
+
     /// Makes the policy.
     pub fn build(self, settings: Settings) -> Box<dyn Policy> {
         let interval = settings.swap_interval;
