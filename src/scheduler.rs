@@ -98,6 +98,9 @@ pub struct Scheduler<'a> {
 /// where scripts may want to tell.
 pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> Result<()> {
     try_set_rlimit_infinity();
+    if let Some(path) = &options.samples {
+        counting::create_log(path)?;
+    }
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     loop {

@@ -7,8 +7,10 @@ mod support;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::*;
 
@@ -16,9 +18,12 @@ const SAMPLES: &str = "/tmp/samples";
 
 /// A line of `--samples`, as far as these tests look at it.
 struct Sample {
+    at_ns: f64,
     tid: u64,
+    tgid: u64,
     core_type: u64,
     set: u64,
+    last: bool,
     run_ns: f64,
     discarded_ns: f64,
     counts: Vec<f64>,
@@ -37,7 +42,10 @@ fn samples() -> Vec<Sample> {
         let number = |key: &str| value[key].as_f64().unwrap();
         let counts = value["counts"].as_array().unwrap();
         Sample {
+            at_ns: number("at_ns"),
             tid: number("tid") as u64,
+            tgid: number("tgid") as u64,
+            last: value["last"].as_bool().unwrap(),
             core_type: number("core_type") as u64,
             set: number("set") as u64,
             run_ns: number("run_ns"),
@@ -58,6 +66,46 @@ fn sum(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
     samples.iter().map(value).sum()
 }
 
+/// `scx_hetero --monitor`, for what it says of samples.
+struct Monitor(Child);
+
+/// Sums of its lines.
+#[derive(Debug, Default)]
+struct Told {
+    samples: u64,
+    lost: u64,
+    jumped: u64,
+}
+
+impl Monitor {
+    fn start() -> Self {
+        let mut command = Command::new(binary());
+        command.args(["--monitor", "0.5"]).stdout(Stdio::piped());
+        let monitor = Self(command.spawn().unwrap());
+        // Its first reading is what it counts from.
+        thread::sleep(Duration::from_secs(1));
+        monitor
+    }
+
+    fn stop(mut self) -> Told {
+        thread::sleep(Duration::from_secs(1));
+        self.0.kill().unwrap();
+        let output = self.0.wait_with_output().unwrap();
+        let mut told = Told::default();
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            // samples 12 lost 0 jumped 0  not believed ...
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["samples", samples, "lost", lost, "jumped", jumped, ..] = words[..] {
+                told.samples += samples.parse::<u64>().unwrap();
+                told.lost += lost.parse::<u64>().unwrap();
+                told.jumped += jumped.parse::<u64>().unwrap();
+            }
+        }
+        assert!(told.samples > 0, "the monitor told nothing");
+        told
+    }
+}
+
 fn program(args: &str) -> Child {
     Command::new("hetero-programs")
         .args(args.split(' '))
@@ -76,70 +124,233 @@ fn instructions() -> f64 {
     truth().iter().map(|cpu| cpu["instructions"]).sum()
 }
 
-/// What `units` of `program` really are, in instructions.
-fn work(program_name: &str, units: u32) -> f64 {
+/// What `run` really is, in instructions.
+fn really(run: impl Fn()) -> f64 {
     let asking = instructions();
     let before = instructions();
-    let args = format!("{program_name} --units {units} --pin 0");
-    program(&args).wait().unwrap();
+    run();
     instructions() - before - (before - asking)
 }
 
-/// Waits for the end of all and returns the CPU time, ns, that each had used shortly before.
-fn finish(children: &mut [Child]) -> Vec<f64> {
-    let mut used = vec![0.0; children.len()];
-    while children.iter_mut().any(|c| c.try_wait().unwrap().is_none()) {
-        for (used, child) in used.iter_mut().zip(&*children) {
-            if let Ok(text) = fs::read_to_string(format!("/proc/{}/schedstat", child.id())) {
-                let now: f64 = text.split(' ').next().unwrap().parse().unwrap();
-                *used = now.max(*used);
-            }
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    used
+/// What `units` of `integer` really are, in instructions.
+fn work(units: u32) -> f64 {
+    really(|| {
+        program(&format!("integer --units {units} --pin 0"))
+            .wait()
+            .unwrap();
+    })
 }
 
-/// The instructions that samples claim, with what was not counted (a task's first
-/// milliseconds) made up for, against the truth.
-fn off_by(samples: &[Sample], used_ns: f64, really: f64) -> f64 {
-    let counted = sum(samples, |s| s.counts[0]);
-    let share = sum(samples, |s| s.run_ns) / used_ns;
-    assert!(share > 0.97, "only {share} of the run time was counted");
-    (counted / share - really).abs() / really
+/// How far the instructions that samples claim are off the truth.
+fn off_by(samples: &[Sample], really: f64) -> f64 {
+    let off = sum(samples, |s| s.counts[0]) / really - 1.0;
+    println!("off by {:+.4} %", 100.0 * off);
+    assert_eq!(sum(samples, |s| s.discarded_ns), 0.0);
+    off.abs()
+}
+
+/// Exact to a thousandth.
+const EXACT: f64 = 0.001;
+
+/// Computes for so many times 64 instructions.
+fn compute(times: u64) {
+    // SAFETY: counts a register down.
+    unsafe {
+        std::arch::asm!(
+            "2:", ".rept 62", "add {x}, 1", ".endr", "sub {n}, 1", "jnz 2b",
+            x = inout(reg) 0u64 => _, n = inout(reg) times.max(1) => _,
+        );
+    }
+}
+
+/// Forks a process that does `run` and ends.
+fn fork(run: impl FnOnce()) -> i32 {
+    // SAFETY: the child makes system calls and computes, and allocates nothing.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                run();
+                libc::_exit(0)
+            }
+            pid => pid,
+        }
+    }
+}
+
+/// Waits for the end of all.
+fn join(pids: &[i32]) {
+    for &pid in pids {
+        let mut status = -1;
+        // SAFETY: writes to the local above.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        assert_eq!(status, 0, "a child failed");
+    }
+}
+
+/// Many processes at once, each of which computes.
+fn storm(children: usize, times: u64) -> Vec<i32> {
+    let pids: Vec<i32> = (0..children).map(|_| fork(|| compute(times))).collect();
+    join(&pids);
+    pids
+}
+
+/// Two tasks on each of these CPUs that hand a byte to and fro.
+fn ping_pong(cpus: &[usize], rounds: usize) -> Vec<i32> {
+    let mut pids = Vec::new();
+    for &cpu in cpus {
+        let mut pipes = [0; 4];
+        // SAFETY: fills the local above, two by two.
+        let made = unsafe { libc::pipe(&mut pipes[0]) | libc::pipe(&mut pipes[2]) };
+        assert_eq!(made, 0);
+        let [to, from, back_to, back_from] = pipes;
+        for (read, write, first) in [(to, back_from, true), (back_to, from, false)] {
+            pids.push(fork(|| {
+                pin(0, &[cpu]);
+                let mut byte = 0u8;
+                let byte = (&raw mut byte).cast();
+                for round in 0..rounds {
+                    compute(10);
+                    // SAFETY: a byte of ours.
+                    unsafe {
+                        if !(first && round == 0) {
+                            libc::read(read, byte, 1);
+                        }
+                        libc::write(write, byte, 1);
+                    }
+                }
+            }));
+        }
+        for end in pipes {
+            // SAFETY: a plain system call; the children have their own.
+            unsafe { libc::close(end) };
+        }
+    }
+    join(&pids);
+    pids
+}
+
+fn of_all(pids: &[i32]) -> Vec<Sample> {
+    let mut all = samples();
+    all.retain(|s| pids.contains(&(s.tid as i32)));
+    all
 }
 
 #[test]
 fn counts_are_exact_on_each_core_type() {
-    let really = work("integer", 2500);
+    let really = work(2500);
     for cpu in [0, 4] {
         let scheduler = counting(&[]);
-        let mut hogs = [program(&format!("integer --units 2500 --pin {cpu}"))];
-        let used = finish(&mut hogs);
+        let mut hog = program(&format!("integer --units 2500 --pin {cpu}"));
+        hog.wait().unwrap();
         scheduler.stop();
-        let off = off_by(&of(&hogs[0]), used[0], really);
-        println!("\ncpu{cpu}: off by {:.3} %", 100.0 * off);
-        assert!(off < 0.01, "cpu{cpu}: off by {off}");
-        assert_eq!(sum(&of(&hogs[0]), |s| s.discarded_ns), 0.0);
+        print!("\ncpu{cpu}: ");
+        assert!(off_by(&of(&hog), really) < EXACT);
     }
 }
 
 #[test]
 fn counts_are_exact_over_migrations_and_switches() {
-    let really = work("integer", 2000);
+    let really = work(2000);
     // Twelve on eight CPUs, swapped 50 times a second.
     let scheduler = counting(&["--policy", "rr", "--swap-ms", "20", "--slice-us", "500"]);
     let mut hogs: Vec<Child> = (0..12).map(|_| program("integer --units 2000")).collect();
-    let used = finish(&mut hogs);
+    for hog in &mut hogs {
+        hog.wait().unwrap();
+    }
     scheduler.stop();
     let both = of(&hogs[0]).iter().any(|s| s.core_type == 0)
         && of(&hogs[0]).iter().any(|s| s.core_type == 1);
     assert!(both, "it did not run on both core types");
-    for (hog, used) in hogs.iter().zip(used) {
-        let off = off_by(&of(hog), used, really);
-        println!("off by {:.3} %", 100.0 * off);
-        assert!(off < 0.01, "off by {off}");
+    for hog in &hogs {
+        assert!(off_by(&of(hog), really) < EXACT);
     }
+}
+
+#[test]
+fn counts_are_exact_in_a_storm_of_forks() {
+    let (children, times) = (200, 100_000);
+    let storming = |times| {
+        really(|| {
+            storm(children, times);
+        })
+    };
+    let really = storming(times) - storming(0);
+    let scheduler = counting(&[]);
+    let pids = storm(children, times);
+    scheduler.stop();
+    let samples = of_all(&pids);
+    let ended = samples.iter().filter(|s| s.last).count();
+    println!("\n{ended} last samples of {children} children");
+    assert!(off_by(&samples, really) < EXACT);
+}
+
+#[test]
+fn counts_are_exact_over_ten_thousand_switches_a_second() {
+    let (cpus, rounds) = ([0, 1, 4, 5], 8000);
+    let playing = |rounds| {
+        really(|| {
+            ping_pong(&cpus, rounds);
+        })
+    };
+    let really = playing(rounds) - playing(0);
+    let scheduler = counting(&[]);
+    let begin = Instant::now();
+    let pids = ping_pong(&cpus, rounds);
+    let seconds = begin.elapsed().as_secs_f64();
+    scheduler.stop();
+    let rate = (2 * rounds * cpus.len()) as f64 / seconds;
+    println!("\n{rate:.0} switches/s");
+    assert!(off_by(&of_all(&pids), really) < EXACT);
+    assert!(rate > 10_000.0, "{rate}");
+}
+
+#[test]
+fn no_sample_is_lost_with_a_thousand_threads() {
+    const THREADS: usize = 1000;
+    const TIMES: u64 = 150_000;
+    let nice = |nice| {
+        // SAFETY: a plain system call on the calling thread.
+        assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }, 0);
+    };
+    let scheduler = counting(&["--sample-ms", "5"]);
+    let monitor = Monitor::start();
+    let ended = Arc::new(AtomicUsize::new(0));
+    // Ahead of those it starts, so that all get to run together.
+    nice(-20);
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let ended = ended.clone();
+            let small = thread::Builder::new().stack_size(64 << 10);
+            let run = move || {
+                nice(0);
+                compute(TIMES);
+                ended.fetch_add(1, Ordering::Relaxed);
+            };
+            small.spawn(run).unwrap()
+        })
+        .collect();
+    nice(0);
+    let early = ended.load(Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let told = monitor.stop();
+    scheduler.stop();
+    let mut samples = samples();
+    // SAFETY: a plain system call.
+    let own = unsafe { libc::gettid() } as u64;
+    samples.retain(|s| s.tgid == u64::from(std::process::id()) && s.tid != own);
+    let mut tids: Vec<u64> = samples.iter().map(|s| s.tid).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    println!("\n{told:?}, {early} ended early");
+    assert!(early < THREADS / 10, "{early} had ended before all ran");
+    assert_eq!(told.lost, 0);
+    assert_eq!(tids.len(), THREADS);
+    let each = sum(&samples, |s| s.counts[0]) / THREADS as f64;
+    let off = each / (64 * TIMES) as f64 - 1.0;
+    // Starting a thread is some work, too.
+    assert!((0.0..0.01).contains(&off), "{off}");
 }
 
 #[test]
@@ -246,16 +457,45 @@ fn counters_come_back_after_hotplug() {
     let online = "/sys/devices/system/cpu/cpu6/online";
     let scheduler = counting(&[]);
     fs::write(online, "0").unwrap();
-    thread::sleep(Duration::from_secs(1));
-    fs::write(online, "1").unwrap();
-    wait_until(Duration::from_secs(30), "attached again", || {
+    wait_until(Duration::from_secs(30), "attached without it", || {
         state() == "enabled"
     });
     thread::sleep(Duration::from_secs(1));
-    let mut hog = program("integer --seconds 2 --pin 6");
+    fs::write(online, "1").unwrap();
+    let back = uptime();
+    let mut hog = program("integer --seconds 4 --pin 6");
     hog.wait().unwrap();
     scheduler.stop();
-    assert!(of(&hog).len() > 30, "{}", of(&hog).len());
+    let samples = of(&hog);
+    let first = &samples[0];
+    let after = (first.at_ns - first.run_ns) / 1e9 - back;
+    println!("\ncounted again {after:.2} s after the CPU's return");
+    assert!(after < 1.0, "{after} s");
+    assert!(samples.len() > 50, "{}", samples.len());
+    assert_eq!(sum(&samples, |s| s.discarded_ns), 0.0);
+}
+
+/// Seconds since boot, as the samples' times are.
+fn uptime() -> f64 {
+    let text = fs::read_to_string("/proc/uptime").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_round_is_thrown_away_when_the_phase_changes() {
+    let events =
+        "llc-references,llc-misses,loads,stores,branches,branch-misses,l1-misses,l2-misses";
+    for (name, changes) in [("integer", false), ("phased", true)] {
+        let scheduler = counting(&["--events", events]);
+        let monitor = Monitor::start();
+        program(&format!("{name} --seconds 5 --pin 5"))
+            .wait()
+            .unwrap();
+        let told = monitor.stop();
+        scheduler.stop();
+        println!("\n{name}: {told:?}");
+        assert_eq!(told.jumped > 0, changes, "{name}: {told:?}");
+    }
 }
 
 #[test]
@@ -270,58 +510,4 @@ fn tasks_that_do_little_cost_nothing() {
     scheduler.stop();
     let counted = sum(&of(&lazy), |s| s.run_ns);
     assert!(counted < 20e6, "{counted} ns of a lazy task were counted");
-}
-
-/// How unevenly eight programs are slowed down, against a P core of their own.
-fn unfairness(alone: &[f64]) -> f64 {
-    let mut children: Vec<Child> = PROGRAMS
-        .iter()
-        .map(|name| {
-            let args = ["--seconds", "6", "--json"];
-            Command::new("hetero-programs")
-                .arg(name)
-                .args(args)
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    let slowdowns: Vec<f64> = children
-        .drain(..)
-        .zip(alone)
-        .map(|(child, alone)| alone / rate(child))
-        .collect();
-    println!("slowdowns {slowdowns:.2?}");
-    let most = slowdowns.iter().copied().fold(f64::MIN, f64::max);
-    let least = slowdowns.iter().copied().fold(f64::MAX, f64::min);
-    most / least
-}
-
-const PROGRAMS: [&str; 8] = [
-    "integer", "fp", "branchy", "stream", "resident", "hash", "sort", "compress",
-];
-
-fn rate(child: Child) -> f64 {
-    let output = child.wait_with_output().unwrap();
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    value["rate"].as_f64().unwrap()
-}
-
-#[test]
-fn camps_evens_out_progress() {
-    let alone: Vec<f64> = PROGRAMS
-        .iter()
-        .map(|name| {
-            let args = ["--seconds", "0.3", "--pin", "0", "--json"];
-            let mut command = Command::new("hetero-programs");
-            command.arg(name).args(args).stdout(Stdio::piped());
-            rate(command.spawn().unwrap())
-        })
-        .collect();
-    let default = unfairness(&alone);
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let camps = unfairness(&alone);
-    scheduler.stop();
-    println!("unfairness: {default:.2} by default, {camps:.2} with camps");
-    assert!(camps < 0.75 * default && camps < 1.6);
 }

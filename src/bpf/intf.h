@@ -42,6 +42,11 @@ enum hetero_consts {
 /* Parts that --without can leave out, see src/mechanism.rs. */
 enum mechanism {
 	MECHANISM_KICK,
+	MECHANISM_VALIDITY,
+	MECHANISM_CHAIN,
+	MECHANISM_TICK,
+	MECHANISM_CUT_OFF,
+	MECHANISM_FLUSH,
 };
 
 /* Where a task is. */

@@ -117,8 +117,10 @@ struct task_ctx {
 	u8 counting_set;
 	u8 idle_task;		/* uses too little CPU to be counted */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
-	u64 window_start;	/* of is_busy() */
-	u64 window_run_ns;
+	u64 slept_at;		/* when it fell asleep last */
+	u64 slept_ns;		/* in all */
+	u64 window_run_ns;	/* run_ns and slept_ns when is_busy() looked last */
+	u64 window_slept_ns;
 	struct account accounts[MAX_CORE_TYPES];
 };
 
