@@ -236,7 +236,8 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s = slot_of(tctx->slot);
 	if (!s)
 		return;
-	pctx = process_ctx_of(p);
+	/* A process of one thread is spared the look. */
+	pctx = p->signal->nr_threads > 1 ? process_ctx_of(p) : NULL;
 	if (pctx)
 		nr_runnable = pctx->nr_runnable;
 
