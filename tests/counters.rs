@@ -7,8 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -296,33 +295,31 @@ fn counts_are_exact_over_ten_thousand_switches_a_second() {
 #[test]
 fn no_sample_is_lost_with_a_thousand_threads() {
     const THREADS: usize = 1000;
-    const TIMES: u64 = 150_000;
+    const TIMES: u64 = 1000;
     let nice = |nice| {
         // SAFETY: a plain system call on the calling thread.
         assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }, 0);
     };
     let scheduler = counting(&["--sample-ms", "5"]);
     let monitor = Monitor::start();
-    let ended = Arc::new(AtomicUsize::new(0));
-    // Ahead of those it starts, so that all get to run together.
-    nice(-20);
-    let threads: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let ended = ended.clone();
-            let small = thread::Builder::new().stack_size(64 << 10);
-            let run = move || {
+    let stop = AtomicBool::new(false);
+    let done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        // Ahead of those it starts, or it would wait for its turn a thousand times.
+        nice(-20);
+        for _ in 0..THREADS {
+            scope.spawn(|| {
                 nice(0);
-                compute(TIMES);
-                ended.fetch_add(1, Ordering::Relaxed);
-            };
-            small.spawn(run).unwrap()
-        })
-        .collect();
-    nice(0);
-    let early = ended.load(Ordering::Relaxed);
-    for thread in threads {
-        thread.join().unwrap();
-    }
+                while !stop.load(Ordering::Relaxed) {
+                    compute(TIMES);
+                    done.fetch_add(TIMES, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+        nice(0);
+    });
     let told = monitor.stop();
     scheduler.stop();
     let mut samples = samples();
@@ -332,32 +329,36 @@ fn no_sample_is_lost_with_a_thousand_threads() {
     let mut tids: Vec<u64> = samples.iter().map(|s| s.tid).collect();
     tids.sort_unstable();
     tids.dedup();
-    println!("\n{told:?}, {early} ended early");
-    assert!(early < THREADS / 10, "{early} had ended before all ran");
+    let really = 64.0 * done.into_inner() as f64;
+    let off = sum(&samples, |s| s.counts[0]) / really - 1.0;
+    println!("\n{told:?}; off by {:.2} %", 100.0 * off);
     assert_eq!(told.lost, 0);
     assert_eq!(tids.len(), THREADS);
-    let each = sum(&samples, |s| s.counts[0]) / THREADS as f64;
-    let off = each / (64 * TIMES) as f64 - 1.0;
-    // Starting a thread is some work, too.
+    // Starting a thread, and looking whether to stop, are some work, too.
     assert!((0.0..0.01).contains(&off), "{off}");
 }
 
 #[test]
 fn a_lone_spinner_gives_a_sample_each_50_ms() {
     let scheduler = counting(&[]);
-    let mut hog = program("integer --seconds 6 --warmup 0 --pin 2");
+    let seconds = std::env::var("SPINNER_SECONDS").map_or(10, |text| text.parse().unwrap());
+    let mut hog = program(&format!("integer --seconds {seconds} --warmup 0 --pin 2"));
     hog.wait().unwrap();
     scheduler.stop();
-    let samples = of(&hog);
-    let whole = &samples[1..samples.len() - 1];
+    let mut samples = of(&hog);
+    // What is left at its end is no whole sample.
+    samples.retain(|s| !s.last);
     let times: Vec<f64> = samples.iter().map(|s| s.run_ns / 1e6).collect();
-    println!("\n{} samples of {times:.1?} ms", samples.len());
-    assert!((117..=121).contains(&samples.len()), "{}", samples.len());
-    for s in whole {
-        assert!((45e6..=55e6).contains(&s.run_ns), "{}", s.run_ns);
-    }
-    let mean = sum(whole, |s| s.run_ns) / whole.len() as f64;
-    assert!((mean - 50e6).abs() < 0.5e6, "{mean}");
+    let least = times.iter().copied().fold(f64::MAX, f64::min);
+    let most = times.iter().copied().fold(0.0, f64::max);
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    println!(
+        "\n{} samples of {least:.1} to {most:.1} ms, {mean:.2} on average",
+        times.len()
+    );
+    assert!(times.len().abs_diff(20 * seconds) <= 2, "{}", times.len());
+    assert!(least >= 47.5 && most <= 52.5, "{least} to {most}");
+    assert!((mean - 50.0).abs() < 0.25, "{mean}");
 }
 
 #[test]
@@ -463,7 +464,7 @@ fn counters_come_back_after_hotplug() {
     let after = (first.at_ns - first.run_ns) / 1e9 - back;
     println!("\ncounted {after:.2} s after the CPU's return, loading takes {loading:.2} s");
     assert!(after < 1.0 + loading, "{after} s");
-    assert!(samples.len() > 50, "{}", samples.len());
+    assert!(samples.len() > 20, "{}", samples.len());
     assert_eq!(sum(&samples, |s| s.discarded_ns), 0.0);
 }
 
