@@ -119,6 +119,9 @@ static bool is_busy(struct task_ctx *tctx)
 		tctx->idle_task = ran * 1024 < passed * min_utilisation;
 		tctx->window_run_ns = tctx->run_ns;
 		tctx->window_slept_ns = tctx->slept_ns;
+	} else if (ran * 1024 >= UTILISATION_WINDOW_NS * min_utilisation) {
+		/* Whatever follows, it has used its share of this window. */
+		tctx->idle_task = false;
 	}
 	return !tctx->idle_task;
 }
