@@ -362,7 +362,10 @@ fn a_lone_spinner_gives_a_sample_each_50_ms() {
         times.len()
     );
     assert!(times.len().abs_diff(20 * seconds) <= 2, "{}", times.len());
-    assert!(least >= 47.5 && most <= 52.5, "{least} to {most}");
+    // Ticks are 4 ms apart, so 48 or 52 ms; now and then one comes late.
+    let late = times.iter().filter(|ms| (**ms - 50.0).abs() > 2.5).count();
+    assert!(100 * late <= times.len(), "{late} beyond 5 %");
+    assert!(least > 45.0 && most < 55.0, "{least} to {most}");
     assert!((mean - 50.0).abs() < 0.25, "{mean}");
 }
 
