@@ -15,6 +15,20 @@ pub enum Mechanism {
     Park,
     /// Spin notifications; no thread's word is looked at
     Spin,
+    /// Believing a stretch only if every event counted all through it
+    Validity,
+    /// Reading the counters anew where another task has run in between
+    Chain,
+    /// Sampling a task that runs on and on from the tick
+    Tick,
+    /// Not counting tasks that use little CPU
+    CutOff,
+    /// A last sample of a task that ends
+    Flush,
+    /// Giving sets of events their turns
+    Rotation,
+    /// Throwing a round away when the IPC jumps within it
+    Jump,
 }
 
 impl Mechanism {
@@ -24,6 +38,12 @@ impl Mechanism {
             Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
             Mechanism::Park => Some(intf::mechanism_MECHANISM_PARK),
             Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
+            Mechanism::Validity => Some(intf::mechanism_MECHANISM_VALIDITY),
+            Mechanism::Chain => Some(intf::mechanism_MECHANISM_CHAIN),
+            Mechanism::Tick => Some(intf::mechanism_MECHANISM_TICK),
+            Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
+            Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
+            Mechanism::Rotation | Mechanism::Jump => None,
         }
     }
 }

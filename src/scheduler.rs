@@ -41,8 +41,9 @@ use crate::topology::{CoreTypesSpec, Topology};
 /// The scheduler's name, as the kernel and people see it.
 pub const NAME: &str = "scx_hetero";
 
-/// How long the agent sleeps when nothing is due.
-const IDLE_WAIT: Duration = Duration::from_secs(1);
+/// How long the agent sleeps when nothing is due. So much later it sees that the kernel has ended
+/// the scheduler, as on hotplug.
+const IDLE_WAIT: Duration = Duration::from_millis(250);
 
 /// How long sums of tasks that are gone may lie about.
 const TIDY: Duration = Duration::from_secs(10);
@@ -101,6 +102,9 @@ pub struct Scheduler<'a> {
 /// where scripts may want to tell.
 pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> Result<()> {
     try_set_rlimit_infinity();
+    if let Some(path) = &options.samples {
+        counting::create_log(path)?;
+    }
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     loop {

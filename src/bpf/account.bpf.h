@@ -237,7 +237,8 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s = slot_of(tctx->slot);
 	if (!s)
 		return;
-	pctx = process_ctx_of(p);
+	/* A process of one thread is spared the look. */
+	pctx = p->signal->nr_threads > 1 ? process_ctx_of(p) : NULL;
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 

@@ -14,8 +14,8 @@
 
 /* Written by the agent before loading; without events nothing here costs a thing. */
 const volatile u8 set_events[MAX_CORE_TYPES][MAX_SETS];	/* how many, of each set */
-const volatile u64 sample_ns = 50ULL * 1000 * 1000;
-/* Tasks that use less of a CPU than this are not counted, in 1/1024. */
+const volatile u64 sample_ns;	/* run time that a sample is made of; 0: nothing is counted */
+/* Tasks that use less of the time in which nobody keeps them waiting are not counted, in 1/1024. */
 const volatile u32 min_utilisation = 51;
 #define UTILISATION_WINDOW_NS	(200ULL * 1000 * 1000)
 
@@ -77,7 +77,8 @@ static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas
 					      &now, sizeof(now)))
 			valid = false;
 		enabled = now.enabled - last->enabled;
-		if (!enabled || now.running - last->running != enabled)
+		if (works(MECHANISM_VALIDITY) &&
+		    (!enabled || now.running - last->running != enabled))
 			valid = false;
 		if (deltas && k < MAX_EVENTS)
 			deltas[k] = now.counter - last->counter;
@@ -87,30 +88,57 @@ static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas
 	return valid;
 }
 
-/* Does @p use enough CPU to be worth counting? Looked at anew several times a second. */
+/* A task falls asleep, or wakes up. */
+static void note_sleep(struct task_ctx *tctx, bool asleep)
+{
+	u64 now;
+
+	if (!sample_ns)
+		return;
+	now = scx_bpf_now();
+	if (asleep)
+		tctx->slept_at = now;
+	else if (tctx->slept_at)
+		tctx->slept_ns += now - tctx->slept_at;
+}
+
+/*
+ * Does a task use enough CPU to be worth counting? Looked at anew several times a
+ * second. Time that it waited is no time that it left unused: on a crowded machine
+ * everybody has little.
+ */
 static bool is_busy(struct task_ctx *tctx)
 {
-	u64 now = scx_bpf_now(), passed = now - tctx->window_start;
+	u64 ran = tctx->run_ns - tctx->window_run_ns;
+	u64 passed = ran + tctx->slept_ns - tctx->window_slept_ns;
 
+	if (!works(MECHANISM_CUT_OFF))
+		return true;
+	/* Nothing is known of a newcomer: it is counted. */
 	if (passed >= UTILISATION_WINDOW_NS) {
-		/* Nothing is known of a newcomer: it is counted. */
-		tctx->idle_task = tctx->window_start &&
-				  (tctx->run_ns - tctx->window_run_ns) * 1024 <
-					  passed * min_utilisation;
-		tctx->window_start = now;
+		tctx->idle_task = ran * 1024 < passed * min_utilisation;
 		tctx->window_run_ns = tctx->run_ns;
+		tctx->window_slept_ns = tctx->slept_ns;
+	} else if (ran * 1024 >= UTILISATION_WINDOW_NS * min_utilisation) {
+		/* Whatever follows, it has used its share of this window. */
+		tctx->idle_task = false;
 	}
 	return !tctx->idle_task;
 }
 
-/* A task begins a stretch. */
+/*
+ * A task begins a stretch. From its first one on, before it has a slot, or what
+ * it does until then would be missing: samples are not due before it has one.
+ */
 static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	u32 type = type_of_cpu(cpu), set = set_of(type), nr = events_of(type, set);
 	struct reading *r = MEMBER_VPTR(readings, [(u32)cpu]);
 
+	if (!sample_ns)
+		return;
 	tctx->counting = false;
-	if (!nr || !r || tctx->slot == NO_SLOT || !is_busy(tctx))
+	if (!nr || !r || !is_busy(tctx))
 		return;
 	/*
 	 * The stretch before ended at this very switch: its end is our start. The
@@ -119,7 +147,7 @@ static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	 * between with a later clock. scx_bpf_now() would not do: the kernel forgets
 	 * its value while it balances.
 	 */
-	if (r->at != p->se.exec_start || r->set != set)
+	if (works(MECHANISM_CHAIN) && (r->at != p->se.exec_start || r->set != set))
 		read_events(r, cpu, set, nr, NULL);
 	tctx->counting = true;
 	tctx->counting_set = set;
@@ -210,7 +238,7 @@ static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct t
 
 static void stop_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
-	if (!tctx->counting)
+	if (!sample_ns || !tctx->counting)
 		return;
 	end_stretch(p, tctx, cpu);
 	tctx->counting = false;
@@ -226,7 +254,7 @@ static void tick_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
 	u64 due;
 
-	if (!a)
+	if (!sample_ns || !works(MECHANISM_TICK) || !a)
 		return;
 	if (!tctx->counting || tctx->counting_set != set_of(type)) {
 		stop_counting(p, tctx, cpu);
@@ -245,6 +273,8 @@ static void flush_counting(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 type;
 
+	if (!sample_ns || !works(MECHANISM_FLUSH))
+		return;
 	bpf_for(type, 0, nr_types) {
 		struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
 

@@ -358,6 +358,7 @@ void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
 	if (tctx->domain >= MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
 	count_weight(tctx, tctx->weight);
+	note_sleep(tctx, false);
 	set_state(tctx, TASK_QUEUED);
 }
 
@@ -452,6 +453,7 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 	note_spinning(p, tctx, false);
 	count_runnable(p, -1);
 	count_weight(tctx, 0);
+	note_sleep(tctx, true);
 	tctx->claimed_cpu = NO_CPU;
 	s = slot_of(tctx->slot);
 	if (s)

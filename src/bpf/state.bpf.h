@@ -129,8 +129,10 @@ struct task_ctx {
 	u64 woke_at_ns;		/* run_ns when it last woke up */
 	u8 spinning;		/* at the last look */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
-	u64 window_start;	/* of is_busy() */
-	u64 window_run_ns;
+	u64 slept_at;		/* when it fell asleep last */
+	u64 slept_ns;		/* in all */
+	u64 window_run_ns;	/* run_ns and slept_ns when is_busy() looked last */
+	u64 window_slept_ns;
 	u64 spin_word;		/* address in its memory, or 0; see spin.bpf.h */
 	u64 spin_exec_id;	/* self_exec_id when it was registered */
 	struct account accounts[MAX_CORE_TYPES];

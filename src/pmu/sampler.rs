@@ -19,6 +19,7 @@ use super::round::{IPC_JUMP, Round};
 use super::sets::Plan;
 use super::{Counter, Event, Machine, Meaning, Pmu, Target, availability, plan};
 use crate::bpf::intf;
+use crate::mechanism::Mechanism;
 use crate::table::TaskId;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -52,12 +53,17 @@ pub struct Sampler {
     types: Vec<Option<TypeEvents>>,
     nr_cpu_ids: u32,
     user_only: bool,
+    /// Whether sets take turns.
+    rotates: bool,
+    /// What ends a round, see [`IPC_JUMP`].
+    jump: f64,
     rounds: HashMap<(TaskId, usize), Round>,
     tally: Tally,
 }
 
 impl Sampler {
     /// Plans what `module` needs and `extra` events on every core type. Opens nothing yet.
+    /// `without` names parts to leave out.
     ///
     /// # Errors
     /// One line that says why nothing can be counted here, and what to do about it.
@@ -67,6 +73,7 @@ impl Sampler {
         module: Option<&dyn Module>,
         extra: &[Event],
         user_only: bool,
+        without: &[Mechanism],
     ) -> Result<Self> {
         if let Err(why) = availability(machine) {
             bail!("{why}");
@@ -103,6 +110,12 @@ impl Sampler {
             types,
             nr_cpu_ids: topology.nr_cpu_ids,
             user_only,
+            rotates: !without.contains(&Mechanism::Rotation),
+            jump: if without.contains(&Mechanism::Jump) {
+                f64::INFINITY
+            } else {
+                IPC_JUMP
+            },
             rounds: HashMap::new(),
             tally: Tally::default(),
         })
@@ -202,7 +215,7 @@ impl Sampler {
         let many = |events: &TypeEvents| events.plan.sets.len() > 1;
         // Long enough for a task that runs all the time to fill a sample under each.
         let any = self.types.iter().flatten().any(many);
-        any.then_some(2 * sample)
+        (any && self.rotates).then_some(2 * sample)
     }
 
     /// Gives the next set of each core type its turn. Returns the sets that count now.
@@ -249,7 +262,7 @@ impl Sampler {
             let round = self
                 .rounds
                 .entry((task, core_type))
-                .or_insert_with(|| Round::new(&events.plan, IPC_JUMP));
+                .or_insert_with(|| Round::new(&events.plan, self.jump));
             let pushed = round.push(raw.set.into(), &raw.counts[..set.counters.len()]);
             self.tally.jumped += u64::from(pushed.discarded);
             pushed
@@ -393,6 +406,8 @@ mod tests {
             types: Vec::new(),
             nr_cpu_ids: 1,
             user_only: false,
+            rotates: true,
+            jump: 1.0,
             rounds: HashMap::new(),
             tally: Tally::default(),
         };

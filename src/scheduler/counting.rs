@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -69,7 +70,14 @@ impl Counting {
         }
         let machine = Machine::detect();
         let extra: &[Event] = &options.events;
-        let planned = Sampler::plan(&machine, topology, module, extra, options.user_only);
+        let planned = Sampler::plan(
+            &machine,
+            topology,
+            module,
+            extra,
+            options.user_only,
+            &options.without,
+        );
         let sampler = match planned {
             Ok(sampler) => sampler,
             Err(why) => {
@@ -82,8 +90,11 @@ impl Counting {
         }
         let log = match &options.samples {
             Some(path) => {
-                let file = File::create(path)
-                    .with_context(|| format!("cannot write samples to {}", path.display()))?;
+                // Not emptied: after hotplug the scheduler starts anew.
+                let file = File::options()
+                    .append(true)
+                    .open(path)
+                    .with_context(|| cannot_write(path))?;
                 Some(BufWriter::new(file))
             }
             None => None,
@@ -168,6 +179,19 @@ impl Counting {
     pub(super) fn tally(&self) -> Tally {
         self.sampler.tally()
     }
+}
+
+/// Makes an empty file for `--samples`.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub(super) fn create_log(path: &Path) -> Result<()> {
+    File::create(path).with_context(|| cannot_write(path))?;
+    Ok(())
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write samples to {}", path.display())
 }
 
 impl Planned {

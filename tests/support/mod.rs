@@ -70,6 +70,17 @@ impl Statistics {
     }
 }
 
+/// Computes for so many times 64 instructions.
+pub fn compute(times: u64) {
+    // SAFETY: counts a register down.
+    unsafe {
+        std::arch::asm!(
+            "2:", ".rept 62", "add {x}, 1", ".endr", "sub {n}, 1", "jnz 2b",
+            x = inout(reg) 0u64 => _, n = inout(reg) times.max(1) => _,
+        );
+    }
+}
+
 pub fn state() -> String {
     fs::read_to_string(STATE).unwrap().trim().to_string()
 }
