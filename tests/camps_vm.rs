@@ -5,15 +5,12 @@
 mod support;
 
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use support::*;
 
-/// A streaming one first, which throws the data of `resident` out of the last-level cache that all
-/// share. Once outside, they stay there: at that speed it cannot win them back.
+/// `stream` leaves `chase` no moment without contention, but for NWC mode.
 const PROGRAMS: [&str; 8] = [
-    "stream", "integer", "fp", "branchy", "resident", "hash", "sort", "compress",
+    "stream", "chase", "integer", "fp", "branchy", "hash", "sort", "compress",
 ];
 
 fn program(name: &str, args: &[&str]) -> Child {
@@ -36,10 +33,10 @@ fn alone() -> Vec<f64> {
 
 /// Each program's slowdown against a P core of its own, over eight seconds of all at once.
 fn slowdowns(alone: &[f64]) -> Vec<f64> {
-    let mut children = vec![program(PROGRAMS[0], &["--seconds", "8"])];
-    thread::sleep(Duration::from_millis(500));
-    let others = PROGRAMS[1..].iter();
-    children.extend(others.map(|name| program(name, &["--seconds", "8"])));
+    let children: Vec<Child> = PROGRAMS
+        .iter()
+        .map(|name| program(name, &["--seconds", "8"]))
+        .collect();
     let slowdowns = children.into_iter().zip(alone);
     let slowdowns: Vec<f64> = slowdowns
         .map(|(child, alone)| alone / rate(child))
@@ -67,5 +64,5 @@ fn camps_evens_out_progress_and_learns_who_is_disturbed() {
     println!("unfairness: {default:.2} by default, {camps:.2} with camps");
     println!("CPUs parked {parked} times, {held} tasks held");
     assert!(parked > 0 && held > 0, "NWC mode idled no CPU");
-    assert!(camps < 0.75 * default && camps < 2.0);
+    assert!(camps < 0.75 * default && camps < 1.5);
 }

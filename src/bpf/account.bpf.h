@@ -53,8 +53,8 @@ static void count_waiting(struct task_ctx *tctx)
 			add_ordered(&cctx->nr_waiting, 1);
 	} else {
 		dctx = domain_ctx_of(tctx->domain);
-		if (dctx)
-			add_ordered(&dctx->nr_waiting, 1);
+		if (dctx && !__sync_fetch_and_add(&dctx->nr_waiting, 1))
+			dctx->waiting_since = scx_bpf_now();
 	}
 }
 

@@ -158,11 +158,12 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 {
 	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
 	struct task_slot *s = slot_of(tctx->slot);
+	u32 *inverse = s ? MEMBER_VPTR(s->inv_slowdown, [type]) : NULL;
 	struct task_sample *sample;
 	u64 total;
 	u32 k;
 
-	if (!a || !s)
+	if (!a || !s || !inverse)
 		return;
 	total = a->run_ns + a->discarded_ns;
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
@@ -178,6 +179,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 		sample->set = a->set;
 		sample->last = last;
 		sample->spun = a->spun;
+		sample->inv_slowdown = *inverse;
 		__builtin_memcpy(sample->counts, a->counts, sizeof(sample->counts));
 		/* The agent looks at them when it decides; waking it for each is waste. */
 		bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);

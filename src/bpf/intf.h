@@ -146,7 +146,7 @@ struct task_sample {
 	u8 set;
 	u8 last;		/* the task has ended */
 	u8 spun;		/* it waited actively at some look */
-	u8 pad[4];
+	u32 inv_slowdown;	/* by which its progress was charged at the end, Q16 */
 };
 
 /* Thread `tid` of process `tgid` tells at `address` in its memory whether it spins. */

@@ -252,7 +252,9 @@ static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s3
  * Pull a task from a queue that is more crowded than ours. With three threads
  * on two P cores and two on two E cores nobody idles and no weight is out of
  * proportion by more than a task, yet the three would wait for ever and the
- * two never: pulling one now and then lets everybody wait in turn.
+ * two never: pulling one now and then lets everybody wait in turn. Only where
+ * somebody has been waiting for some slices: one that was preempted for a moment
+ * is better off where it is.
  */
 static bool rotate(u32 domain)
 {
@@ -267,6 +269,7 @@ static bool rotate(u32 domain)
 		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
 
 		if (!octx || !octx->nr_waiting ||
+		    vtime_before(now, octx->waiting_since + 2 * slice_ns) ||
 		    !more_crowded(octx->weight, cpus_of_domain(*other),
 				  dctx->weight, cpus_of_domain(domain)))
 			continue;

@@ -70,6 +70,7 @@ struct domain_ctx {
 	u64 weight;		/* of its runnable tasks, pinned ones included */
 	u64 pinned_weight;	/* of those that may run on one CPU only */
 	u64 nr_waiting;
+	u64 waiting_since;	/* when the queue was empty last */
 	u64 rotated_at;
 };
 

@@ -54,6 +54,15 @@ struct Line<'a> {
     counts: &'a [u64],
     last: bool,
     spun: bool,
+    /// As estimated when the sample ended.
+    slowdown: f64,
+}
+
+/// What progress is charged by, from its inverse in Q16 (0 is: not known, so 1).
+fn slowdown(inverse: u32) -> f64 {
+    let one = intf::hetero_consts_INV_SLOWDOWN_ONE;
+    let inverse = if inverse == 0 { one } else { inverse };
+    f64::from(one) / f64::from(inverse.min(one))
 }
 
 impl Counting {
@@ -145,6 +154,7 @@ impl Counting {
                     counts: &raw.counts,
                     last: raw.last != 0,
                     spun: raw.spun != 0,
+                    slowdown: slowdown(raw.inv_slowdown),
                 };
                 let written = serde_json::to_writer(&mut *log, &line)
                     .map_err(std::io::Error::from)
