@@ -9,7 +9,7 @@ mod spinning;
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +29,7 @@ use encode::encode;
 use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
+use crate::calibrate;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
@@ -118,7 +119,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
 
 impl<'a> Scheduler<'a> {
     fn init(options: &Options, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
-        let topology = Topology::detect(options.core_types.as_ref())
+        let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
         for note in &topology.notes {
             info!("{note}");
@@ -129,12 +130,17 @@ impl<'a> Scheduler<'a> {
             options.policy
         );
         info!("{}", topology.summary());
+        let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
+        let settings = policy::Settings {
+            limits,
+            ..options.settings
+        };
 
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut skel = scx_ops_open!(builder, object, hetero_ops, None)?;
         describe(&mut skel, &topology, options)?;
-        let policy = options.policy.build(options.settings);
+        let policy = options.policy.build(settings);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
