@@ -56,12 +56,16 @@ impl Load for Branches {
         let mut sum = 0u64;
         for _ in 0..ROUNDS {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // An opaque value in each arm keeps the compiler from doing without a branch.
-            match x >> 62 {
-                0 => sum = black_box(sum) + 1,
-                1 => sum ^= black_box(x),
-                2 => sum = black_box(sum).rotate_left(3),
-                _ => sum = sum.wrapping_sub(black_box(x)),
+            // An opaque value in each arm keeps the compiler from doing without branches.
+            if x >> 63 == 0 {
+                sum = black_box(sum).wrapping_add(x);
+            } else {
+                sum ^= black_box(x);
+            }
+            if x >> 40 & 1 == 0 {
+                sum = black_box(sum).rotate_left(3);
+            } else {
+                sum = sum.wrapping_sub(black_box(x));
             }
         }
         self.0 = x;

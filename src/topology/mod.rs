@@ -22,6 +22,11 @@
 //! whose capacity, CPPC value or frequency is nearest, else with the slowest, and a note says so.
 //! A source that sees it otherwise than the outcome is reported in [`Topology::disagreements`].
 //!
+//! # Capacities
+//!
+//! What `scx_hetero calibrate` has measured, else the first of the three numbers by which every
+//! type is slower than the one before, else 60 % of the one before.
+//!
 //! # Names
 //!
 //! Fastest first: `P`, `E`, `LP-E` (a low-power island; a second type of the same kind gets a
