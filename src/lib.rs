@@ -8,6 +8,7 @@
 
 pub mod arith;
 mod bpf;
+pub mod calibrate;
 pub mod exit;
 pub mod mechanism;
 pub mod placement;

@@ -16,7 +16,7 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{exit, pmc, policy, preflight, stats};
+use scx_hetero::{calibrate, exit, pmc, policy, preflight, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -58,6 +58,9 @@ enum Command {
     },
     /// Count events of a program on each core type, without the scheduler
     Pmc(Box<pmc::Args>),
+    /// Measure this machine, which should be idle, for a minute: when contention
+    /// is low and what each core type is worth; the scheduler then uses it
+    Calibrate(calibrate::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -183,6 +186,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             let (_, stopping) = on_signal()?;
             pmc::run(&args, &stopping)
         }
+        Some(Command::Calibrate(args)) => calibrate::run(&args).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
 }
@@ -215,6 +219,7 @@ fn schedule(args: Run) -> Result<()> {
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
+            limits: None,
         },
         slice: Duration::from_micros(args.slice_us),
         events: args.events,
@@ -241,7 +246,8 @@ fn schedule(args: Run) -> Result<()> {
 }
 
 fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
-    let topology = Topology::detect(core_types)?;
+    let mut topology = Topology::detect(core_types)?;
+    calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
     if json {
         println!("{}", serde_json::to_string_pretty(&topology.to_json())?);
     } else {

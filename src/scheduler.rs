@@ -9,7 +9,7 @@ mod spinning;
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +29,7 @@ use encode::encode;
 use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
+use crate::calibrate;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
@@ -122,7 +123,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
 
 impl<'a> Scheduler<'a> {
     fn init(options: &Options, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
-        let topology = Topology::detect(options.core_types.as_ref())
+        let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
         for note in &topology.notes {
             info!("{note}");
@@ -132,6 +133,11 @@ impl<'a> Scheduler<'a> {
             build_id::full_version(env!("CARGO_PKG_VERSION"))
         );
         info!("{}", topology.summary());
+        let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
+        let settings = policy::Settings {
+            limits,
+            ..options.settings
+        };
 
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
@@ -139,7 +145,7 @@ impl<'a> Scheduler<'a> {
         describe(&mut skel, &topology, options)?;
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = options.policy.unwrap_or_else(|| best(true));
-        let mut policy = policy_name.build(options.settings);
+        let mut policy = policy_name.build(settings);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
@@ -152,7 +158,7 @@ impl<'a> Scheduler<'a> {
         };
         if options.policy.is_none() && counting.is_none() {
             policy_name = best(false);
-            policy = policy_name.build(options.settings);
+            policy = policy_name.build(settings);
         }
         info!("policy {policy_name}");
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;

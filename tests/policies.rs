@@ -26,6 +26,7 @@ fn build(name: Name) -> Box<dyn Policy> {
     name.build(Settings {
         swap_interval: INTERVAL,
         fairness: 100,
+        limits: None,
     })
 }
 

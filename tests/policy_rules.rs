@@ -65,6 +65,7 @@ impl World {
             policy: name.build(Settings {
                 swap_interval: Duration::from_millis(400),
                 fairness,
+                limits: None,
             }),
         }
     }

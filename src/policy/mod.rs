@@ -19,6 +19,7 @@ use std::time::Duration;
 pub use rr::RoundRobin;
 
 use crate::pmu::module::{Module, Sample};
+use crate::slowdown::Thresholds;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -109,6 +110,8 @@ pub struct Settings {
     pub swap_interval: Duration,
     /// See [`camps::Options::fairness`].
     pub fairness: u8,
+    /// See [`camps::Options::limits`].
+    pub limits: Option<Thresholds>,
 }
 
 impl Name {
@@ -131,6 +134,7 @@ impl Name {
             Name::Camps => Box::new(camps::Camps::new(camps::Options {
                 migration_interval: interval,
                 fairness: settings.fairness,
+                limits: settings.limits,
                 ..Default::default()
             })),
             Name::Acfs => Box::new(acfs::Acfs::new(interval)),

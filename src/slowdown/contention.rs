@@ -5,6 +5,8 @@
 //! ([`crate::topology::Cpu::llc`]): a cluster on the paper's boards, P and E cores together on
 //! Alder Lake.
 
+use serde::{Deserialize, Serialize};
+
 use crate::topology::Topology;
 
 /// Memory bandwidth of a machine that was not calibrated, bytes per cycle of its fastest core at
@@ -16,7 +18,7 @@ pub const ASSUMED_BYTES_PER_CYCLE: f64 = 4.0;
 const ASSUMED_CLOCK: f64 = 3.2e9;
 
 /// When contention is low; both in bytes/s.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
     /// A thread below this hardly waits for memory, whoever else uses it.
     pub low_btr: f64,

@@ -22,6 +22,11 @@
 //! whose capacity, CPPC value or frequency is nearest, else with the slowest, and a note says so.
 //! A source that sees it otherwise than the outcome is reported in [`Topology::disagreements`].
 //!
+//! # Capacities
+//!
+//! What `scx_hetero calibrate` has measured, else the first of the three numbers by which every
+//! type is slower than the one before, else 60 % of the one before.
+//!
 //! # Names
 //!
 //! Fastest first: `P`, `E`, `LP-E` (a low-power island; a second type of the same kind gets a
@@ -65,6 +70,8 @@ pub enum Source {
     Cppc,
     /// `cpufreq/cpuinfo_max_freq`.
     MaxFreq,
+    /// Measured on this machine by `scx_hetero calibrate`: capacities only.
+    Calibrated,
     /// None: there is one core type.
     AllSame,
 }
@@ -78,6 +85,7 @@ impl fmt::Display for Source {
             Self::Capacity => "cpu_capacity",
             Self::Cppc => "CPPC highest_perf",
             Self::MaxFreq => "the maximum frequency",
+            Self::Calibrated => "scx_hetero calibrate",
             Self::AllSame => "no source tells them apart",
         })
     }
@@ -175,6 +183,21 @@ impl Topology {
     pub fn from_facts(facts: Facts, override_: Option<&CoreTypesSpec>) -> Result<Self> {
         let found = detect::detect(&facts, override_)?;
         Ok(layout::build(facts, found))
+    }
+
+    /// Takes measured capacities, one for each core type. They go before all other sources: those
+    /// are clocks and what firmware says of them, and this is work done. False, and nothing taken,
+    /// if they do not fall from 1024 in the order of the types, which all else relies on.
+    pub fn set_capacities(&mut self, measured: &[u32]) -> bool {
+        let falls = measured.is_sorted_by(|faster, slower| faster > slower);
+        let fits = measured.len() == self.types.len() && measured.first() == Some(&1024) && falls;
+        if fits && self.types.len() > 1 {
+            for (kind, &capacity) in self.types.iter_mut().zip(measured) {
+                kind.capacity = capacity;
+            }
+            self.capacity_source = Some(Source::Calibrated);
+        }
+        fits
     }
 
     /// The online CPU with this id.

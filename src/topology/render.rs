@@ -108,7 +108,7 @@ impl Topology {
     /// or goes; new fields may come at any time.
     ///
     /// `source` and `capacity_source` are one of `override`, `pmu`, `pmu-and-l3`, `capacity`,
-    /// `cppc`, `max-freq`, `all-same`; what is not known is null. Indices (`core_type`, `domain`)
+    /// `cppc`, `max-freq`, `calibrated`, `all-same`; what is not known is null. Indices (`core_type`, `domain`)
     /// count from 0 into `types` and `domains`; frequencies are in kHz.
     pub fn to_json(&self) -> Value {
         let mut value = serde_json::to_value(self).expect("plain values with string keys");
