@@ -24,7 +24,7 @@ use std::time::Duration;
 use super::{Action, Policy, Seen, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::slowdown::Thresholds;
-use crate::table::{State, Task};
+use crate::table::Task;
 use fairness::Fairness;
 use nwc::{Nwc, Rules, Wish};
 use progress::Progress;
@@ -143,7 +143,7 @@ impl Camps {
             })
             .collect();
         let busy_cpu = |task: &Task| {
-            let cpu = snapshot.topology.cpu(task.cpu.max(0) as u32)?;
+            let cpu = snapshot.topology.cpu(self.threads.cpu(task)?)?;
             Some(nwc::BusyCpu {
                 cpu: cpu.id,
                 llc: cpu.llc,
@@ -153,13 +153,7 @@ impl Camps {
                 exempt: !self.progress.takes_part(task),
             })
         };
-        let running = |task: &&Task| task.state == State::Running;
-        let cpus: Vec<_> = snapshot
-            .tasks
-            .iter()
-            .filter(running)
-            .filter_map(busy_cpu)
-            .collect();
+        let cpus: Vec<_> = snapshot.tasks.iter().filter_map(busy_cpu).collect();
         let look = nwc::Look {
             now_ns: snapshot.now_ns,
             threads: &threads,

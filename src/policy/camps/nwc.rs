@@ -143,7 +143,8 @@ struct Episode {
     /// CPUs that are idled for it, until when, ns.
     parked: Vec<u32>,
     parked_until_ns: u64,
-    swapped: bool,
+    /// When it was last wished to the fastest type, ns.
+    asked_at_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -261,7 +262,7 @@ impl Nwc {
                 first: None,
                 parked: Vec::new(),
                 parked_until_ns: 0,
-                swapped: false,
+                asked_at_ns: None,
             });
         }
     }
@@ -316,7 +317,9 @@ impl Nwc {
             return;
         };
         if !thread.on_big {
-            if !episode.swapped {
+            let asked = episode.asked_at_ns;
+            // Again if nothing came of it: one of the two may have moved meanwhile.
+            if asked.is_none_or(|at| look.now_ns >= at + idle_ns) {
                 // A memory-intensive partner takes its contention away with it.
                 let partners = look.threads.iter().filter(|t| t.on_big && t.may_move);
                 let partner = partners
@@ -326,7 +329,7 @@ impl Nwc {
                     thread: thread.task,
                     partner,
                 });
-                episode.swapped = true;
+                episode.asked_at_ns = Some(look.now_ns);
             }
             return;
         }

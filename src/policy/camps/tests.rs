@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::pmu::module::{Counts, Metrics};
-use crate::table::TaskId;
+use crate::table::{State, TaskId};
 use crate::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
 
 pub const MS: u64 = 1_000_000;

@@ -33,8 +33,11 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
-    /// CPU at the last look, if it was running.
+    /// CPU that it was using at this look, and at the last one.
     cpu: Option<u32>,
+    cpu_before: Option<u32>,
+    /// Run time at the last look, ns.
+    total_ns: u64,
     /// What the BPF half was told last.
     told: Option<[f32; MAX_CORE_TYPES]>,
 }
@@ -47,6 +50,7 @@ pub struct Threads {
     /// History tables of applications (L2), by process id.
     applications: HashMap<u32, History>,
     noted: Vec<Noted>,
+    looked_at_ns: Option<u64>,
     /// Load now and at the last look.
     load: Load,
     load_before: Load,
@@ -64,6 +68,7 @@ impl Threads {
             threads: HashMap::new(),
             applications: HashMap::new(),
             noted: Vec::new(),
+            looked_at_ns: None,
             load: Load::default(),
             load_before: Load::default(),
             big_frequency: None,
@@ -80,6 +85,11 @@ impl Threads {
     /// The estimator of a thread.
     pub fn estimator(&self, task: TaskId) -> Option<&Estimator> {
         Some(&self.threads.get(&task)?.estimator)
+    }
+
+    /// The CPU that a task uses, if any.
+    pub(super) fn cpu(&self, task: &Task) -> Option<u32> {
+        cpu_of(&self.threads, task)
     }
 
     /// What was made of a thread's latest sample.
@@ -129,10 +139,24 @@ impl Threads {
         let clocks = self.noted.iter().map(|noted| noted.metrics.frequency);
         self.highest_clock = clocks.chain(self.highest_clock).max_by(f64::total_cmp);
 
+        let now = snapshot.now_ns;
+        let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
+        self.looked_at_ns = Some(now);
+        for task in snapshot.tasks {
+            if let Some(thread) = self.threads.get_mut(&task.id) {
+                thread.cpu_before = thread.cpu;
+                // One that was preempted for a moment, by the agent that looks, say, is in the
+                // others' way all the same.
+                let ran = task.total_ns().saturating_sub(thread.total_ns);
+                let waits = task.state == State::Queued && ran > 0 && 2 * ran >= elapsed;
+                thread.cpu = running_on(task).or(waits.then_some(task.cpu.max(0) as u32));
+                thread.total_ns = task.total_ns();
+            }
+        }
         std::mem::swap(&mut self.load, &mut self.load_before);
         let running = snapshot.tasks.iter().filter_map(|task| {
-            let cpu = running_on(task)?;
-            Some((cpu, self.threads.get(&task.id).map_or(0.0, |t| t.btr)))
+            let btr = self.threads.get(&task.id).map_or(0.0, |thread| thread.btr);
+            Some((cpu_of(&self.threads, task)?, btr))
         });
         self.load.refill(topology, running);
 
@@ -149,7 +173,6 @@ impl Threads {
             let Some(thread) = self.threads.get_mut(&task.id) else {
                 continue;
             };
-            thread.cpu = running_on(task);
             if let Some(inverse) = thread.news(topology) {
                 actions.push(Action::Slowdown(task.id, inverse));
             }
@@ -180,12 +203,10 @@ impl Threads {
         };
         let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &limits);
         let before = thread
-            .cpu
+            .cpu_before
             .filter(is_there)
             .map(|cpu| low(&self.load_before, cpu));
-        let now = running_on(task)
-            .filter(is_there)
-            .map(|cpu| low(&self.load, cpu));
+        let now = thread.cpu.filter(is_there).map(|cpu| low(&self.load, cpu));
         let low_contention = match (before, now) {
             (Some(before), Some(now)) => before && now,
             (Some(low), None) | (None, Some(low)) => low,
@@ -269,6 +290,11 @@ pub(in super::super) fn tell(
         *told = Some(inverse);
     }
     news
+}
+
+fn cpu_of(threads: &HashMap<TaskId, Thread>, task: &Task) -> Option<u32> {
+    let known = threads.get(&task.id);
+    known.map_or_else(|| running_on(task), |thread| thread.cpu)
 }
 
 fn running_on(task: &Task) -> Option<u32> {
