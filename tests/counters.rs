@@ -13,48 +13,6 @@ use std::time::{Duration, Instant};
 
 use support::*;
 
-const SAMPLES: &str = "/tmp/samples";
-
-/// A line of `--samples`, as far as these tests look at it.
-struct Sample {
-    at_ns: f64,
-    tid: u64,
-    tgid: u64,
-    core_type: u64,
-    set: u64,
-    last: bool,
-    run_ns: f64,
-    discarded_ns: f64,
-    counts: Vec<f64>,
-}
-
-impl Sample {
-    fn ipc(&self) -> f64 {
-        self.counts[0] / self.counts[1]
-    }
-}
-
-fn samples() -> Vec<Sample> {
-    let text = fs::read_to_string(SAMPLES).unwrap();
-    let parse = |line: &str| {
-        let value: serde_json::Value = serde_json::from_str(line).unwrap();
-        let number = |key: &str| value[key].as_f64().unwrap();
-        let counts = value["counts"].as_array().unwrap();
-        Sample {
-            at_ns: number("at_ns"),
-            tid: number("tid") as u64,
-            tgid: number("tgid") as u64,
-            last: value["last"].as_bool().unwrap(),
-            core_type: number("core_type") as u64,
-            set: number("set") as u64,
-            run_ns: number("run_ns"),
-            discarded_ns: number("discarded_ns"),
-            counts: counts.iter().map(|c| c.as_f64().unwrap()).collect(),
-        }
-    };
-    text.lines().map(parse).collect()
-}
-
 fn of(child: &Child) -> Vec<Sample> {
     let mut all = samples();
     all.retain(|s| s.tid == u64::from(child.id()));
@@ -63,46 +21,6 @@ fn of(child: &Child) -> Vec<Sample> {
 
 fn sum(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
     samples.iter().map(value).sum()
-}
-
-/// `scx_hetero --monitor`, for what it says of samples.
-struct Monitor(Child);
-
-/// Sums of its lines.
-#[derive(Debug, Default)]
-struct Told {
-    samples: u64,
-    lost: u64,
-    jumped: u64,
-}
-
-impl Monitor {
-    fn start() -> Self {
-        let mut command = Command::new(binary());
-        command.args(["--monitor", "0.5"]).stdout(Stdio::piped());
-        let monitor = Self(command.spawn().unwrap());
-        // Its first reading is what it counts from.
-        thread::sleep(Duration::from_secs(1));
-        monitor
-    }
-
-    fn stop(mut self) -> Told {
-        thread::sleep(Duration::from_secs(1));
-        self.0.kill().unwrap();
-        let output = self.0.wait_with_output().unwrap();
-        let mut told = Told::default();
-        for line in String::from_utf8(output.stdout).unwrap().lines() {
-            // samples 12 lost 0 jumped 0  not believed ...
-            let words: Vec<&str> = line.split_whitespace().collect();
-            if let ["samples", samples, "lost", lost, "jumped", jumped, ..] = words[..] {
-                told.samples += samples.parse::<u64>().unwrap();
-                told.lost += lost.parse::<u64>().unwrap();
-                told.jumped += jumped.parse::<u64>().unwrap();
-            }
-        }
-        assert!(told.samples > 0, "the monitor told nothing");
-        told
-    }
 }
 
 fn program(args: &str) -> Child {
@@ -305,7 +223,7 @@ fn no_sample_is_lost_with_a_thousand_threads() {
         assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }, 0);
     };
     let scheduler = counting(&["--sample-ms", "5"]);
-    let monitor = Monitor::start();
+    let mut statistics = Statistics::from_now();
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -324,7 +242,8 @@ fn no_sample_is_lost_with_a_thousand_threads() {
         stop.store(true, Ordering::Relaxed);
         nice(0);
     });
-    let told = monitor.stop();
+    let told = statistics.take().counts;
+    assert!(told.samples > 0, "no samples in the statistics");
     scheduler.stop();
     let mut samples = samples();
     // SAFETY: a plain system call.
@@ -340,7 +259,7 @@ fn no_sample_is_lost_with_a_thousand_threads() {
     let discarded = sum(&samples, |s| s.discarded_ns) / 1e9;
     let counted = sum(&samples, |s| s.run_ns) / 1e9;
     println!("{missing} threads without a sample; {counted:.2} s counted, {discarded:.2} s not");
-    assert_eq!(told.lost, 0);
+    assert_eq!(told.samples_lost, 0);
     assert_eq!(missing, 0);
     // Starting a thread, and looking whether to stop, are some work, too. Threads that slept as
     // they began are cut off until they have run for 10 ms; --without cut-off misses nothing.
@@ -497,14 +416,15 @@ fn a_round_is_thrown_away_when_the_phase_changes() {
         "llc-references,llc-misses,loads,stores,branches,branch-misses,l1-misses,l2-misses";
     for (name, changes) in [("integer", false), ("phased", true)] {
         let scheduler = counting(&["--events", events]);
-        let monitor = Monitor::start();
+        let mut statistics = Statistics::from_now();
         program(&format!("{name} --seconds 5 --pin 5"))
             .wait()
             .unwrap();
-        let told = monitor.stop();
+        let told = statistics.take().counts;
+        assert!(told.samples > 0, "no samples in the statistics");
         scheduler.stop();
         println!("\n{name}: {told:?}");
-        assert_eq!(told.jumped > 0, changes, "{name}: {told:?}");
+        assert_eq!(told.samples_jumped > 0, changes, "{name}: {told:?}");
     }
 }
 

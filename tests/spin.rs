@@ -17,30 +17,6 @@ use std::time::{Duration, Instant};
 use scx_hetero::spin::{Request, SOCKET, begin};
 use support::*;
 
-const SAMPLES: &str = "/tmp/samples";
-
-/// A line of `--samples`, as far as these tests look at it.
-struct Sample {
-    tid: u64,
-    on_p: bool,
-    run_ns: f64,
-    spun: bool,
-}
-
-fn samples() -> Vec<Sample> {
-    let text = fs::read_to_string(SAMPLES).unwrap();
-    let parse = |line: &str| {
-        let value: serde_json::Value = serde_json::from_str(line).unwrap();
-        Sample {
-            tid: value["tid"].as_u64().unwrap(),
-            on_p: value["core_type"].as_u64().unwrap() == 0,
-            run_ns: value["run_ns"].as_f64().unwrap(),
-            spun: value["spun"].as_bool().unwrap(),
-        }
-    };
-    text.lines().map(parse).collect()
-}
-
 /// Which part of its run time a thread's samples that are so make up.
 fn share(samples: &[Sample], tid: u64, so: impl Fn(&Sample) -> bool) -> f64 {
     let of = || samples.iter().filter(|sample| sample.tid == tid);
@@ -111,7 +87,7 @@ fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
     let threads = said.lines().next().unwrap().split(' ').skip(1);
     let threads: Vec<u64> = threads.map(|tid| tid.parse().unwrap()).collect();
     let samples = samples();
-    let on_p = |tid| share(&samples, tid, |sample| sample.on_p);
+    let on_p = |tid| share(&samples, tid, |sample| sample.core_type == 0);
     for &tid in &threads {
         let (spun, on_p) = (spun(&samples, tid), on_p(tid));
         println!("spun {:.0}%, on P {:.0}%", 100.0 * spun, 100.0 * on_p);

@@ -13,6 +13,19 @@ use support::*;
 /// No policy but to find the best idle CPU.
 const PLACED: &[&str] = &["--core-types", HYBRID, "--policy", "none"];
 
+/// The same with each way of waking an idle CPU.
+const WAKING: [&[&str]; 2] = [
+    PLACED,
+    &[
+        "--core-types",
+        HYBRID,
+        "--policy",
+        "none",
+        "--without",
+        "kick",
+    ],
+];
+
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -195,17 +208,7 @@ fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
 
 #[test]
 fn fourfold_oversubscription_starves_nobody_for_a_second() {
-    for args in [
-        PLACED,
-        &[
-            "--core-types",
-            HYBRID,
-            "--policy",
-            "none",
-            "--without",
-            "kick",
-        ],
-    ] {
+    for args in WAKING {
         let scheduler = Scheduler::start(args);
         let hogs = Hog::start_many(4 * CPUS);
         thread::sleep(s(2));
@@ -281,17 +284,7 @@ fn a_lone_busy_thread_ends_up_on_a_fast_core() {
 
 #[test]
 fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
-    for args in [
-        PLACED,
-        &[
-            "--core-types",
-            HYBRID,
-            "--policy",
-            "none",
-            "--without",
-            "kick",
-        ],
-    ] {
+    for args in WAKING {
         let scheduler = Scheduler::start(args);
         let two = Hog::start_many(2);
         // A host that holds a virtual CPU up makes it look busy: not three times in a row.

@@ -91,15 +91,14 @@ static s32 new_mask(struct bpf_cpumask **field)
  * Claim an idle CPU out of @cpus; < 0 if there is none. A parked one that the
  * kernel offers stays claimed, so that it is not offered again.
  */
-static s32 pick_idle(struct task_struct *p, struct task_ctx *tctx, const struct cpumask *cpus,
-		     u64 flags)
+static s32 pick_idle(struct task_struct *p, const struct cpumask *cpus, u64 flags)
 {
 	s32 cpu = -ENOENT;
 	u32 i;
 
 	bpf_for(i, 0, MAX_PARKED) {
 		cpu = scx_bpf_pick_idle_cpu(cpus, flags);
-		if (cpu < 0 || !is_parked_for(p, tctx, cpu))
+		if (cpu < 0 || !is_parked_for(p, cpu))
 			break;
 		cpu = -ENOENT;
 	}
@@ -107,8 +106,7 @@ static s32 pick_idle(struct task_struct *p, struct task_ctx *tctx, const struct 
 }
 
 /* Claim an idle CPU out of @cpus that @p may use; < 0 if there is none. */
-static s32 claim_idle_in(struct task_struct *p, struct task_ctx *tctx, struct bpf_cpumask *cpus,
-			 u64 flags)
+static s32 claim_idle_in(struct task_struct *p, struct bpf_cpumask *cpus, u64 flags)
 {
 	struct scratch *scratch;
 	struct bpf_cpumask *mask;
@@ -117,7 +115,7 @@ static s32 claim_idle_in(struct task_struct *p, struct task_ctx *tctx, struct bp
 	if (!cpus)
 		return -ENOENT;
 	if (p->nr_cpus_allowed >= nr_cpu_ids)
-		return pick_idle(p, tctx, cast_mask(cpus), flags);
+		return pick_idle(p, cast_mask(cpus), flags);
 
 	scratch = bpf_map_lookup_elem(&scratches, &zero);
 	if (!scratch)
@@ -125,7 +123,7 @@ static s32 claim_idle_in(struct task_struct *p, struct task_ctx *tctx, struct bp
 	mask = scratch->mask;
 	if (!mask || !bpf_cpumask_and(mask, cast_mask(cpus), p->cpus_ptr))
 		return -ENOENT;
-	return pick_idle(p, tctx, cast_mask(mask), flags);
+	return pick_idle(p, cast_mask(mask), flags);
 }
 
 static bool sibling_is_idle(s32 cpu)
@@ -152,28 +150,25 @@ __noinline s32 claim_idle_of_tier(struct task_struct *p __arg_trusted, s32 prev_
 {
 	u64 flags = whole_core ? SCX_PICK_IDLE_CORE : 0;
 	u32 domain = domain_of_cpu(prev_cpu);
-	struct task_ctx *tctx = task_ctx_of(p);
 	struct mask_ctx *masks;
 	s32 cpu;
 
-	if (!tctx)
-		return -ENOENT;
 	if (type_of_domain(domain) == core_type) {
 		if (bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
 		    (!whole_core || sibling_is_idle(prev_cpu)) &&
-		    !is_parked_for(p, tctx, prev_cpu) &&
+		    !is_parked_for(p, prev_cpu) &&
 		    scx_bpf_test_and_clear_cpu_idle(prev_cpu))
 			return prev_cpu;
 		masks = bpf_map_lookup_elem(&domain_masks, &domain);
 		if (masks) {
-			cpu = claim_idle_in(p, tctx, masks->cpus, flags);
+			cpu = claim_idle_in(p, masks->cpus, flags);
 			if (cpu >= 0)
 				return cpu;
 		}
 	}
 
 	masks = type_mask_of(core_type);
-	return masks ? claim_idle_in(p, tctx, masks->cpus, flags) : -ENOENT;
+	return masks ? claim_idle_in(p, masks->cpus, flags) : -ENOENT;
 }
 
 static bool allows_type(struct task_ctx *tctx, u32 core_type)
@@ -298,13 +293,8 @@ static bool work_waits_for(s32 cpu)
  */
 static s32 any_idle_for(struct task_struct *p)
 {
-	struct task_ctx *tctx = task_ctx_of(p);
+	s32 cpu = pick_idle(p, p->cpus_ptr, 0);
 	u32 core_type;
-	s32 cpu;
-
-	if (!tctx)
-		return -ENOENT;
-	cpu = pick_idle(p, tctx, p->cpus_ptr, 0);
 
 	bpf_for(core_type, 0, nr_types) {
 		struct mask_ctx *masks = type_mask_of(core_type);

@@ -112,7 +112,7 @@ static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s32 target = s ? s->target_cpu : NO_CPU;
 
 	if (target == NO_CPU || target == cpu || domain_of_cpu(target) >= MAX_DOMAINS ||
-	    is_parked_for(p, tctx, target) ||
+	    is_parked_for(p, target) ||
 	    !bpf_cpumask_test_cpu(target, p->cpus_ptr))
 		return NO_CPU;
 	return target;
@@ -150,7 +150,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	scx_bpf_task_set_dsq_vtime(p, vtime);
 	set_state(tctx, TASK_QUEUED);
 
-	if (hold(p, tctx, cpu, enq_flags))
+	if (hold(p, cpu, enq_flags))
 		return;
 	/* A better idle CPU that dispatch claimed for it. */
 	claimed = tctx->claimed_cpu;
@@ -314,7 +314,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev_waits) {
 		tctx = task_ctx_of(prev);
-		may_stay = tctx && !(parked && !must_not_wait(prev, tctx)) &&
+		may_stay = tctx && (!parked || must_not_wait(prev, tctx)) &&
 			   !take_other_place(prev, tctx, cpu);
 	}
 
@@ -410,7 +410,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (is_pinned(tctx))
 		return;
 
-	if (is_parked_for(p, tctx, cpu)) {
+	if (is_parked_for(p, cpu)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}

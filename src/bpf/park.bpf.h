@@ -29,11 +29,11 @@ struct {
 } park_timers SEC(".maps");
 
 /* Hold @p, which has just been on @cpu, until that is no longer parked. */
-static bool hold(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+static bool hold(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (!cctx || (enq_flags & SCX_ENQ_WAKEUP) || !is_parked_for(p, tctx, cpu) ||
+	if (!cctx || (enq_flags & SCX_ENQ_WAKEUP) || !is_parked_for(p, cpu) ||
 	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 		return false;
 	cctx->holds = true;

@@ -244,9 +244,15 @@ static bool must_not_wait(struct task_struct *p, struct task_ctx *tctx)
 	       is_latency_sensitive(tctx);
 }
 
-static bool is_parked_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+/* Parked CPUs are rare: the task is only looked at where it matters. */
+static bool is_parked_for(struct task_struct *p, s32 cpu)
 {
-	return is_parked(cpu) && !must_not_wait(p, tctx);
+	struct task_ctx *tctx;
+
+	if (!is_parked(cpu))
+		return false;
+	tctx = task_ctx_of(p);
+	return tctx && !must_not_wait(p, tctx);
 }
 
 static struct task_slot *slot_of(u32 slot)

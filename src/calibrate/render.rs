@@ -4,6 +4,8 @@
 use std::time::SystemTime;
 
 use comfy_table::{CellAlignment, Table, presets};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::loads::COMPUTE;
 use super::store::Calibration;
@@ -59,24 +61,9 @@ fn right_aligned(mut table: Table) -> String {
 
 /// `2026-11-21T13:45:00Z`.
 pub fn date(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = since.unwrap_or_default().as_secs();
-    // Days since 1970 to a civil date, counted in years that begin in March.
-    let days = seconds / 86_400 + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_based = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march_based + 2) / 5 + 1;
-    let month = if march_based < 10 {
-        march_based + 3
-    } else {
-        march_based - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let time = OffsetDateTime::from(time).truncate_to_second();
+    // Only a year beyond 9999 has no such form.
+    time.format(&Rfc3339).unwrap_or_default()
 }
 
 #[cfg(test)]

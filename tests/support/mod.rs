@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use scx_hetero::stats::Metrics;
 use scx_stats::prelude::StatsClient;
+use serde::Deserialize;
 
 /// CPUs of the virtual machine; its first two are declared P, the others E.
 pub const CPUS: usize = 4;
@@ -51,6 +52,37 @@ pub fn truth() -> Vec<HashMap<String, f64>> {
         pairs.map(event).collect()
     })
     .collect()
+}
+
+/// Where tests have the scheduler write its samples.
+pub const SAMPLES: &str = "/tmp/samples";
+
+/// A line of `--samples`, as far as tests look at it.
+#[derive(Deserialize)]
+pub struct Sample {
+    pub at_ns: f64,
+    pub tid: u64,
+    pub tgid: u64,
+    pub core_type: u64,
+    pub set: u64,
+    pub last: bool,
+    pub spun: bool,
+    pub run_ns: f64,
+    pub discarded_ns: f64,
+    pub counts: Vec<f64>,
+}
+
+impl Sample {
+    pub fn ipc(&self) -> f64 {
+        self.counts[0] / self.counts[1]
+    }
+}
+
+/// All that were written to [`SAMPLES`].
+pub fn samples() -> Vec<Sample> {
+    let text = fs::read_to_string(SAMPLES).unwrap();
+    let parse = |line: &str| serde_json::from_str(line).unwrap();
+    text.lines().map(parse).collect()
 }
 
 /// The running scheduler's statistics: what happened since this was made.
