@@ -2,7 +2,7 @@
 //! In which order CPUs are filled. BPF searches idle CPUs in this order, and
 //! policies count by it how many threads each core type should hold.
 
-use crate::topology::Topology;
+use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// One step: the idle CPUs of a core type, either of whole idle cores or of
 /// cores whose other thread is busy.
@@ -19,43 +19,34 @@ pub struct Tier {
 /// The order for a thread without a hint: whole cores from the fastest type
 /// down, then second threads of busy cores, then cores on the low-power island,
 /// which lack the last-level cache.
-pub fn tiers(topology: &Topology) -> Vec<Tier> {
-    let mut main = Vec::new();
-    let mut second = Vec::new();
-    let mut island = Vec::new();
-    for (core_type, kind) in topology.types.iter().enumerate() {
-        let cores = topology
-            .cpus
-            .iter()
-            .filter(|cpu| cpu.core_type == core_type && cpu.core == cpu.id)
-            .count();
-        let whole = Tier {
+pub fn tiers(topology: &Topology) -> impl Iterator<Item = Tier> {
+    let types = move || topology.types.iter().enumerate();
+    let cores = move |core_type: usize| {
+        let cpus = topology.cpus.iter();
+        cpus.filter(|cpu| cpu.core_type == core_type && cpu.core == cpu.id)
+            .count()
+    };
+    let whole = move |on_island: bool| {
+        let types = types().filter(move |(_, kind)| kind.low_power_island == on_island);
+        types.map(move |(core_type, _)| Tier {
             core_type,
             whole_core: true,
-            cpus: cores,
-        };
-        let rest = Tier {
-            core_type,
-            whole_core: false,
-            cpus: kind.cpus.len() - cores,
-        };
-        if kind.low_power_island {
-            island.push(whole);
-        } else {
-            main.push(whole);
-        }
-        if rest.cpus > 0 {
-            second.push(rest);
-        }
-    }
-    main.into_iter().chain(second).chain(island).collect()
+            cpus: cores(core_type),
+        })
+    };
+    let second = types().map(move |(core_type, kind)| Tier {
+        core_type,
+        whole_core: false,
+        cpus: kind.cpus.len() - cores(core_type),
+    });
+    let second = second.filter(|tier| tier.cpus > 0);
+    whole(false).chain(second).chain(whole(true))
 }
 
 /// The order for a thread whose hint is `hint`: that type first, then as without.
 pub fn tiers_for(topology: &Topology, hint: usize) -> Vec<Tier> {
-    let (mut wished, others): (Vec<_>, Vec<_>) = tiers(topology)
-        .into_iter()
-        .partition(|tier| tier.core_type == hint);
+    let (mut wished, others): (Vec<_>, Vec<_>) =
+        tiers(topology).partition(|tier| tier.core_type == hint);
     wished.sort_by_key(|tier| !tier.whole_core);
     wished.into_iter().chain(others).collect()
 }
@@ -63,11 +54,10 @@ pub fn tiers_for(topology: &Topology, hint: usize) -> Vec<Tier> {
 /// How many of `threads` busy threads each core type should hold: CPUs are
 /// filled in the order of [`tiers`]; beyond one thread per CPU, in proportion
 /// to the CPUs. The result is indexed by core type and sums to `threads`.
-pub fn shares(topology: &Topology, threads: usize) -> Vec<usize> {
-    let order = tiers(topology);
-    let mut shares = vec![0; topology.types.len()];
+pub fn shares(topology: &Topology, threads: usize) -> [usize; MAX_CORE_TYPES] {
+    let mut shares = [0; MAX_CORE_TYPES];
     let mut left = threads;
-    for tier in &order {
+    for tier in tiers(topology) {
         let here = left.min(tier.cpus);
         shares[tier.core_type] += here;
         left -= here;

@@ -86,6 +86,8 @@ pub struct Scheduler<'a> {
     policy: Box<dyn Policy>,
     counting: Option<Counting>,
     reader: table::Reader,
+    /// What it read last.
+    tasks: Vec<Task>,
     actions: Vec<Action>,
     applied: u64,
     stale: u64,
@@ -179,6 +181,7 @@ impl<'a> Scheduler<'a> {
             policy,
             counting,
             reader: table::Reader::default(),
+            tasks: Vec::new(),
             actions: Vec::new(),
             applied: 0,
             stale: 0,
@@ -252,13 +255,13 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    fn tasks(&mut self) -> Vec<Task> {
-        let (Some(bss), Some(slots)) = (&self.skel.maps.bss_data, &self.skel.maps.bss_slots_data)
-        else {
-            return Vec::new();
-        };
-        self.reader
-            .snapshot(&slots.slots, bss.nr_slots_used as usize)
+    /// Reads the task table.
+    fn look(&mut self) {
+        if let (Some(bss), Some(slots)) = (&self.skel.maps.bss_data, &self.skel.maps.bss_slots_data)
+        {
+            let used = bss.nr_slots_used as usize;
+            self.reader.snapshot(&slots.slots, used, &mut self.tasks);
+        }
     }
 
     /// Hands what has been counted to the policy.
@@ -271,9 +274,9 @@ impl<'a> Scheduler<'a> {
 
     /// Forgets what was counted of tasks that are gone.
     fn tidy(&mut self) {
-        let tasks = self.tasks();
+        self.look();
         if let Some(counting) = &mut self.counting {
-            counting.retain(&tasks);
+            counting.retain(&self.tasks);
         }
     }
 
@@ -285,13 +288,13 @@ impl<'a> Scheduler<'a> {
     }
 
     fn decide(&mut self) -> Result<()> {
+        self.look();
         // The agent itself is nobody's to place.
-        let mut tasks = self.tasks();
-        tasks.retain(|task| task.tgid != std::process::id());
+        self.tasks.retain(|task| task.tgid != std::process::id());
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,
-            tasks: &tasks,
+            tasks: &self.tasks,
         };
         let mut actions = std::mem::take(&mut self.actions);
         self.policy.decide(&snapshot, &mut actions);
@@ -339,12 +342,13 @@ impl<'a> Scheduler<'a> {
     }
 
     fn totals(&mut self) -> Totals {
-        let tasks = self.tasks();
+        self.look();
+        let tasks = &self.tasks;
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
         for task in tasks.iter().filter(|task| !task.kthread) {
             let process = processes.entry(task.tgid).or_default();
             if process.name.is_empty() || task.tid == task.tgid {
-                process.name.clone_from(&task.comm);
+                process.name = task.comm.to_string();
             }
             process.threads += 1;
             process.runnable = task.nr_runnable.into();

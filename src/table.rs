@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The task table: BPF writes it, the agent takes snapshots without a system call.
 
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
@@ -28,8 +29,25 @@ pub enum State {
     Running,
 }
 
+/// A thread's name: up to 15 bytes, ended by a zero.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Comm(pub [u8; 16]);
+
+impl fmt::Display for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.split(|&byte| byte == 0).next().unwrap_or_default();
+        f.write_str(&String::from_utf8_lossy(name))
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
 /// One task as it was at the moment of the snapshot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Task {
     /// Its slot and generation.
     pub id: TaskId,
@@ -38,7 +56,7 @@ pub struct Task {
     /// Process id.
     pub tgid: u32,
     /// Thread name.
-    pub comm: String,
+    pub comm: Comm,
     /// Nanoseconds since boot; with `tid` it names a thread for good.
     pub start_time: u64,
     /// Blocked, queued or running.
@@ -93,10 +111,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The tasks in the first `used` slots that are taken. A slot whose writer
-    /// is held up is given as it was last read: a task that vanished for a moment
-    /// would lose what a policy remembers of it.
-    pub fn snapshot(&mut self, slots: &[types::task_slot], used: usize) -> Vec<Task> {
+    /// Fills `tasks` with those in the first `used` slots that are taken, in ascending order of
+    /// their ids. A slot whose writer is held up is given as it was last read: a task that vanished
+    /// for a moment would lose what a policy remembers of it.
+    pub fn snapshot(&mut self, slots: &[types::task_slot], used: usize, tasks: &mut Vec<Task>) {
         let used = used.min(slots.len());
         self.last.resize_with(used.max(self.last.len()), || None);
         for (index, (slot, last)) in slots.iter().zip(&mut self.last).enumerate() {
@@ -104,7 +122,8 @@ impl Reader {
                 *last = to_task(index as u32, &raw);
             }
         }
-        self.last.iter().flatten().cloned().collect()
+        tasks.clear();
+        tasks.extend(self.last.iter().flatten());
     }
 }
 
@@ -136,12 +155,6 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         intf::task_state_TASK_IS_RUNNING => State::Running,
         _ => return None,
     };
-    let comm: Vec<u8> = raw
-        .comm
-        .iter()
-        .map(|&c| c as u8)
-        .take_while(|&c| c != 0)
-        .collect();
     Some(Task {
         id: TaskId {
             slot,
@@ -149,7 +162,7 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         },
         tid: raw.tid,
         tgid: raw.tgid,
-        comm: String::from_utf8_lossy(&comm).into_owned(),
+        comm: Comm(raw.comm.map(|c| c as u8)),
         start_time: raw.start_time,
         state,
         cpu: raw.cpu,

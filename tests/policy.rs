@@ -45,7 +45,7 @@ fn names(topology: &Topology, order: &[scx_hetero::placement::Tier]) -> Vec<Stri
 fn idle_cpus_are_sought_in_the_order_p_e_second_threads_lp_e() {
     let topology = Machine::new("ultra-7-155h").topology();
     assert_eq!(
-        names(&topology, &tiers(&topology)),
+        names(&topology, &tiers(&topology).collect::<Vec<_>>()),
         [
             "6 P cores",
             "8 E cores",
@@ -64,7 +64,7 @@ fn idle_cpus_are_sought_in_the_order_p_e_second_threads_lp_e() {
     );
     let phone = Machine::new("phone-4-2-2").topology();
     assert_eq!(
-        names(&phone, &tiers(&phone)),
+        names(&phone, &tiers(&phone).collect::<Vec<_>>()),
         ["2 big cores", "2 mid cores", "4 LITTLE cores"]
     );
 }
@@ -83,7 +83,11 @@ fn threads_fill_the_fast_cores_first_and_then_every_type_in_proportion() {
         (20, [12, 8]),
         (32, [16, 16]),
     ] {
-        assert_eq!(shares(&topology, threads), expected, "{threads} threads");
+        assert_eq!(
+            shares(&topology, threads)[..2],
+            expected,
+            "{threads} threads"
+        );
     }
 }
 
@@ -215,7 +219,7 @@ fn a_newcomer_neither_waits_for_the_others_age_nor_takes_their_place_for_it() {
     for _ in 0..200 {
         bench.step();
     }
-    let mut newcomer = bench.tasks[6].clone();
+    let mut newcomer = bench.tasks[6];
     newcomer.id.slot = 7;
     newcomer.tgid = 99;
     newcomer.core_type = 1;

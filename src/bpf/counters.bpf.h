@@ -18,6 +18,8 @@ const volatile u64 sample_ns;	/* run time that a sample is made of; 0: nothing i
 /* Tasks that use less of the time in which nobody keeps them waiting are not counted, in 1/1024. */
 const volatile u32 min_utilisation = 51;
 #define UTILISATION_WINDOW_NS	(200ULL * 1000 * 1000)
+/* So many of them without use, and a task is not counted. */
+#define IDLE_WINDOWS		2
 
 /* Which set is open on the CPUs of a type; the agent rotates them. */
 u8 current_set[MAX_CORE_TYPES];
@@ -105,7 +107,8 @@ static void note_sleep(struct task_ctx *tctx, bool asleep)
 /*
  * Does a task use enough CPU to be worth counting? Looked at anew several times a
  * second. Time that it waited is no time that it left unused: on a crowded machine
- * everybody has little.
+ * everybody has little. One long sleep says nothing yet; it takes two in a row, or
+ * what a newcomer does after it slept once would be missing.
  */
 static bool is_busy(struct task_ctx *tctx)
 {
@@ -114,16 +117,18 @@ static bool is_busy(struct task_ctx *tctx)
 
 	if (!works(MECHANISM_CUT_OFF))
 		return true;
-	/* Nothing is known of a newcomer: it is counted. */
 	if (passed >= UTILISATION_WINDOW_NS) {
-		tctx->idle_task = ran * 1024 < passed * min_utilisation;
+		if (ran * 1024 >= passed * min_utilisation)
+			tctx->idle_windows = 0;
+		else if (tctx->idle_windows < IDLE_WINDOWS)
+			tctx->idle_windows++;
 		tctx->window_run_ns = tctx->run_ns;
 		tctx->window_slept_ns = tctx->slept_ns;
 	} else if (ran * 1024 >= UTILISATION_WINDOW_NS * min_utilisation) {
 		/* Whatever follows, it has used its share of this window. */
-		tctx->idle_task = false;
+		tctx->idle_windows = 0;
 	}
-	return !tctx->idle_task;
+	return tctx->idle_windows < IDLE_WINDOWS;
 }
 
 /*

@@ -125,7 +125,7 @@ struct task_ctx {
 	u8 upgrade;		/* tick saw a better idle CPU */
 	u8 counting;		/* a stretch has begun */
 	u8 counting_set;
-	u8 idle_task;		/* uses too little CPU to be counted */
+	u8 idle_windows;	/* in a row in which it used too little CPU to be counted */
 	u64 burst_ns;		/* mean run between two sleeps */
 	u64 woke_at_ns;		/* run_ns when it last woke up */
 	u8 spinning;		/* at the last look */

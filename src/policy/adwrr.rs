@@ -13,14 +13,13 @@
 //! With three or more core types each has its own rating, and whoever is a round ahead changes
 //! places with one on any slower type.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::camps::LOOK;
 use super::exchange::Exchange;
 use super::ledger::Ledger;
 use super::{Action, Policy, Snapshot};
-use crate::table::{Task, TaskId};
+use crate::table::Task;
 use crate::topology::Topology;
 
 /// Weight of nice 0.
@@ -70,8 +69,7 @@ impl Policy for Adwrr {
             let scaled = scaled_ns(task, snapshot.topology);
             ledger.charge(snapshot.now_ns, task.id, scaled, 1.0)
         });
-        let alive: HashSet<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
-        ledger.close(|task| alive.contains(&task));
+        ledger.close(|task| snapshot.is_alive(task));
         exchange.act(snapshot, None, round.as_nanos() as i64, actions);
     }
 }

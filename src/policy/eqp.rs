@@ -125,7 +125,7 @@ mod tests {
             for place in [0, 1] {
                 let sampled = Task {
                     core_type: place,
-                    ..task.clone()
+                    ..*task
                 };
                 let ipc = if place == 0 { 1.0 } else { ipc };
                 (0..3).for_each(|_| eqp.observe(&sample(&sampled, ipc, 300.0, 0.0)));

@@ -69,9 +69,9 @@ impl Exchange {
         let nr_types = snapshot.topology.types.len();
         let first = actions.len();
         let mut exchanged = 0;
-        balance(snapshot, &self.progress, &self.runners, actions);
+        balance(snapshot, &self.progress, &mut self.runners, actions);
         if actions.len() == first {
-            self.progress.settled(snapshot, &mut self.runners);
+            self.progress.settled(&mut self.runners);
             if let Some((explorer, speedups)) = explorer {
                 explorer.step(snapshot, speedups, &mut self.runners, actions);
             }

@@ -27,6 +27,8 @@ const MAX_EXCHANGES: usize = 4;
 pub struct Explorer {
     /// When a visit of a thread to a core type began, ns.
     visits: HashMap<(TaskId, usize), u64>,
+    /// Who changes places in this step; kept for its memory.
+    busy: Vec<TaskId>,
 }
 
 impl Explorer {
@@ -43,7 +45,8 @@ impl Explorer {
         runners.retain(|runner| !self.is_visiting(runner, now));
         runners.sort_unstable_by_key(|runner| (runner.progress, runner.seen.task));
         let nr_types = snapshot.topology.types.len();
-        let mut busy: Vec<TaskId> = Vec::new();
+        let mut busy = std::mem::take(&mut self.busy);
+        busy.clear();
         for runner in runners.iter() {
             if busy.len() >= 2 * MAX_EXCHANGES {
                 break;
@@ -71,6 +74,7 @@ impl Explorer {
             busy.extend([runner.seen.task, partner.seen.task]);
         }
         runners.retain(|runner| !busy.contains(&runner.seen.task));
+        self.busy = busy;
     }
 
     fn is_visiting(&self, runner: &Runner, now: u64) -> bool {

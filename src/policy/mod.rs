@@ -29,8 +29,21 @@ pub struct Snapshot<'a> {
     pub now_ns: u64,
     /// The machine.
     pub topology: &'a Topology,
-    /// Every task that has run for some milliseconds in its life.
+    /// Every task that has run for some milliseconds in its life, in ascending order of ids.
     pub tasks: &'a [Task],
+}
+
+impl<'a> Snapshot<'a> {
+    /// The task of this id, unless it has ended.
+    pub fn task(&self, id: TaskId) -> Option<&'a Task> {
+        let found = self.tasks.binary_search_by_key(&id, |task| task.id);
+        Some(&self.tasks[found.ok()?])
+    }
+
+    /// Whether there is still a task of this id.
+    pub fn is_alive(&self, id: TaskId) -> bool {
+        self.task(id).is_some()
+    }
 }
 
 /// A task, and the core type on which the policy saw it run last.

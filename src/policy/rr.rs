@@ -37,6 +37,19 @@ pub struct RoundRobin {
     applications: HashMap<u32, Share>,
     /// When it last looked.
     looked_at_ns: Option<u64>,
+    /// What a look needs, kept for its memory.
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    /// Process ids that there are.
+    processes: HashSet<u32>,
+    /// Big-core time among the threads of a process, by process id.
+    siblings: HashMap<u32, Range>,
+    busy: Vec<Task>,
+    on_big: Vec<Candidate>,
+    elsewhere: Vec<Candidate>,
 }
 
 /// A task at the last look; run times in nanoseconds.
@@ -89,22 +102,31 @@ struct Range {
 impl Range {
     fn of(shares: impl Iterator<Item = Share>) -> Self {
         let range = shares.fold(None, |range: Option<Self>, share| {
-            let range = range.unwrap_or(Self {
-                least: share.ns,
-                most: share.ns,
-            });
-            Some(Self {
-                least: range.least.min(share.ns),
-                most: range.most.max(share.ns),
-            })
+            Some(range.map_or(share.into(), |range| range.with(share)))
         });
         range.unwrap_or_default()
+    }
+
+    fn with(self, share: Share) -> Self {
+        Self {
+            least: self.least.min(share.ns),
+            most: self.most.max(share.ns),
+        }
+    }
+}
+
+impl From<Share> for Range {
+    fn from(share: Share) -> Self {
+        Self {
+            least: share.ns,
+            most: share.ns,
+        }
     }
 }
 
 /// A busy thread that may use the big cores and others.
-struct Candidate<'a> {
-    task: &'a Task,
+struct Candidate {
+    task: Task,
     /// Core type where it is, or is on its way to.
     place: usize,
     /// Big-core time of its process, and its own.
@@ -120,6 +142,7 @@ impl RoundRobin {
             threads: HashMap::new(),
             applications: HashMap::new(),
             looked_at_ns: None,
+            scratch: Scratch::default(),
         }
     }
 
@@ -135,9 +158,9 @@ impl RoundRobin {
     /// Which tasks are busy: those that ran a good part of the time since the
     /// last look, or waited then and now. A busy task stays so while it is
     /// runnable; one that just happens to be on a CPU does not become so.
-    fn busy<'a>(&self, snapshot: &Snapshot<'a>) -> Vec<&'a Task> {
+    fn busy<'a>(&self, snapshot: &Snapshot<'a>) -> impl Iterator<Item = &'a Task> {
         let enough = self.interval_ns() / BUSY_ONE_IN;
-        let is_busy = |task: &&Task| {
+        let is_busy = move |task: &&Task| {
             let before = self.threads.get(&task.id).copied().unwrap_or_default();
             let was_busy =
                 before.share.busy_at_ns.is_some() && before.share.busy_at_ns == self.looked_at_ns;
@@ -146,15 +169,21 @@ impl RoundRobin {
                 || (task.state != State::Blocked && was_busy)
         };
         let tasks = snapshot.tasks.iter();
-        tasks.filter(|task| !task.kthread).filter(is_busy).collect()
+        tasks.filter(|task| !task.kthread).filter(is_busy)
     }
 
     /// Brings the accounts up to date: what the busy threads ran on big cores is
     /// charged to themselves and to their processes.
-    fn charge(&mut self, snapshot: &Snapshot, busy: &[&Task]) {
+    fn charge(&mut self, snapshot: &Snapshot, busy: &[Task]) {
         let (now, patience) = (snapshot.now_ns, self.patience_ns());
-        let alive: HashSet<u32> = snapshot.tasks.iter().map(|task| task.tgid).collect();
-        self.applications.retain(|tgid, _| alive.contains(tgid));
+        let Scratch {
+            processes,
+            siblings,
+            ..
+        } = &mut self.scratch;
+        processes.clear();
+        processes.extend(snapshot.tasks.iter().map(|task| task.tgid));
+        self.applications.retain(|tgid, _| processes.contains(tgid));
         let active = |share: &Share| share.is_active(now, patience);
         let range = Range::of(self.applications.values().copied().filter(active));
         for task in busy {
@@ -162,24 +191,24 @@ impl RoundRobin {
             share.note_busy(now, patience, range);
         }
 
-        let mut siblings: HashMap<u32, Vec<Share>> = HashMap::new();
+        siblings.clear();
         for task in snapshot.tasks {
-            if let Some(thread) = self.threads.get(&task.id) {
-                siblings.entry(task.tgid).or_default().push(thread.share);
+            let share = self.threads.get(&task.id).map(|thread| thread.share);
+            if let Some(share) = share.filter(active) {
+                let range = siblings.entry(task.tgid).or_insert(share.into());
+                *range = range.with(share);
             }
         }
-        let busy: HashSet<TaskId> = busy.iter().map(|task| task.id).collect();
-        let before = std::mem::take(&mut self.threads);
+        self.threads.retain(|&id, _| snapshot.is_alive(id));
+        let mut busy = busy.iter().map(|task| task.id).peekable();
         for task in snapshot.tasks {
             let big_ns = task.run_ns[BIG];
-            let fresh = Thread {
+            let thread = self.threads.entry(task.id).or_insert(Thread {
                 big_ns,
                 ..Thread::default()
-            };
-            let mut thread = before.get(&task.id).copied().unwrap_or(fresh);
-            if busy.contains(&task.id) {
-                let siblings = siblings.get(&task.tgid).into_iter().flatten();
-                let range = Range::of(siblings.copied().filter(active));
+            });
+            if busy.next_if_eq(&task.id).is_some() {
+                let range = siblings.get(&task.tgid).copied().unwrap_or_default();
                 thread.share.note_busy(now, patience, range);
             }
             if thread.share.is_active(now, patience) {
@@ -191,7 +220,6 @@ impl RoundRobin {
             thread.big_ns = big_ns;
             thread.queued = task.state == State::Queued;
             thread.settling = thread.settling.saturating_sub(1);
-            self.threads.insert(task.id, thread);
         }
         self.looked_at_ns = Some(now);
     }
@@ -224,9 +252,9 @@ impl RoundRobin {
         }
     }
 
-    fn candidate<'a>(&self, task: &'a Task) -> Candidate<'a> {
+    fn candidate(&self, task: &Task) -> Candidate {
         Candidate {
-            task,
+            task: *task,
             place: self.place(task),
             had: (
                 self.applications
@@ -262,26 +290,31 @@ impl Policy for RoundRobin {
         if nr_types < 2 {
             return;
         }
-        let busy = self.busy(snapshot);
+        let mut busy = std::mem::take(&mut self.scratch.busy);
+        busy.clear();
+        busy.extend(self.busy(snapshot));
         self.charge(snapshot, &busy);
 
-        // Threads that cannot move take up room where they are.
+        let mut on_big = std::mem::take(&mut self.scratch.on_big);
+        let mut elsewhere = std::mem::take(&mut self.scratch.elsewhere);
+        on_big.clear();
+        elsewhere.clear();
         let mut room = placement::shares(snapshot.topology, busy.len());
-        let (movable, fixed): (Vec<&Task>, Vec<&Task>) = busy.into_iter().partition(|task| {
-            !task.pinned && task.may_use(BIG) && task.allowed_types.count_ones() > 1
-        });
-        for task in fixed {
-            let here = &mut room[self.place(task).min(nr_types - 1)];
-            *here = here.saturating_sub(1);
+        for task in &busy {
+            let candidate = self.candidate(task);
+            if task.pinned || !task.may_use(BIG) || task.allowed_types.count_ones() < 2 {
+                // Threads that cannot move take up room where they are.
+                let here = &mut room[candidate.place.min(nr_types - 1)];
+                *here = here.saturating_sub(1);
+            } else if candidate.place == BIG {
+                on_big.push(candidate);
+            } else {
+                elsewhere.push(candidate);
+            }
         }
-
-        let (mut on_big, mut elsewhere): (Vec<_>, Vec<_>) = movable
-            .into_iter()
-            .map(|task| self.candidate(task))
-            .partition(|candidate| candidate.place == BIG);
         // Those that had most leave first; those that had least enter first.
-        on_big.sort_by_key(|candidate| Reverse((candidate.had, candidate.task.id)));
-        elsewhere.sort_by_key(|candidate| (candidate.had, candidate.task.id));
+        on_big.sort_unstable_by_key(|candidate| Reverse((candidate.had, candidate.task.id)));
+        elsewhere.sort_unstable_by_key(|candidate| (candidate.had, candidate.task.id));
         let mut leaving = on_big.iter();
         let mut entering = elsewhere.iter();
 
@@ -290,7 +323,7 @@ impl Policy for RoundRobin {
             .by_ref()
             .take(room[BIG].saturating_sub(on_big.len()))
         {
-            actions.push(Action::Hint(next.task.into(), Some(BIG)));
+            actions.push(Action::Hint((&next.task).into(), Some(BIG)));
         }
         for out in leaving
             .by_ref()
@@ -303,17 +336,20 @@ impl Policy for RoundRobin {
                     (room[core_type].saturating_sub(there), Reverse(core_type))
                 });
             if emptiest.is_some() {
-                actions.push(Action::Hint(out.task.into(), emptiest));
+                actions.push(Action::Hint((&out.task).into(), emptiest));
             }
         }
         for (out, next) in leaving.zip(entering) {
             if self.should_yield(out, next) && out.task.may_use(next.place) {
                 actions.push(Action::Swap([
-                    (out.task.into(), next.place),
-                    (next.task.into(), BIG),
+                    ((&out.task).into(), next.place),
+                    ((&next.task).into(), BIG),
                 ]));
             }
         }
         self.note_moves(actions);
+        self.scratch.busy = busy;
+        self.scratch.on_big = on_big;
+        self.scratch.elsewhere = elsewhere;
     }
 }

@@ -7,7 +7,7 @@
 //! before. The two means may belong to different phases of the program: that is the weakness of the
 //! method, and why the means are short and start anew after a while.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::camps::threads::tell;
 use super::{Action, Snapshot};
@@ -84,8 +84,7 @@ impl Speedups {
         let known = |id: &TaskId| self.threads.contains_key(id);
         let alive = || snapshot.tasks.iter().map(|task| task.id);
         if alive().filter(known).count() < self.threads.len() {
-            let alive: HashSet<TaskId> = alive().collect();
-            self.threads.retain(|id, _| alive.contains(id));
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
         }
         for id in alive() {
             let Some(thread) = self.threads.get_mut(&id) else {

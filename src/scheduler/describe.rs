@@ -64,7 +64,7 @@ pub(super) fn describe(
         let order = if hint < nr_types {
             placement::tiers_for(topology, hint)
         } else {
-            placement::tiers(topology)
+            placement::tiers(topology).collect()
         };
         for entry in &mut rodata.tiers[hint] {
             entry.core_type = intf::hetero_consts_NO_TYPE as u8;

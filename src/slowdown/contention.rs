@@ -81,6 +81,12 @@ impl Load {
         }
     }
 
+    /// As `other`, in place.
+    pub fn copy(&mut self, other: &Self) {
+        self.by_cpu.clone_from(&other.by_cpu);
+        self.by_domain.clone_from(&other.by_domain);
+    }
+
     /// BTR of the thread on a CPU, bytes/s; `None` if the CPU is idle.
     pub fn on(&self, cpu: u32) -> Option<f64> {
         self.by_cpu.get(cpu as usize).copied().flatten()

@@ -55,7 +55,7 @@ impl History {
     /// An empty table.
     pub fn new(capacity: usize) -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Vec::with_capacity(capacity),
             capacity,
             uses: 0,
         }

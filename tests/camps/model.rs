@@ -25,7 +25,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
         },
         tid: 100 + slot,
         tgid: 100 + slot,
-        comm: "t".into(),
+        comm: Default::default(),
         start_time: 0,
         state: State::Running,
         cpu: cpu as i32,
@@ -280,7 +280,7 @@ impl Machine {
                 }
                 Action::Swap([(one, to), (other, other_to)]) => {
                     let (a, b) = (one.task.slot as usize, other.task.slot as usize);
-                    let (one, other) = (self.tasks[a].clone(), self.tasks[b].clone());
+                    let (one, other) = (self.tasks[a], self.tasks[b]);
                     assert_eq!((one.core_type, other.core_type), (*other_to, *to));
                     assert!(one.may_use(*to) && other.may_use(*other_to));
                     for (slot, from) in [(a, other), (b, one)] {

@@ -8,13 +8,15 @@ use super::super::{Action, Snapshot};
 use super::progress::Progress;
 use super::swap::Runner;
 use crate::placement;
+use crate::topology::MAX_CORE_TYPES;
 
 /// Puts the numbers right where they are wrong, and appends what that takes to `actions`. Those
-/// behind go up first, those ahead go down first. Takes O(n log n).
+/// behind go up first, those ahead go down first. Leaves `runners` in any order, each with the place
+/// where it goes. Takes O(n log n).
 pub fn balance(
     snapshot: &Snapshot,
     progress: &Progress,
-    runners: &[Runner],
+    runners: &mut [Runner],
     actions: &mut Vec<Action>,
 ) {
     let nr_types = snapshot.topology.types.len();
@@ -25,33 +27,22 @@ pub fn balance(
         let here = &mut room[task.core_type.min(nr_types - 1)];
         *here = here.saturating_sub(1);
     }
-    let mut held = vec![0; nr_types];
-    for runner in runners {
+    let mut held = [0; MAX_CORE_TYPES];
+    for runner in &*runners {
         held[runner.place.min(nr_types - 1)] += 1;
     }
     if held == room {
         return;
     }
-    let moving: Vec<bool> = {
-        let taking_part = snapshot
-            .tasks
-            .iter()
-            .filter(|task| progress.takes_part(task));
-        taking_part.map(|task| progress.is_moving(task)).collect()
-    };
-    let mut order: Vec<&Runner> = runners
-        .iter()
-        .zip(moving)
-        .filter_map(|(runner, moving)| (!moving).then_some(runner))
-        .collect();
+    let is_free =
+        |runner: &Runner| runner.place < nr_types && !progress.is_moving(runner.seen.task);
 
     // Up: from types that hold too many to faster ones that hold too few. Those that spin only
     // where nobody else has a use for the place.
-    order.sort_unstable_by_key(|runner| (runner.spinning, runner.progress, runner.seen.task));
-    let mut sent = Vec::new();
-    for runner in &order {
+    runners.sort_unstable_by_key(|runner| (runner.spinning, runner.progress, runner.seen.task));
+    for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
         let from = runner.place;
-        if from >= nr_types || held[from] <= room[from] {
+        if held[from] <= room[from] {
             continue;
         }
         let to = (0..from).find(|&to| held[to] < room[to] && may_use(runner, to));
@@ -59,18 +50,15 @@ pub fn balance(
             actions.push(Action::Hint(runner.seen, Some(to)));
             held[from] -= 1;
             held[to] += 1;
-            sent.push(runner.seen.task);
+            runner.place = to;
         }
     }
-    // Down: from types that hold too many to the emptiest of the slower ones.
-    order.sort_unstable_by_key(|runner| Reverse((runner.progress, runner.seen.task)));
-    sent.sort_unstable();
-    for runner in &order {
+    // Down: from types that hold too many to the emptiest of the slower ones. No type that
+    // somebody was just sent to holds too many.
+    runners.sort_unstable_by_key(|runner| Reverse((runner.progress, runner.seen.task)));
+    for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
         let from = runner.place;
-        if from >= nr_types || held[from] <= room[from] {
-            continue;
-        }
-        if sent.binary_search(&runner.seen.task).is_ok() {
+        if held[from] <= room[from] {
             continue;
         }
         let to = (from + 1..nr_types)
@@ -80,6 +68,7 @@ pub fn balance(
             actions.push(Action::Hint(runner.seen, Some(to)));
             held[from] -= 1;
             held[to] += 1;
+            runner.place = to;
         }
     }
 }
@@ -128,7 +117,7 @@ mod tests {
         };
         let (mut runners, mut actions) = (Vec::new(), Vec::new());
         progress.runners(&snapshot, &mut runners);
-        balance(&snapshot, &progress, &runners, &mut actions);
+        balance(&snapshot, &progress, &mut runners, &mut actions);
         let hint = |action: &Action| match action {
             Action::Hint(seen, Some(to)) => (seen.task.slot, *to),
             other => panic!("{other:?}"),

@@ -9,14 +9,12 @@
 //! (100/F), so that the threads in between get leads in between. Where the lead cannot be had, for
 //! a thread is no faster than it is, the high SFs stay on the fast cores, which is what `hsp` does.
 
-use std::collections::HashSet;
-
 use super::super::Snapshot;
 use super::super::ledger::Ledger;
 use super::progress::Progress;
 use super::swap::Runner;
 use super::threads::Threads;
-use crate::table::{Task, TaskId};
+use crate::table::Task;
 use crate::topology::Topology;
 
 /// 0 % stands for this: at a lead of 100 all that can be had is had.
@@ -37,6 +35,8 @@ pub struct Fairness {
     /// Allowed lead of the highest SF over the lowest, 1 or more.
     lead: f64,
     ledger: Ledger,
+    /// SF by runner; kept for its memory.
+    sfs: Vec<f64>,
 }
 
 impl Fairness {
@@ -45,6 +45,7 @@ impl Fairness {
         (percent < 100).then(|| Self {
             lead: 1.0 / (f64::from(percent) / 100.0).max(LEAST),
             ledger: Ledger::default(),
+            sfs: Vec::new(),
         })
     }
 
@@ -60,18 +61,18 @@ impl Fairness {
     ) {
         let tasks = snapshot.tasks.iter();
         let taking_part = tasks.filter(|task| progress.takes_part(task));
-        let sfs: Vec<f64> = taking_part
+        let sfs = taking_part
             .zip(&*runners)
-            .map(|(task, runner)| sf(task, runner.place, threads, snapshot.topology))
-            .collect();
-        for (runner, rate) in runners.iter_mut().zip(rates(&sfs, self.lead)) {
+            .map(|(task, runner)| sf(task, runner.place, threads, snapshot.topology));
+        self.sfs.clear();
+        self.sfs.extend(sfs);
+        for (runner, rate) in runners.iter_mut().zip(rates(&self.sfs, self.lead)) {
             let task = runner.seen.task;
             runner.progress = self
                 .ledger
                 .charge(snapshot.now_ns, task, runner.progress, rate);
         }
-        let alive: HashSet<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
-        self.ledger.close(|task| alive.contains(&task));
+        self.ledger.close(|task| snapshot.is_alive(task));
         self.ledger.forgive(elapsed_ns as f64 / FORGOTTEN_NS);
     }
 }

@@ -8,7 +8,7 @@ use crate::topology::Topology;
 /// Summed BTR by contention domain, as it will be after the swaps planned so far.
 pub struct Planned<'a> {
     pub topology: &'a Topology,
-    pub load: Load,
+    pub load: &'a mut Load,
     pub limits: Thresholds,
 }
 

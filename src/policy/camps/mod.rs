@@ -78,6 +78,9 @@ pub struct Camps {
     looked_at_ns: Option<u64>,
     runners: Vec<Runner>,
     wishes: Vec<Wish>,
+    /// What NWC mode sees, kept for its memory.
+    nwc_threads: Vec<nwc::Thread>,
+    busy_cpus: Vec<nwc::BusyCpu>,
 }
 
 impl Camps {
@@ -92,6 +95,8 @@ impl Camps {
             looked_at_ns: None,
             runners: Vec::new(),
             wishes: Vec::new(),
+            nwc_threads: Vec::new(),
+            busy_cpus: Vec::new(),
         }
     }
 
@@ -118,30 +123,26 @@ impl Camps {
         let mean = mean_progress(&self.runners);
         let far = FAR_AHEAD * self.threshold.ns();
         let intervals = nwc.rules().intervals;
-        let task_of = |id| snapshot.tasks.iter().find(|task| task.id == id);
-        let threads: Vec<nwc::Thread> = self
-            .runners
-            .iter()
-            .map(|runner| {
-                let estimator = self.threads.estimator(runner.seen.task);
-                let (total_hits, total_learned) = estimator.map_or((0, 0), |e| e.totals());
-                nwc::Thread {
-                    task: runner.seen.task,
-                    cpu: runner.cpu,
-                    on_big: runner.place == BIG,
-                    may_move: runner.allowed & 1 << BIG != 0,
-                    warm: estimator.is_some_and(|e| e.is_warm()),
-                    intervals: estimator.map_or(0, |e| e.intervals()),
-                    hit_rate: estimator.map_or(1.0, |e| e.hit_rate(intervals)),
-                    learned: estimator.map_or(0, |e| e.learned(intervals)),
-                    total_hits,
-                    total_learned,
-                    // Nor is one that spins worth a search for its slowdown.
-                    far_ahead: runner.progress - mean > far || runner.spinning,
-                    btr: runner.btr,
-                }
-            })
-            .collect();
+        self.nwc_threads.clear();
+        self.nwc_threads.extend(self.runners.iter().map(|runner| {
+            let estimator = self.threads.estimator(runner.seen.task);
+            let (total_hits, total_learned) = estimator.map_or((0, 0), |e| e.totals());
+            nwc::Thread {
+                task: runner.seen.task,
+                cpu: runner.cpu,
+                on_big: runner.place == BIG,
+                may_move: runner.allowed & 1 << BIG != 0,
+                warm: estimator.is_some_and(|e| e.is_warm()),
+                intervals: estimator.map_or(0, |e| e.intervals()),
+                hit_rate: estimator.map_or(1.0, |e| e.hit_rate(intervals)),
+                learned: estimator.map_or(0, |e| e.learned(intervals)),
+                total_hits,
+                total_learned,
+                // Nor is one that spins worth a search for its slowdown.
+                far_ahead: runner.progress - mean > far || runner.spinning,
+                btr: runner.btr,
+            }
+        }));
         let busy_cpu = |task: &Task| {
             let cpu = snapshot.topology.cpu(self.threads.cpu(task)?)?;
             Some(nwc::BusyCpu {
@@ -153,23 +154,25 @@ impl Camps {
                 exempt: !self.progress.takes_part(task),
             })
         };
-        let cpus: Vec<_> = snapshot.tasks.iter().filter_map(busy_cpu).collect();
+        self.busy_cpus.clear();
+        self.busy_cpus
+            .extend(snapshot.tasks.iter().filter_map(busy_cpu));
         let look = nwc::Look {
             now_ns: snapshot.now_ns,
-            threads: &threads,
-            cpus: &cpus,
+            threads: &self.nwc_threads,
+            cpus: &self.busy_cpus,
             limits: self.threads.limits(),
         };
         nwc.step(&look, &mut self.wishes);
         for wish in self.wishes.drain(..) {
             match wish {
                 Wish::SwapIn { thread, partner } => {
-                    let Some(thread) = task_of(thread) else {
+                    let Some(thread) = snapshot.task(thread) else {
                         continue;
                     };
                     let place = self.progress.place(thread);
                     let partner = partner
-                        .and_then(task_of)
+                        .and_then(|partner| snapshot.task(partner))
                         .filter(|partner| partner.may_use(place));
                     actions.push(match partner {
                         Some(partner) => {
@@ -228,11 +231,11 @@ impl Policy for Camps {
             self.progress.note(&actions[first..], snapshot.now_ns);
             return;
         }
-        balance(snapshot, &self.progress, &self.runners, actions);
         let contested = is_contested(&self.runners);
+        balance(snapshot, &self.progress, &mut self.runners, actions);
         let mut swaps = 0;
         if actions.len() == first {
-            self.progress.settled(snapshot, &mut self.runners);
+            self.progress.settled(&mut self.runners);
             let mut contention = self.threads.contention(snapshot.topology);
             swaps = swap::plan(
                 &mut self.runners,

@@ -140,8 +140,7 @@ struct Episode {
     began_learned: u32,
     /// Its intervals and hits when the first sample was seen to have gone in.
     first: Option<(u32, u32)>,
-    /// CPUs that are idled for it, until when, ns.
-    parked: Vec<u32>,
+    /// Until when CPUs are idled for it, ns.
     parked_until_ns: u64,
     /// When it was last wished to the fastest type, ns.
     asked_at_ns: Option<u64>,
@@ -158,6 +157,10 @@ struct BackOff {
 pub struct Nwc {
     rules: Rules,
     episode: Option<Episode>,
+    /// CPUs that are idled for the episode.
+    parked: Vec<u32>,
+    /// Those that have to follow; kept for its memory.
+    more: Vec<u32>,
     back_offs: HashMap<TaskId, BackOff>,
     /// Time that may be spent, ns; grows by [`Rules::share`] of all time.
     credit_ns: f64,
@@ -173,6 +176,8 @@ impl Nwc {
         Self {
             rules,
             episode: None,
+            parked: Vec::new(),
+            more: Vec::new(),
             back_offs: HashMap::new(),
             credit_ns: rules.episode_ns as f64,
             looked_at_ns: None,
@@ -255,12 +260,12 @@ impl Nwc {
             .min_by(|a, b| (a.hit_rate.total_cmp(&b.hit_rate)).then(a.task.cmp(&b.task)));
         if let Some(thread) = worst {
             self.episodes += 1;
+            self.parked.clear();
             self.episode = Some(Episode {
                 thread: thread.task,
                 began_ns: look.now_ns,
                 began_learned: thread.total_learned,
                 first: None,
-                parked: Vec::new(),
                 parked_until_ns: 0,
                 asked_at_ns: None,
             });
@@ -294,7 +299,7 @@ impl Nwc {
             return;
         };
         if now_ns < episode.parked_until_ns {
-            let parked = episode.parked.iter();
+            let parked = self.parked.iter();
             wishes.extend(parked.map(|&cpu| Wish::Park(cpu, Duration::ZERO)));
         }
         self.last_exit = Some(exit);
@@ -334,53 +339,51 @@ impl Nwc {
             return;
         }
         // Those parked already stay so as long as this goes on; more may have to follow.
-        let more = to_park(thread, look);
+        to_park(thread, look, &mut self.more);
         let due = look.now_ns + idle_ns / 2 >= episode.parked_until_ns;
-        if more.is_empty() && (!due || episode.parked.is_empty()) {
+        if self.more.is_empty() && (!due || self.parked.is_empty()) {
             return;
         }
-        episode.parked.extend(more);
-        episode.parked.sort_unstable();
-        episode.parked.dedup();
+        self.parked.append(&mut self.more);
+        self.parked.sort_unstable();
+        self.parked.dedup();
         episode.parked_until_ns = look.now_ns + idle_ns;
         let time = Duration::from_nanos(idle_ns);
-        let parked = episode.parked.iter();
+        let parked = self.parked.iter();
         wishes.extend(parked.map(|&cpu| Wish::Park(cpu, time)));
     }
 }
 
-/// The fewest CPUs to idle for low contention around `thread`, those with the highest BTR; none if
-/// contention is low, or if idling all would not do. The paper idles big cores, whose cluster shares
-/// a cache with nobody; where core types share one, the aggressor may be on any of them.
-fn to_park(thread: &Thread, look: &Look) -> Vec<u32> {
-    let here = look.cpus.iter().find(|cpu| cpu.cpu == thread.cpu);
-    let Some(here) = here else {
-        return Vec::new();
+/// Fills `parked` with the fewest CPUs to idle for low contention around `thread`, those with the
+/// highest BTR; none if contention is low, or if idling all would not do. The paper idles big cores,
+/// whose cluster shares a cache with nobody; where core types share one, the aggressor may be on any
+/// of them.
+fn to_park(thread: &Thread, look: &Look, parked: &mut Vec<u32>) {
+    parked.clear();
+    let Some(here) = look.cpus.iter().find(|cpu| cpu.cpu == thread.cpu) else {
+        return;
     };
     let others = || look.cpus.iter().filter(|cpu| cpu.cpu != here.cpu);
-    let mut parked: Vec<u32> = Vec::new();
     for sibling in others().filter(|cpu| cpu.core == here.core) {
         if sibling.exempt {
-            return Vec::new();
+            parked.clear();
+            return;
         }
         parked.push(sibling.cpu);
     }
     let in_domain = || others().filter(|cpu| cpu.llc == here.llc);
     let running = in_domain().filter(|cpu| !parked.contains(&cpu.cpu));
     let mut left: f64 = running.map(|cpu| cpu.btr).sum();
-    let mut by_btr: Vec<&BusyCpu> = in_domain()
-        .filter(|cpu| !cpu.exempt && !parked.contains(&cpu.cpu))
-        .collect();
-    by_btr.sort_unstable_by(|a, b| b.btr.total_cmp(&a.btr).then(a.cpu.cmp(&b.cpu)));
-    let mut candidates = by_btr.into_iter();
     while !is_low(thread.btr, left, &look.limits) {
-        let Some(next) = candidates.next() else {
-            return Vec::new();
+        let candidates = in_domain().filter(|cpu| !cpu.exempt && !parked.contains(&cpu.cpu));
+        let most = candidates.max_by(|a, b| a.btr.total_cmp(&b.btr).then(b.cpu.cmp(&a.cpu)));
+        let Some(next) = most else {
+            parked.clear();
+            return;
         };
         left = (left - next.btr).max(0.0);
         parked.push(next.cpu);
     }
-    parked
 }
 
 #[cfg(test)]

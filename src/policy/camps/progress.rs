@@ -5,7 +5,7 @@
 //! The BPF half charges `amp_progress`. No action sets it, so a task's *effective progress* is
 //! `amp_progress` plus an offset that is kept here and changed where the paper resets the counter.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::super::{Action, Snapshot};
 use super::swap::Runner;
@@ -97,8 +97,7 @@ impl Progress {
             account.queued = task.state == State::Queued;
         }
         if self.accounts.len() > snapshot.tasks.len() {
-            let alive: HashSet<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
-            self.accounts.retain(|id, _| alive.contains(id));
+            self.accounts.retain(|&id, _| snapshot.is_alive(id));
         }
         self.looked_at_ns = Some(now);
         let taking_part = snapshot.tasks.iter().filter(|task| self.takes_part(task));
@@ -136,10 +135,9 @@ impl Progress {
     }
 
     /// Whether a task is still on its way to where it was sent.
-    pub fn is_moving(&self, task: &Task) -> bool {
-        self.accounts
-            .get(&task.id)
-            .is_some_and(|a| a.going.is_some())
+    pub fn is_moving(&self, task: TaskId) -> bool {
+        let account = self.accounts.get(&task);
+        account.is_some_and(|account| account.going.is_some())
     }
 
     /// Appends those that take part, in the order of the snapshot.
@@ -151,13 +149,9 @@ impl Progress {
         }
     }
 
-    /// Leaves those that have arrived where they were sent. Takes `runners` in the snapshot's order.
-    pub fn settled(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
-        let mut tasks = snapshot.tasks.iter();
-        runners.retain(|runner| {
-            let task = tasks.find(|task| task.id == runner.seen.task);
-            task.is_none_or(|task| !self.is_moving(task))
-        });
+    /// Leaves those that have arrived where they were sent.
+    pub fn settled(&self, runners: &mut Vec<Runner>) {
+        runners.retain(|runner| !self.is_moving(runner.seen.task));
     }
 
     /// Notes who is sent where.
@@ -369,11 +363,11 @@ mod tests {
         bench.tasks[2].state = State::Queued;
         bench.step(50 * MS);
         assert_eq!(bench.progress.place(&bench.tasks[2]), 0);
-        assert!(bench.progress.is_moving(&bench.tasks[2]));
+        assert!(bench.progress.is_moving(bench.tasks[2].id));
         bench.tasks[2].state = State::Running;
         bench.tasks[2].core_type = 0;
         bench.step(50 * MS);
-        assert!(!bench.progress.is_moving(&bench.tasks[2]));
+        assert!(!bench.progress.is_moving(bench.tasks[2].id));
         bench.tasks[2].core_type = 1;
         bench.tasks[2].state = State::Queued;
         assert_eq!(bench.progress.place(&bench.tasks[2]), 1);

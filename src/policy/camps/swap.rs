@@ -80,16 +80,16 @@ impl Contention for NoContention {
     fn note(&mut self, _ahead: &Runner, _behind: &Runner) {}
 }
 
-/// Algorithm 1 for one thread, `ahead`: the index of its partner in `behind`, which is in ascending
+/// Algorithm 1 for one thread, `ahead`: its partner among those `behind`, which come in ascending
 /// order of progress. Times in ns of progress.
-pub fn partner(
+pub fn partner<'a>(
     ahead: &Runner,
-    behind: &[Runner],
+    behind: impl Iterator<Item = &'a Runner>,
     threshold: i64,
     is_low_after: impl Fn(&Runner) -> bool,
-) -> Option<usize> {
-    let mut least: Option<usize> = None;
-    for (index, candidate) in behind.iter().enumerate() {
+) -> Option<&'a Runner> {
+    let mut least: Option<&Runner> = None;
+    for candidate in behind {
         let lag = ahead.progress.saturating_sub(candidate.progress);
         if lag < threshold {
             break;
@@ -98,10 +98,10 @@ pub fn partner(
             continue;
         }
         if lag >= threshold.saturating_mul(2) || is_low_after(candidate) {
-            return Some(index);
+            return Some(candidate);
         }
-        if least.is_none_or(|least| candidate.btr < behind[least].btr) {
-            least = Some(index);
+        if least.is_none_or(|least| candidate.btr < least.btr) {
+            least = Some(candidate);
         }
     }
     least
@@ -117,37 +117,40 @@ pub fn plan(
     actions: &mut Vec<Action>,
 ) -> u32 {
     runners.sort_unstable_by_key(|runner| (runner.progress, runner.id()));
-    let mut done: Vec<TaskId> = Vec::new();
-    let mut behind = Vec::with_capacity(runners.len());
+    let mut done: [Option<[TaskId; 2]>; MAX_SWAPS] = [None; MAX_SWAPS];
+    let mut swaps = 0;
     for place in 0..nr_types.saturating_sub(1) {
-        behind.clear();
-        let slower = |runner: &&Runner| {
-            runner.place > place && !runner.spinning && !done.contains(&runner.id())
-        };
-        behind.extend(runners.iter().filter(slower));
         let fast = runners.iter().rev().filter(|runner| runner.place == place);
         for ahead in fast.take(MAX_TRIES) {
-            if done.len() / 2 == MAX_SWAPS {
+            if swaps == MAX_SWAPS {
                 return MAX_SWAPS as u32;
             }
+            let is_free = |runner: &Runner| {
+                !done
+                    .iter()
+                    .flatten()
+                    .any(|pair| pair.contains(&runner.id()))
+            };
+            let slower =
+                |runner: &&Runner| runner.place > place && !runner.spinning && is_free(runner);
             let low = |candidate: &Runner| contention.is_low_after(ahead, candidate);
-            let free = !done.contains(&ahead.id());
-            let Some(index) = free
-                .then(|| partner(ahead, &behind, threshold, low))
-                .flatten()
-            else {
+            if !is_free(ahead) {
+                continue;
+            }
+            let behind = runners.iter().filter(slower);
+            let Some(candidate) = partner(ahead, behind, threshold, low) else {
                 continue;
             };
-            let candidate = behind.remove(index);
-            contention.note(ahead, &candidate);
+            contention.note(ahead, candidate);
             actions.push(Action::Swap([
                 (ahead.seen, candidate.place),
                 (candidate.seen, place),
             ]));
-            done.extend([ahead.id(), candidate.id()]);
+            done[swaps] = Some([ahead.id(), candidate.id()]);
+            swaps += 1;
         }
     }
-    (done.len() / 2) as u32
+    swaps as u32
 }
 
 #[cfg(test)]
@@ -178,7 +181,7 @@ mod tests {
     fn choose(behind: &[Runner], friendly: &[u32]) -> Option<u32> {
         let ahead = runner(0, 0, 1000, 5.0);
         let low = |candidate: &Runner| friendly.contains(&candidate.seen.task.slot);
-        partner(&ahead, behind, THRESHOLD, low).map(|index| behind[index].seen.task.slot)
+        partner(&ahead, behind.iter(), THRESHOLD, low).map(|runner| runner.seen.task.slot)
     }
 
     #[test]
@@ -224,7 +227,8 @@ mod tests {
         let mut ahead = runner(0, 0, 1000, 0.0);
         ahead.allowed = 0b101;
         let behind = [runner(1, 1, 0, 0.0), runner(2, 2, 850, 0.0)];
-        assert_eq!(partner(&ahead, &behind, THRESHOLD, |_| true), Some(1));
+        let chosen = partner(&ahead, behind.iter(), THRESHOLD, |_| true);
+        assert_eq!(chosen, Some(&behind[1]));
     }
 
     fn planned(mut runners: Vec<Runner>, nr_types: usize) -> Vec<(u32, u32)> {

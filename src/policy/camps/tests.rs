@@ -60,7 +60,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize) -> Task {
         },
         tid: 100 + slot,
         tgid: 100 + slot,
-        comm: "t".into(),
+        comm: Default::default(),
         start_time: 0,
         state: State::Running,
         cpu: cpu as i32,

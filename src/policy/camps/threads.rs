@@ -54,6 +54,10 @@ pub struct Threads {
     /// Load now and at the last look.
     load: Load,
     load_before: Load,
+    /// Load as planned swaps would change it.
+    planned: Load,
+    /// Process ids that there are; kept for its memory.
+    processes: HashSet<u32>,
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
     /// samples from there.
     big_frequency: Option<f64>,
@@ -71,6 +75,8 @@ impl Threads {
             looked_at_ns: None,
             load: Load::default(),
             load_before: Load::default(),
+            planned: Load::default(),
+            processes: HashSet::new(),
             big_frequency: None,
             highest_clock: None,
         }
@@ -117,13 +123,8 @@ impl Threads {
     /// Turns the samples since the last look into slowdowns, and appends those that changed.
     pub(super) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         let topology = snapshot.topology;
-        let tasks: HashMap<TaskId, &Task> = if self.noted.is_empty() {
-            HashMap::new()
-        } else {
-            snapshot.tasks.iter().map(|task| (task.id, task)).collect()
-        };
         self.forget(snapshot);
-        self.noted.retain(|noted| tasks.contains_key(&noted.task));
+        self.noted.retain(|noted| snapshot.is_alive(noted.task));
         for noted in &self.noted {
             let thread = self.threads.entry(noted.task).or_default();
             thread.btr = noted.metrics.btr.unwrap_or(0.0);
@@ -162,7 +163,7 @@ impl Threads {
 
         let noted = std::mem::take(&mut self.noted);
         for sample in &noted {
-            if let Some(task) = tasks.get(&sample.task) {
+            if let Some(task) = snapshot.task(sample.task) {
                 self.learn(sample, task, topology);
             }
         }
@@ -183,9 +184,11 @@ impl Threads {
     fn forget(&mut self, snapshot: &Snapshot) {
         let known = |task: &&Task| self.threads.contains_key(&task.id);
         if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
-            let alive: HashSet<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
-            self.threads.retain(|id, _| alive.contains(id));
-            let alive: HashSet<u32> = snapshot.tasks.iter().map(|task| task.tgid).collect();
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
+            self.processes.clear();
+            self.processes
+                .extend(snapshot.tasks.iter().map(|task| task.tgid));
+            let alive = &self.processes;
             self.applications.retain(|tgid, _| alive.contains(tgid));
         }
     }
@@ -244,11 +247,13 @@ impl Threads {
     }
 
     /// The load as swaps would change it.
-    pub(super) fn contention<'a>(&self, topology: &'a Topology) -> Planned<'a> {
+    pub(super) fn contention<'a>(&'a mut self, topology: &'a Topology) -> Planned<'a> {
+        let limits = self.limits();
+        self.planned.copy(&self.load);
         Planned {
             topology,
-            load: self.load.clone(),
-            limits: self.limits(),
+            load: &mut self.planned,
+            limits,
         }
     }
 }

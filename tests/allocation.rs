@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent allocates nothing while it decides: an allocation may fault, and under memory pressure
+//! a fault may wait for a thread that waits for the agent.
+
+#[path = "camps/model.rs"]
+mod model;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use model::{Machine, aggressor, compute, sensitive, steady};
+use scx_hetero::policy::{Name, Settings};
+
+thread_local! {
+    /// Allocations of this thread so far.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts, and leaves the rest to the system.
+struct Counting;
+
+// SAFETY: every call is handed on unchanged; the counter is a constant-initialised thread local,
+// which allocates nothing itself.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations within a policy's calls in a minute, after a minute of warm-up; and its actions.
+fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
+    let phased = model::Program {
+        phases: vec![compute(1.2), compute(2.4), sensitive()],
+        work_ns: 3e9,
+    };
+    let mut programs: Vec<_> = [1.1, 2.8, 1.7, 2.0, 2.3]
+        .map(|sf| steady(compute(sf)))
+        .into();
+    programs.extend([
+        phased,
+        steady(aggressor()),
+        steady(sensitive()),
+        steady(compute(1.4)),
+    ]);
+    let mut machine = Machine::new(&[2, 4, 2], programs);
+    let mut policy = name.build(Settings {
+        swap_interval: Duration::from_millis(400),
+        fairness,
+        limits: None,
+    });
+    let every = policy.interval().map_or(u64::MAX, |i| i.as_nanos() as u64);
+    let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);
+    let mut actions = Vec::new();
+    while machine.now_ns < 120_000_000_000 {
+        let samples = machine.tick();
+        let before = ALLOCATIONS.get();
+        for sample in &samples {
+            policy.observe(sample);
+        }
+        if machine.now_ns.is_multiple_of(every) {
+            policy.decide(&machine.snapshot(), &mut actions);
+        }
+        let made = ALLOCATIONS.get() - before;
+        if machine.now_ns < 60_000_000_000 {
+            warm_up += made;
+        } else {
+            allocations += made;
+            acted += actions.len();
+        }
+        machine.apply(actions.clone());
+        actions.clear();
+    }
+    assert!(
+        warm_up > 0 || name == Name::None,
+        "{name}: what is counted?"
+    );
+    (allocations, acted)
+}
+
+#[test]
+fn no_policy_allocates_while_it_decides_after_warm_up() {
+    for &name in Name::value_variants() {
+        for fairness in [100, 50] {
+            let (allocations, acted) = in_steady_state(name, fairness);
+            println!("{name} {fairness}: {acted} actions");
+            assert!(acted > 10 || name == Name::None, "{name} did nothing");
+            assert_eq!(allocations, 0, "{name} at fairness {fairness}");
+        }
+    }
+}
