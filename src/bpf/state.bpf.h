@@ -67,8 +67,9 @@ static bool works(enum mechanism part)
  * other, so no task is left waiting beside an idle CPU.
  */
 struct domain_ctx {
-	u64 weight;		/* of its runnable tasks, pinned ones included */
+	u64 weight;		/* shares of its runnable tasks, pinned ones included */
 	u64 pinned_weight;	/* of those that may run on one CPU only */
+	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 rotated_at;
@@ -115,8 +116,13 @@ struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
-	u32 weight;
-	u32 counted_weight;	/* what the domain was told; 0 if not counted */
+	u32 weight;		/* by nice; 1024 is nice 0 */
+	u32 share;		/* what it competes with, see cgroup.bpf.h */
+	u32 counted_share;	/* what the domain was told; 0 if not counted */
+	s32 counted_surplus;
+	u32 cgroup;		/* index into cgroup_ctxs */
+	u32 cgroup_generation;
+	u32 cgroup_share;	/* what the cgroup was told; 0 if not counted */
 	u32 domain;		/* whose weight and queue it is in */
 	s32 pinned_cpu;		/* the one CPU that it may use, or NO_CPU */
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
