@@ -161,7 +161,11 @@ fn a_cgroup_weighs_the_same_however_many_tasks_it_runs() {
 fn levels_multiply() {
     // scx_flatcg's example: A (100) holds B and C (100 each), D (200) stands beside A.
     let (a, d) = (u64::from(cgroup_share(100)), u64::from(cgroup_share(200)));
-    let b = divide_share(a, cgroup_share(100).into(), 2 * i64::from(cgroup_share(100)));
+    let b = divide_share(
+        a,
+        cgroup_share(100).into(),
+        2 * i64::from(cgroup_share(100)),
+    );
     let all = (a + d) as f64;
     assert!((b as f64 / all - 1.0 / 6.0).abs() < 1e-6);
     assert!((d as f64 / all - 2.0 / 3.0).abs() < 1e-6);
@@ -174,7 +178,10 @@ fn a_share_is_never_nothing_and_never_more_than_all() {
     assert_eq!(divide_share(100, 7, 7), 100);
     assert_eq!(divide_share(1, 1, i64::MAX), 1);
     let largest = u64::from(cgroup_share(10_000));
-    assert_eq!(divide_share(largest, largest, 2 * largest as i64), largest / 2);
+    assert_eq!(
+        divide_share(largest, largest, 2 * largest as i64),
+        largest / 2
+    );
 }
 
 #[test]
@@ -199,7 +206,9 @@ fn the_mean_weight_that_policies_see_is_the_mean_by_nice() {
     assert!(sum.abs_diff(9 * 1024) < 9, "{sum}");
     // Alone in one cgroup, all have the weight of their nice level.
     let surplus = 7 * i64::from(task_share(1024));
-    let factor = (0..100).fold(factor, |factor, _| entitlement_factor(factor, flat, surplus));
+    let factor = (0..100).fold(factor, |factor, _| {
+        entitlement_factor(factor, flat, surplus)
+    });
     assert_eq!(entitled_weight(each, factor), 1024);
     // And back to what it was.
     let factor = (0..100).fold(factor, |factor, _| entitlement_factor(factor, flat, 0));

@@ -100,7 +100,10 @@ fn assert_shared(slices: &[&Slice], proportions: &[f64]) {
     let fair: Vec<_> = proportions.iter().map(|part| part / whole).collect();
     eprintln!("shares {shares:.3?}, fair {fair:.3?}");
     for (share, fair) in shares.iter().zip(&fair) {
-        assert!((share / fair - 1.0).abs() < 0.10, "{shares:?}, not {fair:?}");
+        assert!(
+            (share / fair - 1.0).abs() < 0.10,
+            "{shares:?}, not {fair:?}"
+        );
     }
 }
 
@@ -125,6 +128,11 @@ fn a_slice_gets_no_more_for_running_more() {
     let scheduler = Scheduler::start(&[]);
     let one = Slice::new("one.slice", 100).run(1, &[1]);
     let many = Slice::new("many.slice", 100).run(8, &[1]);
+    assert_shared(&[&one, &many], &[1.0, 1.0]);
+    // Nor on some CPUs of many.
+    for child in one.busy.iter().chain(&many.busy) {
+        pin(child.id() as i32, &[0, 1]);
+    }
     assert_shared(&[&one, &many], &[1.0, 1.0]);
     drop((one, many));
 

@@ -40,6 +40,12 @@ static void count_share(struct task_ctx *tctx, u32 share)
 	struct cpu_ctx *cctx;
 
 	tctx->counted_share = share;
+	if (tctx->cpu_set != ANY_CPU && delta) {
+		u64 *weight = MEMBER_VPTR(cpu_set_weights, [tctx->cpu_set]);
+
+		if (weight)
+			__sync_fetch_and_add(weight, delta);
+	}
 	if (!dctx)
 		return;
 	if (tctx->cgroup || tctx->counted_surplus)
@@ -126,8 +132,21 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 
 	if (!dctx)
 		return run_ns;
-	if (tctx->pinned_cpu == NO_CPU || !nr_cpus)
+	if (tctx->pinned_cpu == NO_CPU || !nr_cpus) {
+		u64 *weight = NULL;
+
+		/*
+		 * Tasks that may use a few CPUs only may be more crowded than their domain.
+		 * Charged as that is, all of them would fall behind the clock as far as
+		 * they may, which is further with a small share: such a task would always
+		 * come first.
+		 */
+		if (tctx->cpu_set != ANY_CPU)
+			weight = MEMBER_VPTR(cpu_set_weights, [tctx->cpu_set]);
+		if (weight && more_crowded(*weight, tctx->nr_cpus_allowed, dctx->weight, nr_cpus))
+			return charge_vtime(run_ns, tctx->share, *weight, tctx->nr_cpus_allowed);
 		return charge_vtime(run_ns, tctx->share, dctx->weight, nr_cpus);
+	}
 
 	cctx = cpu_ctx_of(tctx->pinned_cpu);
 	if (!cctx)
@@ -136,10 +155,23 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
 }
 
+/* Where tasks that may use these CPUs and no others are counted. */
+static u16 cpu_set_of(const struct cpumask *cpus)
+{
+	u32 hash = 2166136261, cpu; /* FNV-1a */
+
+	bpf_for(cpu, 0, nr_cpu_ids) {
+		if (bpf_cpumask_test_cpu(cpu, cpus))
+			hash = (hash ^ cpu) * 16777619;
+		__sink(hash);
+	}
+	return 1 + hash % (NR_CPU_SETS - 1);
+}
+
 static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const struct cpumask *cpus)
 {
 	struct task_slot *s = slot_of(tctx->slot);
-	u32 share = tctx->counted_share, type;
+	u32 share = tctx->counted_share, nr_cpus = bpf_cpumask_weight(cpus), type;
 	u8 allowed = 0;
 
 	bpf_for(type, 0, nr_types) {
@@ -155,7 +187,9 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 	uncount_waiting(tctx);
 	count_share(tctx, 0);
 	tctx->allowed_types = allowed;
-	tctx->pinned_cpu = bpf_cpumask_weight(cpus) == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
+	tctx->pinned_cpu = nr_cpus == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
+	tctx->nr_cpus_allowed = nr_cpus;
+	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? cpu_set_of(cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
 	count_share(tctx, share);

@@ -85,7 +85,15 @@ struct cpu_ctx {
 	u64 busy_ns[MAX_CORE_TYPES];
 };
 
+/*
+ * Runnable shares of the tasks that may use the same few CPUs, by a hash of these.
+ * Two sets that meet in one place are taken for more crowded than they are.
+ */
+#define NR_CPU_SETS	1024
+#define ANY_CPU		0
+
 struct domain_ctx domain_ctxs[MAX_DOMAINS];
+u64 cpu_set_weights[NR_CPU_SETS];
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 
 /* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
@@ -125,6 +133,8 @@ struct task_ctx {
 	u32 cgroup_share;	/* what the cgroup was told; 0 if not counted */
 	u32 domain;		/* whose weight and queue it is in */
 	s32 pinned_cpu;		/* the one CPU that it may use, or NO_CPU */
+	u16 cpu_set;		/* where those with its affinity are counted, or ANY_CPU */
+	u16 nr_cpus_allowed;
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 waiting;		/* counted in nr_waiting of its queue */
