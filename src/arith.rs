@@ -5,6 +5,11 @@
 mod native {
     unsafe extern "C" {
         pub fn native_task_weight(static_prio: i32, idle_policy: bool) -> u32;
+        pub fn native_task_share(weight: u32) -> u32;
+        pub fn native_cgroup_share(weight: u32) -> u32;
+        pub fn native_divide_share(whole: u64, share: u64, siblings: i64) -> u64;
+        pub fn native_entitlement_factor(last: u32, weight: u64, surplus: i64) -> u32;
+        pub fn native_entitled_weight(share: u32, factor: u32) -> u32;
         pub fn native_charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64;
         pub fn native_place_vtime(
             vtime: u64,
@@ -32,6 +37,33 @@ mod native {
 /// `static_prio` is the kernel's, 120 at nice 0.
 pub fn task_weight(static_prio: i32, idle_policy: bool) -> u32 {
     unsafe { native::native_task_weight(static_prio, idle_policy) }
+}
+
+/// A task's share of CPU time where no cgroup has a say: its weight, with bits below one.
+pub fn task_share(weight: u32) -> u32 {
+    unsafe { native::native_task_share(weight) }
+}
+
+/// What `cpu.weight` makes a cgroup's share of its parent's.
+pub fn cgroup_share(weight: u32) -> u32 {
+    unsafe { native::native_cgroup_share(weight) }
+}
+
+/// What of `whole` falls to one of share `share` among runnable siblings whose shares, its own
+/// included, come to `siblings`.
+pub fn divide_share(whole: u64, share: u64, siblings: i64) -> u64 {
+    unsafe { native::native_divide_share(whole, share, siblings) }
+}
+
+/// The factor, Q16, from shares to the weights that policies see, where the runnable tasks' shares
+/// come to `weight` and would by nice alone come to `surplus` more; `last` is what it was.
+pub fn entitlement_factor(last: u32, weight: u64, surplus: i64) -> u32 {
+    unsafe { native::native_entitlement_factor(last, weight, surplus) }
+}
+
+/// The weight that policies see of a task with this share: 1024 is nice 0.
+pub fn entitled_weight(share: u32, factor: u32) -> u32 {
+    unsafe { native::native_entitled_weight(share, factor) }
 }
 
 /// Virtual time, ns, that running for `run_ns` costs a task of weight `weight`

@@ -9,6 +9,7 @@
 pub mod arith;
 mod bpf;
 pub mod calibrate;
+mod cgroups;
 pub mod exit;
 pub mod mechanism;
 pub mod placement;

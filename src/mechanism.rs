@@ -25,6 +25,8 @@ pub enum Mechanism {
     CutOff,
     /// A last sample of a task that ends
     Flush,
+    /// The cgroups' `cpu.weight`; all tasks compete by nice alone
+    CgroupWeight,
     /// Giving sets of events their turns
     Rotation,
     /// Throwing a round away when the IPC jumps within it
@@ -43,6 +45,7 @@ impl Mechanism {
             Mechanism::Tick => Some(intf::mechanism_MECHANISM_TICK),
             Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
             Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
+            Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
             Mechanism::Rotation | Mechanism::Jump => None,
         }
     }

@@ -30,6 +30,7 @@ use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::calibrate;
+use crate::cgroups::Limited;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
@@ -94,6 +95,9 @@ pub struct Scheduler<'a> {
     started: Instant,
     stats_server: StatsServer<(), Totals>,
     spin_server: Option<spin::server::Server>,
+    limited: Limited,
+    /// What the BPF half had counted when these were last looked at.
+    cgroups_seen: (u32, u32),
 }
 
 /// Runs the scheduler until something arrives on `stop` or the kernel ends it.
@@ -168,6 +172,9 @@ impl<'a> Scheduler<'a> {
             .launch()
             .context("cannot open the statistics socket")?;
 
+        let mut limited = Limited::default();
+        limited.warn_of_new();
+
         // A page fault in the agent could wait for a thread that waits for it.
         let lock = nix::sys::mman::MlockAllFlags::all();
         if let Err(error) = nix::sys::mman::mlockall(lock) {
@@ -188,6 +195,8 @@ impl<'a> Scheduler<'a> {
             started: Instant::now(),
             stats_server,
             spin_server: spinning::listen(),
+            limited,
+            cgroups_seen: (0, 0),
         })
     }
 
@@ -232,6 +241,7 @@ impl<'a> Scheduler<'a> {
                 self.tidy();
                 tidied = now;
             }
+            self.watch_cgroups();
             if let (Some(at), Some(interval)) = (due, interval)
                 && now >= at
             {
@@ -277,6 +287,24 @@ impl<'a> Scheduler<'a> {
         self.look();
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
+        }
+    }
+
+    /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
+    fn watch_cgroups(&mut self) {
+        let Some(bss) = &self.skel.maps.bss_data else {
+            return;
+        };
+        let now = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
+        let (changes, left_out) = std::mem::replace(&mut self.cgroups_seen, now);
+        if now.0 != changes {
+            self.limited.warn_of_new();
+        }
+        if left_out == 0 && now.1 > 0 {
+            warn!(
+                "more than {} cgroups: the others' tasks share their parents' cpu.weight",
+                intf::hetero_consts_MAX_CGROUPS
+            );
         }
     }
 

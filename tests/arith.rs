@@ -45,6 +45,12 @@ fn charges_do_not_overflow() {
         u128::from(charged),
         u128::from(S) * u128::from(competing) / 3
     );
+    // The smallest share of a cgroup against all others: bounded, not wrapped.
+    assert!(charge_vtime(S, 1, 1 << 60, 1) >= S << 30);
+    // In shares, with a thousand CPUs.
+    let largest = cgroup_share(10_000);
+    let charged = charge_vtime(S, largest, 3000 * u64::from(largest), 1024);
+    assert!(charged.abs_diff(S * 3000 / 1024) < 1000);
     // And on a machine with a thousand CPUs, where the remainder is large.
     let charged = charge_vtime(S, 88_761, 1000 * 88_761 * 2 - 1, 1000);
     assert!(charged.abs_diff(2 * S) <= 100);
@@ -122,4 +128,98 @@ fn crowding_is_weight_per_cpu() {
     assert!(!more_crowded(2, 2, 2, 2));
     assert!(!more_crowded(4, 4, 2, 2));
     assert!(more_crowded(5, 4, 2, 2));
+}
+
+/// The share of a task of weight `weight` in a cgroup that is entitled to `flat`.
+fn share(flat: u64, weight: u32, runnable: i64) -> u64 {
+    divide_share(flat, task_share(weight).into(), runnable)
+}
+
+#[test]
+fn a_default_cgroup_competes_like_one_task_of_nice_0() {
+    assert_eq!(cgroup_share(100), task_share(1024));
+    assert_eq!(cgroup_share(300), 3 * task_share(1024));
+    assert_eq!(cgroup_share(1), task_share(1024) / 100);
+    assert!(cgroup_share(10_000) >= task_share(88_761));
+}
+
+#[test]
+fn a_cgroup_weighs_the_same_however_many_tasks_it_runs() {
+    let flat = u64::from(cgroup_share(100));
+    for tasks in [1, 8, 1000] {
+        let each = share(flat, 1024, tasks * i64::from(task_share(1024)));
+        assert!((each * tasks as u64).abs_diff(flat) < tasks as u64);
+    }
+    // Nice counts inside: 1024 and 335 make 1359.
+    let runnable = i64::from(task_share(1024) + task_share(335));
+    let (plain, nice) = (share(flat, 1024, runnable), share(flat, 335, runnable));
+    assert!((plain + nice).abs_diff(flat) <= 2);
+    assert!((plain as f64 / nice as f64 - 1024.0 / 335.0).abs() < 1e-3);
+}
+
+#[test]
+fn levels_multiply() {
+    // scx_flatcg's example: A (100) holds B and C (100 each), D (200) stands beside A.
+    let (a, d) = (u64::from(cgroup_share(100)), u64::from(cgroup_share(200)));
+    let b = divide_share(
+        a,
+        cgroup_share(100).into(),
+        2 * i64::from(cgroup_share(100)),
+    );
+    let all = (a + d) as f64;
+    assert!((b as f64 / all - 1.0 / 6.0).abs() < 1e-6);
+    assert!((d as f64 / all - 2.0 / 3.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_share_is_never_nothing_and_never_more_than_all() {
+    assert_eq!(divide_share(100, 7, 0), 100);
+    assert_eq!(divide_share(100, 7, -3), 100);
+    assert_eq!(divide_share(100, 7, 7), 100);
+    assert_eq!(divide_share(1, 1, i64::MAX), 1);
+    let largest = u64::from(cgroup_share(10_000));
+    assert_eq!(
+        divide_share(largest, largest, 2 * largest as i64),
+        largest / 2
+    );
+}
+
+#[test]
+fn policies_see_weights_by_nice_where_cgroups_say_nothing() {
+    let one = entitlement_factor(ONE, 7 * u64::from(task_share(1024)), 0);
+    assert_eq!(one, ONE);
+    for weight in [3, 15, 1024, 88_761] {
+        assert_eq!(entitled_weight(task_share(weight), one), weight);
+    }
+}
+
+#[test]
+fn the_mean_weight_that_policies_see_is_the_mean_by_nice() {
+    // One task in one cgroup and eight in another, both of weight 100.
+    let flat = u64::from(cgroup_share(100));
+    let (lone, each) = (flat as u32, (flat / 8) as u32);
+    let by_nice = 9 * i64::from(task_share(1024));
+    let factor = (0..100).fold(ONE, |factor, _| {
+        entitlement_factor(factor, 2 * flat, by_nice - 2 * flat as i64)
+    });
+    let sum = entitled_weight(lone, factor) + 8 * entitled_weight(each, factor);
+    assert!(sum.abs_diff(9 * 1024) < 9, "{sum}");
+    // Alone in one cgroup, all have the weight of their nice level.
+    let surplus = 7 * i64::from(task_share(1024));
+    let factor = (0..100).fold(factor, |factor, _| {
+        entitlement_factor(factor, flat, surplus)
+    });
+    assert_eq!(entitled_weight(each, factor), 1024);
+    // And back to what it was.
+    let factor = (0..100).fold(factor, |factor, _| entitlement_factor(factor, flat, 0));
+    assert_eq!(factor, ONE);
+}
+
+#[test]
+fn nonsense_makes_no_nonsensical_weight() {
+    assert_eq!(entitlement_factor(ONE, 0, 5), ONE);
+    assert_eq!(entitlement_factor(ONE, 5, -6), ONE);
+    assert_eq!(entitlement_factor(ONE, 1 << 60, 1 << 60), ONE);
+    assert_eq!(entitled_weight(0, ONE), 1);
+    assert_eq!(entitled_weight(u32::MAX, u32::MAX), u32::MAX);
 }

@@ -6,19 +6,51 @@
 #ifndef __HETERO_ACCOUNT_BPF_H
 #define __HETERO_ACCOUNT_BPF_H
 
+#include "cgroup.bpf.h"
 #include "spin.bpf.h"
 
 #define SCHED_POLICY_IDLE	5
 
+/*
+ * From shares to the weights that policies see, Q16. amp_progress is what a thread
+ * has got over what it is entitled to, so it is weighted by what the cgroups leave of
+ * its nice weight: were it nice alone, a policy that evens out progress would make up
+ * with fast cores for the CPU time that cpu.weight denies. Only what a thread is
+ * entitled to beside others matters for that, not how many share its cgroup: the mean
+ * over all runnable tasks stays what it is by nice, and where all are in one cgroup
+ * each one's weight is that of its nice level.
+ */
+u32 share_to_weight = ENTITLEMENT_ONE;
+
+static void note_surplus(struct task_ctx *tctx, struct domain_ctx *dctx, u32 share)
+{
+	s32 surplus = share ? (s64)task_share(tctx->weight) - share : 0;
+	s64 delta = (s64)surplus - tctx->counted_surplus;
+
+	tctx->counted_surplus = surplus;
+	if (delta)
+		__sync_fetch_and_add(&dctx->surplus, delta);
+}
+
 /* Tell the domain (and the CPU, if pinned) that @p is runnable there, or no longer. */
-static void count_weight(struct task_ctx *tctx, u32 weight)
+static void count_share(struct task_ctx *tctx, u32 share)
 {
 	struct domain_ctx *dctx = domain_ctx_of(tctx->domain);
-	s64 delta = (s64)weight - tctx->counted_weight;
+	s64 delta = (s64)share - tctx->counted_share;
 	struct cpu_ctx *cctx;
 
-	tctx->counted_weight = weight;
-	if (!dctx || !delta)
+	tctx->counted_share = share;
+	if (tctx->cpu_set != ANY_CPU && delta) {
+		u64 *weight = MEMBER_VPTR(cpu_set_weights, [tctx->cpu_set]);
+
+		if (weight)
+			__sync_fetch_and_add(weight, delta);
+	}
+	if (!dctx)
+		return;
+	if (tctx->cgroup || tctx->counted_surplus)
+		note_surplus(tctx, dctx, share);
+	if (!delta)
 		return;
 	__sync_fetch_and_add(&dctx->weight, delta);
 	if (tctx->pinned_cpu == NO_CPU)
@@ -31,13 +63,25 @@ static void count_weight(struct task_ctx *tctx, u32 weight)
 
 static void change_domain(struct task_ctx *tctx, u32 domain)
 {
-	u32 weight = tctx->counted_weight;
+	u32 share = tctx->counted_share;
 
 	if (domain == tctx->domain || domain >= MAX_DOMAINS)
 		return;
-	count_weight(tctx, 0);
+	count_share(tctx, 0);
 	tctx->domain = domain;
-	count_weight(tctx, weight);
+	count_share(tctx, share);
+}
+
+/* Bring up to date what a task competes with, which its cgroups settle. */
+static void refresh_share(struct task_ctx *tctx)
+{
+	u32 share = share_of(tctx);
+
+	if (share == tctx->share)
+		return;
+	tctx->share = share;
+	if (tctx->counted_share)
+		count_share(tctx, share);
 }
 
 /* Count @tctx as waiting in its queue; before the look for an idle CPU. */
@@ -88,20 +132,46 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 
 	if (!dctx)
 		return run_ns;
-	if (tctx->pinned_cpu == NO_CPU || !nr_cpus)
-		return charge_vtime(run_ns, tctx->weight, dctx->weight, nr_cpus);
+	if (tctx->pinned_cpu == NO_CPU || !nr_cpus) {
+		u64 *weight = NULL;
+
+		/*
+		 * Tasks that may use a few CPUs only may be more crowded than their domain.
+		 * Charged as that is, all of them would fall behind the clock as far as
+		 * they may, which is further with a small share: such a task would always
+		 * come first.
+		 */
+		if (tctx->cpu_set != ANY_CPU)
+			weight = MEMBER_VPTR(cpu_set_weights, [tctx->cpu_set]);
+		if (weight && more_crowded(*weight, tctx->nr_cpus_allowed, dctx->weight, nr_cpus))
+			return charge_vtime(run_ns, tctx->share, *weight, tctx->nr_cpus_allowed);
+		return charge_vtime(run_ns, tctx->share, dctx->weight, nr_cpus);
+	}
 
 	cctx = cpu_ctx_of(tctx->pinned_cpu);
 	if (!cctx)
 		return run_ns;
 	shared = dctx->weight > dctx->pinned_weight ? dctx->weight - dctx->pinned_weight : 0;
-	return charge_vtime(run_ns, tctx->weight, cctx->pinned_weight + shared / nr_cpus, 1);
+	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
+}
+
+/* Where tasks that may use these CPUs and no others are counted. */
+static u16 cpu_set_of(const struct cpumask *cpus)
+{
+	u32 hash = 2166136261, cpu; /* FNV-1a */
+
+	bpf_for(cpu, 0, nr_cpu_ids) {
+		if (bpf_cpumask_test_cpu(cpu, cpus))
+			hash = (hash ^ cpu) * 16777619;
+		__sink(hash);
+	}
+	return 1 + hash % (NR_CPU_SETS - 1);
 }
 
 static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const struct cpumask *cpus)
 {
 	struct task_slot *s = slot_of(tctx->slot);
-	u32 weight = tctx->counted_weight, type;
+	u32 share = tctx->counted_share, nr_cpus = bpf_cpumask_weight(cpus), type;
 	u8 allowed = 0;
 
 	bpf_for(type, 0, nr_types) {
@@ -115,12 +185,14 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 			allowed |= 1 << (type & 7);
 	}
 	uncount_waiting(tctx);
-	count_weight(tctx, 0);
+	count_share(tctx, 0);
 	tctx->allowed_types = allowed;
-	tctx->pinned_cpu = bpf_cpumask_weight(cpus) == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
+	tctx->pinned_cpu = nr_cpus == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
+	tctx->nr_cpus_allowed = nr_cpus;
+	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? cpu_set_of(cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
-	count_weight(tctx, weight);
+	count_share(tctx, share);
 	if (s) {
 		slot_write_begin(s);
 		s->allowed_types = allowed;
@@ -160,7 +232,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 		s->run_ns[type] = 0;
 		s->inv_slowdown[type] = static_inv_slowdown[type];
 	}
-	s->weight = tctx->weight;
+	s->weight = entitled_weight(tctx->share, share_to_weight);
 	s->nr_runnable = 1;
 	s->target_cpu = NO_CPU;
 	s->hint = NO_TYPE;
@@ -244,8 +316,8 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	slot_write_begin(s);
 	s->run_ns[type] += run_ns;
-	s->amp_progress += charge_progress(run_ns, inv_slowdown, nr_working(pctx), tctx->weight);
-	s->weight = tctx->weight;
+	s->weight = entitled_weight(tctx->share, share_to_weight);
+	s->amp_progress += charge_progress(run_ns, inv_slowdown, nr_working(pctx), s->weight);
 	s->nr_runnable = pctx ? pctx->nr_runnable : 1;
 	s->cpu = cpu;
 	s->core_type = type;
@@ -267,8 +339,27 @@ static void note_burst(struct task_ctx *tctx)
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 {
 	tctx->weight = task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE);
-	if (tctx->counted_weight)
-		count_weight(tctx, tctx->weight);
+	if (tctx->cgroup_share)
+		count_in_cgroup(tctx, task_share(tctx->weight));
+	refresh_share(tctx);
+}
+
+/* How shares relate to weights by nice, over all runnable tasks; from the tick. */
+static void refresh_entitlement(void)
+{
+	u64 weight = 0;
+	s64 surplus = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(i);
+
+		if (!dctx)
+			break;
+		weight += dctx->weight;
+		surplus += dctx->surplus;
+	}
+	share_to_weight = entitlement_factor(share_to_weight, weight, surplus);
 }
 
 static void count_thread(struct task_struct *p)

@@ -24,6 +24,20 @@
 #define MAX_RT_PRIO		100
 #define NR_NICE			40
 
+/*
+ * Weights are compared with so many bits below one, because a cgroup's weight is
+ * divided among its tasks. WEIGHT_NICE_0 << SHARE_SHIFT is a task of nice 0 in
+ * the root cgroup, or a cgroup directly below it whose cpu.weight is the default.
+ */
+#define SHARE_SHIFT		10
+#define CGROUP_WEIGHT_DFL	100
+
+/* A whole, in parts of 2^30. */
+#define WHOLE			(1ULL << 30)
+
+/* One, as the factor from shares to the weights that policies see; Q16. */
+#define ENTITLEMENT_ONE		(1 << 16)
+
 /* The furthest that a task's weight alone may put its turn off, or bring it forward. */
 #define MAX_LEAD_NS		(2ULL * 1000 * 1000 * 1000)
 
@@ -48,19 +62,81 @@ static inline u32 task_weight(int static_prio, bool idle_policy)
 	return i < NR_NICE ? nice_to_weight[i] : WEIGHT_NICE_0;
 }
 
+/* A task's share of CPU time where no cgroup has a say. */
+static inline u32 task_share(u32 weight)
+{
+	return weight << SHARE_SHIFT;
+}
+
+/* What cpu.weight, 1 to 10000, makes a cgroup's share of its parent's. */
+static inline u32 cgroup_share(u32 weight)
+{
+	return ((u64)weight * WEIGHT_NICE_0 << SHARE_SHIFT) / CGROUP_WEIGHT_DFL;
+}
+
+/*
+ * What of @whole falls to one of share @share among runnable siblings whose shares,
+ * its own included, come to @siblings. Never nothing, and never more than all of
+ * it, should the sum lag behind. @whole and @share lie below 2^32.
+ */
+static inline u64 divide_share(u64 whole, u64 share, s64 siblings)
+{
+	u64 part;
+
+	if (siblings < 0 || (u64)siblings <= share)
+		return whole;
+	part = whole * share / siblings;
+	return part ? part : 1;
+}
+
 /*
  * Virtual time that @run_ns costs a task of weight @weight while weight
  * @competing (its own included) shares @nr_cpus CPUs. Never less than real
- * time: one thread cannot use more than one CPU.
+ * time: one thread cannot use more than one CPU. @run_ns lies below 2^32.
  */
 static inline u64 charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
 {
-	u64 fair = (u64)weight * nr_cpus;
+	u64 fair = (u64)weight * nr_cpus, times;
 
 	if (!fair || competing <= fair)
 		return run_ns;
-	/* Whole part and remainder apart, so that the product cannot overflow. */
-	return run_ns * (competing / fair) + run_ns * (competing % fair) / fair;
+	/* Whole part and remainder apart, and both bounded, so that no product overflows. */
+	if (fair >> 32) {
+		fair >>= 10;
+		competing >>= 10;
+	}
+	times = competing / fair;
+	if (times >> 30)
+		times = 1 << 30;
+	return run_ns * times + run_ns * (competing % fair) / fair;
+}
+
+/*
+ * The factor by which shares become weights whose mean over all runnable tasks is
+ * that of their weights by nice: in all @weight and, by nice, @surplus more. Taken
+ * over from @last a little at a time, for who is runnable changes all the while. Q16.
+ */
+static inline u32 entitlement_factor(u32 last, u64 weight, s64 surplus)
+{
+	s64 by_nice = weight + surplus, now = ENTITLEMENT_ONE, step;
+
+	/* Below 2^47, that is a hundred thousand tasks of the largest weight. */
+	if (weight && by_nice > 0 && !((weight | by_nice) >> 47))
+		now = ((u64)by_nice << 16) / weight;
+	if (now >> 32)
+		now = 0xffffffff;
+	step = (now - (s64)last) / 8;
+	return step ? last + step : now;
+}
+
+/* The weight that policies see of a task with this share, see entitlement_factor(). */
+static inline u32 entitled_weight(u32 share, u32 factor)
+{
+	u64 weight = (u64)share * factor >> (16 + SHARE_SHIFT);
+
+	if (weight >> 32)
+		return 0xffffffff;
+	return weight ? weight : 1;
 }
 
 /* a is before b, also across the wrap at 2^64. */

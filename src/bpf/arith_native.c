@@ -7,6 +7,31 @@ u32 native_task_weight(s32 static_prio, bool idle_policy)
 	return task_weight(static_prio, idle_policy);
 }
 
+u32 native_task_share(u32 weight)
+{
+	return task_share(weight);
+}
+
+u32 native_cgroup_share(u32 weight)
+{
+	return cgroup_share(weight);
+}
+
+u64 native_divide_share(u64 whole, u64 share, s64 siblings)
+{
+	return divide_share(whole, share, siblings);
+}
+
+u32 native_entitlement_factor(u32 last, u64 weight, s64 surplus)
+{
+	return entitlement_factor(last, weight, surplus);
+}
+
+u32 native_entitled_weight(u32 share, u32 factor)
+{
+	return entitled_weight(share, factor);
+}
+
 u64 native_charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
 {
 	return charge_vtime(run_ns, weight, competing, nr_cpus);

@@ -24,6 +24,7 @@ enum hetero_consts {
 	/* Every type as whole idle cores, and every type as second threads. */
 	MAX_TIERS = 2 * MAX_CORE_TYPES,
 	MAX_SLOTS = 16384,
+	MAX_CGROUPS = 8192,
 	MAX_ACTIONS = 512,
 	/* Hardware events read together, and sets of them that take turns. */
 	MAX_EVENTS = 12,
@@ -49,6 +50,7 @@ enum mechanism {
 	MECHANISM_TICK,
 	MECHANISM_CUT_OFF,
 	MECHANISM_FLUSH,
+	MECHANISM_CGROUP_WEIGHT,
 };
 
 /* Where a task is. */
@@ -77,7 +79,7 @@ struct task_slot {
 	u64 first_progress;		/* where its amp_progress began */
 	u64 run_ns[MAX_CORE_TYPES];	/* ns run on each core type */
 	u64 updated_at;			/* ns, monotonic */
-	u32 weight;			/* 1024 is nice 0 */
+	u32 weight;			/* what it is entitled to; 1024 is nice 0, if all cgroups are alike */
 	u32 nr_runnable;		/* runnable threads of its process */
 	u32 inv_slowdown[MAX_CORE_TYPES]; /* Q16; written by actions */
 	s32 cpu;

@@ -11,6 +11,7 @@
 #include "arith.h"
 #include "state.bpf.h"
 #include "idle.bpf.h"
+#include "cgroup.bpf.h"
 #include "spin.bpf.h"
 #include "account.bpf.h"
 #include "counters.bpf.h"
@@ -89,7 +90,7 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 		dctx = domain_ctx_of(d);
 		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
 			continue;
-		weight = dctx->weight + tctx->weight;
+		weight = dctx->weight + tctx->share;
 		if (!more_crowded(best_weight, best_cpus, weight, nr_cpus) || !may_use_domain(p, d))
 			continue;
 		best = d;
@@ -360,7 +361,11 @@ void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
 	count_runnable(p, 1);
 	if (tctx->domain >= MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
-	count_weight(tctx, tctx->weight);
+	if (tctx->cgroup) {
+		count_in_cgroup(tctx, task_share(tctx->weight));
+		refresh_share(tctx);
+	}
+	count_share(tctx, tctx->share);
 	note_sleep(tctx, false);
 	set_state(tctx, TASK_QUEUED);
 }
@@ -375,6 +380,12 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 		return;
 	uncount_waiting(tctx);
 	change_domain(tctx, domain_of_cpu(cpu));
+	/*
+	 * For the stretch that begins. At its end would be wrong: who is preempted by
+	 * a waking task of its cgroup has not shared with that until then.
+	 */
+	if (tctx->cgroup)
+		refresh_share(tctx);
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->claimed_cpu = NO_CPU;
 	tctx->upgrade = false;
@@ -403,6 +414,10 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (!tctx)
 		return;
 	charge(p, tctx, cpu);
+	if (tctx->cgroup)
+		refresh_share(tctx);
+	if (tctx->cgroup || share_to_weight != ENTITLEMENT_ONE)
+		refresh_entitlement();
 	tick_counting(p, tctx, cpu);
 	s = slot_of(tctx->slot);
 	if (s)
@@ -455,7 +470,9 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 	uncount_waiting(tctx);
 	note_spinning(p, tctx, false);
 	count_runnable(p, -1);
-	count_weight(tctx, 0);
+	if (tctx->cgroup)
+		count_in_cgroup(tctx, 0);
+	count_share(tctx, 0);
 	note_sleep(tctx, true);
 	tctx->claimed_cpu = NO_CPU;
 	s = slot_of(tctx->slot);
@@ -492,6 +509,22 @@ void BPF_STRUCT_OPS(hetero_set_cpumask, struct task_struct *p, const struct cpum
 		read_affinity(p, tctx, cpumask);
 }
 
+/* The kernel takes a runnable task off its queue for this, and puts it back after it. */
+void BPF_STRUCT_OPS(hetero_cgroup_move, struct task_struct *p, struct cgroup *from,
+		    struct cgroup *to)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	u32 counted;
+
+	if (!tctx)
+		return;
+	counted = tctx->cgroup_share;
+	count_in_cgroup(tctx, 0);
+	join_cgroup(tctx, cgroup_index(to));
+	count_in_cgroup(tctx, counted);
+	refresh_share(tctx);
+}
+
 void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -516,6 +549,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	tctx->pinned_cpu = NO_CPU;
 	tctx->claimed_cpu = NO_CPU;
 	tctx->exec_seen = p->se.sum_exec_runtime;
+	join_cgroup(tctx, cgroup_of_newcomer(args));
 	count_thread(p);
 	return 0;
 }
@@ -576,6 +610,11 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .update_idle	= (void *)hetero_update_idle,
 	       .set_weight	= (void *)hetero_set_weight,
 	       .set_cpumask	= (void *)hetero_set_cpumask,
+	       .cgroup_init	= (void *)hetero_cgroup_init,
+	       .cgroup_exit	= (void *)hetero_cgroup_exit,
+	       .cgroup_move	= (void *)hetero_cgroup_move,
+	       .cgroup_set_weight = (void *)hetero_cgroup_set_weight,
+	       .cgroup_set_bandwidth = (void *)hetero_cgroup_set_bandwidth,
 	       .enable		= (void *)hetero_enable,
 	       .init_task	= (void *)hetero_init_task,
 	       .exit_task	= (void *)hetero_exit_task,

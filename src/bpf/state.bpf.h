@@ -67,8 +67,9 @@ static bool works(enum mechanism part)
  * other, so no task is left waiting beside an idle CPU.
  */
 struct domain_ctx {
-	u64 weight;		/* of its runnable tasks, pinned ones included */
+	u64 weight;		/* shares of its runnable tasks, pinned ones included */
 	u64 pinned_weight;	/* of those that may run on one CPU only */
+	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 rotated_at;
@@ -84,7 +85,15 @@ struct cpu_ctx {
 	u64 busy_ns[MAX_CORE_TYPES];
 };
 
+/*
+ * Runnable shares of the tasks that may use the same few CPUs, by a hash of these.
+ * Two sets that meet in one place are taken for more crowded than they are.
+ */
+#define NR_CPU_SETS	1024
+#define ANY_CPU		0
+
 struct domain_ctx domain_ctxs[MAX_DOMAINS];
+u64 cpu_set_weights[NR_CPU_SETS];
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 
 /* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
@@ -115,10 +124,17 @@ struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
-	u32 weight;
-	u32 counted_weight;	/* what the domain was told; 0 if not counted */
+	u32 weight;		/* by nice; 1024 is nice 0 */
+	u32 share;		/* what it competes with, see cgroup.bpf.h */
+	u32 counted_share;	/* what the domain was told; 0 if not counted */
+	s32 counted_surplus;
+	u32 cgroup;		/* index into cgroup_ctxs */
+	u32 cgroup_generation;
+	u32 cgroup_share;	/* what the cgroup was told; 0 if not counted */
 	u32 domain;		/* whose weight and queue it is in */
 	s32 pinned_cpu;		/* the one CPU that it may use, or NO_CPU */
+	u16 cpu_set;		/* where those with its affinity are counted, or ANY_CPU */
+	u16 nr_cpus_allowed;
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 waiting;		/* counted in nr_waiting of its queue */

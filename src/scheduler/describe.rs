@@ -2,6 +2,7 @@
 //! Tells the BPF half, before it is loaded, what machine it runs on.
 
 use anyhow::{Result, bail};
+use log::info;
 use scx_utils::compat;
 
 use super::{NAME, Options};
@@ -83,7 +84,20 @@ pub(super) fn describe(
         }
     }
 
+    // Kernels without CONFIG_EXT_GROUP_SCHED know nothing of cgroups, and up to 6.16 none tells
+    // of cpu.max.
+    let has = |field| compat::struct_has_field("sched_ext_ops", field).unwrap_or(false);
     let ops = skel.struct_ops.hetero_ops_mut();
+    if !has("cgroup_init") {
+        ops.cgroup_init = std::ptr::null_mut();
+        ops.cgroup_exit = std::ptr::null_mut();
+        ops.cgroup_move = std::ptr::null_mut();
+        ops.cgroup_set_weight = std::ptr::null_mut();
+        info!("this kernel does not tell schedulers of cgroups: cpu.weight has no effect");
+    }
+    if !has("cgroup_set_bandwidth") {
+        ops.cgroup_set_bandwidth = std::ptr::null_mut();
+    }
     ops.exit_dump_len = options.exit_dump_len;
     if options.partial {
         ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups whose `cpu.max` limits them: the kernel leaves it to a sched_ext scheduler to enforce
+//! that, and this one does not. So it names them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use log::warn;
+
+/// Where systemd, and everybody else, mounts the cgroups.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// So many are named, the others counted.
+const NAMED: usize = 5;
+
+/// The cgroups that lose a limit, as far as people were told.
+#[derive(Debug, Default)]
+pub(crate) struct Limited {
+    known: BTreeSet<PathBuf>,
+}
+
+impl Limited {
+    /// Looks for limits, and names those that are new.
+    pub(crate) fn warn_of_new(&mut self) {
+        if let Some(message) = self.look(Path::new(ROOT)) {
+            warn!("{message}");
+        }
+    }
+
+    fn look(&mut self, root: &Path) -> Option<String> {
+        let mut now = BTreeSet::new();
+        find(root, root, &mut now);
+        let new: Vec<_> = now.difference(&self.known).cloned().collect();
+        self.known = now;
+        message(&new)
+    }
+}
+
+/// Collects the cgroups at and below `dir` that have a limit, as paths below `root`. One that
+/// goes away meanwhile has none.
+fn find(root: &Path, dir: &Path, limited: &mut BTreeSet<PathBuf>) {
+    let max = fs::read_to_string(dir.join("cpu.max")).unwrap_or_default();
+    let quota = max.split_whitespace().next();
+    if quota.is_some_and(|quota| quota != "max") {
+        limited.insert(dir.strip_prefix(root).unwrap_or(dir).to_path_buf());
+    }
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            find(root, &entry.path(), limited);
+        }
+    }
+}
+
+fn message(limited: &[PathBuf]) -> Option<String> {
+    if limited.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = limited
+        .iter()
+        .take(NAMED)
+        .map(|path| path.display().to_string())
+        .collect();
+    let more = match limited.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "cpu.max is not enforced: {}{more} may use more CPU time than its limit (CPUQuota=) allows",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(root: &Path, cgroup: &str, max: &str) {
+        let dir = root.join(cgroup);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("cpu.max"), max).unwrap();
+    }
+
+    #[test]
+    fn each_limited_cgroup_is_named_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let mut limited = Limited::default();
+        set(root, "system.slice", "max 100000\n");
+        fs::create_dir(root.join("init.scope")).unwrap();
+        assert_eq!(limited.look(root), None);
+
+        set(root, "system.slice/backup.service", "50000 100000\n");
+        let text = limited.look(root).unwrap();
+        assert!(text.contains(": system.slice/backup.service may"), "{text}");
+        assert_eq!(limited.look(root), None);
+
+        set(root, "user.slice", "200000 100000\n");
+        let text = limited.look(root).unwrap();
+        assert!(
+            text.contains("user.slice") && !text.contains("backup"),
+            "{text}"
+        );
+
+        // Who loses the limit and gets another is named anew.
+        set(root, "user.slice", "max 100000\n");
+        assert_eq!(limited.look(root), None);
+        set(root, "user.slice", "100000 100000\n");
+        assert!(limited.look(root).unwrap().contains("user.slice"));
+    }
+
+    #[test]
+    fn many_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..8 {
+            set(dir.path(), &format!("{i}.service"), "1000 100000\n");
+        }
+        let text = Limited::default().look(dir.path()).unwrap();
+        assert!(text.contains("4.service and 3 more"), "{text}");
+    }
+}
