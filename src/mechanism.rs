@@ -25,6 +25,12 @@ pub enum Mechanism {
     CutOff,
     /// A last sample of a task that ends
     Flush,
+    /// Sending what waits on a CPU elsewhere when a real-time task takes it
+    Release,
+    /// Sharing the fastest cores while the agent is silent
+    Heartbeat,
+    /// Going on with what is known of each thread after CPUs came or went
+    Carry,
     /// Giving sets of events their turns
     Rotation,
     /// Throwing a round away when the IPC jumps within it
@@ -43,7 +49,9 @@ impl Mechanism {
             Mechanism::Tick => Some(intf::mechanism_MECHANISM_TICK),
             Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
             Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
-            Mechanism::Rotation | Mechanism::Jump => None,
+            Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
+            Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
+            Mechanism::Carry | Mechanism::Rotation | Mechanism::Jump => None,
         }
     }
 }

@@ -123,3 +123,27 @@ fn crowding_is_weight_per_cpu() {
     assert!(!more_crowded(4, 4, 2, 2));
     assert!(more_crowded(5, 4, 2, 2));
 }
+
+#[test]
+fn time_on_the_fastest_type_beyond_its_part_is_a_surplus() {
+    let half = 1 << 15;
+    assert_eq!(charge_surplus(0, 5 * MS, true, half), 2_500_000);
+    assert_eq!(charge_surplus(0, 5 * MS, false, half), -2_500_000);
+    // As much here as there comes to nothing.
+    let back = charge_surplus(charge_surplus(0, 5 * MS, true, half), 5 * MS, false, half);
+    assert!(back.unsigned_abs() < MS / 10, "{back}");
+}
+
+#[test]
+fn a_surplus_that_cannot_be_made_up_does_not_grow_for_ever() {
+    let (mut up, mut down) = (0, 0);
+    for _ in 0..100_000 {
+        up = charge_surplus(up, 4 * MS, true, ONE / 4);
+        down = charge_surplus(down, 4 * MS, false, ONE / 4);
+    }
+    assert!((3 * S as i64..4 * S as i64).contains(&up), "{up}");
+    assert!((-2 * S as i64..-S as i64).contains(&down), "{down}");
+    // Nonsense does no harm.
+    let wild = charge_surplus(up, u64::MAX, true, ONE);
+    assert!(wild.unsigned_abs() < 10 * S, "{wild}");
+}
