@@ -50,26 +50,14 @@ fn agent_stopped_while_cpus_are_parked() {
     let mut statistics = Statistics::from_now();
     let start = |name: &&str| program(&format!("{name} --seconds 100"));
     let children: Vec<Child> = PROGRAMS.iter().map(start).collect();
-    for _ in 0..3 {
-        wait_until(s(20), "parked", || statistics.take().counts.parked > 0);
-        scheduler.signal(libc::SIGSTOP);
-        // At the deadline of 100 ms everybody goes on, whoever was held.
-        thread::sleep(Duration::from_millis(150));
-        let before = ran(&children);
-        thread::sleep(Duration::from_millis(400));
-        let after = ran(&children);
-        scheduler.signal(libc::SIGCONT);
-        for ((name, before), after) in PROGRAMS.iter().zip(before).zip(after) {
-            assert!(
-                after - before >= 20,
-                "{name} ran {} of 40 ticks",
-                after - before
-            );
-        }
-    }
     wait_until(s(20), "parked", || statistics.take().counts.parked > 0);
     scheduler.signal(libc::SIGSTOP);
-    thread::sleep(s(12));
+    // At the deadline of 100 ms everybody goes on, whoever was held.
+    thread::sleep(Duration::from_millis(150));
+    let before = ran(&children);
+    thread::sleep(Duration::from_millis(400));
+    let after = ran(&children);
+    thread::sleep(s(7));
     scheduler.signal(libc::SIGCONT);
     let told = statistics.take();
     let on_big: Vec<f64> = children
@@ -77,9 +65,13 @@ fn agent_stopped_while_cpus_are_parked() {
         .map(|child| told.processes[&child.id()].big_pct)
         .collect();
     println!("on P cores: {on_big:.1?} % of the time; {:?}", told.counts);
+    for ((name, before), after) in PROGRAMS.iter().zip(before).zip(after) {
+        let ticks = after - before;
+        assert!(ticks >= 20, "{name} ran {ticks} of 40 ticks");
+    }
     // The first second they stayed where they were.
     assert!(
-        on_big.iter().all(|pct| (pct - 50.0).abs() < 7.5),
+        on_big.iter().all(|pct| (pct - 50.0).abs() < 10.0),
         "{on_big:?}"
     );
     assert_eq!(told.counts.stalls, 1);

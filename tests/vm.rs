@@ -454,3 +454,22 @@ fn with_smt_switched_off_and_on_again_threads_go_on() {
     drop(hogs);
     scheduler.stop();
 }
+
+/// Nothing wakes the virtual machine up again, so the kernel is told to go as far as `platform`
+/// (all tasks frozen, all devices asleep) and to come back after a second.
+#[test]
+fn suspended_to_idle_and_resumed_it_goes_on() {
+    let write = |file, text: &str| std::fs::write(file, text).unwrap();
+    write("/sys/module/suspend/parameters/pm_test_delay", "1");
+    write("/sys/power/pm_test", "platform");
+    let scheduler = Scheduler::start(&["--core-types", HYBRID, "--policy", "rr"]);
+    let hogs = Hog::start_many(2 * CPUS);
+    for _ in 0..3 {
+        write("/sys/power/state", "freeze");
+        thread::sleep(Duration::from_millis(300));
+    }
+    let ran = measure(&hogs, s(0), s(2));
+    assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
+    drop(hogs);
+    scheduler.stop();
+}
