@@ -438,6 +438,7 @@ mod tests {
                 .collect(),
             tasks: 10_000,
             runnable: 1_000,
+            carried: 0,
             counts: Counts {
                 direct: 123_456,
                 swapped: 999,

@@ -101,7 +101,7 @@ fn a_stopped_agent_leaves_equal_threads_equal_time_on_fast_cores() {
         let hogs = Hog::start_many(threads);
         thread::sleep(s(1));
         scheduler.signal(libc::SIGSTOP);
-        let ran = measure(&hogs, ms(1500), s(4));
+        let ran = measure(&hogs, ms(1500), s(6));
         scheduler.signal(libc::SIGCONT);
         let stopped = statistics.take().counts;
         let total = spread(ran.iter().map(Ran::total));

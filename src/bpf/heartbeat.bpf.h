@@ -12,10 +12,10 @@
 #define STALL_NS		(1000ULL * 1000 * 1000)
 
 /* The task on a fast CPU looks for one to trade places with once in this time at most ... */
-#define SHARE_INTERVAL_NS	(50ULL * 1000 * 1000)
+#define SHARE_INTERVAL_NS	(20ULL * 1000 * 1000)
 
 /* ... and does so if it is so far ahead: to move costs something, too. */
-#define SHARE_SLACK_NS		(40LL * 1000 * 1000)
+#define SHARE_SLACK_NS		(20LL * 1000 * 1000)
 
 /* Part of the machine's CPUs that are of the fastest type, Q16. */
 const volatile u32 big_part;
