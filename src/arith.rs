@@ -24,6 +24,7 @@ mod native {
             nr_runnable: u32,
             weight: u32,
         ) -> u64;
+        pub fn native_charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64;
         pub fn native_run_delta(sum_exec: u64, last: u64) -> u64;
         pub fn native_vtime_before(a: u64, b: u64) -> bool;
         pub fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
@@ -82,6 +83,12 @@ pub fn place_vtime(vtime: u64, now: u64, slice_ns: u64, period_ns: u64, slept: b
 /// 2018, Eq. 3, with the TLP scaling of section 4.5). `inv_slowdown` is Q16.
 pub fn charge_progress(run_ns: u64, inv_slowdown: u32, nr_runnable: u32, weight: u32) -> u64 {
     unsafe { native::native_charge_progress(run_ns, inv_slowdown, nr_runnable, weight) }
+}
+
+/// By how much a task's time on the fastest core type is ahead of its part, ns, when it has run for
+/// `run_ns` more, there (`big`) or elsewhere. `big_part` is that type's part of the machine, Q16.
+pub fn charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64 {
+    unsafe { native::native_charge_surplus(surplus, run_ns, big, big_part) }
 }
 
 /// Run time, ns, since it was `last`.

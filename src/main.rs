@@ -133,6 +133,11 @@ struct Run {
     #[arg(short = 'V', long)]
     version: bool,
 
+    /// How many tasks are measured and placed at most; fewer than the default
+    /// for tests
+    #[arg(long, hide = true, value_name = "N", default_value_t = scheduler::MAX_SLOTS, value_parser = clap::value_parser!(u32).range(1..=i64::from(scheduler::MAX_SLOTS)))]
+    slots: u32,
+
     /// Leave parts out, to see their tests fail
     #[arg(long, hide = true, value_enum, value_delimiter = ',')]
     without: Vec<Mechanism>,
@@ -160,6 +165,8 @@ fn main() -> ExitCode {
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
         .set_location_level(LevelFilter::Off)
+        // Who asks for statistics and goes away, or floods us, must not fill the log.
+        .add_filter_ignore_str("scx_stats::server")
         .build();
     let colors = if std::io::stderr().is_terminal() {
         ColorChoice::Auto
@@ -230,6 +237,7 @@ fn schedule(args: Run) -> Result<()> {
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,
         verbose: args.verbose,
+        slots: args.slots,
         without: args.without,
     };
     let printer = stop.clone();

@@ -27,6 +27,12 @@ pub enum Mechanism {
     Flush,
     /// The cgroups' `cpu.weight`; all tasks compete by nice alone
     CgroupWeight,
+    /// Sending what waits on a CPU elsewhere when a real-time task takes it
+    Release,
+    /// Sharing the fastest cores while the agent is silent
+    Heartbeat,
+    /// Going on with what is known of each thread after CPUs came or went
+    Carry,
     /// Giving sets of events their turns
     Rotation,
     /// Throwing a round away when the IPC jumps within it
@@ -46,7 +52,9 @@ impl Mechanism {
             Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
             Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
             Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
-            Mechanism::Rotation | Mechanism::Jump => None,
+            Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
+            Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
+            Mechanism::Carry | Mechanism::Rotation | Mechanism::Jump => None,
         }
     }
 }

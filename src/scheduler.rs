@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the BPF half, runs the loop between it and the policy, and lets go.
 
+mod carry;
 mod counting;
 mod describe;
 mod encode;
@@ -17,12 +18,14 @@ use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
 use libbpf_rs::{OpenObject, ProgramInput};
 use log::{debug, info, warn};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use scx_stats::prelude::*;
 use scx_utils::{
     UserExitInfo, build_id, scx_ops_attach, scx_ops_load, scx_ops_open, try_set_rlimit_infinity,
     uei_exited, uei_report,
 };
 
+use carry::Carried;
 use counting::Counting;
 use describe::describe;
 use encode::encode;
@@ -46,6 +49,9 @@ pub const NAME: &str = "scx_hetero";
 /// How long the agent sleeps when nothing is due. So much later it sees that the kernel has ended
 /// the scheduler, as on hotplug.
 const IDLE_WAIT: Duration = Duration::from_millis(250);
+
+/// How many tasks have a place in the task table.
+pub const MAX_SLOTS: u32 = intf::hetero_consts_MAX_SLOTS;
 
 /// How long sums of tasks that are gone may lie about.
 const TIDY: Duration = Duration::from_secs(10);
@@ -74,6 +80,8 @@ pub struct Options {
     pub exit_dump_len: u32,
     /// Let libbpf talk.
     pub verbose: bool,
+    /// How many tasks are measured and placed, at most [`MAX_SLOTS`].
+    pub slots: u32,
     /// Parts to leave out (for tests).
     pub without: Vec<Mechanism>,
 }
@@ -109,13 +117,15 @@ pub struct Scheduler<'a> {
 /// where scripts may want to tell.
 pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> Result<()> {
     try_set_rlimit_infinity();
+    raise_file_limit();
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
     }
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
+    let mut carried = None;
     loop {
-        let mut scheduler = Scheduler::init(options, &mut object)?;
+        let mut scheduler = Scheduler::init(options, &mut object, carried.take())?;
         if let Some(attached) = attached.take() {
             attached();
         }
@@ -124,11 +134,18 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
             return Ok(());
         }
         info!("CPUs came or went, starting anew");
+        if !options.without.contains(&Mechanism::Carry) {
+            carried = scheduler.carry();
+        }
     }
 }
 
 impl<'a> Scheduler<'a> {
-    fn init(options: &Options, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
+    fn init(
+        options: &Options,
+        object: &'a mut MaybeUninit<OpenObject>,
+        carried: Option<Carried>,
+    ) -> Result<Self> {
         let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
         for note in &topology.notes {
@@ -147,11 +164,20 @@ impl<'a> Scheduler<'a> {
 
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
-        let mut skel = scx_ops_open!(builder, object, hetero_ops, None)?;
+        let mut skel =
+            scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
         describe(&mut skel, &topology, options)?;
+        let mut carried = carried.filter(|carried| carried.fits(&topology));
+        let mut make_policy = |name: policy::Name| {
+            match &mut carried {
+                Some(carried) => carried.take_policy(name),
+                None => None,
+            }
+            .unwrap_or_else(|| name.build(settings))
+        };
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = options.policy.unwrap_or_else(|| best(true));
-        let mut policy = policy_name.build(settings);
+        let mut policy = make_policy(policy_name);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
@@ -164,9 +190,13 @@ impl<'a> Scheduler<'a> {
         };
         if options.policy.is_none() && counting.is_none() {
             policy_name = best(false);
-            policy = policy_name.build(settings);
+            policy = make_policy(policy_name);
         }
         info!("policy {policy_name}");
+        if let Some(carried) = &carried {
+            carried.restore(&mut skel)?;
+        }
+        beat(&mut skel);
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
         let stats_server = StatsServer::new(stats::server_data())
             .launch()
@@ -180,6 +210,10 @@ impl<'a> Scheduler<'a> {
         if let Err(error) = nix::sys::mman::mlockall(lock) {
             warn!("cannot lock memory ({error}); the agent may be paged out under pressure");
         }
+        // If it has been ended meanwhile, nobody looked for the tasks: the next one will.
+        if carried.is_some() && !uei_exited!(&skel, uei) {
+            carry::free_the_rest(&mut skel)?;
+        }
         Ok(Self {
             skel,
             link: Some(link),
@@ -192,7 +226,7 @@ impl<'a> Scheduler<'a> {
             actions: Vec::new(),
             applied: 0,
             stale: 0,
-            started: Instant::now(),
+            started: carried.map_or_else(Instant::now, |carried| carried.started),
             stats_server,
             spin_server: spinning::listen(),
             limited,
@@ -229,6 +263,7 @@ impl<'a> Scheduler<'a> {
                 },
                 default(wait.min(IDLE_WAIT)) => {}
             }
+            beat(&mut self.skel);
             let now = Instant::now();
             self.take_samples()?;
             if let (Some(at), Some(turn)) = (turn_due, turn)
@@ -263,6 +298,18 @@ impl<'a> Scheduler<'a> {
             }
             .into()
         })
+    }
+
+    /// What the one that starts in its place goes on with.
+    fn carry(&mut self) -> Option<Carried> {
+        let policy = std::mem::replace(&mut self.policy, Box::new(policy::NoPolicy));
+        Carried::new(
+            &self.skel,
+            &self.topology,
+            self.policy_name,
+            policy,
+            self.started,
+        )
     }
 
     /// Reads the task table.
@@ -424,6 +471,7 @@ impl<'a> Scheduler<'a> {
                 .iter()
                 .filter(|task| task.state != State::Blocked)
                 .count() as u64,
+            carried: count(intf::stat_id_STAT_CARRIED),
             counts: Counts {
                 direct: count(intf::stat_id_STAT_DIRECT),
                 queued: count(intf::stat_id_STAT_QUEUED),
@@ -435,6 +483,8 @@ impl<'a> Scheduler<'a> {
                 rescued: count(intf::stat_id_STAT_RESCUED),
                 parked: count(intf::stat_id_STAT_PARKED),
                 held: count(intf::stat_id_STAT_HELD),
+                stalls: count(intf::stat_id_STAT_STALLS),
+                shared: count(intf::stat_id_STAT_SHARED),
                 slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
                 samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
                 samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
@@ -446,6 +496,23 @@ impl<'a> Scheduler<'a> {
                 actions_stale: self.stale,
             },
         }
+    }
+}
+
+/// Each event on each CPU takes a descriptor, and so does each client of the statistics.
+fn raise_file_limit() {
+    let files = Resource::RLIMIT_NOFILE;
+    let raised = getrlimit(files).and_then(|(_, most)| setrlimit(files, most, most));
+    if let Err(error) = raised {
+        debug!("cannot raise the limit on open files: {error}");
+    }
+}
+
+/// Tells the BPF half that the agent is alive; a second without it, and hints are void.
+fn beat(skel: &mut BpfSkel) {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    if let (Some(bss), Ok(now)) = (skel.maps.bss_data.as_mut(), now) {
+        bss.agent_seen = Duration::from(now).as_nanos() as u64;
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Totals {
     pub tasks: u64,
     /// See `tasks`.
     pub runnable: u64,
+    /// Tasks found again after the last restart.
+    pub carried: u64,
     /// Events.
     pub counts: Counts,
 }
@@ -101,6 +103,10 @@ pub struct Counts {
     pub parked: u64,
     #[stat(desc = "tasks held on such a CPU")]
     pub held: u64,
+    #[stat(desc = "times that the agent was silent for a second, so that its hints were void")]
+    pub stalls: u64,
+    #[stat(desc = "tasks sent to the other's CPU to share the fastest ones meanwhile")]
+    pub shared: u64,
     #[stat(desc = "times that a task ran unmeasured because the task table was full")]
     pub slots_full: u64,
     #[stat(desc = "samples of tasks' counters that arrived")]
@@ -135,6 +141,8 @@ impl Counts {
             rescued: delta(self.rescued, before.rescued),
             parked: delta(self.parked, before.parked),
             held: delta(self.held, before.held),
+            stalls: delta(self.stalls, before.stalls),
+            shared: delta(self.shared, before.shared),
             slots_full: delta(self.slots_full, before.slots_full),
             samples: delta(self.samples, before.samples),
             samples_lost: delta(self.samples_lost, before.samples_lost),
@@ -190,6 +198,8 @@ pub struct Metrics {
     pub tasks: u64,
     #[stat(desc = "tasks in the table that were runnable at the end of the interval")]
     pub runnable: u64,
+    #[stat(desc = "tasks known from before when the scheduler started anew, as CPUs came or went")]
+    pub carried: u64,
     #[stat(desc = "core types by name")]
     pub core_types: BTreeMap<String, CoreTypeStats>,
     #[stat(desc = "the busiest processes by process id")]
@@ -260,6 +270,7 @@ impl Metrics {
             policy: now.policy.clone(),
             tasks: now.tasks,
             runnable: now.runnable,
+            carried: now.carried,
             core_types: core_types.collect(),
             processes: processes.into_iter().collect(),
             counts: now.counts.since(&before.counts),
@@ -427,6 +438,7 @@ mod tests {
                 .collect(),
             tasks: 10_000,
             runnable: 1_000,
+            carried: 0,
             counts: Counts {
                 direct: 123_456,
                 swapped: 999,

@@ -223,3 +223,29 @@ fn nonsense_makes_no_nonsensical_weight() {
     assert_eq!(entitled_weight(0, ONE), 1);
     assert_eq!(entitled_weight(u32::MAX, u32::MAX), u32::MAX);
 }
+
+#[test]
+fn time_on_the_fastest_type_beyond_its_part_is_a_surplus() {
+    let half = 1 << 15;
+    // But for what is forgotten meanwhile.
+    let near = |sum: i64, half_of_it: i64| (sum - half_of_it).abs() < 5_000;
+    assert!(near(charge_surplus(0, 5 * MS, true, half), 2_500_000));
+    assert!(near(charge_surplus(0, 5 * MS, false, half), -2_500_000));
+    // As much here as there comes to nothing.
+    let back = charge_surplus(charge_surplus(0, 5 * MS, true, half), 5 * MS, false, half);
+    assert!(back.unsigned_abs() < MS / 10, "{back}");
+}
+
+#[test]
+fn a_surplus_that_cannot_be_made_up_does_not_grow_for_ever() {
+    let (mut up, mut down) = (0, 0);
+    for _ in 0..100_000 {
+        up = charge_surplus(up, 4 * MS, true, ONE / 4);
+        down = charge_surplus(down, 4 * MS, false, ONE / 4);
+    }
+    assert!((3 * S as i64..4 * S as i64).contains(&up), "{up}");
+    assert!((-2 * S as i64..-(S as i64)).contains(&down), "{down}");
+    // Nonsense does no harm.
+    let wild = charge_surplus(up, u64::MAX, true, ONE);
+    assert!(wild.unsigned_abs() < 10 * S, "{wild}");
+}

@@ -208,8 +208,8 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 
 	if (bpf_map_pop_elem(&free_slots, &index)) {
 		/* None given back: take one never used, if there is any left. */
-		if (nr_slots_used >= MAX_SLOTS ||
-		    (index = __sync_fetch_and_add(&nr_slots_used, 1)) >= MAX_SLOTS) {
+		if (nr_slots_used >= nr_slots ||
+		    (index = __sync_fetch_and_add(&nr_slots_used, 1)) >= nr_slots) {
 			count_stat(STAT_SLOTS_FULL);
 			return;
 		}
@@ -240,6 +240,8 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->kthread = !!(p->flags & PF_KTHREAD);
 	s->pinned = tctx->pinned_cpu != NO_CPU;
 	s->spinning = tctx->spinning;
+	s->stall = 0;
+	s->surplus = 0;
 	s->state = TASK_QUEUED;
 	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
 	slot_write_end(s);
@@ -266,6 +268,28 @@ static void give_back_slot(struct task_ctx *tctx)
 	s->generation++;
 	slot_write_end(s);
 	bpf_map_push_elem(&free_slots, &index, 0);
+}
+
+/*
+ * The scheduler starts anew, as it does when CPUs come or go. The agent has put the slots
+ * back as they were; a task is known by its tid and start time.
+ */
+static void find_slot_again(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 tid = p->pid, *index;
+	struct task_slot *s;
+
+	if (!nr_carried)
+		return;
+	index = bpf_map_lookup_elem(&carried_slots, &tid);
+	s = index ? slot_of(*index) : NULL;
+	if (!s || s->start_time != p->start_time)
+		return;
+	tctx->slot = *index;
+	s->target_cpu = NO_CPU;
+	s->state = TASK_BLOCKED;
+	bpf_map_delete_elem(&carried_slots, &tid);
+	count_stat(STAT_CARRIED);
 }
 
 static void set_state(struct task_ctx *tctx, enum task_state state)
@@ -322,6 +346,8 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s->cpu = cpu;
 	s->core_type = type;
 	s->updated_at = scx_bpf_now();
+	if (agent_stalled)
+		note_share(s, run_ns, type);
 	slot_write_end(s);
 	if (s->amp_progress > max_progress)
 		max_progress = s->amp_progress;

@@ -181,6 +181,24 @@ static inline u64 charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable,
 	return (run_ns * inv >> 16) * WEIGHT_NICE_0 / weight;
 }
 
+/*
+ * How far a task's time on the fastest type is ahead of its part of what it ran;
+ * @big_part is that type's part of the machine, Q16. Forgotten over four seconds of
+ * run time: where some cannot move all others fall behind alike, and a newcomer, who
+ * starts at 0, is soon one of them.
+ */
+static inline s64 charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part)
+{
+	s64 fair, ran;
+
+	if (run_ns > 1ULL << 32)
+		run_ns = 1ULL << 32;
+	ran = run_ns;
+	fair = ran * big_part >> 16;
+	surplus += big ? ran - fair : -fair;
+	return surplus - (surplus >> 16) * (ran >> 16);
+}
+
 /* Run time since the last look; 0 if the clock was set back under us. */
 static inline u64 run_delta(u64 sum_exec, u64 last)
 {

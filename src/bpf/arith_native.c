@@ -47,6 +47,11 @@ u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 we
 	return charge_progress(run_ns, inv_slowdown, nr_runnable, weight);
 }
 
+s64 native_charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part)
+{
+	return charge_surplus(surplus, run_ns, big, big_part);
+}
+
 u64 native_run_delta(u64 sum_exec, u64 last)
 {
 	return run_delta(sum_exec, last);

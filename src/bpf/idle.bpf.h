@@ -10,7 +10,7 @@
 #ifndef __HETERO_IDLE_BPF_H
 #define __HETERO_IDLE_BPF_H
 
-#include "state.bpf.h"
+#include "heartbeat.bpf.h"
 
 /*
  * Weak, unlike the declaration in common.bpf.h: Debian's 7.1 and 7.2 kernels
@@ -179,7 +179,7 @@ static bool allows_type(struct task_ctx *tctx, u32 core_type)
 static u32 hint_of(struct task_ctx *tctx)
 {
 	struct task_slot *s = slot_of(tctx->slot);
-	u32 hint = s ? s->hint : NO_TYPE;
+	u32 hint = s && !agent_stalled ? s->hint : NO_TYPE;
 
 	return hint < nr_types ? hint : NO_TYPE;
 }

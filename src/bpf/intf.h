@@ -51,6 +51,8 @@ enum mechanism {
 	MECHANISM_CUT_OFF,
 	MECHANISM_FLUSH,
 	MECHANISM_CGROUP_WEIGHT,
+	MECHANISM_HEARTBEAT,
+	MECHANISM_RELEASE,
 };
 
 /* Where a task is. */
@@ -92,6 +94,8 @@ struct task_slot {
 	u8 pinned;			/* may run on one CPU only */
 	u8 spinning;			/* waits actively, it says */
 	u8 pad;
+	u32 stall;			/* which silence of the agent `surplus` is of */
+	s64 surplus;			/* ns on the fastest type beyond its part, in that silence */
 	char comm[SLOT_COMM_LEN];
 };
 
@@ -176,6 +180,9 @@ enum stat_id {
 	STAT_RESCUED,		/* found waiting beside an idle CPU, moved there */
 	STAT_PARKED,		/* CPUs kept from ordinary tasks for a while */
 	STAT_HELD,		/* held on such a CPU */
+	STAT_STALLS,		/* silences of the agent */
+	STAT_SHARED,		/* traded places with another while the agent was silent */
+	STAT_CARRIED,		/* found again after a restart */
 	STAT_SLOTS_FULL,	/* ran without a slot because the table was full */
 	STAT_STRETCHES,		/* of a task's run, between two readings of the counters */
 	STAT_STRETCHES_DISCARDED, /* of them, because an event did not count all the time */

@@ -422,8 +422,11 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	s = slot_of(tctx->slot);
 	if (s)
 		refresh_name(p, s);
+	watch_agent(cpu, tctx->slot);
 	if (is_pinned(tctx))
 		return;
+	if (agent_stalled)
+		share_fastest(tctx->slot, cpu);
 
 	if (is_parked_for(p, cpu)) {
 		scx_bpf_task_set_slice(p, 0);
@@ -493,6 +496,16 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 		recheck_idle(cpu);
 }
 
+/*
+ * A real-time or deadline task takes @cpu, for nobody knows how long: what ran or waits there
+ * may go elsewhere. Stop tasks are soon done.
+ */
+void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	if (works(MECHANISM_RELEASE) && args->reason != SCX_CPU_PREEMPT_STOP)
+		scx_bpf_reenqueue_local();
+}
+
 void BPF_STRUCT_OPS(hetero_set_weight, struct task_struct *p, u32 weight)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -550,6 +563,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	tctx->claimed_cpu = NO_CPU;
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	join_cgroup(tctx, cgroup_of_newcomer(args));
+	find_slot_again(p, tctx);
 	count_thread(p);
 	return 0;
 }
@@ -557,11 +571,14 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
+	/* Else the scheduler does; one that starts anew goes on with what is known of the task. */
+	bool ends = p->flags & PF_EXITING;
 
 	if (!tctx)
 		return;
 	flush_counting(p, tctx);
-	give_back_slot(tctx);
+	if (ends)
+		give_back_slot(tctx);
 	uncount_thread(p);
 }
 
@@ -608,6 +625,7 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .stopping	= (void *)hetero_stopping,
 	       .quiescent	= (void *)hetero_quiescent,
 	       .update_idle	= (void *)hetero_update_idle,
+	       .cpu_release	= (void *)hetero_cpu_release,
 	       .set_weight	= (void *)hetero_set_weight,
 	       .set_cpumask	= (void *)hetero_set_cpumask,
 	       .cgroup_init	= (void *)hetero_cgroup_init,

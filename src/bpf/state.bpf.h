@@ -81,6 +81,8 @@ struct cpu_ctx {
 	u64 parked_until;	/* runs only what must not wait until then; ns, monotonic */
 	u8 holds;		/* tasks, in its parking queue, perhaps */
 	u8 is_idle;
+	u32 slot;		/* of the task that the last tick interrupted */
+	u64 shared_at;		/* when its task looked last for one to trade places with */
 	u64 stats[NR_HETERO_STATS];
 	u64 busy_ns[MAX_CORE_TYPES];
 };
@@ -96,6 +98,9 @@ struct domain_ctx domain_ctxs[MAX_DOMAINS];
 u64 cpu_set_weights[NR_CPU_SETS];
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 
+/* How many tasks get a slot; fewer than there are only in tests. */
+const volatile u32 nr_slots = MAX_SLOTS;
+
 /* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
 u64 max_progress;
 u32 nr_slots_used;		/* slots below this index have been handed out */
@@ -107,6 +112,17 @@ struct {
 	__uint(max_entries, MAX_SLOTS);
 	__type(value, u32);
 } free_slots SEC(".maps");
+
+/* Slots by tid, as the scheduler before this one left them; only while this one attaches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, u32);
+	__type(value, u32);
+} carried_slots SEC(".maps");
+
+u32 nr_carried;
 
 #define NO_CPU	(-1)
 

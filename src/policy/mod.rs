@@ -16,6 +16,7 @@ mod speedup;
 
 use std::time::Duration;
 
+pub use none::None as NoPolicy;
 pub use rr::RoundRobin;
 
 use crate::pmu::module::{Module, Sample};

@@ -50,6 +50,9 @@ pub(super) fn describe(
         let sibling = cpu.siblings.iter().find(|&&sibling| sibling != cpu.id);
         rodata.cpu_sibling[id] = sibling.map_or(-1, |&sibling| sibling as i32);
     }
+    rodata.nr_slots = options.slots;
+    let big = topology.types.first().map_or(0, |kind| kind.cpus.len());
+    rodata.big_part = ((big << 16) / topology.cpus.len().max(1)) as u32;
     for (core_type, kind) in topology.types.iter().enumerate() {
         rodata.static_inv_slowdown[core_type] =
             kind.capacity * intf::hetero_consts_INV_SLOWDOWN_ONE / 1024;

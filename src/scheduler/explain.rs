@@ -29,6 +29,16 @@ pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
             ),
         );
     }
+    if format!("{error:#}").contains("os error 24)") {
+        return error.context(
+            "too few open files are allowed; raise the limit (ulimit -n, or LimitNOFILE= of the \
+             service)",
+        );
+    }
+    if format!("{error:#}").contains("os error 12)") {
+        return error
+            .context("too little memory is left, or allowed (ulimit -v, a cgroup's memory.max)");
+    }
     let malformed = compat::malformed_scx_kfuncs();
     if malformed.is_empty() {
         error.context(format!(

@@ -29,6 +29,8 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 const HARMLESS: &[&str] = &[
     // 7.1 and later; what should replace it cannot be called on Debian's 7.1 and 7.2.
     "Writing directly to p->scx.slice/dsq_vtime is deprecated",
+    // Likewise; there is no other way up to 6.18.
+    "cpu_acquire/release() are deprecated",
 ];
 
 pub fn binary() -> String {
@@ -70,6 +72,7 @@ pub struct Sample {
     pub run_ns: f64,
     pub discarded_ns: f64,
     pub counts: Vec<f64>,
+    pub slowdown: f64,
 }
 
 impl Sample {

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What goes wrong around the scheduler, in the virtual machine (`make test`): the agent stops or
+//! dies, something runs out, others disturb. Tasks must go on, and fairly.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::*;
+
+/// Hints for every thread, all the time.
+const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn on_p(ran: &[Ran]) -> Vec<u64> {
+    ran.iter().map(|ran| ran.on(&P_CPUS)).collect()
+}
+
+/// A thread that sleeps for a millisecond again and again, and how often it woke up.
+struct Sleeper {
+    tid: AtomicU32,
+    woke: AtomicU64,
+}
+
+/// Runs `test` beside `count` sleepers.
+fn beside_sleepers(count: usize, pause: Duration, test: impl FnOnce(&[Sleeper])) {
+    let new = || Sleeper {
+        tid: AtomicU32::new(0),
+        woke: AtomicU64::new(0),
+    };
+    let sleepers: Vec<Sleeper> = (0..count).map(|_| new()).collect();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for sleeper in &sleepers {
+            let stop = &stop;
+            let sleep = move || {
+                // SAFETY: a plain system call.
+                let tid = unsafe { libc::gettid() } as u32;
+                sleeper.tid.store(tid, Ordering::Relaxed);
+                while !stop.load(Ordering::Relaxed) {
+                    thread::sleep(pause);
+                    sleeper.woke.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            let builder = thread::Builder::new().stack_size(64 << 10);
+            builder.spawn_scoped(scope, sleep).unwrap();
+        }
+        test(&sleepers);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn wakeups(sleepers: &[Sleeper], during: Duration) -> Vec<u64> {
+    for sleeper in sleepers {
+        sleeper.woke.store(0, Ordering::Relaxed);
+    }
+    thread::sleep(during);
+    let woke = |sleeper: &Sleeper| sleeper.woke.load(Ordering::Relaxed);
+    sleepers.iter().map(woke).collect()
+}
+
+#[test]
+fn a_killed_agent_takes_no_task_with_it() {
+    let log = KernelLog::from_now();
+    let hogs = Hog::start_many(3 * CPUS);
+    for (cpu, hog) in hogs.iter().take(CPUS).enumerate() {
+        hog.pin(&[cpu]);
+    }
+    beside_sleepers(50, ms(5), |sleepers| {
+        let mut scheduler = Scheduler::start(SWAPPING);
+        thread::sleep(s(1));
+        scheduler.signal(libc::SIGKILL);
+        wait_until(s(1), "handed back", || state() == "disabled");
+        scheduler.wait();
+        assert!(wakeups(sleepers, s(1)).iter().all(|&woke| woke > 0));
+    });
+    let ran = measure(&hogs, s(0), s(1));
+    assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
+    log.assert_clean();
+}
+
+#[test]
+fn a_stopped_agent_leaves_equal_threads_equal_time_on_fast_cores() {
+    for threads in [CPUS, 2 * CPUS + 1] {
+        let scheduler = Scheduler::start(SWAPPING);
+        let mut statistics = Statistics::from_now();
+        let hogs = Hog::start_many(threads);
+        thread::sleep(s(1));
+        scheduler.signal(libc::SIGSTOP);
+        let ran = measure(&hogs, ms(1500), s(6));
+        scheduler.signal(libc::SIGCONT);
+        let stopped = statistics.take().counts;
+        let total = spread(ran.iter().map(Ran::total));
+        let big = spread(on_p(&ran));
+        println!(
+            "{threads} threads: off by {:.1} % in all, {:.1} % on P; {} trades",
+            100.0 * total,
+            100.0 * big,
+            stopped.shared
+        );
+        assert!(total < 0.10 && big < 0.15, "{ran:?}");
+        assert!(stopped.stalls == 1 && stopped.shared > 0, "{stopped:?}");
+
+        // Its word counts again.
+        statistics.take();
+        thread::sleep(s(1));
+        let counts = statistics.take().counts;
+        assert!(counts.actions_applied > 0, "{counts:?}");
+        assert_eq!((counts.stalls, counts.shared), (0, 0), "{counts:?}");
+        drop(hogs);
+        scheduler.stop();
+    }
+}
+
+#[test]
+fn more_tasks_than_the_table_holds_run_all_the_same() {
+    let scheduler = Scheduler::start(&[SWAPPING, &["--slots", "8"]].concat());
+    let mut statistics = Statistics::from_now();
+    let hogs = Hog::start_many(6 * CPUS);
+    let ran = measure(&hogs, s(1), s(5));
+    let told = statistics.take();
+    let off = spread(ran.iter().map(Ran::total));
+    println!("off by {:.1} %, {told:?}", 100.0 * off);
+    assert!(off < 0.15, "{ran:?}");
+    assert!(told.tasks <= 8 && told.counts.slots_full > 0);
+    drop(hogs);
+    // Who ended made room.
+    let hog = Hog::start();
+    statistics.take();
+    thread::sleep(s(1));
+    let pid = std::process::id();
+    assert!(statistics.take().processes[&pid].cpu_pct > 10.0);
+    drop(hog);
+    scheduler.stop();
+}
+
+/// Memory that forks share.
+fn shared<T>() -> &'static T {
+    // SAFETY: fresh zeroed pages, larger than T; T is made of atomics here.
+    unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast()
+    }
+}
+
+#[test]
+fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
+    const PROCESSES: u32 = 5000;
+    // SAFETY: a plain system call: children of children come back to us.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let born: &AtomicU32 = shared();
+    born.store(1, Ordering::Relaxed);
+    // SAFETY: the children make system calls and compute, and allocate nothing.
+    let bomb = unsafe { libc::fork() };
+    if bomb == 0 {
+        // SAFETY: as above.
+        unsafe { libc::setpgid(0, 0) };
+        loop {
+            if born.load(Ordering::Relaxed) < PROCESSES {
+                // SAFETY: as above.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    born.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            compute(1000);
+        }
+    }
+    let begin = Instant::now();
+    wait_until(s(120), "five thousand", || {
+        born.load(Ordering::Relaxed) >= PROCESSES
+    });
+    println!("{PROCESSES} processes after {:.1?}", begin.elapsed());
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        thread::sleep(ms(50));
+        let begin = Instant::now();
+        assert!(Command::new("true").status().unwrap().success());
+        waits.push(begin.elapsed());
+    }
+    println!("a command takes {waits:.0?}");
+    let begin = Instant::now();
+    // SAFETY: a plain system call on our own children.
+    unsafe { libc::kill(-bomb, libc::SIGKILL) };
+    let mut status = 0;
+    let mut gone = 0;
+    // SAFETY: writes to the local above.
+    while unsafe { libc::waitpid(-bomb, &mut status, 0) } > 0 {
+        gone += 1;
+    }
+    println!("{gone} gone after {:.1?}", begin.elapsed());
+    assert!(gone >= PROCESSES);
+    assert!(waits.iter().max().unwrap() < &s(2), "{waits:?}");
+    scheduler.stop();
+}
+
+#[test]
+fn ten_thousand_threads_that_sleep_and_wake_all_get_their_turns() {
+    fs::write("/proc/sys/kernel/threads-max", "20000").unwrap();
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    beside_sleepers(10_000, s(1), |sleepers| {
+        wait_until(s(120), "all awake once", || {
+            let woke = |sleeper: &Sleeper| sleeper.woke.load(Ordering::Relaxed) > 0;
+            sleepers.iter().all(woke)
+        });
+        let begin = Instant::now();
+        let woke = wakeups(sleepers, s(6));
+        let least = woke.iter().min().unwrap();
+        let sum: u64 = woke.iter().sum();
+        println!(
+            "{sum} wake-ups in {:.1?}, {least} at least",
+            begin.elapsed()
+        );
+        assert!(*least >= 3);
+    });
+    scheduler.stop();
+}
+
+/// Linux's struct sched_attr, first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHED_DEADLINE: u32 = 6;
+const SCHED_EXT: i32 = 7;
+
+fn realtime(tid: i32) {
+    let priority = libc::sched_param { sched_priority: 10 };
+    // SAFETY: reads the local above.
+    assert_eq!(
+        unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &priority) },
+        0
+    );
+}
+
+fn deadline(tid: i32, runtime: Duration, period: Duration) {
+    let attr = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        policy: SCHED_DEADLINE,
+        runtime: runtime.as_nanos() as u64,
+        deadline: period.as_nanos() as u64,
+        period: period.as_nanos() as u64,
+        ..Default::default()
+    };
+    // SAFETY: reads the local above.
+    let status = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &attr, 0) };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn real_time_and_deadline_tasks_hold_nobody_up() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let hogs = Hog::start_many(2 * CPUS);
+    let others = Hog::start_many(2);
+    thread::sleep(s(1));
+    hogs.iter().chain(&others).for_each(|hog| _ = hog.take());
+    deadline(others[1].tid(), ms(30), ms(100));
+    // Arrives in the midst of somebody's slice.
+    realtime(others[0].tid());
+    others[0].pin(&[1]);
+    thread::sleep(s(4));
+    let waits: Vec<Duration> = hogs.iter().map(Hog::longest_wait).collect();
+    let ran: Vec<u64> = hogs.iter().map(|hog| hog.take().total()).collect();
+    let theirs: Vec<u64> = others.iter().map(|hog| hog.take().total()).collect();
+    println!("longest waits {waits:.0?}, ran {ran:?}, they {theirs:?}");
+    assert!(theirs[0] > 3_500_000_000 && theirs[1] > 1_000_000_000);
+    assert!(waits.iter().all(|&wait| wait < s(1)));
+    // Half of what is left, for each.
+    let left = 4_000_000_000 * CPUS as u64 - theirs.iter().sum::<u64>();
+    assert!(ran.iter().all(|&ran| ran > left / hogs.len() as u64 / 2));
+    drop((others, hogs));
+    scheduler.stop();
+}
+
+#[test]
+fn affinity_changed_in_sleep_holds_on_waking() {
+    let scheduler = Scheduler::start(SWAPPING);
+    let hogs = Hog::start_many(CPUS);
+    let (mut here, there) = UnixStream::pair().unwrap();
+    let tid = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let asleep = scope.spawn(|| {
+            // SAFETY: plain system calls.
+            tid.store(unsafe { libc::gettid() } as u32, Ordering::Relaxed);
+            let mut there = there;
+            let mut byte = [0];
+            while there.read(&mut byte).unwrap() == 1 {
+                let cpu = unsafe { libc::sched_getcpu() } as u8;
+                there.write_all(&[cpu]).unwrap();
+            }
+        });
+        wait_until(s(5), "begun", || tid.load(Ordering::Relaxed) != 0);
+        for round in 0..200 {
+            let cpu = round % CPUS;
+            pin(tid.load(Ordering::Relaxed) as i32, &[cpu]);
+            let mut byte = [0];
+            here.write_all(&byte).unwrap();
+            here.read_exact(&mut byte).unwrap();
+            assert_eq!(usize::from(byte[0]), cpu);
+        }
+        here.shutdown(std::net::Shutdown::Both).unwrap();
+        asleep.join().unwrap();
+    });
+    drop(hogs);
+    scheduler.stop();
+}
+
+/// A cgroup that is removed again.
+struct Cgroup(String);
+
+impl Cgroup {
+    fn new(name: &str, controller: &str) -> Self {
+        let all = "/sys/fs/cgroup/cgroup.subtree_control";
+        fs::write(all, format!("+{controller}")).unwrap();
+        let path = format!("/sys/fs/cgroup/{name}");
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        fs::write(format!("{}/{file}", self.0), value).unwrap();
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(ms(20));
+        }
+    }
+}
+
+/// A process that computes for ever.
+fn burner() -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", "while :; do :; done"]);
+    command.spawn().unwrap()
+}
+
+/// CPU time and last CPU of a process, from /proc: ticks of 10 ms.
+fn stat(pid: u32) -> (u64, usize) {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let words: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
+    let ticks = |at: usize| words[at].parse::<u64>().unwrap();
+    (ticks(11) + ticks(12), words[36].parse().unwrap())
+}
+
+#[test]
+fn cpusets_that_change_under_load_hold() {
+    let scheduler = Scheduler::start(SWAPPING);
+    let group = Cgroup::new("faults", "cpuset");
+    let mut burners: Vec<Child> = (0..2 * CPUS).map(|_| burner()).collect();
+    for burner in &burners {
+        group.set("cgroup.procs", &burner.id().to_string());
+    }
+    for round in 0..60 {
+        let cpus = ["0-1", "2", "1-3", "0,3", "3"][round % 5];
+        group.set("cpuset.cpus", cpus);
+        thread::sleep(ms(50));
+    }
+    // The last one was CPU 3 alone.
+    let before: Vec<_> = burners.iter().map(|burner| stat(burner.id())).collect();
+    thread::sleep(s(2));
+    for (burner, before) in burners.iter().zip(before) {
+        let now = stat(burner.id());
+        assert!(now.0 > before.0 && now.1 == 3, "{before:?} {now:?}");
+    }
+    for burner in &mut burners {
+        burner.kill().unwrap();
+        burner.wait().unwrap();
+    }
+    scheduler.stop();
+}
+
+#[test]
+fn exec_and_ptrace_go_well_with_swaps() {
+    let scheduler = Scheduler::start(SWAPPING);
+    let hogs = Hog::start_many(CPUS);
+    let mut burner = burner();
+    let pid = burner.id() as i32;
+    let mut status = 0;
+    let ptrace = |request, data: usize| {
+        // SAFETY: our own child; no address is passed.
+        let done = unsafe { libc::ptrace(request, pid, 0usize, data) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    };
+    ptrace(libc::PTRACE_SEIZE, 0);
+    for _ in 0..50 {
+        thread::sleep(ms(15));
+        ptrace(libc::PTRACE_INTERRUPT, 0);
+        // SAFETY: writes to the local above.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert!(libc::WIFSTOPPED(status), "{status:x}");
+        ptrace(libc::PTRACE_CONT, 0);
+    }
+    ptrace(libc::PTRACE_INTERRUPT, 0);
+    // SAFETY: writes to the local above.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    // Stopped is stopped, and goes on after.
+    let stopped = stat(burner.id()).0;
+    thread::sleep(ms(500));
+    assert!(stat(burner.id()).0 <= stopped + 1);
+    ptrace(libc::PTRACE_DETACH, 0);
+    let before = stat(burner.id()).0;
+    thread::sleep(s(1));
+    assert!(stat(burner.id()).0 > before + 10);
+    // Programs that replace themselves, from a thread that is not the first, too.
+    for _ in 0..50 {
+        assert!(
+            Command::new("sh")
+                .args(["-c", "exec true"])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    burner.kill().unwrap();
+    burner.wait().unwrap();
+    drop(hogs);
+    scheduler.stop();
+}
+
+#[test]
+fn in_partial_mode_only_those_who_ask_are_scheduled() {
+    let scheduler = Scheduler::start(&["--partial", "--core-types", HYBRID]);
+    let mut statistics = Statistics::from_now();
+    let (mut one, mut other) = (burner(), burner());
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: reads the local above.
+    assert_eq!(
+        unsafe { libc::sched_setscheduler(one.id() as i32, SCHED_EXT, &none) },
+        0
+    );
+    thread::sleep(s(1));
+    let told = statistics.take();
+    let before = [stat(one.id()).0, stat(other.id()).0];
+    thread::sleep(s(1));
+    let after = [stat(one.id()).0, stat(other.id()).0];
+    assert!(told.processes.contains_key(&one.id()), "{told:?}");
+    assert!(!told.processes.contains_key(&other.id()), "{told:?}");
+    assert!(after[0] > before[0] && after[1] > before[1]);
+    for child in [&mut one, &mut other] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    scheduler.stop();
+}
+
+/// The first process id that the next fork gives.
+fn next_pid(pid: u32) {
+    fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
+}
+
+#[test]
+fn a_process_id_used_again_is_another_process() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID, "--policy", "rr"]);
+    let mut statistics = Statistics::from_now();
+    let mut first = burner();
+    let pid = first.id();
+    thread::sleep(s(1));
+    assert_eq!(statistics.take().processes[&pid].name, "sh");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut again = None;
+    for _ in 0..50 {
+        next_pid(pid);
+        let mut child = Command::new("yes").stdout(Stdio::null()).spawn().unwrap();
+        if child.id() == pid {
+            again = Some(child);
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut again = again.expect("the process id can be had again");
+    // What the first one ran is forgotten a moment after its end.
+    thread::sleep(ms(500));
+    statistics.take();
+    thread::sleep(s(1));
+    let told = statistics.take();
+    let process = &told.processes[&pid];
+    println!("{process:?}");
+    assert_eq!((process.name.as_str(), process.threads), ("yes", 1));
+    assert!(process.cpu_pct > 50.0 && process.progress_pct <= process.cpu_pct + 1.0);
+    again.kill().unwrap();
+    again.wait().unwrap();
+    scheduler.stop();
+}
+
+/// The scheduler with a limit on one of its resources; how it ended, and what it said.
+fn limited(resource: libc::__rlimit_resource_t, most: u64) -> (std::process::ExitStatus, String) {
+    let mut command = Command::new("timeout");
+    command.args(["5", &binary(), "--core-types", HYBRID]);
+    // SAFETY: a system call on plain values, between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit {
+                rlim_cur: most,
+                rlim_max: most,
+            };
+            match libc::setrlimit(resource, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
+    };
+    let output = command.output().unwrap();
+    (
+        output.status,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn too_few_file_descriptors_and_too_little_memory_are_said_so() {
+    let limits = [
+        (libc::RLIMIT_NOFILE, 12, "ulimit -n"),
+        (libc::RLIMIT_AS, 20 << 20, "too little memory"),
+    ];
+    for (resource, most, told) in limits {
+        let (status, text) = limited(resource, most);
+        assert_eq!(state(), "disabled");
+        assert_eq!(status.code(), Some(1), "{text}");
+        assert!(text.contains(told) && !text.contains("panicked"), "{text}");
+    }
+}
+
+#[test]
+fn an_agent_that_runs_out_of_memory_leaves_everything_to_the_kernel() {
+    // The kernel tells of this with a backtrace: not on the console, which is searched for such.
+    Command::new("dmesg").args(["-n", "1"]).status().unwrap();
+    let hogs = Hog::start_many(CPUS);
+    let group = Cgroup::new("poor", "memory");
+    let mut scheduler = Scheduler::start(SWAPPING);
+    group.set("cgroup.procs", &scheduler.pid().to_string());
+    // What it has is charged where it was: it needs some more to run into the limit.
+    group.set("memory.max", "65536");
+    let clients: Vec<UnixStream> = (0..200).filter_map(|_| client().ok()).collect();
+    wait_until(s(20), "ended", || state() == "disabled");
+    let status = scheduler.wait();
+    println!("{status} with {} clients", clients.len());
+    let ran = measure(&hogs, s(0), s(1));
+    assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
+    thread::sleep(ms(200));
+    Command::new("dmesg").args(["-n", "7"]).status().unwrap();
+}
+
+fn client() -> std::io::Result<UnixStream> {
+    UnixStream::connect("/var/run/scx/root/stats")
+}
+
+#[test]
+fn a_flood_of_statistics_clients_does_not_end_it() {
+    let scheduler = Scheduler::start(SWAPPING);
+    // As few descriptors as it has open, and some more.
+    let limit = libc::rlimit {
+        rlim_cur: 64,
+        rlim_max: 64,
+    };
+    // SAFETY: reads the local above.
+    let status = unsafe {
+        libc::prlimit(
+            scheduler.pid(),
+            libc::RLIMIT_NOFILE,
+            &limit,
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(status, 0);
+    let hogs = Hog::start_many(2 * CPUS);
+    let clients: Vec<UnixStream> = (0..300).filter_map(|_| client().ok()).collect();
+    let ran = measure(&hogs, s(1), s(4));
+    let off = spread(ran.iter().map(Ran::total));
+    println!("{} clients, off by {:.1} %", clients.len(), 100.0 * off);
+    assert!(off < 0.10, "{ran:?}");
+    drop(clients);
+    thread::sleep(s(1));
+    let mut statistics = Statistics::from_now();
+    thread::sleep(ms(500));
+    assert!(statistics.take().counts.actions_applied > 0);
+    drop(hogs);
+    scheduler.stop();
+}
