@@ -227,6 +227,7 @@ fn schedule(args: Run) -> Result<()> {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
             limits: None,
+            without: &[],
         },
         slice: Duration::from_micros(args.slice_us),
         events: args.events,

@@ -33,6 +33,12 @@ pub enum Mechanism {
     Heartbeat,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
+    /// The history tables of `camps`; every phase is a new one
+    History,
+    /// Swaps of `camps` that raise contention
+    Escape,
+    /// NWC mode
+    Nwc,
     /// Giving sets of events their turns
     Rotation,
     /// Throwing a round away when the IPC jumps within it
@@ -54,7 +60,12 @@ impl Mechanism {
             Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
             Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
             Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
-            Mechanism::Carry | Mechanism::Rotation | Mechanism::Jump => None,
+            Mechanism::Carry
+            | Mechanism::History
+            | Mechanism::Escape
+            | Mechanism::Nwc
+            | Mechanism::Rotation
+            | Mechanism::Jump => None,
         }
     }
 }

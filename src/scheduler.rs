@@ -61,7 +61,7 @@ pub struct Options {
     /// Which policy; `None` is the best that this machine allows.
     pub policy: Option<policy::Name>,
     /// What is said to it.
-    pub settings: policy::Settings,
+    pub settings: policy::Settings<'static>,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -159,6 +159,7 @@ impl<'a> Scheduler<'a> {
         let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
         let settings = policy::Settings {
             limits,
+            without: &options.without,
             ..options.settings
         };
 
@@ -461,6 +462,7 @@ impl<'a> Scheduler<'a> {
             }
         }
         let count = |id: intf::stat_id| counted[id as usize];
+        let tally = self.policy.tally();
         Totals {
             at_ns: self.started.elapsed().as_nanos() as u64,
             policy: self.policy_name.to_string(),
@@ -492,6 +494,12 @@ impl<'a> Scheduler<'a> {
                 samples_spun: self.counting.as_ref().map_or(0, |c| c.tally().spun),
                 stretches: count(intf::stat_id_STAT_STRETCHES),
                 stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
+                phase_hits: tally.phase_hits,
+                phase_misses: tally.phase_misses,
+                forced_swaps: tally.forced_swaps,
+                nwc_episodes: tally.nwc_episodes,
+                nwc_learned: tally.nwc_learned,
+                nwc_ns: tally.nwc_ns,
                 actions_applied: self.applied,
                 actions_stale: self.stale,
             },

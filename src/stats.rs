@@ -121,6 +121,18 @@ pub struct Counts {
     pub stretches: u64,
     #[stat(desc = "stretches not believed, as an event did not count all through them")]
     pub stretches_discarded: u64,
+    #[stat(desc = "samples of phases that their threads' history tables knew")]
+    pub phase_hits: u64,
+    #[stat(desc = "samples of phases that they did not know")]
+    pub phase_misses: u64,
+    #[stat(desc = "swaps made although they raise contention")]
+    pub forced_swaps: u64,
+    #[stat(desc = "times that NWC mode was entered")]
+    pub nwc_episodes: u64,
+    #[stat(desc = "times that it was left because enough had been learned")]
+    pub nwc_learned: u64,
+    #[stat(desc = "nanoseconds in NWC mode")]
+    pub nwc_ns: u64,
     #[stat(desc = "actions of the policy that were carried out")]
     pub actions_applied: u64,
     #[stat(desc = "actions of the policy that came too late and were dropped")]
@@ -150,6 +162,12 @@ impl Counts {
             samples_spun: delta(self.samples_spun, before.samples_spun),
             stretches: delta(self.stretches, before.stretches),
             stretches_discarded: delta(self.stretches_discarded, before.stretches_discarded),
+            phase_hits: delta(self.phase_hits, before.phase_hits),
+            phase_misses: delta(self.phase_misses, before.phase_misses),
+            forced_swaps: delta(self.forced_swaps, before.forced_swaps),
+            nwc_episodes: delta(self.nwc_episodes, before.nwc_episodes),
+            nwc_learned: delta(self.nwc_learned, before.nwc_learned),
+            nwc_ns: delta(self.nwc_ns, before.nwc_ns),
             actions_applied: delta(self.actions_applied, before.actions_applied),
             actions_stale: delta(self.actions_stale, before.actions_stale),
         }
@@ -314,11 +332,17 @@ impl Metrics {
                 counts.stretches
             )?;
         }
-        if counts.parked > 0 {
-            let (parked, held) = (counts.parked, counts.held);
+        let phases = counts.phase_hits + counts.phase_misses;
+        if phases > 0 {
             writeln!(
                 out,
-                "  parked {parked} CPUs for a moment, holding {held} tasks"
+                "  phase hits {:.0}%  forced swaps {}  NWC mode entered {} learned {} parked {} held {}",
+                percent(counts.phase_hits, phases),
+                counts.forced_swaps,
+                counts.nwc_episodes,
+                counts.nwc_learned,
+                counts.parked,
+                counts.held
             )?;
         }
         let fastest = kinds.first().map_or("", |(name, _)| name.as_str());

@@ -59,6 +59,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         swap_interval: Duration::from_millis(400),
         fairness,
         limits: None,
+        without: &[],
     });
     let every = policy.interval().map_or(u64::MAX, |i| i.as_nanos() as u64);
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);

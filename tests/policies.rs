@@ -27,6 +27,7 @@ fn build(name: Name) -> Box<dyn Policy> {
         swap_interval: INTERVAL,
         fairness: 100,
         limits: None,
+        without: &[],
     })
 }
 

@@ -20,6 +20,7 @@ const SETTINGS: policy::Settings = policy::Settings {
     swap_interval: INTERVAL,
     fairness: 100,
     limits: None,
+    without: &[],
 };
 
 fn alder_lake() -> Topology {

@@ -66,6 +66,7 @@ impl World {
                 swap_interval: Duration::from_millis(400),
                 fairness,
                 limits: None,
+                without: &[],
             }),
         }
     }

@@ -3,7 +3,7 @@
 //! moves that follow. Ranks are what the policies differ in.
 
 use super::camps::progress::Progress;
-use super::camps::swap::{NoContention, Runner, plan};
+use super::camps::swap::{NoContention, Rules, Runner, plan};
 use super::camps::{balance, is_contested};
 use super::explore::Explorer;
 use super::speedup::Speedups;
@@ -76,7 +76,8 @@ impl Exchange {
                 explorer.step(snapshot, speedups, &mut self.runners, actions);
             }
             let runners = &mut self.runners;
-            exchanged = plan(runners, nr_types, apart, &mut NoContention, actions);
+            let rules = Rules::new(apart);
+            exchanged = plan(runners, nr_types, rules, &mut NoContention, actions).swaps;
         }
         self.progress.note(&actions[first..], snapshot.now_ns);
         exchanged

@@ -19,6 +19,7 @@ use std::time::Duration;
 pub use none::None as NoPolicy;
 pub use rr::RoundRobin;
 
+use crate::mechanism::Mechanism;
 use crate::pmu::module::{Module, Sample};
 use crate::slowdown::Thresholds;
 use crate::table::{Task, TaskId};
@@ -81,6 +82,23 @@ pub enum Action {
     Park(u32, Duration),
 }
 
+/// What a policy has seen and decided since it began, for who watches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Samples whose phase the history table knew, and those of phases that it did not.
+    pub phase_hits: u64,
+    /// See `phase_hits`.
+    pub phase_misses: u64,
+    /// Swaps that raise contention, for the two were `amp_threshold` apart twice over.
+    pub forced_swaps: u64,
+    /// Times that NWC mode was entered.
+    pub nwc_episodes: u64,
+    /// Times that it was left because the thread's hit rate had become good.
+    pub nwc_learned: u64,
+    /// Time in NWC mode, ns.
+    pub nwc_ns: u64,
+}
+
 /// A scheduling policy.
 pub trait Policy {
     /// What it wants to know from hardware counters; `None` is nothing.
@@ -96,6 +114,11 @@ pub trait Policy {
 
     /// Appends what should be done now to `actions`.
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>);
+
+    /// See [`Tally`].
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
 }
 
 /// The policies by the name that `--policy` takes.
@@ -119,13 +142,15 @@ pub enum Name {
 
 /// What the command line says to policies; each takes what concerns it.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Settings<'a> {
     /// Time between decisions, or migrations, of policies that swap threads.
     pub swap_interval: Duration,
     /// See [`camps::Options::fairness`].
     pub fairness: u8,
     /// See [`camps::Options::limits`].
     pub limits: Option<Thresholds>,
+    /// Parts to be left out, for tests.
+    pub without: &'a [Mechanism],
 }
 
 impl Name {
@@ -145,12 +170,22 @@ impl Name {
         match self {
             Name::None => Box::new(none::None),
             Name::Rr => Box::new(RoundRobin::new(interval)),
-            Name::Camps => Box::new(camps::Camps::new(camps::Options {
-                migration_interval: interval,
-                fairness: settings.fairness,
-                limits: settings.limits,
-                ..Default::default()
-            })),
+            Name::Camps => {
+                let works = |part| !settings.without.contains(&part);
+                let options = camps::Options::default();
+                Box::new(camps::Camps::new(camps::Options {
+                    migration_interval: interval,
+                    fairness: settings.fairness,
+                    limits: settings.limits,
+                    nwc: options.nwc.filter(|_| works(Mechanism::Nwc)),
+                    escape: options.escape.filter(|_| works(Mechanism::Escape)),
+                    entries: if works(Mechanism::History) {
+                        options.entries
+                    } else {
+                        0
+                    },
+                }))
+            }
             Name::Acfs => Box::new(acfs::Acfs::new(interval)),
             Name::Eqp => Box::new(eqp::Eqp::new(interval)),
             Name::Adwrr => Box::new(adwrr::Adwrr::new(interval)),

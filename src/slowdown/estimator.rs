@@ -75,8 +75,15 @@ pub struct Estimator {
 
 impl Default for Estimator {
     fn default() -> Self {
+        Self::new(THREAD_ENTRIES)
+    }
+}
+
+impl Estimator {
+    /// With so many entries in the thread's own table.
+    pub fn new(entries: usize) -> Self {
         Self {
-            history: History::new(THREAD_ENTRIES),
+            history: History::new(entries),
             samples: 0,
             slowdown: [None; MAX_CORE_TYPES],
             average: 1.0,
@@ -212,7 +219,6 @@ fn last(k: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slowdown::history::APPLICATION_ENTRIES;
 
     const SMALL: usize = 1;
 
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn siblings_learn_from_the_applications_table_and_copy_what_they_find() {
-        let mut shared = History::new(APPLICATION_ENTRIES);
+        let mut shared = History::new(4);
         let mut first = warm();
         first.observe(&reading(BIG, 100.0, 2.0, true), Some(&mut shared));
         assert_eq!(shared.entries().len(), 1, "a new entry goes there too");

@@ -11,8 +11,8 @@ use super::phase::Phase;
 /// Entries of a thread's table, L1: the paper's choice (section 4.2).
 pub const THREAD_ENTRIES: usize = 22;
 
-/// Entries of an application's table, L2.
-pub const APPLICATION_ENTRIES: usize = 4 * THREAD_ENTRIES;
+/// Entries of an application's table, L2, for each of a thread's table.
+pub const APPLICATION_ENTRIES: usize = 4;
 
 /// A running average weighs a new sample by one in so many at least, so that it follows a thread
 /// that changes slowly.

@@ -21,9 +21,10 @@ pub(super) mod threshold;
 
 use std::time::Duration;
 
-use super::{Action, Policy, Seen, Snapshot};
+use super::{Action, Policy, Seen, Snapshot, Tally};
 use crate::pmu::module::{self, Module, Sample};
 use crate::slowdown::Thresholds;
+use crate::slowdown::history::THREAD_ENTRIES;
 use crate::table::Task;
 use fairness::Fairness;
 use nwc::{Nwc, Rules, Wish};
@@ -52,6 +53,11 @@ pub struct Options {
     pub limits: Option<Thresholds>,
     /// NWC mode; `None` is never.
     pub nwc: Option<Rules>,
+    /// Threads so many thresholds apart change places whatever that does to contention (Algorithm
+    /// 1: 2); `None` is never.
+    pub escape: Option<i64>,
+    /// Entries of a thread's history table, L1.
+    pub entries: usize,
     /// Percent of the progress of the thread with the highest SF to which the one with the lowest
     /// may fall back: 100 is even progress, 0 throughput alone. See [`fairness`].
     pub fairness: u8,
@@ -63,6 +69,8 @@ impl Default for Options {
             migration_interval: Duration::from_millis(400),
             limits: None,
             nwc: Some(Rules::default()),
+            escape: Some(swap::ESCAPE),
+            entries: THREAD_ENTRIES,
             fairness: 100,
         }
     }
@@ -73,6 +81,8 @@ pub struct Camps {
     threads: Threads,
     progress: Progress,
     threshold: Threshold,
+    escape: Option<i64>,
+    forced_swaps: u64,
     nwc: Option<Nwc>,
     fairness: Option<Fairness>,
     looked_at_ns: Option<u64>,
@@ -87,9 +97,11 @@ impl Camps {
     /// Makes the policy.
     pub fn new(options: Options) -> Self {
         Self {
-            threads: Threads::new(options.limits),
+            threads: Threads::new(options.limits, options.entries),
             progress: Progress::default(),
             threshold: Threshold::new(options.migration_interval),
+            escape: options.escape,
+            forced_swaps: 0,
             nwc: options.nwc.map(Nwc::new),
             fairness: Fairness::new(options.fairness),
             looked_at_ns: None,
@@ -237,18 +249,31 @@ impl Policy for Camps {
         if actions.len() == first {
             self.progress.settled(&mut self.runners);
             let mut contention = self.threads.contention(snapshot.topology);
-            swaps = swap::plan(
-                &mut self.runners,
-                nr_types,
+            let rules = swap::Rules {
                 threshold,
-                &mut contention,
-                actions,
-            );
+                escape: self.escape,
+            };
+            let planned = swap::plan(&mut self.runners, nr_types, rules, &mut contention, actions);
+            swaps = planned.swaps;
+            self.forced_swaps += u64::from(planned.forced);
         }
         if contested {
             self.threshold.note(elapsed, swaps);
         }
         self.progress.note(&actions[first..], snapshot.now_ns);
+    }
+
+    fn tally(&self) -> Tally {
+        let (phase_hits, phase_misses) = self.threads.hits_and_misses();
+        let nwc = self.nwc.as_ref();
+        Tally {
+            phase_hits,
+            phase_misses,
+            forced_swaps: self.forced_swaps,
+            nwc_episodes: nwc.map_or(0, Nwc::episodes),
+            nwc_learned: nwc.map_or(0, Nwc::learned),
+            nwc_ns: nwc.map_or(0, Nwc::spent_ns),
+        }
     }
 }
 

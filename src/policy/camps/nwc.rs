@@ -167,6 +167,7 @@ pub struct Nwc {
     looked_at_ns: Option<u64>,
     spent_ns: u64,
     episodes: u64,
+    learned: u64,
     last_exit: Option<Exit>,
 }
 
@@ -183,6 +184,7 @@ impl Nwc {
             looked_at_ns: None,
             spent_ns: 0,
             episodes: 0,
+            learned: 0,
             last_exit: None,
         }
     }
@@ -200,6 +202,11 @@ impl Nwc {
     /// Episodes begun.
     pub fn episodes(&self) -> u64 {
         self.episodes
+    }
+
+    /// Episodes that served their purpose.
+    pub fn learned(&self) -> u64 {
+        self.learned
     }
 
     /// Why the last episode ended.
@@ -303,6 +310,7 @@ impl Nwc {
             wishes.extend(parked.map(|&cpu| Wish::Park(cpu, Duration::ZERO)));
         }
         self.last_exit = Some(exit);
+        self.learned += u64::from(exit == Exit::Learned);
         let first = self.rules.back_off_ns;
         let wait_ns = match (exit, self.back_offs.get(&episode.thread)) {
             (Exit::Learned, _) | (_, None) => first,

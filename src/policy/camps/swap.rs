@@ -8,6 +8,9 @@ use super::super::{Action, Seen};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
+/// Threads so many thresholds apart change places whatever that does to contention (Algorithm 1).
+pub const ESCAPE: i64 = 2;
+
 /// The most swaps planned in one go; more would be out of date before they are done.
 const MAX_SWAPS: usize = 4;
 
@@ -80,24 +83,55 @@ impl Contention for NoContention {
     fn note(&mut self, _ahead: &Runner, _behind: &Runner) {}
 }
 
+/// When threads change places.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// `amp_threshold`, ns of progress.
+    pub threshold: i64,
+    /// See [`ESCAPE`]; `None` is never.
+    pub escape: Option<i64>,
+}
+
+impl Rules {
+    /// With the paper's escape.
+    pub fn new(threshold: i64) -> Self {
+        Self {
+            threshold,
+            escape: Some(ESCAPE),
+        }
+    }
+
+    fn force(&self, lag: i64) -> bool {
+        self.escape
+            .is_some_and(|times| lag >= self.threshold.saturating_mul(times))
+    }
+}
+
+/// How many swaps were planned, and how many of them in spite of contention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planned {
+    pub swaps: u32,
+    pub forced: u32,
+}
+
 /// Algorithm 1 for one thread, `ahead`: its partner among those `behind`, which come in ascending
 /// order of progress. Times in ns of progress.
 pub fn partner<'a>(
     ahead: &Runner,
     behind: impl Iterator<Item = &'a Runner>,
-    threshold: i64,
+    rules: Rules,
     is_low_after: impl Fn(&Runner) -> bool,
 ) -> Option<&'a Runner> {
     let mut least: Option<&Runner> = None;
     for candidate in behind {
         let lag = ahead.progress.saturating_sub(candidate.progress);
-        if lag < threshold {
+        if lag < rules.threshold {
             break;
         }
         if !ahead.may_use(candidate.place) || !candidate.may_use(ahead.place) {
             continue;
         }
-        if lag >= threshold.saturating_mul(2) || is_low_after(candidate) {
+        if rules.force(lag) || is_low_after(candidate) {
             return Some(candidate);
         }
         if least.is_none_or(|least| candidate.btr < least.btr) {
@@ -107,23 +141,23 @@ pub fn partner<'a>(
     least
 }
 
-/// Plans swaps among `runners` and appends them to `actions`; says how many. Ties go by
+/// Plans swaps among `runners` and appends them to `actions`. Ties go by
 /// [`TaskId`], so equal input gives equal output. Takes O(n log n).
 pub fn plan(
     runners: &mut [Runner],
     nr_types: usize,
-    threshold: i64,
+    rules: Rules,
     contention: &mut impl Contention,
     actions: &mut Vec<Action>,
-) -> u32 {
+) -> Planned {
     runners.sort_unstable_by_key(|runner| (runner.progress, runner.id()));
     let mut done: [Option<[TaskId; 2]>; MAX_SWAPS] = [None; MAX_SWAPS];
-    let mut swaps = 0;
+    let mut planned = Planned::default();
     for place in 0..nr_types.saturating_sub(1) {
         let fast = runners.iter().rev().filter(|runner| runner.place == place);
         for ahead in fast.take(MAX_TRIES) {
-            if swaps == MAX_SWAPS {
-                return MAX_SWAPS as u32;
+            if planned.swaps == MAX_SWAPS as u32 {
+                return planned;
             }
             let is_free = |runner: &Runner| {
                 !done
@@ -138,19 +172,21 @@ pub fn plan(
                 continue;
             }
             let behind = runners.iter().filter(slower);
-            let Some(candidate) = partner(ahead, behind, threshold, low) else {
+            let Some(candidate) = partner(ahead, behind, rules, low) else {
                 continue;
             };
+            let lag = ahead.progress.saturating_sub(candidate.progress);
+            planned.forced += u32::from(rules.force(lag) && !low(candidate));
             contention.note(ahead, candidate);
             actions.push(Action::Swap([
                 (ahead.seen, candidate.place),
                 (candidate.seen, place),
             ]));
-            done[swaps] = Some([ahead.id(), candidate.id()]);
-            swaps += 1;
+            done[planned.swaps as usize] = Some([ahead.id(), candidate.id()]);
+            planned.swaps += 1;
         }
     }
-    swaps as u32
+    planned
 }
 
 #[cfg(test)]
@@ -181,7 +217,8 @@ mod tests {
     fn choose(behind: &[Runner], friendly: &[u32]) -> Option<u32> {
         let ahead = runner(0, 0, 1000, 5.0);
         let low = |candidate: &Runner| friendly.contains(&candidate.seen.task.slot);
-        partner(&ahead, behind.iter(), THRESHOLD, low).map(|runner| runner.seen.task.slot)
+        partner(&ahead, behind.iter(), Rules::new(THRESHOLD), low)
+            .map(|runner| runner.seen.task.slot)
     }
 
     #[test]
@@ -227,7 +264,7 @@ mod tests {
         let mut ahead = runner(0, 0, 1000, 0.0);
         ahead.allowed = 0b101;
         let behind = [runner(1, 1, 0, 0.0), runner(2, 2, 850, 0.0)];
-        let chosen = partner(&ahead, behind.iter(), THRESHOLD, |_| true);
+        let chosen = partner(&ahead, behind.iter(), Rules::new(THRESHOLD), |_| true);
         assert_eq!(chosen, Some(&behind[1]));
     }
 
@@ -236,7 +273,7 @@ mod tests {
         plan(
             &mut runners,
             nr_types,
-            THRESHOLD,
+            Rules::new(THRESHOLD),
             &mut NoContention,
             &mut actions,
         );

@@ -26,7 +26,6 @@ struct Noted {
     metrics: Metrics,
 }
 
-#[derive(Default)]
 struct Thread {
     estimator: Estimator,
     last: Option<Outcome>,
@@ -46,6 +45,10 @@ struct Thread {
 pub struct Threads {
     /// As calibrated.
     limits: Option<Thresholds>,
+    /// Of a thread's history table.
+    entries: usize,
+    /// Samples of known phases, and of unknown ones.
+    hits_and_misses: (u64, u64),
     threads: HashMap<TaskId, Thread>,
     /// History tables of applications (L2), by process id.
     applications: HashMap<u32, History>,
@@ -66,9 +69,11 @@ pub struct Threads {
 }
 
 impl Threads {
-    pub(super) fn new(limits: Option<Thresholds>) -> Self {
+    pub(super) fn new(limits: Option<Thresholds>, entries: usize) -> Self {
         Self {
             limits,
+            entries,
+            hits_and_misses: (0, 0),
             threads: HashMap::new(),
             applications: HashMap::new(),
             noted: Vec::new(),
@@ -96,6 +101,11 @@ impl Threads {
     /// The CPU that a task uses, if any.
     pub(super) fn cpu(&self, task: &Task) -> Option<u32> {
         cpu_of(&self.threads, task)
+    }
+
+    /// Samples so far whose phase was known, and those whose phase was not.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        self.hits_and_misses
     }
 
     /// What was made of a thread's latest sample.
@@ -126,7 +136,8 @@ impl Threads {
         self.forget(snapshot);
         self.noted.retain(|noted| snapshot.is_alive(noted.task));
         for noted in &self.noted {
-            let thread = self.threads.entry(noted.task).or_default();
+            let fresh = || Thread::new(self.entries);
+            let thread = self.threads.entry(noted.task).or_insert_with(fresh);
             thread.btr = noted.metrics.btr.unwrap_or(0.0);
             thread.btr_on[noted.core_type] = noted.metrics.btr;
         }
@@ -227,8 +238,16 @@ impl Threads {
         let shared = self
             .applications
             .entry(task.tgid)
-            .or_insert_with(|| History::new(APPLICATION_ENTRIES));
-        thread.last = Some(thread.estimator.observe(&reading, Some(shared)));
+            .or_insert_with(|| History::new(self.entries * APPLICATION_ENTRIES));
+        let outcome = thread.estimator.observe(&reading, Some(shared));
+        match outcome {
+            Outcome::Discarded => {}
+            Outcome::Hit | Outcome::Learned { new: false } => self.hits_and_misses.0 += 1,
+            Outcome::Miss | Outcome::Unknown | Outcome::Learned { new: true } => {
+                self.hits_and_misses.1 += 1;
+            }
+        }
+        thread.last = Some(outcome);
     }
 
     /// Fills in a runner's BTR where it is and what it would be elsewhere: what was last measured
@@ -259,6 +278,19 @@ impl Threads {
 }
 
 impl Thread {
+    fn new(entries: usize) -> Self {
+        Self {
+            estimator: Estimator::new(entries),
+            last: None,
+            btr: 0.0,
+            btr_on: [None; MAX_CORE_TYPES],
+            cpu: None,
+            cpu_before: None,
+            total_ns: 0,
+            told: None,
+        }
+    }
+
     /// 1/slowdown by core type: as estimated, or as the static capacities say.
     fn inverse(&self, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
         let mut inverse = [1.0; MAX_CORE_TYPES];
