@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::fs;
 use std::hint::black_box;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
