@@ -87,7 +87,7 @@ fn who_lags_twice_the_threshold_is_swapped_whatever_that_does_to_contention() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let mut statistics = Statistics::from_now();
     let programs = "stream stream stream stream integer fp branchy hash".split(' ');
-    for child in together(&programs.collect::<Vec<_>>(), 6) {
+    for child in together(&programs.collect::<Vec<_>>(), 10) {
         rate(child);
     }
     let counts = statistics.take().counts;
