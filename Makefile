@@ -3,6 +3,7 @@
 
 KERNEL  ?= 6.18
 KERNELS ?= 6.18 7.2
+ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.1 7.2 7.3
 MACHINE ?= alder-lake-4p4e
 ARGS    ?=
 
@@ -13,7 +14,7 @@ target = $(or $(CARGO_TARGET_DIR),target)
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
-.PHONY: build spin setup testbed run test clean help
+.PHONY: build spin setup testbed run test test-kernels clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
@@ -37,11 +38,16 @@ test: build      ## run the tests: on this machine, then in virtual machines
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
 
+test-kernels: build ## run all of them, long ones too, on every kernel that can be had
+	@BPF_CLANG=$$(testbed/setup clang) LONG=1 testbed/vm-tests \
+		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
+			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
+
 clean:           ## remove what was built here (kernels stay in the cache)
 	rm -rf $(target)
 
 help:            ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 	@echo
 	@echo "  make run ARGS='--policy rr --stats 1'   arguments for scx_hetero"
 	@echo "  make run MACHINE=juno-r1                see: testbed/machine --list"

@@ -161,6 +161,7 @@ fn shared<T>() -> &'static T {
 }
 
 #[test]
+#[ignore = "takes minutes; make test-kernels runs it"]
 fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
     const PROCESSES: u32 = 5000;
     // SAFETY: a plain system call: children of children come back to us.
@@ -213,6 +214,7 @@ fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
 }
 
 #[test]
+#[ignore = "takes minutes; make test-kernels runs it"]
 fn ten_thousand_threads_that_sleep_and_wake_all_get_their_turns() {
     fs::write("/proc/sys/kernel/threads-max", "20000").unwrap();
     let scheduler = Scheduler::start(&["--core-types", HYBRID]);

@@ -29,6 +29,7 @@ fn enabled_again() {
 }
 
 #[test]
+#[ignore = "takes minutes; make test-kernels runs it"]
 fn fifty_cpus_that_go_and_come_under_load_are_survived() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
     let hogs = Hog::start_many(2 * CPUS);

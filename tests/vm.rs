@@ -113,7 +113,7 @@ fn pinned_tasks_stay_pinned_while_others_are_swapped() {
     // Affinity to a part of a type, and across types.
     hogs[CPUS].pin(&[0, 2]);
     hogs[CPUS + 1].pin(&[1, 2, 3]);
-    let ran = measure(&hogs, s(1), s(5));
+    let ran = measure(&hogs, s(1), s(3));
     for (cpu, ran) in ran.iter().take(CPUS).enumerate() {
         assert!(ran.total() > 0, "pinned to {cpu}, never ran");
         assert_eq!(ran.on(&[cpu]), ran.total(), "pinned to {cpu}: {ran:?}");
@@ -168,7 +168,7 @@ fn nice_0_and_nice_19_on_one_cpu_get_shares_by_weight() {
         hog.pin(&[1]);
     }
     hogs[1].renice(19);
-    let ran = measure(&hogs, s(2), s(20));
+    let ran = measure(&hogs, s(1), s(8));
     assert_shares_follow_weights(&hogs, &ran, &[1024.0, 15.0]);
     scheduler.stop();
 }
@@ -181,7 +181,7 @@ fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
     for hog in nice {
         hog.renice(19);
     }
-    let ran = measure(&hogs, s(2), s(30));
+    let ran = measure(&hogs, s(1), s(10));
     let total = |part: &[Ran]| part.iter().map(Ran::total).sum::<u64>() as f64;
     let (plain, nice) = ran.split_at(plain.len());
     let share = total(nice) / (total(nice) + total(plain));
@@ -196,11 +196,11 @@ fn fourfold_oversubscription_starves_nobody_for_a_second() {
     for args in WAKING {
         let scheduler = Scheduler::start(args);
         let hogs = Hog::start_many(4 * CPUS);
-        thread::sleep(s(2));
+        thread::sleep(s(1));
         for hog in &hogs {
             hog.take();
         }
-        thread::sleep(s(8));
+        thread::sleep(s(4));
         let worst = hogs.iter().map(Hog::longest_wait).max().unwrap();
         let shares = spread(hogs.iter().map(|hog| hog.take().total()));
         eprintln!(
@@ -218,7 +218,7 @@ fn fourfold_oversubscription_starves_nobody_for_a_second() {
 fn an_odd_number_of_equal_threads_gets_equal_time() {
     let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(CPUS + 1);
-    let ran = measure(&hogs, s(2), s(10));
+    let ran = measure(&hogs, s(1), s(5));
     let off = spread(ran.iter().map(Ran::total));
     eprintln!("{:.1} % off", 100.0 * off);
     assert!(off < 0.10, "{ran:?}");
@@ -231,7 +231,7 @@ fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
         let scheduler =
             Scheduler::start(&["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"]);
         let hogs = Hog::start_many(threads);
-        let ran = measure(&hogs, s(2), s(20));
+        let ran = measure(&hogs, s(1), s(8));
         let total = spread(ran.iter().map(Ran::total));
         let big = spread(ran.iter().map(|ran| ran.on(&P_CPUS)));
         let small = spread(ran.iter().map(|ran| ran.total() - ran.on(&P_CPUS)));
@@ -272,34 +272,20 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     for args in WAKING {
         let scheduler = Scheduler::start(args);
         let two = Hog::start_many(2);
-        // A host that holds a virtual CPU up makes it look busy: not three times in a row.
-        let on_p = |ran: &[Ran]| -> f64 {
-            let big: u64 = ran.iter().map(|ran| ran.on(&P_CPUS)).sum();
-            big as f64 / ran.iter().map(Ran::total).sum::<u64>() as f64
-        };
-        let ran: Vec<_> = (0..3).map(|_| measure(&two, s(1), s(3))).collect();
-        let best = ran.iter().map(|ran| on_p(ran)).fold(0.0, f64::max);
-        assert!(best > 0.95, "{args:?} {ran:?}");
+        let ran = measure(&two, s(1), s(2));
+        let big: u64 = ran.iter().map(|ran| ran.on(&P_CPUS)).sum();
+        let total: u64 = ran.iter().map(Ran::total).sum();
+        assert!(big as f64 > 0.95 * total as f64, "{args:?} {ran:?}");
 
         // The CPUs together run six threads as fully as four: nobody idles.
         let four_more = Hog::start_many(4);
+        let all = || two.iter().chain(&four_more);
+        all().for_each(|hog| {
+            hog.take();
+        });
         let begin = std::time::Instant::now();
-        let ran: u64 = two
-            .iter()
-            .chain(&four_more)
-            .map(|hog| {
-                hog.take();
-                hog
-            })
-            .collect::<Vec<_>>()
-            .into_iter()
-            .map(|hog| {
-                while begin.elapsed() < s(4) {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                hog.take().total()
-            })
-            .sum();
+        thread::sleep(s(3));
+        let ran: u64 = all().map(|hog| hog.take().total()).sum();
         let used = ran as f64 / begin.elapsed().as_nanos() as f64 / CPUS as f64;
         eprintln!("{args:?}: CPUs used {:.1} %", 100.0 * used);
         assert!(used > 0.95);
@@ -319,7 +305,7 @@ fn a_cpu_may_go_and_come_back() {
         thread::sleep(s(1));
     }
     wait_until(s(60), "attached at the end", || state() == "enabled");
-    let ran = measure(&hogs, s(3), s(5));
+    let ran = measure(&hogs, s(1), s(3));
     assert_eq!(ran[0].on(&[1]), ran[0].total());
     assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
     let used: u64 = ran.iter().map(Ran::total).sum();
