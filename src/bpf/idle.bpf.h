@@ -184,18 +184,56 @@ static u32 hint_of(struct task_ctx *tctx)
 	return hint < nr_types ? hint : NO_TYPE;
 }
 
+/*
+ * CPUs of each type that went idle, claimed and parked ones included. To search masks by
+ * tiers costs a thousand instructions, and on a busy machine finds nothing; this says so
+ * at once. It may be behind, for while the kernel suspends it does not tell: wherever a
+ * task is about to be left waiting the kernel itself is asked, see wake_idle_for().
+ */
+u32 nr_idle[MAX_CORE_TYPES];
+
+static bool has_idle(u32 core_type)
+{
+	u32 *nr = MEMBER_VPTR(nr_idle, [core_type]);
+
+	return nr && READ_ONCE(*nr);
+}
+
+/* @cpu goes idle, or no longer is. What it was before the first time is not known: idle. */
+static void count_idle(s32 cpu, bool idle)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 *nr = MEMBER_VPTR(nr_idle, [type_of_cpu(cpu)]);
+
+	if (!cctx || !nr || cctx->is_idle == idle)
+		return;
+	cctx->is_idle = idle;
+	__sync_fetch_and_add(nr, idle ? 1 : -1);
+}
+
+/* Claim the only CPU that a task may use, if it is idle. */
+static s32 claim_only(struct task_struct *p, s32 cpu)
+{
+	if (is_parked_for(p, cpu) || !scx_bpf_test_and_clear_cpu_idle(cpu))
+		return -ENOENT;
+	return cpu;
+}
+
 /* Claim the best idle CPU for @p, in the order of its hint's tiers. */
 static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
-	u32 hint = hint_of(tctx), i;
+	u32 hint, i;
 
+	if (tctx->pinned_cpu != NO_CPU)
+		return claim_only(p, tctx->pinned_cpu);
+	hint = hint_of(tctx);
 	bpf_for(i, 0, MAX_TIERS) {
 		const volatile struct tier *tier = MEMBER_VPTR(tiers, [hint][i]);
 		s32 cpu;
 
 		if (!tier || tier->core_type == NO_TYPE)
 			break;
-		if (!allows_type(tctx, tier->core_type))
+		if (!allows_type(tctx, tier->core_type) || !has_idle(tier->core_type))
 			continue;
 		cpu = claim_idle_of_tier(p, prev_cpu, tier->core_type, tier->whole_core);
 		if (cpu >= 0)
@@ -293,15 +331,24 @@ static bool work_waits_for(s32 cpu)
  */
 static s32 any_idle_for(struct task_struct *p)
 {
-	s32 cpu = pick_idle(p, p->cpus_ptr, 0);
 	u32 core_type;
+	s32 cpu;
 
+	if (p->nr_cpus_allowed == 1)
+		cpu = claim_only(p, bpf_cpumask_first(p->cpus_ptr));
+	else
+		cpu = pick_idle(p, p->cpus_ptr, 0);
 	bpf_for(core_type, 0, nr_types) {
-		struct mask_ctx *masks = type_mask_of(core_type);
+		struct mask_ctx *masks;
 		struct bpf_cpumask *idle;
 		u32 found;
 
-		if (cpu >= 0 || !masks)
+		if (cpu >= 0)
+			break;
+		if (!has_idle(core_type))
+			continue;
+		masks = type_mask_of(core_type);
+		if (!masks)
 			break;
 		idle = masks->idle;
 		if (!idle)
@@ -420,6 +467,7 @@ static s32 init_masks(void)
 		domain = domain_of_cpu(i);
 		if (domain >= MAX_DOMAINS)
 			continue;
+		count_idle(i, true);
 		bpf_rcu_read_lock();
 		masks = bpf_map_lookup_elem(&domain_masks, &domain);
 		if (masks && (mask = masks->cpus))

@@ -302,7 +302,7 @@ static bool steal(u32 domain)
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool have_own, have_shared, may_stay = false, parked = is_parked(cpu);
+	bool have_own, have_shared, shared_waits, may_stay = false, parked = is_parked(cpu);
 	u64 own_vtime = 0, shared_vtime = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
@@ -319,8 +319,13 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 			   !take_other_place(prev, tctx, cpu);
 	}
 
-	have_own = cctx->nr_waiting && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
-	have_shared = !parked && dctx->nr_waiting && first_vtime(domain, cpu, &shared_vtime);
+	/* Who is first matters only beside another queue, or prev. */
+	have_own = cctx->nr_waiting;
+	shared_waits = have_shared = !parked && dctx->nr_waiting;
+	if (may_stay || (have_own && have_shared)) {
+		have_own = have_own && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
+		have_shared = have_shared && first_vtime(domain, cpu, &shared_vtime);
+	}
 	best = have_own && (!have_shared || vtime_before(own_vtime, shared_vtime)) ? own_vtime
 										    : shared_vtime;
 
@@ -337,7 +342,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (have_own && best == own_vtime && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
-	if (!parked && scx_bpf_dsq_move_to_local(domain, 0))
+	if (shared_waits && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
 	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
@@ -348,8 +353,9 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (!parked)
-		steal(domain);
+	/* Should the count of those waiting be behind, the queue itself tells. */
+	if (!parked && !steal(domain))
+		scx_bpf_dsq_move_to_local(domain, 0);
 }
 
 void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
@@ -423,6 +429,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (s)
 		refresh_name(p, s);
 	watch_agent(cpu, tctx->slot);
+	count_idle(cpu, false);
 	if (is_pinned(tctx))
 		return;
 	if (agent_stalled)
@@ -486,10 +493,7 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-
-	if (cctx)
-		cctx->is_idle = idle;
+	count_idle(cpu, idle);
 	/* A parked CPU is not to be found. */
 	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)
