@@ -475,6 +475,8 @@ impl<'a> Scheduler<'a> {
             counts: Counts {
                 direct: count(intf::stat_id_STAT_DIRECT),
                 queued: count(intf::stat_id_STAT_QUEUED),
+                preempted: count(intf::stat_id_STAT_PREEMPTED),
+                sync: count(intf::stat_id_STAT_SYNC),
                 kept: count(intf::stat_id_STAT_KEPT),
                 stolen: count(intf::stat_id_STAT_STOLEN),
                 rotated: count(intf::stat_id_STAT_ROTATED),

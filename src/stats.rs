@@ -85,6 +85,10 @@ pub struct Counts {
     pub direct: u64,
     #[stat(desc = "tasks queued because no CPU was idle")]
     pub queued: u64,
+    #[stat(desc = "brief tasks that preempted one that computes when they woke up")]
+    pub preempted: u64,
+    #[stat(desc = "tasks woken by one about to sleep that took over its CPU")]
+    pub sync: u64,
     #[stat(desc = "tasks that ran on after a slice because nobody was ahead of them")]
     pub kept: u64,
     #[stat(desc = "tasks pulled from another queue by a CPU with nothing to do")]
@@ -133,6 +137,8 @@ impl Counts {
         Self {
             direct: delta(self.direct, before.direct),
             queued: delta(self.queued, before.queued),
+            preempted: delta(self.preempted, before.preempted),
+            sync: delta(self.sync, before.sync),
             kept: delta(self.kept, before.kept),
             stolen: delta(self.stolen, before.stolen),
             rotated: delta(self.rotated, before.rotated),

@@ -68,6 +68,8 @@ static bool works(enum mechanism part)
  */
 struct domain_ctx {
 	u64 weight;		/* shares of its runnable tasks, pinned ones included */
+	u64 mean_weight;	/* over some ticks */
+	s64 clock_offset;	/* of its clock, to which vtimes are compared, from the real one */
 	u64 pinned_weight;	/* of those that may run on one CPU only */
 	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
@@ -83,6 +85,8 @@ struct cpu_ctx {
 	u8 is_idle;
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
+	u64 deadline;		/* of the task that runs here, if that may be preempted */
+	u32 preemptible;
 	u64 stats[NR_HETERO_STATS];
 	u64 busy_ns[MAX_CORE_TYPES];
 };
@@ -138,6 +142,8 @@ struct account {
 
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
+	u64 vtime;		/* p->scx.dsq_vtime is its deadline in the queue */
+	u64 period_ns;		/* the fair time between two of its slices, when queued last */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
 	u32 weight;		/* by nice; 1024 is nice 0 */
