@@ -18,6 +18,8 @@ mod native {
             period_ns: u64,
             slept: bool,
         ) -> u64;
+        pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
+        pub fn native_perf_request(wish: u32) -> u32;
         pub fn native_follow_weight(mean: u64, weight: u64, nr_cpus: u32) -> u64;
         pub fn native_follow_runner(offset: i64, lead: i64, nr_cpus: u32) -> i64;
         pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
@@ -80,6 +82,16 @@ pub fn charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u
 /// runnable all the while: then it is owed `credit_ns` at most.
 pub fn place_vtime(vtime: u64, now: u64, credit_ns: u64, period_ns: u64, slept: bool) -> u64 {
     unsafe { native::native_place_vtime(vtime, now, credit_ns, period_ns, slept) }
+}
+
+/// How busy a CPU is, of 1024, when it ran for `busy_ns` in the last `window_ns`.
+pub fn perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32 {
+    unsafe { native::native_perf_wish(last, busy_ns, window_ns) }
+}
+
+/// The performance to ask of a CPU that is so busy, of 1024.
+pub fn perf_request(wish: u32) -> u32 {
+    unsafe { native::native_perf_request(wish) }
 }
 
 /// The mean runnable weight of a domain after one more CPU's tick, which finds `weight`.

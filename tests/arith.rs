@@ -113,7 +113,11 @@ fn whoever_uses_little_goes_first_and_the_others_share_by_weight() {
     const TICK: u64 = 4 * MS;
     let storm = (MS, MS, None);
     let frames = (2 * MS, 14 * MS, Some(0));
-    for weights in [&[1024u32, 1024, 1024][..], &[1024, 335, 1024], &[1024, 335, 335, 335]] {
+    for weights in [
+        &[1024u32, 1024, 1024][..],
+        &[1024, 335, 1024],
+        &[1024, 335, 335, 335],
+    ] {
         for (burst, sleep, longest_wait) in [storm, frames] {
             let brief = weights.len() - 1;
             let mut vtime = vec![10 * S; weights.len()];
@@ -125,9 +129,8 @@ fn whoever_uses_little_goes_first_and_the_others_share_by_weight() {
                 let competing: u32 = weights[..runnable].iter().sum();
                 let charge = |mean, i: usize, ns| charge_vtime(ns, weights[i], mean, 1);
                 let burst_of = |i| if i == brief { burst } else { 0 };
-                let key = |&i: &usize| {
-                    deadline_of(vtime[i], burst_of(i), SLICE, charge(mean, i, SLICE))
-                };
+                let key =
+                    |&i: &usize| deadline_of(vtime[i], burst_of(i), SLICE, charge(mean, i, SLICE));
                 let next = (0..runnable).min_by_key(key).unwrap_or(0);
                 let run = if next == brief {
                     waits.push(now - wakes);
@@ -164,7 +167,10 @@ fn whoever_uses_little_goes_first_and_the_others_share_by_weight() {
             assert!(part < fair * 1.05, "{weights:?}: {ran:?}");
             waits.sort();
             let p99 = waits[waits.len() * 99 / 100];
-            assert!(longest_wait.is_none_or(|longest| p99 <= longest), "waits for {p99} ns");
+            assert!(
+                longest_wait.is_none_or(|longest| p99 <= longest),
+                "waits for {p99} ns"
+            );
         }
     }
 }
@@ -187,6 +193,26 @@ fn a_domains_clock_and_weight_follow_what_runs() {
     assert_eq!(follow_runner(-100, 64, 2), -98);
     assert_eq!(follow_runner(100, -64, 2), 98);
     assert_eq!(follow_runner(7, 0, 0), 7);
+}
+
+#[test]
+fn performance_is_asked_for_at_once_and_given_back_slowly() {
+    assert_eq!(perf_wish(0, 8 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, 2 * MS, 8 * MS), 256);
+    assert_eq!(perf_wish(1024, 0, 8 * MS), 768);
+    let mut wish = 1024;
+    for _ in 0..40 {
+        wish = perf_wish(wish, 0, 8 * MS);
+    }
+    assert_eq!(wish, 0);
+    // Accounts of run time may be late, clocks may stand, and nights are long.
+    assert_eq!(perf_wish(0, 9 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, MS, 0), 1024);
+    assert_eq!(perf_wish(0, 0, 0), 0);
+    assert_eq!(perf_wish(0, u64::MAX / 4, u64::MAX / 2), 512);
+    assert_eq!(perf_request(256), 320);
+    assert_eq!(perf_request(820), 1024);
+    assert_eq!(perf_request(1024), 1024);
 }
 
 #[test]

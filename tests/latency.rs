@@ -66,7 +66,10 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
     eprintln!("preempted: {}", statistics.take().counts.preempted);
     assert_eq!(ours.0, 0);
     // Near the beginning of their slices, preempted ones wait in turn.
-    let ran: Vec<_> = measure(&hogs, ms(0), ms(2000)).iter().map(Ran::total).collect();
+    let ran: Vec<_> = measure(&hogs, ms(0), ms(2000))
+        .iter()
+        .map(Ran::total)
+        .collect();
     assert!(spread(ran.iter().copied()) < 0.25, "{ran:?}");
     scheduler.stop();
 }
@@ -178,6 +181,33 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
     }
     for (ours, theirs) in ours.iter().zip(&theirs) {
         assert!(ours[1] <= theirs[1] * 2 + ms(1), "{ours:?}, {theirs:?}");
+    }
+    scheduler.stop();
+}
+
+#[test]
+fn performance_is_asked_for_by_how_busy_a_cpu_is() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let mut statistics = Statistics::from_now();
+    let mut perf = || {
+        let types = statistics.take().core_types;
+        ["P", "E"].map(|name| types[name].perf_pct)
+    };
+    thread::sleep(ms(1500));
+    let idle = perf();
+    let hogs = Hog::start_many(CPUS);
+    for (cpu, hog) in hogs.iter().enumerate() {
+        hog.pin(&[cpu]);
+    }
+    thread::sleep(ms(300));
+    let busy = perf();
+    drop(hogs);
+    thread::sleep(ms(1000));
+    let later = perf();
+    eprintln!("percent of the most: idle {idle:?}, busy {busy:?}, idle again {later:?}");
+    assert_eq!(busy, [100.0; 2]);
+    for idle in idle.iter().chain(&later) {
+        assert!(*idle < 30.0, "{idle}");
     }
     scheduler.stop();
 }

@@ -118,7 +118,7 @@ static void refresh_share(struct task_ctx *tctx)
 }
 
 /* Count @tctx as waiting in its queue; before the look for an idle CPU. */
-static void count_waiting(struct task_ctx *tctx)
+static void count_waiting(struct task_ctx *tctx, u64 deadline)
 {
 	struct domain_ctx *dctx;
 	struct cpu_ctx *cctx;
@@ -132,6 +132,11 @@ static void count_waiting(struct task_ctx *tctx)
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx && !__sync_fetch_and_add(&dctx->nr_waiting, 1))
 			dctx->waiting_since = scx_bpf_now();
+		if (dctx && is_latency_sensitive(tctx)) {
+			tctx->waiting_brief = true;
+			dctx->brief_deadline = deadline;
+			add_ordered(&dctx->nr_brief, 1);
+		}
 	}
 }
 
@@ -152,6 +157,9 @@ static void uncount_waiting(struct task_ctx *tctx)
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx)
 			__sync_fetch_and_add(&dctx->nr_waiting, -1);
+		if (dctx && tctx->waiting_brief)
+			__sync_fetch_and_add(&dctx->nr_brief, -1);
+		tctx->waiting_brief = false;
 	}
 }
 

@@ -42,6 +42,16 @@ u64 native_place_vtime(u64 vtime, u64 now, u64 credit_ns, u64 period_ns, bool sl
 	return place_vtime(vtime, now, credit_ns, period_ns, slept);
 }
 
+u32 native_perf_wish(u32 last, u64 busy_ns, u64 window_ns)
+{
+	return perf_wish(last, busy_ns, window_ns);
+}
+
+u32 native_perf_request(u32 wish)
+{
+	return perf_request(wish);
+}
+
 u64 native_follow_weight(u64 mean, u64 weight, u32 nr_cpus)
 {
 	return follow_weight(mean, weight, nr_cpus);

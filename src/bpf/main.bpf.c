@@ -15,6 +15,7 @@
 #include "spin.bpf.h"
 #include "account.bpf.h"
 #include "wakeup.bpf.h"
+#include "cpuperf.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 
@@ -34,11 +35,18 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	if (!tctx)
 		return prev_cpu;
+	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
+	if (cpu >= 0) {
+		/* Behind the waker, if that still runs there: it is about to sleep. */
+		count_stat(STAT_SYNC);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+		return cpu;
+	}
 	cpu = claim_idle(p, tctx, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
 	count_stat(STAT_DIRECT);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, idle_flags(tctx));
 	return cpu;
 }
 
@@ -170,24 +178,21 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 
 		if (idle >= 0) {
 			count_stat(STAT_DIRECT);
-			insert_on(p, idle, 0);
+			insert_on(p, idle, idle_flags(tctx));
 			return;
 		}
 	}
 
-	if (enq_flags & SCX_ENQ_WAKEUP) {
-		s32 taken = claim_cpu_by_preemption(p, tctx, cpu, deadline);
-
-		if (taken >= 0) {
-			count_stat(STAT_PREEMPTED);
-			insert_on(p, taken, SCX_ENQ_PREEMPT);
-			return;
-		}
+	target = claim_cpu_by_preemption(p, tctx, cpu, deadline);
+	if (target >= 0) {
+		count_stat(STAT_PREEMPTED);
+		insert_on(p, target, SCX_ENQ_PREEMPT);
+		return;
 	}
 
 	count_stat(STAT_QUEUED);
 	if (is_pinned(tctx)) {
-		count_waiting(tctx);
+		count_waiting(tctx, deadline);
 		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, deadline,
 					 enq_flags);
 	} else {
@@ -202,7 +207,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		deadline -= tctx->vtime;
 		change_domain(tctx, domain);
 		deadline += tctx->vtime;
-		count_waiting(tctx);
+		count_waiting(tctx, deadline);
 		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, deadline, enq_flags);
 	}
 	wake_idle_for(p, cpu);
@@ -407,6 +412,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 		slot_write_end(s);
 	}
 	note_runner(p, tctx, cpu);
+	give_way(tctx, cpu);
 	start_counting(p, tctx, cpu);
 }
 
@@ -423,6 +429,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	charge(p, tctx, cpu);
 	follow_domain(tctx);
 	note_runner(p, tctx, cpu);
+	update_perf(cpu, false);
 	if (tctx->cgroup)
 		refresh_share(tctx);
 	if (tctx->cgroup || share_to_weight != ENTITLEMENT_ONE)
@@ -500,6 +507,8 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 
 	if (cctx)
 		cctx->is_idle = idle;
+	if (idle)
+		update_perf(cpu, true);
 	/* A parked CPU is not to be found. */
 	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)
@@ -608,6 +617,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 			return err;
 		}
 	}
+	init_cpuperf();
 	if ((err = init_parking())) {
 		scx_bpf_error("cannot set up parking: %d", err);
 		return err;

@@ -68,6 +68,63 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	cctx->preemptible = true;
 }
 
+/*
+ * A task that computes begins to run on @cpu, and a brief one may have begun to wait when all
+ * CPUs ran brief ones, or were about to change tasks: it must not wait for a tick.
+ */
+static void give_way(struct task_ctx *tctx, s32 cpu)
+{
+	struct domain_ctx *dctx = domain_ctx_of(tctx->domain);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (dctx && dctx->nr_brief && cctx && cctx->preemptible &&
+	    works(MECHANISM_WAKEUP_PREEMPT) &&
+	    vtime_before(dctx->brief_deadline + PREEMPT_MARGIN_NS, cctx->deadline))
+		arm_rescue(cpu);
+}
+
+/* How to put @p on an idle CPU: a brief one goes before what else has come there meanwhile. */
+static u64 idle_flags(struct task_ctx *tctx)
+{
+	return is_latency_sensitive(tctx) && works(MECHANISM_WAKEUP_PREEMPT) ? SCX_ENQ_PREEMPT : 0;
+}
+
+/*
+ * @p, brief, is woken by a task, brief, too, that says that it is about to sleep. Then it stays near,
+ * where its data are: on an idle CPU of the waker's domain, or else on the waker's own if nothing
+ * waits there. < 0: no reason to.
+ */
+static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu,
+			  u64 wake_flags)
+{
+	s32 cpu = bpf_get_smp_processor_id(), idle;
+	struct task_struct *waker = bpf_get_current_task_btf();
+	u32 domain = domain_of_cpu(cpu), hint = hint_of(tctx);
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct task_ctx *wctx;
+	struct mask_ctx *masks;
+
+	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) || !dctx || !cctx ||
+	    !is_latency_sensitive(tctx) || (waker->flags & PF_EXITING) ||
+	    (hint != NO_TYPE && hint != type_of_cpu(cpu)) ||
+	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_parked_for(p, cpu))
+		return -ENOENT;
+	wctx = task_ctx_of(waker);
+	if (!wctx || !is_latency_sensitive(wctx) || better_idle_exists(p, tctx, cpu))
+		return -ENOENT;
+	if (domain_of_cpu(prev_cpu) == domain && bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
+	    !is_parked_for(p, prev_cpu) && scx_bpf_test_and_clear_cpu_idle(prev_cpu))
+		return prev_cpu;
+	masks = bpf_map_lookup_elem(&domain_masks, &domain);
+	idle = masks ? claim_idle_in(p, masks->cpus, 0) : -ENOENT;
+	if (idle >= 0)
+		return idle;
+	if (cctx->nr_waiting || dctx->nr_waiting || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return -ENOENT;
+	return cpu;
+}
+
 static void forget_runner(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
