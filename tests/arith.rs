@@ -88,6 +88,134 @@ fn placing_works_across_the_wrap() {
 }
 
 #[test]
+fn who_has_less_to_do_goes_first_and_nobody_waits_a_period_longer_for_it() {
+    let deadline = |burst, period| deadline_of(S, burst, 5 * MS, period) - S;
+    assert_eq!(deadline(MS, 10 * MS), 2 * MS);
+    assert_eq!(deadline(4 * MS, 10 * MS), 8 * MS);
+    // More than a slice is asked for slice by slice; so does who has never slept.
+    assert_eq!(deadline(5 * MS, 10 * MS), 10 * MS);
+    assert_eq!(deadline(u64::MAX, 10 * MS), 10 * MS);
+    assert_eq!(deadline(0, 10 * MS), 10 * MS);
+    // Bounded, however small the weight: earlier than who is as far behind as one may be.
+    assert_eq!(deadline(0, u64::MAX), S / 2);
+    assert_eq!(deadline(4 * MS, u64::MAX), S * 2 / 5);
+    // A slice of a second does not overflow, and the clock may wrap.
+    let long = deadline_of(0, S - 1, S, u64::MAX);
+    assert!(long.abs_diff(S / 2) <= 1);
+    assert_eq!(deadline_of(u64::MAX, 5 * MS, 5 * MS, MS), MS - 1);
+}
+
+/// Threads that always compute and one that wakes up, runs and sleeps (ms), on one CPU: those that
+/// compute share by weight, and the one that uses little does not wait.
+#[test]
+fn whoever_uses_little_goes_first_and_the_others_share_by_weight() {
+    const SLICE: u64 = 5 * MS;
+    const TICK: u64 = 4 * MS;
+    let storm = (MS, MS, None);
+    let frames = (2 * MS, 14 * MS, Some(0));
+    for weights in [
+        &[1024u32, 1024, 1024][..],
+        &[1024, 335, 1024],
+        &[1024, 335, 335, 335],
+    ] {
+        for (burst, sleep, longest_wait) in [storm, frames] {
+            let brief = weights.len() - 1;
+            let mut vtime = vec![10 * S; weights.len()];
+            let mut ran = vec![0u64; weights.len()];
+            let mut waits = Vec::new();
+            let (mut wakes, mut now, mut tick, mut offset, mut mean) = (0, 10 * S, 10 * S, 0, 0);
+            while now < 30 * S {
+                let runnable = brief + usize::from(now >= wakes);
+                let competing: u32 = weights[..runnable].iter().sum();
+                let charge = |mean, i: usize, ns| charge_vtime(ns, weights[i], mean, 1);
+                let burst_of = |i| if i == brief { burst } else { 0 };
+                let key =
+                    |&i: &usize| deadline_of(vtime[i], burst_of(i), SLICE, charge(mean, i, SLICE));
+                let next = (0..runnable).min_by_key(key).unwrap_or(0);
+                let run = if next == brief {
+                    waits.push(now - wakes);
+                    burst
+                } else if now < wakes {
+                    // It preempts who computes.
+                    SLICE.min(wakes - now)
+                } else {
+                    SLICE
+                };
+                now += run;
+                vtime[next] += charge(mean, next, run);
+                ran[next] += run;
+                while tick <= now {
+                    mean = follow_weight(mean, competing.into(), 1);
+                    let clock = tick.wrapping_add_signed(offset);
+                    offset = follow_runner(offset, (vtime[next] - clock) as i64, 1);
+                    tick += TICK;
+                }
+                let slept = next == brief;
+                if slept {
+                    wakes = now + sleep;
+                }
+                let clock = if slept { wakes } else { now }.wrapping_add_signed(offset);
+                let period = charge(mean, next, SLICE);
+                vtime[next] = place_vtime(vtime[next], clock, 4 * SLICE, period, slept);
+            }
+            let ratio = ran[0] as f64 / ran[1] as f64;
+            let fair = f64::from(weights[0]) / f64::from(weights[1]);
+            assert!((ratio / fair - 1.0).abs() < 0.03, "{weights:?}: {ran:?}");
+            // It sleeps, so it may get less than its weight says, but no more.
+            let part = ran[brief] as f64 / ran.iter().sum::<u64>() as f64;
+            let fair = f64::from(weights[brief]) / f64::from(weights.iter().sum::<u32>());
+            assert!(part < fair * 1.05, "{weights:?}: {ran:?}");
+            waits.sort();
+            let p99 = waits[waits.len() * 99 / 100];
+            assert!(
+                longest_wait.is_none_or(|longest| p99 <= longest),
+                "waits for {p99} ns"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_domains_clock_and_weight_follow_what_runs() {
+    let mut mean = 0;
+    let mut ticks = 0;
+    while mean != 3000 {
+        mean = follow_weight(mean, 3000, 4);
+        ticks += 1;
+    }
+    assert!((32..1000).contains(&ticks), "{ticks}");
+    while mean != 1 {
+        mean = follow_weight(mean, 1, 4);
+        ticks += 1;
+        assert!(ticks < 1000);
+    }
+    assert_eq!(follow_weight(5, 5, 0), 5);
+    assert_eq!(follow_runner(-100, 64, 2), -98);
+    assert_eq!(follow_runner(100, -64, 2), 98);
+    assert_eq!(follow_runner(7, 0, 0), 7);
+}
+
+#[test]
+fn performance_is_asked_for_at_once_and_given_back_slowly() {
+    assert_eq!(perf_wish(0, 8 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, 2 * MS, 8 * MS), 256);
+    assert_eq!(perf_wish(1024, 0, 8 * MS), 768);
+    let mut wish = 1024;
+    for _ in 0..40 {
+        wish = perf_wish(wish, 0, 8 * MS);
+    }
+    assert_eq!(wish, 0);
+    // Accounts of run time may be late, clocks may stand, and nights are long.
+    assert_eq!(perf_wish(0, 9 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, MS, 0), 1024);
+    assert_eq!(perf_wish(0, 0, 0), 0);
+    assert_eq!(perf_wish(0, u64::MAX / 4, u64::MAX / 2), 512);
+    assert_eq!(perf_request(256), 320);
+    assert_eq!(perf_request(820), 1024);
+    assert_eq!(perf_request(1024), 1024);
+}
+
+#[test]
 fn progress_is_run_time_over_slowdown_over_weight() {
     assert_eq!(charge_progress(S, ONE, 1, 1024), S);
     assert_eq!(charge_progress(S, ONE / 2, 1, 1024), S / 2);
