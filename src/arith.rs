@@ -14,15 +14,10 @@ mod native {
         pub fn native_place_vtime(
             vtime: u64,
             now: u64,
-            credit_ns: u64,
+            slice_ns: u64,
             period_ns: u64,
             slept: bool,
         ) -> u64;
-        pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
-        pub fn native_perf_request(wish: u32) -> u32;
-        pub fn native_follow_weight(mean: u64, weight: u64, nr_cpus: u32) -> u64;
-        pub fn native_follow_runner(offset: i64, lead: i64, nr_cpus: u32) -> i64;
-        pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
         pub fn native_charge_progress(
             run_ns: u64,
             inv_slowdown: u32,
@@ -79,36 +74,9 @@ pub fn charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u
 }
 
 /// Where a task may stand in a queue at time `now`, ns; `slept` if it was not
-/// runnable all the while: then it is owed `credit_ns` at most.
-pub fn place_vtime(vtime: u64, now: u64, credit_ns: u64, period_ns: u64, slept: bool) -> u64 {
-    unsafe { native::native_place_vtime(vtime, now, credit_ns, period_ns, slept) }
-}
-
-/// How busy a CPU is, of 1024, when it ran for `busy_ns` in the last `window_ns`.
-pub fn perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32 {
-    unsafe { native::native_perf_wish(last, busy_ns, window_ns) }
-}
-
-/// The performance to ask of a CPU that is so busy, of 1024.
-pub fn perf_request(wish: u32) -> u32 {
-    unsafe { native::native_perf_request(wish) }
-}
-
-/// The mean runnable weight of a domain after one more CPU's tick, which finds `weight`.
-pub fn follow_weight(mean: u64, weight: u64, nr_cpus: u32) -> u64 {
-    unsafe { native::native_follow_weight(mean, weight, nr_cpus) }
-}
-
-/// How far a domain's clock is ahead of the real one, ns, after one more CPU's tick, which finds
-/// its task ahead of that clock by `lead`.
-pub fn follow_runner(offset: i64, lead: i64, nr_cpus: u32) -> i64 {
-    unsafe { native::native_follow_runner(offset, lead, nr_cpus) }
-}
-
-/// What orders the queues: the virtual time at which a task that mostly runs for `burst_ns`
-/// between two sleeps (0: it has not slept yet) will be even again, at most one period later.
-pub fn deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64 {
-    unsafe { native::native_deadline_of(vtime, burst_ns, slice_ns, period_ns) }
+/// runnable all the while.
+pub fn place_vtime(vtime: u64, now: u64, slice_ns: u64, period_ns: u64, slept: bool) -> u64 {
+    unsafe { native::native_place_vtime(vtime, now, slice_ns, period_ns, slept) }
 }
 
 /// Progress, ns at the fastest core type alone, of running for `run_ns` (CAMPS

@@ -31,12 +31,6 @@ pub enum Mechanism {
     Release,
     /// Sharing the fastest cores while the agent is silent
     Heartbeat,
-    /// Letting a brief task that wakes up take the CPU of one that computes
-    WakeupPreempt,
-    /// Handing its CPU to a task woken by one that is about to sleep
-    Sync,
-    /// Asking for each CPU's performance by how busy it is; all are asked for the most
-    Cpuperf,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
     /// The history tables of `camps`; every phase is a new one
@@ -66,9 +60,6 @@ impl Mechanism {
             Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
             Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
             Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
-            Mechanism::WakeupPreempt => Some(intf::mechanism_MECHANISM_WAKEUP_PREEMPT),
-            Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
-            Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
             Mechanism::Carry
             | Mechanism::History
             | Mechanism::Escape

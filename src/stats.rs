@@ -45,8 +45,6 @@ pub struct CoreTypeTotals {
     pub cpus: u64,
     /// CPU time used, ns.
     pub busy_ns: u64,
-    /// Sum of the performance that its CPUs are asked for, each of 1024.
-    pub perf: u64,
 }
 
 /// A process's totals, in nanoseconds.
@@ -87,10 +85,6 @@ pub struct Counts {
     pub direct: u64,
     #[stat(desc = "tasks queued because no CPU was idle")]
     pub queued: u64,
-    #[stat(desc = "brief tasks that preempted one that computes when they woke up")]
-    pub preempted: u64,
-    #[stat(desc = "tasks woken by one about to sleep that took over its CPU")]
-    pub sync: u64,
     #[stat(desc = "tasks that ran on after a slice because nobody was ahead of them")]
     pub kept: u64,
     #[stat(desc = "tasks pulled from another queue by a CPU with nothing to do")]
@@ -151,8 +145,6 @@ impl Counts {
         Self {
             direct: delta(self.direct, before.direct),
             queued: delta(self.queued, before.queued),
-            preempted: delta(self.preempted, before.preempted),
-            sync: delta(self.sync, before.sync),
             kept: delta(self.kept, before.kept),
             stolen: delta(self.stolen, before.stolen),
             rotated: delta(self.rotated, before.rotated),
@@ -192,8 +184,6 @@ pub struct CoreTypeStats {
     pub cpus: u64,
     #[stat(desc = "busy, percent of all its CPUs")]
     pub busy_pct: f64,
-    #[stat(desc = "performance that its CPUs are asked for at the moment, mean in percent")]
-    pub perf_pct: f64,
 }
 
 #[stat_doc]
@@ -267,7 +257,6 @@ impl Metrics {
                 rank: rank as u64,
                 cpus: kind.cpus,
                 busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
-                perf_pct: percent(kind.perf, 1024 * kind.cpus),
             };
             (kind.name.clone(), stats)
         });
@@ -461,13 +450,11 @@ mod tests {
                     name: "P".into(),
                     cpus: 2,
                     busy_ns: big_ns,
-                    perf: 0,
                 },
                 CoreTypeTotals {
                     name: "LP-E".into(),
                     cpus: 2,
                     busy_ns: total_ns - big_ns,
-                    perf: 0,
                 },
             ],
             processes: (0..20)

@@ -61,24 +61,6 @@ static void count_share(struct task_ctx *tctx, u32 share)
 		__sync_fetch_and_add(&cctx->pinned_weight, delta);
 }
 
-/* The time by which the vtimes of the tasks in @domain go. */
-static u64 clock_of(u32 domain)
-{
-	struct domain_ctx *dctx = domain_ctx_of(domain);
-
-	return scx_bpf_now() + (dctx ? dctx->clock_offset : 0);
-}
-
-/* @p is among the tasks of another domain: as far ahead of the clock there as here. */
-static void set_domain(struct task_ctx *tctx, u32 domain)
-{
-	struct domain_ctx *from = domain_ctx_of(tctx->domain), *to = domain_ctx_of(domain);
-
-	if (from && to)
-		tctx->vtime += to->clock_offset - from->clock_offset;
-	tctx->domain = domain;
-}
-
 static void change_domain(struct task_ctx *tctx, u32 domain)
 {
 	u32 share = tctx->counted_share;
@@ -86,23 +68,8 @@ static void change_domain(struct task_ctx *tctx, u32 domain)
 	if (domain == tctx->domain || domain >= MAX_DOMAINS)
 		return;
 	count_share(tctx, 0);
-	set_domain(tctx, domain);
+	tctx->domain = domain;
 	count_share(tctx, share);
-}
-
-/* From every tick: what the charges in this domain go by, see arith.h. */
-static void follow_domain(struct task_ctx *tctx)
-{
-	struct domain_ctx *dctx = domain_ctx_of(tctx->domain);
-	u32 nr_cpus = cpus_of_domain(tctx->domain);
-
-	if (!dctx)
-		return;
-	/* Ticks of several CPUs at once may lose one another's word. */
-	dctx->mean_weight = follow_weight(dctx->mean_weight, dctx->weight, nr_cpus);
-	if (tctx->pinned_cpu == NO_CPU)
-		dctx->clock_offset = follow_runner(dctx->clock_offset,
-						   tctx->vtime - clock_of(tctx->domain), nr_cpus);
 }
 
 /* Bring up to date what a task competes with, which its cgroups settle. */
@@ -118,7 +85,7 @@ static void refresh_share(struct task_ctx *tctx)
 }
 
 /* Count @tctx as waiting in its queue; before the look for an idle CPU. */
-static void count_waiting(struct task_ctx *tctx, u64 deadline)
+static void count_waiting(struct task_ctx *tctx)
 {
 	struct domain_ctx *dctx;
 	struct cpu_ctx *cctx;
@@ -132,11 +99,6 @@ static void count_waiting(struct task_ctx *tctx, u64 deadline)
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx && !__sync_fetch_and_add(&dctx->nr_waiting, 1))
 			dctx->waiting_since = scx_bpf_now();
-		if (dctx && is_latency_sensitive(tctx)) {
-			tctx->waiting_brief = true;
-			dctx->brief_deadline = deadline;
-			add_ordered(&dctx->nr_brief, 1);
-		}
 	}
 }
 
@@ -157,9 +119,6 @@ static void uncount_waiting(struct task_ctx *tctx)
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx)
 			__sync_fetch_and_add(&dctx->nr_waiting, -1);
-		if (dctx && tctx->waiting_brief)
-			__sync_fetch_and_add(&dctx->nr_brief, -1);
-		tctx->waiting_brief = false;
 	}
 }
 
@@ -184,9 +143,9 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 		 */
 		if (tctx->cpu_set != ANY_CPU)
 			weight = MEMBER_VPTR(cpu_set_weights, [tctx->cpu_set]);
-		if (weight && more_crowded(*weight, tctx->nr_cpus_allowed, dctx->mean_weight, nr_cpus))
+		if (weight && more_crowded(*weight, tctx->nr_cpus_allowed, dctx->weight, nr_cpus))
 			return charge_vtime(run_ns, tctx->share, *weight, tctx->nr_cpus_allowed);
-		return charge_vtime(run_ns, tctx->share, dctx->mean_weight, nr_cpus);
+		return charge_vtime(run_ns, tctx->share, dctx->weight, nr_cpus);
 	}
 
 	cctx = cpu_ctx_of(tctx->pinned_cpu);
@@ -232,7 +191,7 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 	tctx->nr_cpus_allowed = nr_cpus;
 	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? cpu_set_of(cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
-		set_domain(tctx, domain_of_cpu(tctx->pinned_cpu));
+		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
 	count_share(tctx, share);
 	if (s) {
 		slot_write_begin(s);
@@ -363,7 +322,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		return;
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->run_ns += run_ns;
-	tctx->vtime += vtime_of(tctx, run_ns);
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(tctx, run_ns));
 
 	if (type >= MAX_CORE_TYPES)
 		return;

@@ -7,18 +7,12 @@
  *
  *	r * W / (w * n)
  *
- * where w is its weight, and W the mean runnable weight that competes for the n
+ * where w is its weight, and W the runnable weight that competes for the n
  * CPUs it shares. That is the time in which its fair share comes to r: while
- * everybody gets a fair share, every vtime advances like the clock. A task cannot
- * fall behind, or run ahead, by more than the bounds of place_vtime(), however
- * unevenly affinities load the CPUs.
- *
- * Who sleeps pays nothing and yet the clock goes on for him, so beside tasks that
- * often sleep the others fall behind it, and would all end up at that bound, where
- * weights mean little. Therefore each domain's clock follows those that run in it,
- * see follow_runner(). And W is a mean over some ticks: the weight of this moment
- * is larger just when a task that woke up waits, and who runs then would pay
- * more than who runs while it sleeps.
+ * everybody gets a fair share, every vtime advances like the clock. So all
+ * queues have one and the same clock; changing queue needs no translation;
+ * and a task cannot fall behind, or run ahead, by more than the bounds of
+ * place_vtime(), however unevenly affinities load the CPUs.
  */
 #ifndef __HETERO_ARITH_H
 #define __HETERO_ARITH_H
@@ -145,54 +139,6 @@ static inline u32 entitled_weight(u32 share, u32 factor)
 	return weight ? weight : 1;
 }
 
-/*
- * The runnable weight as charged for, brought up to date by one CPU's tick: it takes
- * eight ticks of all @nr_cpus for most of a change.
- */
-static inline u64 follow_weight(u64 mean, u64 weight, u32 nr_cpus)
-{
-	u64 part = 8 * (nr_cpus ? nr_cpus : 1);
-
-	/* Rounded up, so that it arrives. BPF divides no signed numbers. */
-	if (weight >= mean)
-		return mean + (weight - mean + part - 1) / part;
-	return mean - (mean - weight + part - 1) / part;
-}
-
-/* A domain's clock less the real one, when a CPU's tick finds its task ahead by @lead. */
-static inline s64 follow_runner(s64 offset, s64 lead, u32 nr_cpus)
-{
-	u64 part = 16 * (nr_cpus ? nr_cpus : 1);
-
-	return lead >= 0 ? offset + (s64)((u64)lead / part) : offset - (s64)((u64)-lead / part);
-}
-
-/* The most that a CPU can be asked for, SCX_CPUPERF_ONE. */
-#define PERF_ONE	1024
-
-/*
- * How busy a CPU is, of PERF_ONE, when it ran for @busy_ns in the last @window_ns: more at
- * once, less by a quarter of the difference, for what comes back is wanted soon.
- */
-static inline u32 perf_wish(u32 last, u64 busy_ns, u64 window_ns)
-{
-	u32 busy;
-
-	if (busy_ns >> 40 || window_ns >> 50)
-		busy_ns >>= 20, window_ns >>= 20;
-	busy = window_ns && busy_ns < window_ns ? busy_ns * PERF_ONE / window_ns :
-	       busy_ns ? PERF_ONE : 0;
-	return busy >= last ? busy : last - (last - busy + 3) / 4;
-}
-
-/* What to ask for: a quarter of headroom, so that it is seen when more is needed. */
-static inline u32 perf_request(u32 wish)
-{
-	u32 perf = wish + wish / 4;
-
-	return perf < PERF_ONE ? perf : PERF_ONE;
-}
-
 /* a is before b, also across the wrap at 2^64. */
 static inline bool vtime_before(u64 a, u64 b)
 {
@@ -204,34 +150,18 @@ static inline bool vtime_before(u64 a, u64 b)
  * fair time between two of its slices), because ticks are coarser than slices
  * and what a task overran it must be able to owe. As much behind, if it was
  * runnable all the while; a task that slept has no claim to that time, and
- * comes back at most @credit_ns in the past.
+ * comes back at most one slice in the past.
  */
-static inline u64 place_vtime(u64 vtime, u64 now, u64 credit_ns, u64 period_ns, bool slept)
+static inline u64 place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
 {
 	u64 bound = period_ns < MAX_LEAD_NS / 4 ? 4 * period_ns : MAX_LEAD_NS;
-	u64 behind = slept && credit_ns < bound ? credit_ns : bound;
+	u64 behind = slept ? slice_ns : bound;
 
 	if (vtime_before(vtime, now - behind))
 		return now - behind;
 	if (vtime_before(now + bound, vtime))
 		return now + bound;
 	return vtime;
-}
-
-/*
- * The key of the queues: the virtual time at which a task that ran for as long as it usually
- * does between two sleeps, @burst_ns (0: it has not slept yet), would be even again. Of two that
- * are owed the same, the one with less to do goes first. Nobody asks for more than one slice at
- * a time, so it puts no turn off by more than a period, and since only real run time is charged
- * no share changes.
- */
-static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
-{
-	if (period_ns > MAX_LEAD_NS / 4)
-		period_ns = MAX_LEAD_NS / 4;
-	if (!burst_ns || burst_ns >= slice_ns)
-		return vtime + period_ns;
-	return vtime + period_ns * burst_ns / slice_ns;
 }
 
 /*

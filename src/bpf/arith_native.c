@@ -37,34 +37,9 @@ u64 native_charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
 	return charge_vtime(run_ns, weight, competing, nr_cpus);
 }
 
-u64 native_place_vtime(u64 vtime, u64 now, u64 credit_ns, u64 period_ns, bool slept)
+u64 native_place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
 {
-	return place_vtime(vtime, now, credit_ns, period_ns, slept);
-}
-
-u32 native_perf_wish(u32 last, u64 busy_ns, u64 window_ns)
-{
-	return perf_wish(last, busy_ns, window_ns);
-}
-
-u32 native_perf_request(u32 wish)
-{
-	return perf_request(wish);
-}
-
-u64 native_follow_weight(u64 mean, u64 weight, u32 nr_cpus)
-{
-	return follow_weight(mean, weight, nr_cpus);
-}
-
-s64 native_follow_runner(s64 offset, s64 lead, u32 nr_cpus)
-{
-	return follow_runner(offset, lead, nr_cpus);
-}
-
-u64 native_deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
-{
-	return deadline_of(vtime, burst_ns, slice_ns, period_ns);
+	return place_vtime(vtime, now, slice_ns, period_ns, slept);
 }
 
 u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)

@@ -360,23 +360,7 @@ static s32 any_idle_for(struct task_struct *p)
 	return cpu;
 }
 
-static s32 claim_cpu_by_preemption(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu,
-				   u64 deadline);
-
-/* The CPU that @p, which waits in a queue, may take from another by its deadline. */
-static s32 any_victim_for(struct task_struct *p)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (!tctx)
-		return -ENOENT;
-	return claim_cpu_by_preemption(p, tctx, scx_bpf_task_cpu(p), p->scx.dsq_vtime);
-}
-
-/*
- * Move what waits in @dsq to idle CPUs, and what is brief to those that compute. Runs in a
- * timer, without any lock.
- */
+/* Move what waits in @dsq to idle CPUs. Runs in a timer, without any lock. */
 static void rescue_queue(u64 dsq)
 {
 	struct task_struct *p;
@@ -384,16 +368,8 @@ static void rescue_queue(u64 dsq)
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		s32 cpu = any_idle_for(p);
 
-		if (cpu < 0) {
-			cpu = any_victim_for(p);
-			if (cpu < 0)
-				continue;
-			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
-			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu,
-					     SCX_ENQ_PREEMPT))
-				count_stat(STAT_PREEMPTED);
+		if (cpu < 0)
 			continue;
-		}
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
 		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
 			count_stat(STAT_RESCUED);

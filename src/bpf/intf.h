@@ -53,9 +53,6 @@ enum mechanism {
 	MECHANISM_CGROUP_WEIGHT,
 	MECHANISM_HEARTBEAT,
 	MECHANISM_RELEASE,
-	MECHANISM_WAKEUP_PREEMPT,
-	MECHANISM_SYNC,
-	MECHANISM_CPUPERF,
 };
 
 /* Where a task is. */
@@ -175,8 +172,6 @@ struct tier {
 enum stat_id {
 	STAT_DIRECT,		/* placed on an idle CPU at wake-up */
 	STAT_QUEUED,		/* put in a queue, no CPU was idle */
-	STAT_PREEMPTED,		/* preempted a task that computes when it woke up */
-	STAT_SYNC,		/* woken by one that is about to sleep, and took its CPU */
 	STAT_KEPT,		/* kept running past a slice, nobody ahead of it */
 	STAT_STOLEN,		/* pulled by a CPU of another queue that had nothing to do */
 	STAT_ROTATED,		/* pulled from a more crowded queue to even out waiting */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * scx_hetero, the BPF half: mechanism only. One queue per core type and cache
- * cluster, ordered by deadline in virtual time, and one per CPU for the tasks that may use
+ * cluster, ordered by virtual time, and one per CPU for the tasks that may use
  * no other. Where threads should run is decided by the agent, which leaves a
  * hint per task; a hint is advice, and an idle CPU outranks it.
  */
@@ -14,8 +14,6 @@
 #include "cgroup.bpf.h"
 #include "spin.bpf.h"
 #include "account.bpf.h"
-#include "wakeup.bpf.h"
-#include "cpuperf.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 
@@ -28,6 +26,13 @@ static bool is_pinned(struct task_ctx *tctx)
 	return tctx->pinned_cpu != NO_CPU;
 }
 
+/* Where @p stands among those that wait, no earlier and no later than is fair. */
+static u64 queue_position(struct task_struct *p, struct task_ctx *tctx, bool slept)
+{
+	return place_vtime(p->scx.dsq_vtime, scx_bpf_now(), slice_ns, vtime_of(tctx, slice_ns),
+			   slept);
+}
+
 s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -35,18 +40,11 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	if (!tctx)
 		return prev_cpu;
-	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
-	if (cpu >= 0) {
-		/* Behind the waker, if that still runs there: it is about to sleep. */
-		count_stat(STAT_SYNC);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
-		return cpu;
-	}
 	cpu = claim_idle(p, tctx, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
 	count_stat(STAT_DIRECT);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, idle_flags(tctx));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
 	return cpu;
 }
 
@@ -135,7 +133,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), claimed, target;
-	u64 deadline;
+	u64 vtime;
 	u32 domain;
 
 	/*
@@ -149,7 +147,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	deadline = queue_position(tctx, enq_flags & SCX_ENQ_WAKEUP);
+	vtime = queue_position(p, tctx, enq_flags & SCX_ENQ_WAKEUP);
+	scx_bpf_task_set_dsq_vtime(p, vtime);
 	set_state(tctx, TASK_QUEUED);
 
 	if (hold(p, cpu, enq_flags))
@@ -178,23 +177,15 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 
 		if (idle >= 0) {
 			count_stat(STAT_DIRECT);
-			insert_on(p, idle, idle_flags(tctx));
+			insert_on(p, idle, 0);
 			return;
 		}
 	}
 
-	target = claim_cpu_by_preemption(p, tctx, cpu, deadline);
-	if (target >= 0) {
-		count_stat(STAT_PREEMPTED);
-		insert_on(p, target, SCX_ENQ_PREEMPT);
-		return;
-	}
-
 	count_stat(STAT_QUEUED);
 	if (is_pinned(tctx)) {
-		count_waiting(tctx, deadline);
-		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, deadline,
-					 enq_flags);
+		count_waiting(tctx);
+		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, vtime, enq_flags);
 	} else {
 		domain = choose_domain(p, tctx);
 		/* Its queue must have a CPU for it, or it waits until one steals it. */
@@ -204,17 +195,15 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, slice_ns, enq_flags);
 			return;
 		}
-		deadline -= tctx->vtime;
 		change_domain(tctx, domain);
-		deadline += tctx->vtime;
-		count_waiting(tctx, deadline);
-		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, deadline, enq_flags);
+		count_waiting(tctx);
+		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, vtime, enq_flags);
 	}
 	wake_idle_for(p, cpu);
 }
 
-/* The deadline of the first task in @dsq that @cpu may take. */
-static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
+/* The virtual time of the first task in @dsq that @cpu may take. */
+static bool first_vtime(u64 dsq, s32 cpu, u64 *vtime)
 {
 	struct task_struct *p;
 	bool found = false;
@@ -222,7 +211,7 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
-			*deadline = p->scx.dsq_vtime;
+			*vtime = p->scx.dsq_vtime;
 			found = true;
 			break;
 		}
@@ -313,9 +302,8 @@ static bool steal(u32 domain)
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool have_own, have_shared, own_first, shared_waits, may_stay = false;
-	u64 own_deadline = 0, shared_deadline = 0, best;
-	bool parked = is_parked(cpu);
+	bool have_own, have_shared, shared_waits, may_stay = false, parked = is_parked(cpu);
+	u64 own_vtime = 0, shared_vtime = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
 	struct domain_ctx *dctx = domain_ctx_of(domain);
@@ -335,24 +323,24 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	have_own = cctx->nr_waiting;
 	shared_waits = have_shared = !parked && dctx->nr_waiting;
 	if (may_stay || (have_own && have_shared)) {
-		have_own = have_own && first_deadline(CPU_DSQ(cpu), cpu, &own_deadline);
-		have_shared = have_shared && first_deadline(domain, cpu, &shared_deadline);
+		have_own = have_own && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
+		have_shared = have_shared && first_vtime(domain, cpu, &shared_vtime);
 	}
-	own_first = have_own && (!have_shared || vtime_before(own_deadline, shared_deadline));
-	best = own_first ? own_deadline : shared_deadline;
+	best = have_own && (!have_shared || vtime_before(own_vtime, shared_vtime)) ? own_vtime
+										    : shared_vtime;
 
 	/* Between slices nobody is ahead of prev: let it run on. */
 	if (may_stay && (have_own || have_shared)) {
 		u32 hint = hint_of(tctx);
 
 		if ((hint == NO_TYPE || hint == type_of_cpu(cpu)) &&
-		    vtime_before(current_deadline(tctx), best)) {
+		    vtime_before(prev->scx.dsq_vtime, best)) {
 			count_stat(STAT_KEPT);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
 	}
-	if (own_first && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+	if (have_own && best == own_vtime && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
 	if (shared_waits && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
@@ -378,7 +366,7 @@ void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
 		return;
 	count_runnable(p, 1);
 	if (tctx->domain >= MAX_DOMAINS)
-		set_domain(tctx, domain_of_cpu(scx_bpf_task_cpu(p)));
+		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
 	if (tctx->cgroup) {
 		count_in_cgroup(tctx, task_share(tctx->weight));
 		refresh_share(tctx);
@@ -418,8 +406,6 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 			s->target_cpu = NO_CPU;
 		slot_write_end(s);
 	}
-	note_runner(p, tctx, cpu);
-	give_way(tctx, cpu);
 	start_counting(p, tctx, cpu);
 }
 
@@ -434,9 +420,6 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (!tctx)
 		return;
 	charge(p, tctx, cpu);
-	follow_domain(tctx);
-	note_runner(p, tctx, cpu);
-	update_perf(cpu, false);
 	if (tctx->cgroup)
 		refresh_share(tctx);
 	if (tctx->cgroup || share_to_weight != ENTITLEMENT_ONE)
@@ -479,7 +462,6 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 	if (!tctx)
 		return;
-	forget_runner(cpu);
 	charge(p, tctx, cpu);
 	stop_counting(p, tctx, cpu);
 	if (!runnable) {
@@ -512,8 +494,6 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
 	count_idle(cpu, idle);
-	if (idle)
-		update_perf(cpu, true);
 	/* A parked CPU is not to be found. */
 	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)
@@ -568,9 +548,8 @@ void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
 
 	if (!tctx)
 		return;
+	scx_bpf_task_set_dsq_vtime(p, scx_bpf_now());
 	tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
-	tctx->vtime = clock_of(tctx->domain);
-	tctx->period_ns = slice_ns;
 	read_weight(p, tctx);
 	read_affinity(p, tctx, p->cpus_ptr);
 }
@@ -622,7 +601,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 			return err;
 		}
 	}
-	init_cpuperf();
 	if ((err = init_parking())) {
 		scx_bpf_error("cannot set up parking: %d", err);
 		return err;

@@ -68,13 +68,9 @@ static bool works(enum mechanism part)
  */
 struct domain_ctx {
 	u64 weight;		/* shares of its runnable tasks, pinned ones included */
-	u64 mean_weight;	/* over some ticks */
-	s64 clock_offset;	/* of its clock, to which vtimes are compared, from the real one */
 	u64 pinned_weight;	/* of those that may run on one CPU only */
 	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
-	u64 nr_brief;		/* of them, that found nobody to preempt */
-	u64 brief_deadline;	/* of the last one */
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 rotated_at;
 };
@@ -87,13 +83,6 @@ struct cpu_ctx {
 	u8 is_idle;
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
-	u64 deadline;		/* of the task that runs here, if that may be preempted */
-	u32 preemptible;
-	u32 perf;		/* asked for, of PERF_ONE */
-	u32 perf_wish;		/* how busy it is */
-	u32 perf_timer_runs;
-	u64 perf_at;		/* when that was looked at last, and busy_ns then */
-	u64 perf_busy_ns;
 	u64 stats[NR_HETERO_STATS];
 	u64 busy_ns[MAX_CORE_TYPES];
 };
@@ -149,8 +138,6 @@ struct account {
 
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
-	u64 vtime;		/* p->scx.dsq_vtime is its deadline in the queue */
-	u64 period_ns;		/* the fair time between two of its slices, when queued last */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
 	u32 weight;		/* by nice; 1024 is nice 0 */
@@ -167,7 +154,6 @@ struct task_ctx {
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 waiting;		/* counted in nr_waiting of its queue */
-	u8 waiting_brief;	/* and in nr_brief */
 	u8 upgrade;		/* tick saw a better idle CPU */
 	u8 counting;		/* a stretch has begun */
 	u8 counting_set;
