@@ -391,7 +391,7 @@ fn counters_come_back_after_hotplug() {
     thread::sleep(Duration::from_secs(1));
     fs::write(online, "1").unwrap();
     let back = uptime();
-    let mut hog = program("integer --seconds 4 --pin 6");
+    let mut hog = program("integer --seconds 6 --pin 6");
     hog.wait().unwrap();
     scheduler.stop();
     let samples = of(&hog);
