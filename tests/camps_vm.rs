@@ -9,12 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use scx_hetero::stats::Counts;
 use support::*;
-
-/// `stream` leaves `chase` no moment without contention, but for NWC mode.
-const PROGRAMS: [&str; 8] = [
-    "stream", "chase", "integer", "fp", "branchy", "hash", "sort", "compress",
-];
 
 fn program(name: &str, args: &[&str]) -> Child {
     let mut command = Command::new("hetero-programs");
@@ -39,6 +35,20 @@ fn together(programs: &[&str], seconds: u32) -> Vec<Child> {
     let seconds = seconds.to_string();
     let start = |name: &&str| program(name, &["--seconds", &seconds]);
     programs.iter().map(start).collect()
+}
+
+/// What camps counts in so many seconds of programs all at once.
+fn under_camps(programs: &str, seconds: u32) -> Counts {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let mut statistics = Statistics::from_now();
+    let programs: Vec<&str> = programs.split(' ').collect();
+    for child in together(&programs, seconds) {
+        rate(child);
+    }
+    let counts = statistics.take().counts;
+    scheduler.stop();
+    println!("{counts:?}");
+    counts
 }
 
 /// Each program's slowdown against a P core of its own, over eight seconds of all at once.
@@ -84,29 +94,13 @@ fn camps_evens_out_progress_and_learns_who_is_disturbed() {
 
 #[test]
 fn who_lags_twice_the_threshold_is_swapped_whatever_that_does_to_contention() {
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let mut statistics = Statistics::from_now();
-    let programs = "stream stream stream stream integer fp branchy hash".split(' ');
-    for child in together(&programs.collect::<Vec<_>>(), 10) {
-        rate(child);
-    }
-    let counts = statistics.take().counts;
-    scheduler.stop();
-    println!("{counts:?}");
+    let counts = under_camps("stream stream stream stream integer fp branchy hash", 10);
     assert!(counts.forced_swaps > 0);
 }
 
 #[test]
 fn programs_that_leave_memory_alone_need_no_nwc_mode() {
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let mut statistics = Statistics::from_now();
-    let programs = "integer fp branchy hash integer fp branchy hash".split(' ');
-    for child in together(&programs.collect::<Vec<_>>(), 5) {
-        rate(child);
-    }
-    let counts = statistics.take().counts;
-    scheduler.stop();
-    println!("{counts:?}");
+    let counts = under_camps("integer fp branchy hash integer fp branchy hash", 5);
     assert!(
         counts.phase_hits > 9 * counts.phase_misses,
         "steady programs are not known again"

@@ -11,11 +11,6 @@ use std::time::Duration;
 
 use support::*;
 
-/// `stream` leaves `chase` no moment without contention, but for NWC mode.
-const PROGRAMS: [&str; 8] = [
-    "stream", "chase", "integer", "fp", "branchy", "hash", "sort", "compress",
-];
-
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

@@ -56,6 +56,11 @@ pub fn truth() -> Vec<HashMap<String, f64>> {
     .collect()
 }
 
+/// Programs of the virtual hybrid machine: `stream` leaves `chase` no moment without contention, but for NWC mode.
+pub const PROGRAMS: [&str; 8] = [
+    "stream", "chase", "integer", "fp", "branchy", "hash", "sort", "compress",
+];
+
 /// Where tests have the scheduler write its samples.
 pub const SAMPLES: &str = "/tmp/samples";
 
