@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scx_hetero::stats::Counts;
 use support::*;
 
 fn program(name: &str, args: &[&str]) -> Child {
@@ -37,19 +36,6 @@ fn together(programs: &[&str], seconds: u32) -> Vec<Child> {
     programs.iter().map(start).collect()
 }
 
-/// What camps counts in so many seconds of programs all at once.
-fn under_camps(programs: &str, seconds: u32) -> Counts {
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let mut statistics = Statistics::from_now();
-    let programs: Vec<&str> = programs.split(' ').collect();
-    for child in together(&programs, seconds) {
-        rate(child);
-    }
-    let counts = statistics.take().counts;
-    scheduler.stop();
-    println!("{counts:?}");
-    counts
-}
 
 /// Each program's slowdown against a P core of its own, over eight seconds of all at once.
 fn slowdowns(alone: &[f64]) -> Vec<f64> {
@@ -94,13 +80,31 @@ fn camps_evens_out_progress_and_learns_who_is_disturbed() {
 
 #[test]
 fn who_lags_twice_the_threshold_is_swapped_whatever_that_does_to_contention() {
-    let counts = under_camps("stream stream stream stream integer fp branchy hash", 10);
-    assert!(counts.forced_swaps > 0);
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let mut statistics = Statistics::from_now();
+    let programs = "stream stream stream stream integer fp branchy hash".split(' ');
+    let children = together(&programs.collect::<Vec<_>>(), 60);
+    wait_until(Duration::from_secs(40), "swapped", || {
+        statistics.take().counts.forced_swaps > 0
+    });
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    scheduler.stop();
 }
 
 #[test]
 fn programs_that_leave_memory_alone_need_no_nwc_mode() {
-    let counts = under_camps("integer fp branchy hash integer fp branchy hash", 5);
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let mut statistics = Statistics::from_now();
+    let programs = "integer fp branchy hash integer fp branchy hash".split(' ');
+    for child in together(&programs.collect::<Vec<_>>(), 5) {
+        rate(child);
+    }
+    let counts = statistics.take().counts;
+    scheduler.stop();
+    println!("{counts:?}");
     assert!(
         counts.phase_hits > 9 * counts.phase_misses,
         "steady programs are not known again"
@@ -118,7 +122,7 @@ fn lateness(meanwhile: impl FnOnce()) -> Vec<Duration> {
                 let due = Instant::now() + Duration::from_millis(2);
                 thread::sleep(Duration::from_millis(2));
                 late.push(due.elapsed());
-                compute(3000);
+                compute(500);
             }
             late
         };

@@ -98,8 +98,13 @@ pub struct Statistics(StatsClient);
 
 impl Statistics {
     pub fn from_now() -> Self {
-        let client = StatsClient::new().connect(None).unwrap();
-        let mut statistics = Self(client);
+        // The scheduler opens its socket a moment after it has begun to schedule.
+        let mut client = None;
+        wait_until(Duration::from_secs(5), "listening", || {
+            client = StatsClient::new().connect(None).ok();
+            client.is_some()
+        });
+        let mut statistics = Self(client.unwrap());
         statistics.take();
         statistics
     }
