@@ -18,6 +18,8 @@ mod native {
             period_ns: u64,
             slept: bool,
         ) -> u64;
+        pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
+        pub fn native_perf_request(wish: u32) -> u32;
         pub fn native_charge_progress(
             run_ns: u64,
             inv_slowdown: u32,
@@ -77,6 +79,16 @@ pub fn charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u
 /// runnable all the while.
 pub fn place_vtime(vtime: u64, now: u64, slice_ns: u64, period_ns: u64, slept: bool) -> u64 {
     unsafe { native::native_place_vtime(vtime, now, slice_ns, period_ns, slept) }
+}
+
+/// How busy a CPU is, of 1024, when it ran for `busy_ns` in the last `window_ns`.
+pub fn perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32 {
+    unsafe { native::native_perf_wish(last, busy_ns, window_ns) }
+}
+
+/// The performance to ask of a CPU that is so busy, of 1024.
+pub fn perf_request(wish: u32) -> u32 {
+    unsafe { native::native_perf_request(wish) }
 }
 
 /// Progress, ns at the fastest core type alone, of running for `run_ns` (CAMPS

@@ -31,6 +31,8 @@ pub enum Mechanism {
     Release,
     /// Sharing the fastest cores while the agent is silent
     Heartbeat,
+    /// Asking for each CPU's performance by how busy it is; all are asked for the most
+    Cpuperf,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
     /// The history tables of `camps`; every phase is a new one
@@ -60,6 +62,7 @@ impl Mechanism {
             Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
             Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
             Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
+            Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
             Mechanism::Carry
             | Mechanism::History
             | Mechanism::Escape

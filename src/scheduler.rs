@@ -448,10 +448,14 @@ impl<'a> Scheduler<'a> {
                 name: kind.name.clone(),
                 cpus: kind.cpus.len() as u64,
                 busy_ns: 0,
+                perf: 0,
             })
             .collect();
         let mut counted = [0; intf::stat_id_NR_HETERO_STATS as usize];
         if let Some(bss) = &self.skel.maps.bss_data {
+            for cpu in &self.topology.cpus {
+                core_types[cpu.core_type].perf += u64::from(bss.cpu_ctxs[cpu.id as usize].perf);
+            }
             for cpu in &bss.cpu_ctxs[..self.topology.nr_cpu_ids as usize] {
                 for (sum, value) in counted.iter_mut().zip(cpu.stats) {
                     *sum += value;

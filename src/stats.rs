@@ -45,6 +45,8 @@ pub struct CoreTypeTotals {
     pub cpus: u64,
     /// CPU time used, ns.
     pub busy_ns: u64,
+    /// Sum of the performance that its CPUs are asked for, each of 1024.
+    pub perf: u64,
 }
 
 /// A process's totals, in nanoseconds.
@@ -184,6 +186,8 @@ pub struct CoreTypeStats {
     pub cpus: u64,
     #[stat(desc = "busy, percent of all its CPUs")]
     pub busy_pct: f64,
+    #[stat(desc = "performance that its CPUs are asked for at the moment, mean in percent")]
+    pub perf_pct: f64,
 }
 
 #[stat_doc]
@@ -257,6 +261,7 @@ impl Metrics {
                 rank: rank as u64,
                 cpus: kind.cpus,
                 busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
+                perf_pct: percent(kind.perf, 1024 * kind.cpus),
             };
             (kind.name.clone(), stats)
         });
@@ -450,11 +455,13 @@ mod tests {
                     name: "P".into(),
                     cpus: 2,
                     busy_ns: big_ns,
+                    perf: 0,
                 },
                 CoreTypeTotals {
                     name: "LP-E".into(),
                     cpus: 2,
                     busy_ns: total_ns - big_ns,
+                    perf: 0,
                 },
             ],
             processes: (0..20)

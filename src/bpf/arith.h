@@ -139,6 +139,32 @@ static inline u32 entitled_weight(u32 share, u32 factor)
 	return weight ? weight : 1;
 }
 
+/* The most that a CPU can be asked for, SCX_CPUPERF_ONE. */
+#define PERF_ONE	1024
+
+/*
+ * How busy a CPU is, of PERF_ONE, when it ran for @busy_ns in the last @window_ns: more at
+ * once, less by a quarter of the difference, for what comes back is wanted soon.
+ */
+static inline u32 perf_wish(u32 last, u64 busy_ns, u64 window_ns)
+{
+	u32 busy;
+
+	if (busy_ns >> 40 || window_ns >> 50)
+		busy_ns >>= 20, window_ns >>= 20;
+	busy = window_ns && busy_ns < window_ns ? busy_ns * PERF_ONE / window_ns :
+	       busy_ns ? PERF_ONE : 0;
+	return busy >= last ? busy : last - (last - busy + 3) / 4;
+}
+
+/* What to ask for: a quarter of headroom, so that it is seen when more is needed. */
+static inline u32 perf_request(u32 wish)
+{
+	u32 perf = wish + wish / 4;
+
+	return perf < PERF_ONE ? perf : PERF_ONE;
+}
+
 /* a is before b, also across the wrap at 2^64. */
 static inline bool vtime_before(u64 a, u64 b)
 {

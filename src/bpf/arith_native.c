@@ -42,6 +42,16 @@ u64 native_place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool sle
 	return place_vtime(vtime, now, slice_ns, period_ns, slept);
 }
 
+u32 native_perf_wish(u32 last, u64 busy_ns, u64 window_ns)
+{
+	return perf_wish(last, busy_ns, window_ns);
+}
+
+u32 native_perf_request(u32 wish)
+{
+	return perf_request(wish);
+}
+
 u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)
 {
 	return charge_progress(run_ns, inv_slowdown, nr_runnable, weight);

@@ -53,6 +53,7 @@ enum mechanism {
 	MECHANISM_CGROUP_WEIGHT,
 	MECHANISM_HEARTBEAT,
 	MECHANISM_RELEASE,
+	MECHANISM_CPUPERF,
 };
 
 /* Where a task is. */

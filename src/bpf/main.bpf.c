@@ -14,6 +14,7 @@
 #include "cgroup.bpf.h"
 #include "spin.bpf.h"
 #include "account.bpf.h"
+#include "cpuperf.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 
@@ -420,6 +421,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (!tctx)
 		return;
 	charge(p, tctx, cpu);
+	update_perf(cpu, false);
 	if (tctx->cgroup)
 		refresh_share(tctx);
 	if (tctx->cgroup || share_to_weight != ENTITLEMENT_ONE)
@@ -494,6 +496,8 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
 	count_idle(cpu, idle);
+	if (idle)
+		update_perf(cpu, true);
 	/* A parked CPU is not to be found. */
 	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)
@@ -601,6 +605,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 			return err;
 		}
 	}
+	init_cpuperf();
 	if ((err = init_parking())) {
 		scx_bpf_error("cannot set up parking: %d", err);
 		return err;

@@ -83,6 +83,11 @@ struct cpu_ctx {
 	u8 is_idle;
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
+	u32 perf;		/* asked for, of PERF_ONE */
+	u32 perf_wish;		/* how busy it is */
+	u32 perf_timer_runs;
+	u64 perf_at;		/* when that was looked at last, and busy_ns then */
+	u64 perf_busy_ns;
 	u64 stats[NR_HETERO_STATS];
 	u64 busy_ns[MAX_CORE_TYPES];
 };
