@@ -11,13 +11,10 @@ mod native {
         pub fn native_entitlement_factor(last: u32, weight: u64, surplus: i64) -> u32;
         pub fn native_entitled_weight(share: u32, factor: u32) -> u32;
         pub fn native_charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64;
-        pub fn native_place_vtime(
-            vtime: u64,
-            now: u64,
-            slice_ns: u64,
-            period_ns: u64,
-            slept: bool,
-        ) -> u64;
+        pub fn native_place_vtime(vtime: u64, now: u64, period_ns: u64) -> u64;
+        pub fn native_wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64;
+        pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
+        pub fn native_clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64;
         pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
         pub fn native_perf_request(wish: u32) -> u32;
         pub fn native_charge_progress(
@@ -75,10 +72,27 @@ pub fn charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u
     unsafe { native::native_charge_vtime(run_ns, weight, competing, nr_cpus) }
 }
 
-/// Where a task may stand in a queue at time `now`, ns; `slept` if it was not
-/// runnable all the while.
-pub fn place_vtime(vtime: u64, now: u64, slice_ns: u64, period_ns: u64, slept: bool) -> u64 {
-    unsafe { native::native_place_vtime(vtime, now, slice_ns, period_ns, slept) }
+/// Where a task whose turns come every `period_ns` may stand in a queue when the clock of virtual
+/// time shows `now`, ns.
+pub fn place_vtime(vtime: u64, now: u64, period_ns: u64) -> u64 {
+    unsafe { native::native_place_vtime(vtime, now, period_ns) }
+}
+
+/// Virtual time of a task that wakes up at `now`, ns.
+pub fn wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64 {
+    unsafe { native::native_wake_vtime(vtime, now, slice_ns) }
+}
+
+/// What orders the queues: the virtual time at which a task that mostly runs for `burst_ns`
+/// between two sleeps (0: it has not slept yet) will be even again, at most one period later.
+pub fn deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64 {
+    unsafe { native::native_deadline_of(vtime, burst_ns, slice_ns, period_ns) }
+}
+
+/// By how much to put the clock of virtual time forward, ns, when a tick finds its task, which has
+/// run for `run_ns` since the last one, ahead of it by `lead`.
+pub fn clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64 {
+    unsafe { native::native_clock_step(lead, run_ns, nr_cpus) }
 }
 
 /// How busy a CPU is, of 1024, when it ran for `busy_ns` in the last `window_ns`.

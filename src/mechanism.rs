@@ -33,6 +33,10 @@ pub enum Mechanism {
     Heartbeat,
     /// Asking for each CPU's performance by how busy it is; all are asked for the most
     Cpuperf,
+    /// Letting a brief task that wakes up take the CPU of one that computes
+    Preempt,
+    /// Keeping a task near one that wakes it and is about to sleep
+    Sync,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
     /// The history tables of `camps`; every phase is a new one
@@ -63,6 +67,8 @@ impl Mechanism {
             Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
             Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
             Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
+            Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
+            Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
             Mechanism::Carry
             | Mechanism::History
             | Mechanism::Escape

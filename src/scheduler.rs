@@ -480,6 +480,8 @@ impl<'a> Scheduler<'a> {
             carried: count(intf::stat_id_STAT_CARRIED),
             counts: Counts {
                 direct: count(intf::stat_id_STAT_DIRECT),
+                preempted: count(intf::stat_id_STAT_PREEMPTED),
+                sync: count(intf::stat_id_STAT_SYNC),
                 queued: count(intf::stat_id_STAT_QUEUED),
                 kept: count(intf::stat_id_STAT_KEPT),
                 stolen: count(intf::stat_id_STAT_STOLEN),

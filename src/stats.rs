@@ -85,6 +85,10 @@ pub struct Counted {
 pub struct Counts {
     #[stat(desc = "tasks put on an idle CPU when they woke up")]
     pub direct: u64,
+    #[stat(desc = "brief tasks that took over the CPU of one that computes when they woke up")]
+    pub preempted: u64,
+    #[stat(desc = "tasks placed beside a waker that is about to sleep")]
+    pub sync: u64,
     #[stat(desc = "tasks queued because no CPU was idle")]
     pub queued: u64,
     #[stat(desc = "tasks that ran on after a slice because nobody was ahead of them")]
@@ -146,6 +150,8 @@ impl Counts {
         let delta = |now: u64, before: u64| now.saturating_sub(before);
         Self {
             direct: delta(self.direct, before.direct),
+            preempted: delta(self.preempted, before.preempted),
+            sync: delta(self.sync, before.sync),
             queued: delta(self.queued, before.queued),
             kept: delta(self.kept, before.kept),
             stolen: delta(self.stolen, before.stolen),

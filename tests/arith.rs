@@ -59,20 +59,22 @@ fn charges_do_not_overflow() {
 #[test]
 fn nobody_stands_further_back_or_ahead_than_is_fair() {
     let now = 100 * S;
-    let place = |vtime, slept| place_vtime(vtime, now, 5 * MS, 10 * MS, slept);
-    // Who slept comes back one slice in the past, who waited four periods.
-    assert_eq!(place(0, true), now - 5 * MS);
-    assert_eq!(place(0, false), now - 40 * MS);
-    assert_eq!(place(now - 30 * MS, false), now - 30 * MS);
-    assert_eq!(place(now, true), now);
-    assert_eq!(place(now + 40 * MS, true), now + 40 * MS);
-    assert_eq!(place(now + 50 * MS, false), now + 40 * MS);
+    let place = |vtime| place_vtime(vtime, now, 10 * MS);
+    assert_eq!(place(0), now - 40 * MS);
+    assert_eq!(place(now - 30 * MS), now - 30 * MS);
+    assert_eq!(place(now + 40 * MS), now + 40 * MS);
+    assert_eq!(place(now + 50 * MS), now + 40 * MS);
     // However small its weight, no task waits for more than two seconds for it.
-    assert_eq!(
-        place_vtime(u64::MAX / 2, now, 5 * MS, 1000 * S, false),
-        now + 2 * S
-    );
-    assert_eq!(place_vtime(now + S, now, 5 * MS, u64::MAX, false), now + S);
+    assert_eq!(place_vtime(u64::MAX / 2, now, 1000 * S), now + 2 * S);
+    assert_eq!(place_vtime(now + S, now, u64::MAX), now + S);
+}
+
+#[test]
+fn who_slept_has_no_claim_to_that_time() {
+    let now = 100 * S;
+    assert_eq!(wake_vtime(0, now, 5 * MS), now - 5 * MS);
+    assert_eq!(wake_vtime(now - 4 * MS, now, 5 * MS), now - 4 * MS);
+    assert_eq!(wake_vtime(now + S, now, 5 * MS), now + S);
 }
 
 #[test]
@@ -80,11 +82,54 @@ fn placing_works_across_the_wrap() {
     let now = 2 * MS;
     let early = now.wrapping_sub(4 * MS);
     assert!(vtime_before(early, now));
-    assert_eq!(place_vtime(early, now, 5 * MS, 5 * MS, true), early);
-    assert_eq!(
-        place_vtime(now.wrapping_sub(S), now, 5 * MS, 5 * MS, true),
-        now.wrapping_sub(5 * MS)
-    );
+    assert_eq!(place_vtime(early, now, 5 * MS), early);
+    assert_eq!(wake_vtime(early, now, 5 * MS), early);
+    let long_ago = now.wrapping_sub(S);
+    assert_eq!(place_vtime(long_ago, now, MS), now.wrapping_sub(4 * MS));
+    assert_eq!(wake_vtime(long_ago, now, 5 * MS), now.wrapping_sub(5 * MS));
+}
+
+#[test]
+fn of_two_that_are_owed_the_same_the_one_with_less_to_do_goes_first() {
+    let deadline = |burst| deadline_of(S, burst, 5 * MS, 20 * MS);
+    assert_eq!(deadline(MS), S + 4 * MS);
+    assert_eq!(deadline(5 * MS), S + 20 * MS);
+    // Nobody asks for more than a slice; who never slept asks for one.
+    assert_eq!(deadline(S), deadline(5 * MS));
+    assert_eq!(deadline(0), deadline(5 * MS));
+    // However small the weight, bounded.
+    assert_eq!(deadline_of(S, 0, 5 * MS, u64::MAX), S + S / 2);
+}
+
+#[test]
+fn the_clock_follows_those_that_run() {
+    let lead = 64 * MS as i64;
+    assert_eq!(clock_step(0, S, 4), 0);
+    assert_eq!(clock_step(lead, S, 4), MS as i64);
+    assert_eq!(clock_step(-lead, S, 4), -(MS as i64));
+    // Hardly faster than real time, and at half its speed at least.
+    assert_eq!(clock_step(i64::MAX, 16 * MS, 4), MS as i64 / 4);
+    assert_eq!(clock_step(i64::MIN, 16 * MS, 0), -8 * MS as i64);
+}
+
+#[test]
+fn performance_is_asked_for_at_once_and_given_back_slowly() {
+    assert_eq!(perf_wish(0, 8 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, 2 * MS, 8 * MS), 256);
+    assert_eq!(perf_wish(1024, 0, 8 * MS), 768);
+    let mut wish = 1024;
+    for _ in 0..40 {
+        wish = perf_wish(wish, 0, 8 * MS);
+    }
+    assert_eq!(wish, 0);
+    // Accounts of run time may be late, clocks may stand, and nights are long.
+    assert_eq!(perf_wish(0, 9 * MS, 8 * MS), 1024);
+    assert_eq!(perf_wish(0, MS, 0), 1024);
+    assert_eq!(perf_wish(0, 0, 0), 0);
+    assert_eq!(perf_wish(0, u64::MAX / 4 + 1, u64::MAX / 2 + 1), 512);
+    assert_eq!(perf_request(256), 320);
+    assert_eq!(perf_request(820), 1024);
+    assert_eq!(perf_request(1024), 1024);
 }
 
 #[test]

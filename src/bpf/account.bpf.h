@@ -72,6 +72,31 @@ static void change_domain(struct task_ctx *tctx, u32 domain)
 	count_share(tctx, share);
 }
 
+/*
+ * The least crowded domain of @core_type, by runnable weight per CPU. Global,
+ * so that the verifier checks it once and not in every place that calls it.
+ */
+__noinline u32 lightest_domain_of(u32 core_type)
+{
+	u32 best = NO_DOMAIN, best_cpus = 0, d;
+	u64 best_weight = 0;
+
+	bpf_for(d, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(d);
+		u32 nr_cpus = cpus_of_domain(d);
+
+		if (!dctx || type_of_domain(d) != core_type)
+			continue;
+		if (best == NO_DOMAIN ||
+		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
+			best = d;
+			best_weight = dctx->weight;
+			best_cpus = nr_cpus;
+		}
+	}
+	return best;
+}
+
 /* Bring up to date what a task competes with, which its cgroups settle. */
 static void refresh_share(struct task_ctx *tctx)
 {
@@ -130,7 +155,8 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	struct cpu_ctx *cctx;
 	u64 shared;
 
-	if (!dctx)
+	/* The agent is entitled to a CPU, however many others want one. */
+	if (!dctx || tctx->is_agent)
 		return run_ns;
 	if (tctx->pinned_cpu == NO_CPU || !nr_cpus) {
 		u64 *weight = NULL;
@@ -308,9 +334,9 @@ static void set_state(struct task_ctx *tctx, enum task_state state)
  * Charge @p for what it ran since it was last charged. From stopping and from
  * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
  * the kernel brings up to date before both, and not by the slice, which it may
- * refill behind our back.
+ * refill behind our back. Returns how long that was, ns.
  */
-static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	u64 run_ns = run_delta(p->se.sum_exec_runtime, tctx->exec_seen);
 	u32 type = type_of_cpu(cpu), inv_slowdown;
@@ -319,20 +345,20 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	struct task_slot *s;
 
 	if (!run_ns)
-		return;
+		return 0;
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->run_ns += run_ns;
-	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(tctx, run_ns));
+	tctx->vtime += vtime_of(tctx, run_ns);
 
 	if (type >= MAX_CORE_TYPES)
-		return;
+		return run_ns;
 	if (cctx)
 		cctx->busy_ns[type] += run_ns;
 	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS)
 		take_slot(p, tctx);
 	s = slot_of(tctx->slot);
 	if (!s)
-		return;
+		return run_ns;
 	/* A process of one thread is spared the look. */
 	pctx = p->signal->nr_threads > 1 ? process_ctx_of(p) : NULL;
 	/* Who spins does no work that a core type could slow down. */
@@ -351,6 +377,7 @@ static void charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	slot_write_end(s);
 	if (s->amp_progress > max_progress)
 		max_progress = s->amp_progress;
+	return run_ns;
 }
 
 /* @p goes to sleep: bring its mean burst up to date. The first one counts in full. */

@@ -81,31 +81,6 @@ static u32 apply_slowdown(struct action *a)
 	return ACTION_APPLIED;
 }
 
-/*
- * The least crowded domain of @core_type, by runnable weight per CPU. Global,
- * so that the verifier checks it once and not in every place that calls it.
- */
-__noinline u32 lightest_domain_of(u32 core_type)
-{
-	u32 best = NO_DOMAIN, best_cpus = 0, d;
-	u64 best_weight = 0;
-
-	bpf_for(d, 0, nr_domains) {
-		struct domain_ctx *dctx = domain_ctx_of(d);
-		u32 nr_cpus = cpus_of_domain(d);
-
-		if (!dctx || type_of_domain(d) != core_type)
-			continue;
-		if (best == NO_DOMAIN ||
-		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
-			best = d;
-			best_weight = dctx->weight;
-			best_cpus = nr_cpus;
-		}
-	}
-	return best;
-}
-
 /* Move waiting tasks whose hint is another type to a queue of that type. */
 static void sweep_queue(u32 domain)
 {

@@ -3,7 +3,7 @@
  * The scheduler's arithmetic, free of BPF: `cargo test` and the simulator
  * compile this same file natively.
  *
- * Virtual time runs on the real clock. A task that runs for r ns is charged
+ * Virtual time runs like the real clock. A task that runs for r ns is charged
  *
  *	r * W / (w * n)
  *
@@ -13,6 +13,11 @@
  * queues have one and the same clock; changing queue needs no translation;
  * and a task cannot fall behind, or run ahead, by more than the bounds of
  * place_vtime(), however unevenly affinities load the CPUs.
+ *
+ * Who sleeps pays nothing and yet the clock goes on for him, so beside tasks that
+ * often sleep all others would fall behind it, and end up at that bound, where
+ * weights mean little. Therefore the clock is set, a little at a time, by those
+ * that run: see clock_step().
  */
 #ifndef __HETERO_ARITH_H
 #define __HETERO_ARITH_H
@@ -172,22 +177,59 @@ static inline bool vtime_before(u64 a, u64 b)
 }
 
 /*
- * Where a task may stand in a queue: at most four of its periods ahead (the
- * fair time between two of its slices), because ticks are coarser than slices
- * and what a task overran it must be able to owe. As much behind, if it was
- * runnable all the while; a task that slept has no claim to that time, and
- * comes back at most one slice in the past.
+ * Where a task may stand in a queue: at most four of its periods (the fair time
+ * between two of its slices) ahead of the clock, because ticks are coarser than
+ * slices and what a task overran it must be able to owe; and as much behind.
  */
-static inline u64 place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
+static inline u64 place_vtime(u64 vtime, u64 now, u64 period_ns)
 {
 	u64 bound = period_ns < MAX_LEAD_NS / 4 ? 4 * period_ns : MAX_LEAD_NS;
-	u64 behind = slept ? slice_ns : bound;
 
-	if (vtime_before(vtime, now - behind))
-		return now - behind;
+	if (vtime_before(vtime, now - bound))
+		return now - bound;
 	if (vtime_before(now + bound, vtime))
 		return now + bound;
 	return vtime;
+}
+
+/* A task that slept has no claim to that time: it comes back at most one slice in the past. */
+static inline u64 wake_vtime(u64 vtime, u64 now, u64 slice_ns)
+{
+	return vtime_before(vtime, now - slice_ns) ? now - slice_ns : vtime;
+}
+
+/*
+ * The key of the queues: the virtual time at which a task that ran for as long as it usually
+ * does between two sleeps, @burst_ns (0: it has not slept yet), would be even again. Of two that
+ * are owed the same, the one with less to do goes first. Nobody asks for more than one slice at
+ * a time, so it puts no turn off by more than a period, and since only real run time is charged
+ * no share changes.
+ */
+static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
+{
+	if (period_ns > MAX_LEAD_NS / 4)
+		period_ns = MAX_LEAD_NS / 4;
+	if (!burst_ns || burst_ns >= slice_ns)
+		return vtime + period_ns;
+	return vtime + period_ns * burst_ns / slice_ns;
+}
+
+/*
+ * By how much the clock is set forward, or back, when a CPU's tick finds its task,
+ * which has run for @run_ns since the last one, ahead of it by @lead: a sixteenth of
+ * that per round of all @nr_cpus. While all are busy, vtimes advance no faster than
+ * real time, on average: so the clock may go at half speed, but hardly faster.
+ */
+static inline s64 clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
+{
+	u64 away = (lead < 0 ? -(u64)lead : (u64)lead) / 16;
+	u64 most = lead < 0 ? run_ns / 2 : run_ns / 16;
+
+	if (away > most)
+		away = most;
+	/* BPF divides no signed numbers. */
+	away /= nr_cpus ? nr_cpus : 1;
+	return lead < 0 ? -(s64)away : (s64)away;
 }
 
 /*

@@ -37,9 +37,24 @@ u64 native_charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpus)
 	return charge_vtime(run_ns, weight, competing, nr_cpus);
 }
 
-u64 native_place_vtime(u64 vtime, u64 now, u64 slice_ns, u64 period_ns, bool slept)
+u64 native_place_vtime(u64 vtime, u64 now, u64 period_ns)
 {
-	return place_vtime(vtime, now, slice_ns, period_ns, slept);
+	return place_vtime(vtime, now, period_ns);
+}
+
+u64 native_wake_vtime(u64 vtime, u64 now, u64 slice_ns)
+{
+	return wake_vtime(vtime, now, slice_ns);
+}
+
+u64 native_deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
+{
+	return deadline_of(vtime, burst_ns, slice_ns, period_ns);
+}
+
+s64 native_clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
+{
+	return clock_step(lead, run_ns, nr_cpus);
 }
 
 u32 native_perf_wish(u32 last, u64 busy_ns, u64 window_ns)

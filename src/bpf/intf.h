@@ -54,6 +54,8 @@ enum mechanism {
 	MECHANISM_HEARTBEAT,
 	MECHANISM_RELEASE,
 	MECHANISM_CPUPERF,
+	MECHANISM_PREEMPT,
+	MECHANISM_SYNC,
 };
 
 /* Where a task is. */
@@ -172,6 +174,8 @@ struct tier {
 /* Counted per CPU by BPF, summed by the agent. */
 enum stat_id {
 	STAT_DIRECT,		/* placed on an idle CPU at wake-up */
+	STAT_PREEMPTED,		/* took over the CPU of one that computes, at wake-up */
+	STAT_SYNC,		/* placed beside a waker that is about to sleep */
 	STAT_QUEUED,		/* put in a queue, no CPU was idle */
 	STAT_KEPT,		/* kept running past a slice, nobody ahead of it */
 	STAT_STOLEN,		/* pulled by a CPU of another queue that had nothing to do */

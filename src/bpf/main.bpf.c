@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * scx_hetero, the BPF half: mechanism only. One queue per core type and cache
- * cluster, ordered by virtual time, and one per CPU for the tasks that may use
+ * cluster, ordered by deadline, and one per CPU for the tasks that may use
  * no other. Where threads should run is decided by the agent, which leaves a
  * hint per task; a hint is advice, and an idle CPU outranks it.
  */
@@ -15,6 +15,7 @@
 #include "spin.bpf.h"
 #include "account.bpf.h"
 #include "cpuperf.bpf.h"
+#include "turn.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 
@@ -27,13 +28,6 @@ static bool is_pinned(struct task_ctx *tctx)
 	return tctx->pinned_cpu != NO_CPU;
 }
 
-/* Where @p stands among those that wait, no earlier and no later than is fair. */
-static u64 queue_position(struct task_struct *p, struct task_ctx *tctx, bool slept)
-{
-	return place_vtime(p->scx.dsq_vtime, scx_bpf_now(), slice_ns, vtime_of(tctx, slice_ns),
-			   slept);
-}
-
 s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -41,11 +35,23 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	if (!tctx)
 		return prev_cpu;
+	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
+	if (cpu >= 0) {
+		count_stat(STAT_SYNC);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+		return cpu;
+	}
 	cpu = claim_idle(p, tctx, prev_cpu);
+	if (cpu >= 0) {
+		count_stat(STAT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+		return cpu;
+	}
+	cpu = claim_cpu_of_other(p, tctx, prev_cpu);
 	if (cpu < 0)
 		return prev_cpu;
-	count_stat(STAT_DIRECT);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	count_stat(STAT_PREEMPTED);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, SCX_ENQ_PREEMPT);
 	return cpu;
 }
 
@@ -134,7 +140,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), claimed, target;
-	u64 vtime;
+	u64 deadline;
 	u32 domain;
 
 	/*
@@ -143,13 +149,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * they wake up; whoever uses up a slice queues like everybody.
 	 */
 	if (!tctx || ((enq_flags & SCX_ENQ_WAKEUP) &&
-		      (p->tgid == agent_tgid || ((p->flags & PF_KTHREAD) && is_pinned(tctx))))) {
+		      (tctx->is_agent || ((p->flags & PF_KTHREAD) && is_pinned(tctx))))) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
 
-	vtime = queue_position(p, tctx, enq_flags & SCX_ENQ_WAKEUP);
-	scx_bpf_task_set_dsq_vtime(p, vtime);
+	deadline = next_deadline(tctx);
 	set_state(tctx, TASK_QUEUED);
 
 	if (hold(p, cpu, enq_flags))
@@ -186,7 +191,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	count_stat(STAT_QUEUED);
 	if (is_pinned(tctx)) {
 		count_waiting(tctx);
-		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, vtime, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, deadline,
+					 enq_flags);
 	} else {
 		domain = choose_domain(p, tctx);
 		/* Its queue must have a CPU for it, or it waits until one steals it. */
@@ -198,13 +204,13 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 		change_domain(tctx, domain);
 		count_waiting(tctx);
-		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, vtime, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, deadline, enq_flags);
 	}
 	wake_idle_for(p, cpu);
 }
 
-/* The virtual time of the first task in @dsq that @cpu may take. */
-static bool first_vtime(u64 dsq, s32 cpu, u64 *vtime)
+/* The deadline of the first task in @dsq that @cpu may take. */
+static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 {
 	struct task_struct *p;
 	bool found = false;
@@ -212,7 +218,7 @@ static bool first_vtime(u64 dsq, s32 cpu, u64 *vtime)
 
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
-			*vtime = p->scx.dsq_vtime;
+			*deadline = p->scx.dsq_vtime;
 			found = true;
 			break;
 		}
@@ -304,7 +310,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 	bool have_own, have_shared, shared_waits, may_stay = false, parked = is_parked(cpu);
-	u64 own_vtime = 0, shared_vtime = 0, best;
+	u64 own_deadline = 0, shared_deadline = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
 	struct domain_ctx *dctx = domain_ctx_of(domain);
@@ -324,24 +330,24 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	have_own = cctx->nr_waiting;
 	shared_waits = have_shared = !parked && dctx->nr_waiting;
 	if (may_stay || (have_own && have_shared)) {
-		have_own = have_own && first_vtime(CPU_DSQ(cpu), cpu, &own_vtime);
-		have_shared = have_shared && first_vtime(domain, cpu, &shared_vtime);
+		have_own = have_own && first_deadline(CPU_DSQ(cpu), cpu, &own_deadline);
+		have_shared = have_shared && first_deadline(domain, cpu, &shared_deadline);
 	}
-	best = have_own && (!have_shared || vtime_before(own_vtime, shared_vtime)) ? own_vtime
-										    : shared_vtime;
+	have_own = have_own && (!have_shared || vtime_before(own_deadline, shared_deadline));
+	best = have_own ? own_deadline : shared_deadline;
 
 	/* Between slices nobody is ahead of prev: let it run on. */
 	if (may_stay && (have_own || have_shared)) {
 		u32 hint = hint_of(tctx);
 
 		if ((hint == NO_TYPE || hint == type_of_cpu(cpu)) &&
-		    vtime_before(prev->scx.dsq_vtime, best)) {
+		    vtime_before(current_deadline(tctx), best)) {
 			count_stat(STAT_KEPT);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
 	}
-	if (have_own && best == own_vtime && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+	if (have_own && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
 	if (shared_waits && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
@@ -366,6 +372,8 @@ void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
 	if (!tctx)
 		return;
 	count_runnable(p, 1);
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		tctx->vtime = wake_vtime(tctx->vtime, clock_now(), slice_ns);
 	if (tctx->domain >= MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
 	if (tctx->cgroup) {
@@ -407,6 +415,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 			s->target_cpu = NO_CPU;
 		slot_write_end(s);
 	}
+	note_runner(p, tctx, cpu);
 	start_counting(p, tctx, cpu);
 }
 
@@ -416,12 +425,15 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct domain_ctx *dctx;
 	struct task_slot *s;
+	u64 run_ns;
 	u32 hint;
 
 	if (!tctx)
 		return;
-	charge(p, tctx, cpu);
+	run_ns = charge(p, tctx, cpu);
 	update_perf(cpu, false);
+	set_clock(tctx, run_ns);
+	note_runner(p, tctx, cpu);
 	if (tctx->cgroup)
 		refresh_share(tctx);
 	if (tctx->cgroup || share_to_weight != ENTITLEMENT_ONE)
@@ -464,6 +476,7 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 	if (!tctx)
 		return;
+	forget_runner(cpu);
 	charge(p, tctx, cpu);
 	stop_counting(p, tctx, cpu);
 	if (!runnable) {
@@ -552,7 +565,8 @@ void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	scx_bpf_task_set_dsq_vtime(p, scx_bpf_now());
+	tctx->vtime = clock_now();
+	tctx->period_ns = slice_ns;
 	tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
 	read_weight(p, tctx);
 	read_affinity(p, tctx, p->cpus_ptr);
@@ -569,6 +583,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	tctx->domain = NO_DOMAIN;
 	tctx->pinned_cpu = NO_CPU;
 	tctx->claimed_cpu = NO_CPU;
+	tctx->is_agent = p->tgid == agent_tgid;
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	join_cgroup(tctx, cgroup_of_newcomer(args));
 	find_slot_again(p, tctx);

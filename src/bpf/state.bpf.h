@@ -83,6 +83,8 @@ struct cpu_ctx {
 	u8 is_idle;
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
+	u64 period_ns;		/* of what runs here */
+	u32 preemptible;	/* may a brief task preempt that? */
 	u32 perf;		/* asked for, of PERF_ONE */
 	u32 perf_wish;		/* how busy it is */
 	u32 perf_timer_runs;
@@ -102,6 +104,9 @@ struct cpu_ctx {
 struct domain_ctx domain_ctxs[MAX_DOMAINS];
 u64 cpu_set_weights[NR_CPU_SETS];
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
+
+/* How far the clock of virtual time is ahead of the real one, ns; see arith.h. */
+s64 clock_offset;
 
 /* How many tasks get a slot; fewer than there are only in tests. */
 const volatile u32 nr_slots = MAX_SLOTS;
@@ -143,6 +148,8 @@ struct account {
 
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
+	u64 vtime;		/* p->scx.dsq_vtime is its deadline */
+	u64 period_ns;		/* the fair time between two of its slices, when queued last */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
 	u32 weight;		/* by nice; 1024 is nice 0 */
@@ -158,6 +165,7 @@ struct task_ctx {
 	u16 nr_cpus_allowed;
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
+	u8 is_agent;
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
 	u8 counting;		/* a stretch has begun */

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whose turn it is, and who need not wait for it. Queues are ordered by deadline, see
+ * deadline_of(). A task that wakes up, is brief (it runs for less than LATENCY_BURST_NS each
+ * time), has had no more than its fair share, and finds no idle CPU takes over one whose task is
+ * not brief and whose slice costs more virtual time than that run will. So what sleeps and wakes
+ * can neither be held up by what computes, nor hold it up for longer than is fair; and what
+ * weighs a lot is not held up by what weighs little.
+ */
+#ifndef __HETERO_TURN_BPF_H
+#define __HETERO_TURN_BPF_H
+
+#include "idle.bpf.h"
+#include "account.bpf.h"
+
+/* How many CPUs besides its last one a waking task looks at. */
+#define MAX_VICTIMS		4
+
+static u64 clock_now(void)
+{
+	return scx_bpf_now() + READ_ONCE(clock_offset);
+}
+
+/* From the tick: the clock follows those that run, see arith.h. */
+static void set_clock(struct task_ctx *tctx, u64 run_ns)
+{
+	s64 step;
+
+	if (tctx->pinned_cpu != NO_CPU || tctx->is_agent || is_latency_sensitive(tctx))
+		return;
+	step = clock_step(tctx->vtime - clock_now(), run_ns, nr_cpu_ids);
+	if (step)
+		__sync_fetch_and_add(&clock_offset, step);
+}
+
+/* What it asks for: as long as it mostly runs, or longer, if it does so now. */
+static u64 burst_of(struct task_ctx *tctx)
+{
+	u64 now = tctx->run_ns - tctx->woke_at_ns;
+
+	return tctx->burst_ns > now || !tctx->burst_ns ? tctx->burst_ns : now;
+}
+
+static u64 current_deadline(struct task_ctx *tctx)
+{
+	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, tctx->period_ns);
+}
+
+/* @tctx is about to be queued: no earlier and no later than is fair. */
+static u64 next_deadline(struct task_ctx *tctx)
+{
+	tctx->period_ns = vtime_of(tctx, slice_ns);
+	tctx->vtime = place_vtime(tctx->vtime, clock_now(), tctx->period_ns);
+	return current_deadline(tctx);
+}
+
+/* May others preempt @p, which runs on @cpu? Races cost a preemption. */
+static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (!cctx)
+		return;
+	cctx->period_ns = tctx->period_ns;
+	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
+			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
+}
+
+static void forget_runner(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (cctx)
+		cctx->preemptible = false;
+}
+
+/* Take over @cpu from what runs there. Then nobody else can, for now. */
+static bool claim_runner(s32 cpu, u64 cost)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	return cctx && cctx->preemptible && cost < cctx->period_ns &&
+	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);
+}
+
+/* The CPU that @p, which wakes up, takes over from a task that computes; < 0 if it is to queue. */
+static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
+{
+	u32 hint = hint_of(tctx), domain = domain_of_cpu(prev_cpu), i;
+	u64 cost;
+	struct bpf_cpumask *cpus;
+	struct mask_ctx *masks;
+
+	if (!works(MECHANISM_PREEMPT) || !is_latency_sensitive(tctx) ||
+	    vtime_before(clock_now(), tctx->vtime))
+		return -ENOENT;
+	cost = vtime_of(tctx, tctx->burst_ns);
+	if (hint != NO_TYPE && !allows_type(tctx, hint))
+		hint = NO_TYPE;
+	if (hint != NO_TYPE && type_of_domain(domain) != hint)
+		domain = lightest_domain_of(hint);
+	else if (bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) && claim_runner(prev_cpu, cost))
+		return prev_cpu;
+	if (tctx->pinned_cpu != NO_CPU)
+		return -ENOENT;
+	masks = bpf_map_lookup_elem(&domain_masks, &domain);
+	cpus = masks ? masks->cpus : NULL;
+	if (!cpus)
+		return -ENOENT;
+	bpf_for(i, 0, MAX_VICTIMS) {
+		u32 cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
+
+		if (cpu >= nr_cpu_ids)
+			break;
+		if (claim_runner(cpu, cost))
+			return cpu;
+	}
+	return -ENOENT;
+}
+
+/*
+ * @p, brief, is woken by a task, brief, too, that says that it is about to sleep: then it stays
+ * near, where its data are. On its last CPU, if that is of the waker's domain and idle, or on the
+ * waker's own, if nothing waits there. < 0: no reason to.
+ */
+static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu,
+			  u64 wake_flags)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	s32 cpu = bpf_get_smp_processor_id();
+	u32 domain = domain_of_cpu(cpu), hint;
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct task_ctx *wctx;
+
+	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) || !dctx || !cctx ||
+	    !is_latency_sensitive(tctx) || (waker->flags & PF_EXITING) ||
+	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_parked_for(p, cpu))
+		return -ENOENT;
+	hint = hint_of(tctx);
+	wctx = task_ctx_of(waker);
+	if ((hint != NO_TYPE && hint != type_of_cpu(cpu)) || !wctx ||
+	    !is_latency_sensitive(wctx) || better_idle_exists(p, tctx, cpu))
+		return -ENOENT;
+	if (prev_cpu != cpu && domain_of_cpu(prev_cpu) == domain &&
+	    bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) && claim_only(p, prev_cpu) >= 0)
+		return prev_cpu;
+	if (cctx->nr_waiting || dctx->nr_waiting || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return -ENOENT;
+	return cpu;
+}
+
+#endif /* __HETERO_TURN_BPF_H */

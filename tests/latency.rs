@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How long brief tasks wait beside those that compute, in the virtual machine (`make test`): in
+//! its own time, so how busy the host is changes nothing.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use support::*;
+
+const FRAME: Duration = Duration::from_nanos(16_666_667);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn cpu_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .unwrap()
+        .into()
+}
+
+/// Computes until this thread has run for so long.
+fn work(time: Duration) {
+    let end = cpu_time() + time;
+    while cpu_time() < end {
+        compute(20);
+    }
+}
+
+/// Value below which so many hundredths of them lie.
+fn percentile(values: &mut [Duration], hundredths: usize) -> Duration {
+    values.sort();
+    values[(values.len() * hundredths / 100).min(values.len() - 1)]
+}
+
+/// A loop that draws 60 frames a second, each 2 ms of work: how many it missed, and the longest
+/// time from a frame's beginning to its end.
+fn draw(frames: u32) -> (usize, Duration) {
+    let begin = Instant::now();
+    let times: Vec<_> = (1..=frames)
+        .map(|frame| {
+            let due = begin + FRAME * frame;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            work(ms(2));
+            due.elapsed()
+        })
+        .collect();
+    let missed = times.iter().filter(|&&time| time > FRAME).count();
+    (missed, times.into_iter().max().unwrap_or_default())
+}
+
+#[test]
+fn a_frame_loop_under_full_load_misses_no_frame() {
+    let hogs = Hog::start_many(4 * CPUS);
+    let theirs = draw(60);
+    let scheduler = Scheduler::start(&[]);
+    thread::sleep(ms(500));
+    let mut statistics = Statistics::from_now();
+    let ours = draw(120);
+    eprintln!("missed, longest: {ours:?}; with the kernel's own scheduler {theirs:?}");
+    eprintln!("preempted: {}", statistics.take().counts.preempted);
+    assert_eq!(ours.0, 0);
+    // Near the beginning of their slices, preempted ones wait in turn.
+    let ran: Vec<_> = measure(&hogs, ms(0), ms(2000))
+        .iter()
+        .map(Ran::total)
+        .collect();
+    assert!(spread(ran.iter().copied()) < 0.25, "{ran:?}");
+    scheduler.stop();
+}
+
+/// Threads that run for a millisecond and sleep as long, all the time, until dropped.
+struct Storm {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Storm {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let wake = |stop: Arc<AtomicBool>| {
+            while !stop.load(Ordering::Relaxed) {
+                work(ms(1));
+                thread::sleep(ms(1));
+            }
+        };
+        let threads = (0..count)
+            .map(|_| {
+                let stop = stop.clone();
+                thread::spawn(move || wake(stop))
+            })
+            .collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
+    let scheduler = Scheduler::start(&[]);
+    let hogs = Hog::start_many(2 * CPUS);
+    for hog in &hogs[CPUS..] {
+        hog.renice(5);
+    }
+    let storm = Storm::start(CPUS);
+    let ran: Vec<_> = measure(&hogs, ms(1000), ms(4000))
+        .iter()
+        .map(|ran| ran.total() as f64 / 4e9)
+        .collect();
+    let (plain, nice): (f64, f64) = (ran[..CPUS].iter().sum(), ran[CPUS..].iter().sum());
+    let ratio = plain / nice / (1024.0 / 335.0);
+    eprintln!("nice 0: {plain:.3} CPUs, nice 5: {nice:.3}; to what is fair {ratio:.3}");
+    // The storm's weight is that of the plain ones, so these get no less than it may.
+    assert!(plain > CPUS as f64 * 1024.0 / (2.0 * 1024.0 + 335.0) * 0.9);
+    assert!((ratio - 1.0).abs() < 0.15);
+    drop(storm);
+    drop(hogs);
+    scheduler.stop();
+}
+
+/// As schbench has it: each of these hands work of 0.2 ms to a worker of its own every 3 ms. The
+/// time from handing over to the worker's start.
+fn message(messengers: usize, time: Duration) -> Vec<Duration> {
+    let serve = || {
+        let (to_worker, requests) = mpsc::channel::<Instant>();
+        let worker = thread::spawn(move || {
+            let serve = |asked: Instant| {
+                let waited = asked.elapsed();
+                work(Duration::from_micros(200));
+                waited
+            };
+            requests.into_iter().map(serve).collect::<Vec<_>>()
+        });
+        let messenger = thread::spawn(move || {
+            let begin = Instant::now();
+            while begin.elapsed() < time {
+                thread::sleep(ms(3));
+                to_worker.send(Instant::now()).unwrap();
+            }
+        });
+        (worker, messenger)
+    };
+    let threads: Vec<_> = (0..messengers).map(|_| serve()).collect();
+    let waits = threads.into_iter().flat_map(|(worker, messenger)| {
+        messenger.join().unwrap();
+        worker.join().unwrap()
+    });
+    waits.collect()
+}
+
+#[test]
+fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
+    const LOADS: [(&str, usize); 2] = [("half", CPUS / 2), ("full", 2 * CPUS)];
+    let measure = || {
+        LOADS.map(|(_, load)| {
+            let hogs = Hog::start_many(load);
+            thread::sleep(ms(300));
+            let mut waits = message(CPUS, ms(1500));
+            drop(hogs);
+            [50, 99].map(|hundredths| percentile(&mut waits, hundredths))
+        })
+    };
+    let theirs = measure();
+    let scheduler = Scheduler::start(&[]);
+    let ours = measure();
+    for ((name, _), (ours, theirs)) in LOADS.iter().zip(ours.iter().zip(&theirs)) {
+        eprintln!("{name} load: p50, p99 {ours:?}; with the kernel's own scheduler {theirs:?}");
+    }
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert!(ours[1] <= theirs[1] * 2 + ms(1), "{ours:?}, {theirs:?}");
+    }
+    scheduler.stop();
+}
+
+#[test]
+fn performance_is_asked_for_by_how_busy_a_cpu_is() {
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let mut statistics = Statistics::from_now();
+    let mut perf = || {
+        let types = statistics.take().core_types;
+        ["P", "E"].map(|name| types[name].perf_pct)
+    };
+    thread::sleep(ms(1500));
+    let idle = perf();
+    let hogs = Hog::start_many(CPUS);
+    for (cpu, hog) in hogs.iter().enumerate() {
+        hog.pin(&[cpu]);
+    }
+    thread::sleep(ms(300));
+    let busy = perf();
+    drop(hogs);
+    thread::sleep(ms(1000));
+    let later = perf();
+    eprintln!("percent of the most: idle {idle:?}, busy {busy:?}, idle again {later:?}");
+    assert_eq!(busy, [100.0; 2]);
+    for idle in idle.iter().chain(&later) {
+        assert!(*idle < 30.0, "{idle}");
+    }
+    scheduler.stop();
+}
