@@ -37,6 +37,8 @@ pub enum Mechanism {
     Preempt,
     /// Keeping a task near one that wakes it and is about to sleep
     Sync,
+    /// Letting the agent sleep while hardly anything runs
+    Rest,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
     /// The history tables of `camps`; every phase is a new one
@@ -69,7 +71,8 @@ impl Mechanism {
             Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
-            Mechanism::Carry
+            Mechanism::Rest
+            | Mechanism::Carry
             | Mechanism::History
             | Mechanism::Escape
             | Mechanism::Nwc

@@ -6,6 +6,7 @@ mod counting;
 mod describe;
 mod encode;
 mod explain;
+mod rest;
 mod spinning;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
-use libbpf_rs::{OpenObject, ProgramInput};
+use libbpf_rs::{MapHandle, OpenObject, ProgramInput};
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use scx_stats::prelude::*;
@@ -30,6 +31,7 @@ use counting::Counting;
 use describe::describe;
 use encode::encode;
 use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
+use rest::{Bell, Rest};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::calibrate;
@@ -46,9 +48,12 @@ use crate::topology::{CoreTypesSpec, Topology};
 /// The scheduler's name, as the kernel and people see it.
 pub const NAME: &str = "scx_hetero";
 
-/// How long the agent sleeps when nothing is due. So much later it sees that the kernel has ended
-/// the scheduler, as on hotplug.
-const IDLE_WAIT: Duration = Duration::from_millis(250);
+/// How long the agent sleeps at most while the machine is busy: well below the second after which
+/// the BPF half takes it for dead.
+const AWAKE_WAIT: Duration = Duration::from_millis(250);
+
+/// And while hardly anything runs.
+const REST_WAIT: Duration = Duration::from_secs(1);
 
 /// How many tasks have a place in the task table.
 pub const MAX_SLOTS: u32 = intf::hetero_consts_MAX_SLOTS;
@@ -104,6 +109,9 @@ pub struct Scheduler<'a> {
     stats_server: StatsServer<(), Totals>,
     spin_server: Option<spin::server::Server>,
     limited: Limited,
+    bell: Bell,
+    /// Whether the agent may sleep while nothing computes.
+    may_rest: bool,
     /// What the BPF half had counted when these were last looked at.
     cgroups_seen: (u32, u32),
 }
@@ -203,6 +211,10 @@ impl<'a> Scheduler<'a> {
             .launch()
             .context("cannot open the statistics socket")?;
 
+        let bell = MapHandle::try_from(&skel.maps.bell)
+            .map_err(Into::into)
+            .and_then(Bell::listen)
+            .context("cannot listen to the BPF half")?;
         let mut limited = Limited::default();
         limited.warn_of_new();
 
@@ -231,6 +243,8 @@ impl<'a> Scheduler<'a> {
             stats_server,
             spin_server: spinning::listen(),
             limited,
+            bell,
+            may_rest: !options.without.contains(&Mechanism::Rest),
             cgroups_seen: (0, 0),
         })
     }
@@ -244,12 +258,19 @@ impl<'a> Scheduler<'a> {
         let turn = self.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
+        let bell = self.bell.rung().clone();
+        let mut rest = Rest::new(tidied);
 
         while !uei_exited!(&self.skel, uei) {
+            let now = Instant::now();
+            let rests = self.may_rest && rest.look(now, self.busy_ns());
             let next = due.into_iter().chain(turn_due).min();
-            let wait = next.map_or(IDLE_WAIT, |due| {
-                due.saturating_duration_since(Instant::now())
-            });
+            let wait = match next {
+                _ if rests => REST_WAIT,
+                Some(due) => due.saturating_duration_since(now).min(AWAKE_WAIT),
+                None => AWAKE_WAIT,
+            };
+            self.set_asleep(rests);
             select! {
                 recv(stop) -> _ => break,
                 recv(requests) -> request => {
@@ -262,9 +283,11 @@ impl<'a> Scheduler<'a> {
                     Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
                     Err(_) => spinners = never(),
                 },
-                default(wait.min(IDLE_WAIT)) => {}
+                recv(bell) -> _ => rest.disturb(Instant::now(), self.busy_ns()),
+                default(wait) => {}
             }
             beat(&mut self.skel);
+            self.set_asleep(false);
             let now = Instant::now();
             self.take_samples()?;
             if let (Some(at), Some(turn)) = (turn_due, turn)
@@ -299,6 +322,22 @@ impl<'a> Scheduler<'a> {
             }
             .into()
         })
+    }
+
+    /// How long all CPUs have been busy, together, ns.
+    fn busy_ns(&self) -> u64 {
+        let Some(bss) = &self.skel.maps.bss_data else {
+            return 0;
+        };
+        let cpus = &bss.cpu_ctxs[..self.topology.nr_cpu_ids as usize];
+        cpus.iter().flat_map(|cpu| cpu.busy_ns).sum()
+    }
+
+    /// Tells the BPF half that the agent is silent because it sleeps, or no longer does.
+    fn set_asleep(&mut self, asleep: bool) {
+        if let Some(bss) = &mut self.skel.maps.bss_data {
+            bss.agent_sleeps = asleep.into();
+        }
     }
 
     /// What the one that starts in its place goes on with.

@@ -36,7 +36,6 @@ fn together(programs: &[&str], seconds: u32) -> Vec<Child> {
     programs.iter().map(start).collect()
 }
 
-
 /// Each program's slowdown against a P core of its own, over eight seconds of all at once.
 fn slowdowns(alone: &[f64]) -> Vec<f64> {
     let children = together(&PROGRAMS, 8);

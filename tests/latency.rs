@@ -185,6 +185,43 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
     scheduler.stop();
 }
 
+/// How often threads of the scheduler have gone to sleep so far.
+fn sleeps(scheduler: &Scheduler) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", scheduler.pid())).unwrap();
+    tasks
+        .map(|task| {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        })
+        .sum()
+}
+
+#[test]
+fn on_an_idle_machine_the_agent_sleeps() {
+    const SWAPS: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+    let scheduler = Scheduler::start(SWAPS);
+    thread::sleep(ms(2000));
+    let before = sleeps(&scheduler);
+    thread::sleep(ms(10_000));
+    let idle = sleeps(&scheduler) - before;
+    // Work wakes it, soon.
+    let mut statistics = Statistics::from_now();
+    let hogs = Hog::start_many(CPUS);
+    thread::sleep(ms(250));
+    let before = sleeps(&scheduler);
+    thread::sleep(ms(1000));
+    let busy = sleeps(&scheduler) - before;
+    let counts = statistics.take().counts;
+    eprintln!("wake-ups: {idle} in ten seconds idle, {busy} in a busy one");
+    drop(hogs);
+    assert!(idle <= 12);
+    assert!(busy >= 40 && counts.actions_applied > 0 && counts.stalls == 0);
+    scheduler.stop();
+}
+
 #[test]
 fn performance_is_asked_for_by_how_busy_a_cpu_is() {
     let scheduler = Scheduler::start(&["--core-types", HYBRID]);

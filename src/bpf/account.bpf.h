@@ -360,7 +360,7 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	if (!s)
 		return run_ns;
 	/* A process of one thread is spared the look. */
-	pctx = p->signal->nr_threads > 1 ? process_ctx_of(p) : NULL;
+	pctx = has_other_threads(p) ? process_ctx_of(p) : NULL;
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 

@@ -88,6 +88,7 @@ static void sweep_queue(u32 domain)
 
 	bpf_for_each(scx_dsq, p, domain, 0) {
 		struct task_ctx *tctx = task_ctx_of(p);
+		struct domain_ctx *there;
 		u32 hint, to;
 
 		if (!tctx)
@@ -100,8 +101,9 @@ static void sweep_queue(u32 domain)
 		 * The waiting count and the weight stay with the old domain until
 		 * the task runs; running() sets both right.
 		 */
-		if (to < MAX_DOMAINS)
-			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0);
+		there = domain_ctx_of(to);
+		if (there && scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0))
+			there->moved_in = true;
 	}
 }
 

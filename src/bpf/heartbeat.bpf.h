@@ -20,8 +20,11 @@
 /* Part of the machine's CPUs that are of the fastest type, Q16. */
 const volatile u32 big_part;
 
-/* Written by the agent, all the time; ns, monotonic. */
+/* Written by the agent, all the time that it is awake; ns, monotonic. */
 u64 agent_seen;
+
+/* Set by the agent before it sleeps for long; see bell.bpf.h. */
+u32 agent_sleeps;
 
 u32 agent_stalled;
 u32 nr_stalls;		/* so far, the present one included */
@@ -29,7 +32,7 @@ u32 nr_stalls;		/* so far, the present one included */
 /* From every tick: notes who runs here, and how the agent does. */
 static void watch_agent(s32 cpu, u32 slot)
 {
-	bool stalled = works(MECHANISM_HEARTBEAT) &&
+	bool stalled = works(MECHANISM_HEARTBEAT) && !agent_sleeps &&
 		       vtime_before(agent_seen + STALL_NS, bpf_ktime_get_ns());
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 

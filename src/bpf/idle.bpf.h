@@ -154,7 +154,7 @@ __noinline s32 claim_idle_of_tier(struct task_struct *p __arg_trusted, s32 prev_
 	s32 cpu;
 
 	if (type_of_domain(domain) == core_type) {
-		if (bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) &&
+		if (may_use_cpu(p, prev_cpu) &&
 		    (!whole_core || sibling_is_idle(prev_cpu)) &&
 		    !is_parked_for(p, prev_cpu) &&
 		    scx_bpf_test_and_clear_cpu_idle(prev_cpu))
@@ -243,7 +243,7 @@ static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu
 }
 
 /* Is there an idle CPU that ranks above the place where @p runs now? Claims nothing. */
-static bool better_idle_exists(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+__noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	bool alone = sibling_is_idle(cpu), found = false;
 	u32 here = type_of_cpu(cpu), i;
@@ -329,11 +329,13 @@ static bool work_waits_for(s32 cpu)
  * that somebody claimed and then did not use looks busy to the kernel until it
  * next wakes up, and must not be missed.
  */
-static s32 any_idle_for(struct task_struct *p)
+__noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 {
 	u32 core_type;
 	s32 cpu;
 
+	/* A timer calls this, too. */
+	bpf_rcu_read_lock();
 	if (p->nr_cpus_allowed == 1)
 		cpu = claim_only(p, bpf_cpumask_first(p->cpus_ptr));
 	else
@@ -357,6 +359,7 @@ static s32 any_idle_for(struct task_struct *p)
 		if (found < nr_cpu_ids && bpf_cpumask_test_and_clear_cpu(found, idle))
 			cpu = found;
 	}
+	bpf_rcu_read_unlock();
 	return cpu;
 }
 

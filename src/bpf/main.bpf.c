@@ -16,6 +16,8 @@
 #include "account.bpf.h"
 #include "cpuperf.bpf.h"
 #include "turn.bpf.h"
+#include "queues.bpf.h"
+#include "bell.bpf.h"
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 
@@ -55,58 +57,6 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	return cpu;
 }
 
-static bool may_use_domain(struct task_struct *p, u32 domain)
-{
-	struct mask_ctx *masks;
-	struct bpf_cpumask *cpus;
-
-	if (p->nr_cpus_allowed >= nr_cpu_ids)
-		return true;
-	masks = bpf_map_lookup_elem(&domain_masks, &domain);
-	if (!masks)
-		return false;
-	cpus = masks->cpus;
-	return cpus && bpf_cpumask_intersects(cast_mask(cpus), p->cpus_ptr);
-}
-
-/*
- * The queue for a task that found no idle CPU: that of its hint's type, or
- * else the one where it is, unless another is less crowded by more than the
- * task itself. So runnable weight stays in proportion to CPUs, within a task.
- */
-static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
-{
-	u32 hint = hint_of(tctx), best = tctx->domain, best_cpus, d;
-	struct domain_ctx *dctx;
-	u64 best_weight;
-
-	if (hint != NO_TYPE && !allows_type(tctx, hint))
-		hint = NO_TYPE;
-	if (hint != NO_TYPE && type_of_domain(best) != hint)
-		best = lightest_domain_of(hint);
-	dctx = domain_ctx_of(best);
-	if (!dctx)
-		return 0;
-	best_weight = dctx->weight;
-	best_cpus = cpus_of_domain(best);
-
-	bpf_for(d, 0, nr_domains) {
-		u32 nr_cpus = cpus_of_domain(d);
-		u64 weight;
-
-		dctx = domain_ctx_of(d);
-		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
-			continue;
-		weight = dctx->weight + tctx->share;
-		if (!more_crowded(best_weight, best_cpus, weight, nr_cpus) || !may_use_domain(p, d))
-			continue;
-		best = d;
-		best_weight = weight;
-		best_cpus = nr_cpus;
-	}
-	return best;
-}
-
 /* Send @p straight to @cpu's local queue, ahead of what runs there if @preempt. */
 static void insert_on(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
@@ -121,7 +71,7 @@ static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	if (target == NO_CPU || target == cpu || domain_of_cpu(target) >= MAX_DOMAINS ||
 	    is_parked_for(p, target) ||
-	    !bpf_cpumask_test_cpu(target, p->cpus_ptr))
+	    !may_use_cpu(p, target))
 		return NO_CPU;
 	return target;
 }
@@ -163,7 +113,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	claimed = tctx->claimed_cpu;
 	if (claimed != NO_CPU) {
 		tctx->claimed_cpu = NO_CPU;
-		if (bpf_cpumask_test_cpu(claimed, p->cpus_ptr)) {
+		if (may_use_cpu(p, claimed)) {
 			count_stat(STAT_UPGRADED);
 			insert_on(p, claimed, 0);
 			return;
@@ -197,7 +147,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		domain = choose_domain(p, tctx);
 		/* Its queue must have a CPU for it, or it waits until one steals it. */
 		if (!may_use_domain(p, domain))
-			domain = domain_of_cpu(bpf_cpumask_first(p->cpus_ptr));
+			domain = domain_of_cpu(first_cpu_of(p));
 		if (domain >= MAX_DOMAINS) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, slice_ns, enq_flags);
 			return;
@@ -207,27 +157,6 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, deadline, enq_flags);
 	}
 	wake_idle_for(p, cpu);
-}
-
-/* The deadline of the first task in @dsq that @cpu may take. */
-static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
-{
-	struct task_struct *p;
-	bool found = false;
-	u32 seen = 0;
-
-	bpf_for_each(scx_dsq, p, dsq, 0) {
-		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
-			*deadline = p->scx.dsq_vtime;
-			found = true;
-			break;
-		}
-		if (++seen >= 32)
-			break;
-		/* Hidden from the verifier, which would follow every count apart. */
-		__sink(seen);
-	}
-	return found;
 }
 
 /*
@@ -247,63 +176,13 @@ static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s3
 	if (!tctx->upgrade)
 		return false;
 	tctx->upgrade = false;
-	if (!better_idle_exists(prev, tctx, cpu))
+	if (!better_idle_exists(prev, cpu))
 		return false;
 	target = claim_idle(prev, tctx, cpu);
 	if (target < 0)
 		return false;
 	tctx->claimed_cpu = target;
 	return true;
-}
-
-/*
- * Pull a task from a queue that is more crowded than ours. With three threads
- * on two P cores and two on two E cores nobody idles and no weight is out of
- * proportion by more than a task, yet the three would wait for ever and the
- * two never: pulling one now and then lets everybody wait in turn. Only where
- * somebody has been waiting for some slices: one that was preempted for a moment
- * is better off where it is.
- */
-static bool rotate(u32 domain)
-{
-	struct domain_ctx *dctx = domain_ctx_of(domain);
-	u64 now = scx_bpf_now();
-	u32 i;
-
-	if (!dctx || now - dctx->rotated_at < ROTATE_INTERVAL_NS)
-		return false;
-	bpf_for(i, 1, nr_domains) {
-		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
-		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
-
-		if (!octx || !octx->nr_waiting ||
-		    vtime_before(now, octx->waiting_since + 2 * slice_ns) ||
-		    !more_crowded(octx->weight, cpus_of_domain(*other),
-				  dctx->weight, cpus_of_domain(domain)))
-			continue;
-		dctx->rotated_at = now;
-		if (scx_bpf_dsq_move_to_local(*other, 0)) {
-			count_stat(STAT_ROTATED);
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool steal(u32 domain)
-{
-	u32 i;
-
-	bpf_for(i, 1, nr_domains) {
-		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
-		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
-
-		if (octx && octx->nr_waiting && scx_bpf_dsq_move_to_local(*other, 0)) {
-			count_stat(STAT_STOLEN);
-			return true;
-		}
-	}
-	return false;
 }
 
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
@@ -328,7 +207,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 
 	/* Who is first matters only beside another queue, or prev. */
 	have_own = cctx->nr_waiting;
-	shared_waits = have_shared = !parked && dctx->nr_waiting;
+	shared_waits = have_shared = !parked && somebody_waits(dctx, domain);
 	if (may_stay || (have_own && have_shared)) {
 		have_own = have_own && first_deadline(CPU_DSQ(cpu), cpu, &own_deadline);
 		have_shared = have_shared && first_deadline(domain, cpu, &shared_deadline);
@@ -443,6 +322,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	if (s)
 		refresh_name(p, s);
 	watch_agent(cpu, tctx->slot);
+	wake_agent(tctx);
 	count_idle(cpu, false);
 	if (is_pinned(tctx))
 		return;
@@ -457,7 +337,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
-	if (better_idle_exists(p, tctx, cpu)) {
+	if (better_idle_exists(p, cpu)) {
 		tctx->upgrade = true;
 		scx_bpf_task_set_slice(p, 0);
 		return;
@@ -637,6 +517,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 void BPF_STRUCT_OPS(hetero_exit, struct scx_exit_info *ei)
 {
 	UEI_RECORD(uei, ei);
+	ring_bell();
 }
 
 SCX_OPS_DEFINE(hetero_ops,

@@ -34,7 +34,7 @@ static bool hold(struct task_struct *p, s32 cpu, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
 	if (!cctx || (enq_flags & SCX_ENQ_WAKEUP) || !is_parked_for(p, cpu) ||
-	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+	    !may_use_cpu(p, cpu))
 		return false;
 	cctx->holds = true;
 	count_stat(STAT_HELD);

@@ -71,6 +71,7 @@ struct domain_ctx {
 	u64 pinned_weight;	/* of those that may run on one CPU only */
 	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
+	u32 moved_in;		/* some wait here that are counted elsewhere, perhaps */
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 rotated_at;
 };
@@ -266,6 +267,28 @@ static struct domain_ctx *domain_ctx_of(u32 domain)
 static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
 	return MEMBER_VPTR(cpu_ctxs, [(u32)cpu]);
+}
+
+/*
+ * What follows a pointer of the kernel's is in global functions, which the verifier checks once
+ * and not in every place that calls them: up to 6.19 it searches all names that the kernel knows
+ * for each such step, and half of what loading took was that.
+ */
+
+/* May @p run on @cpu? */
+__noinline bool may_use_cpu(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+__noinline s32 first_cpu_of(struct task_struct *p __arg_trusted)
+{
+	return bpf_cpumask_first(p->cpus_ptr);
+}
+
+__noinline bool has_other_threads(struct task_struct *p __arg_trusted)
+{
+	return p->signal->nr_threads > 1;
 }
 
 /* Is @cpu kept from ordinary tasks at present? */

@@ -99,7 +99,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 		hint = NO_TYPE;
 	if (hint != NO_TYPE && type_of_domain(domain) != hint)
 		domain = lightest_domain_of(hint);
-	else if (bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) && claim_runner(prev_cpu, cost))
+	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, cost))
 		return prev_cpu;
 	if (tctx->pinned_cpu != NO_CPU)
 		return -ENOENT;
@@ -135,15 +135,15 @@ static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev
 
 	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) || !dctx || !cctx ||
 	    !is_latency_sensitive(tctx) || (waker->flags & PF_EXITING) ||
-	    !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_parked_for(p, cpu))
+	    !may_use_cpu(p, cpu) || is_parked_for(p, cpu))
 		return -ENOENT;
 	hint = hint_of(tctx);
 	wctx = task_ctx_of(waker);
 	if ((hint != NO_TYPE && hint != type_of_cpu(cpu)) || !wctx ||
-	    !is_latency_sensitive(wctx) || better_idle_exists(p, tctx, cpu))
+	    !is_latency_sensitive(wctx) || better_idle_exists(p, cpu))
 		return -ENOENT;
 	if (prev_cpu != cpu && domain_of_cpu(prev_cpu) == domain &&
-	    bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr) && claim_only(p, prev_cpu) >= 0)
+	    may_use_cpu(p, prev_cpu) && claim_only(p, prev_cpu) >= 0)
 		return prev_cpu;
 	if (cctx->nr_waiting || dctx->nr_waiting || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return -ENOENT;

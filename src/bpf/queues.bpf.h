@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Queues: in which of them a task waits, and from which a CPU takes its next one.
+ */
+#ifndef __HETERO_QUEUES_BPF_H
+#define __HETERO_QUEUES_BPF_H
+
+#include "idle.bpf.h"
+#include "account.bpf.h"
+
+__noinline bool may_use_domain(struct task_struct *p __arg_trusted, u32 domain)
+{
+	struct mask_ctx *masks;
+	struct bpf_cpumask *cpus;
+
+	if (p->nr_cpus_allowed >= nr_cpu_ids)
+		return true;
+	masks = bpf_map_lookup_elem(&domain_masks, &domain);
+	if (!masks)
+		return false;
+	cpus = masks->cpus;
+	return cpus && bpf_cpumask_intersects(cast_mask(cpus), p->cpus_ptr);
+}
+
+/*
+ * The queue for a task that found no idle CPU: that of its hint's type, or
+ * else the one where it is, unless another is less crowded by more than the
+ * task itself. So runnable weight stays in proportion to CPUs, within a task.
+ */
+static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 hint = hint_of(tctx), best = tctx->domain, best_cpus, d;
+	struct domain_ctx *dctx;
+	u64 best_weight;
+
+	if (hint != NO_TYPE && !allows_type(tctx, hint))
+		hint = NO_TYPE;
+	if (hint != NO_TYPE && type_of_domain(best) != hint)
+		best = lightest_domain_of(hint);
+	dctx = domain_ctx_of(best);
+	if (!dctx)
+		return 0;
+	best_weight = dctx->weight;
+	best_cpus = cpus_of_domain(best);
+
+	bpf_for(d, 0, nr_domains) {
+		u32 nr_cpus = cpus_of_domain(d);
+		u64 weight;
+
+		dctx = domain_ctx_of(d);
+		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
+			continue;
+		weight = dctx->weight + tctx->share;
+		if (!more_crowded(best_weight, best_cpus, weight, nr_cpus) || !may_use_domain(p, d))
+			continue;
+		best = d;
+		best_weight = weight;
+		best_cpus = nr_cpus;
+	}
+	return best;
+}
+
+/* Does anybody wait in @domain's queue? */
+static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
+{
+	if (dctx->nr_waiting)
+		return true;
+	if (!dctx->moved_in)
+		return false;
+	/* In this order: who is moved in meanwhile says so again. */
+	dctx->moved_in = false;
+	if (scx_bpf_dsq_nr_queued(domain) > 0)
+		dctx->moved_in = true;
+	return dctx->moved_in;
+}
+
+/* The deadline of the first task in @dsq that @cpu may take. */
+static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
+{
+	struct task_struct *p;
+	bool found = false;
+	u32 seen = 0;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		if (may_use_cpu(p, cpu)) {
+			*deadline = p->scx.dsq_vtime;
+			found = true;
+			break;
+		}
+		if (++seen >= 32)
+			break;
+		/* Hidden from the verifier, which would follow every count apart. */
+		__sink(seen);
+	}
+	return found;
+}
+
+/*
+ * Pull a task from a queue that is more crowded than ours. With three threads
+ * on two P cores and two on two E cores nobody idles and no weight is out of
+ * proportion by more than a task, yet the three would wait for ever and the
+ * two never: pulling one now and then lets everybody wait in turn. Only where
+ * somebody has been waiting for some slices: one that was preempted for a moment
+ * is better off where it is.
+ */
+static bool rotate(u32 domain)
+{
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	u64 now = scx_bpf_now();
+	u32 i;
+
+	if (!dctx || now - dctx->rotated_at < ROTATE_INTERVAL_NS)
+		return false;
+	bpf_for(i, 1, nr_domains) {
+		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
+		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
+
+		if (!octx || !somebody_waits(octx, *other) ||
+		    vtime_before(now, octx->waiting_since + 2 * slice_ns) ||
+		    !more_crowded(octx->weight, cpus_of_domain(*other),
+				  dctx->weight, cpus_of_domain(domain)))
+			continue;
+		dctx->rotated_at = now;
+		if (scx_bpf_dsq_move_to_local(*other, 0)) {
+			count_stat(STAT_ROTATED);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool steal(u32 domain)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_domains) {
+		const volatile u8 *other = MEMBER_VPTR(steal_order, [domain][i]);
+		struct domain_ctx *octx = other ? domain_ctx_of(*other) : NULL;
+
+		if (octx && somebody_waits(octx, *other) && scx_bpf_dsq_move_to_local(*other, 0)) {
+			count_stat(STAT_STOLEN);
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif /* __HETERO_QUEUES_BPF_H */

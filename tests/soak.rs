@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Strain, in the virtual machine (`make test`, and for longer `make test-kernels`): nobody is
+//! thrown out by the watchdog, and the kernel has nothing to complain about.
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+
+use support::*;
+
+/// Hints for every thread, all the time.
+const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+
+fn stress(args: &str) -> Child {
+    let mut command = Command::new("stress-ng");
+    command.args(args.split(' ')).args(["--temp-path", "/tmp"]);
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn soak(all: &[&str]) {
+    let scheduler = Scheduler::start(SWAPPING);
+    let mut statistics = Statistics::from_now();
+    let children: Vec<Child> = all.iter().map(|args| stress(args)).collect();
+    for mut child in children {
+        let status = child.wait().unwrap();
+        // 3: a stressor ran out of memory; 4: one that this machine has not the means for.
+        assert!(matches!(status.code(), Some(0 | 3 | 4)), "{status}");
+    }
+    println!("{:?}", statistics.take().counts);
+    scheduler.stop();
+}
+
+/// The settings with which schedulers are tried in sched_ext's own continuous integration, and
+/// every stressor of the class `scheduler`.
+#[test]
+fn stress_ng_for_45_seconds() {
+    soak(&[
+        "-t 45 --aggressive -M -c 4 -f 4",
+        "-t 45 --aggressive -M --class scheduler --all 1",
+    ]);
+}
+
+#[test]
+#[ignore = "takes twenty minutes; make test-kernels runs it"]
+fn a_mix_for_twenty_minutes() {
+    soak(&["-t 1200 -c 2 -f 2 --pipe 2 --switch 2 --futex 2 --yield 2 --clone 2 --affinity 2 \
+            --cyclic 1 --hrtimers 1 --sleep 1 --mutex 1 --nice 1 --schedpolicy 1 --cpu-sched 1 \
+            --exec 1 --vfork 1 --sem 1 --wait 1 --poll 1"]);
+}
