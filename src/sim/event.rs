@@ -14,6 +14,8 @@ pub(super) enum Event {
     Work(u32, u64),
     /// A thread has slept enough.
     Wake(u32),
+    /// A program that has ended starts again.
+    Start(u32),
     /// A parked CPU's deadline; void if it was parked anew.
     Unpark(u32, u64),
     /// The agent's loop comes round.

@@ -157,7 +157,7 @@ impl Bench {
         let mut sim = Sim::new(kernel, Fair::default());
         sim.restarts = false;
         sim.start(
-            Job::new(program.clone(), Vec::new(), 0, BEGIN_NS),
+            Job::new(program.clone(), Vec::new(), BEGIN_NS),
             threads,
             affinity,
         );
@@ -197,7 +197,7 @@ impl Bench {
         for (job, &member) in order.iter().enumerate() {
             places[member] = job;
             let (program, member) = &self.members[member];
-            let job = Job::new(program.clone(), Vec::new(), 0, BEGIN_NS);
+            let job = Job::new(program.clone(), Vec::new(), BEGIN_NS);
             sim.start(job, member.threads, ANYWHERE);
         }
         let (runs, seconds) = match options.until {

@@ -71,10 +71,8 @@ pub(super) enum Step {
 pub(super) struct Job {
     /// What it runs.
     pub(super) program: Rc<Compiled>,
-    /// Its threads.
+    /// Its threads; none before it starts.
     pub(super) members: Vec<u32>,
-    /// Process id.
-    pub(super) tgid: u32,
     /// When it began, ns.
     pub(super) began_at: u64,
     stage: usize,
@@ -84,11 +82,10 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(program: Rc<Compiled>, members: Vec<u32>, tgid: u32, began_at: u64) -> Self {
+    pub(super) fn new(program: Rc<Compiled>, members: Vec<u32>, began_at: u64) -> Self {
         Self {
             program,
             members,
-            tgid,
             began_at,
             stage: 0,
             round: 0,
@@ -163,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_last_one_to_come_opens_the_next_stage() {
-        let mut job = Job::new(program(1, &[false, true]), vec![7, 8, 9], 1, 0);
+        let mut job = Job::new(program(1, &[false, true]), vec![7, 8, 9], 0);
         assert_eq!(job.begin(2), Step::Work(4.0));
         assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Wait]);
         assert_eq!(job.arrive(), Step::Meet(1), "a serial one");
@@ -173,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_program_that_begins_serially_lets_the_others_wait() {
-        let mut job = Job::new(program(2, &[true, false]), vec![1, 2], 1, 0);
+        let mut job = Job::new(program(2, &[true, false]), vec![1, 2], 0);
         assert_eq!((job.begin(0), job.begin(1)), (Step::Work(12.0), Step::Wait));
         assert_eq!(job.arrive(), Step::Meet(2));
         assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Meet(1)]);

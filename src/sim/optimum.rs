@@ -20,8 +20,9 @@ use crate::topology::MAX_CORE_TYPES;
 /// More columns are not looked at.
 const MOST_COLUMNS: usize = 20_000;
 
-/// Progress that counts as some.
-const SOME: f64 = 1e-4;
+/// The least progress of all that counts as some: far below what any schedule gives that does not
+/// waste its time, and far above what rounding may seem to give.
+const SOME: f64 = 0.02;
 
 /// Unfairness is found to this part.
 const PRECISION: f64 = 1e-4;

@@ -13,6 +13,9 @@ use super::job::{Job, Step};
 use super::kernel::{Kernel, ThreadState};
 use super::mechanism::{Flags, Mechanism};
 
+/// Before a program that has ended runs again: it is forked and read in; assumed, ns.
+const RESTART_NS: u64 = 1_000_000;
+
 /// A run of a program that has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completion {
@@ -33,8 +36,8 @@ pub(super) struct Sim<M> {
     pub(super) past_moves: u64,
     /// Instructions of a job's earlier runs.
     pub(super) past_work: Vec<f64>,
-    /// Affinity of each job's threads.
-    affinities: Vec<usize>,
+    /// Affinity of each job's threads, and how many they are.
+    forms: Vec<(usize, u32)>,
 }
 
 impl<M: Mechanism> Sim<M> {
@@ -47,7 +50,7 @@ impl<M: Mechanism> Sim<M> {
             restarts: true,
             past_moves: 0,
             past_work: Vec::new(),
-            affinities: Vec::new(),
+            forms: Vec::new(),
         }
     }
 
@@ -56,26 +59,25 @@ impl<M: Mechanism> Sim<M> {
         let index = self.kernel.jobs.len();
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
-        self.affinities.push(affinity);
-        self.fork(index, threads);
+        self.forms.push((affinity, threads));
+        self.fork(index);
         self.settle_down();
     }
 
-    fn fork(&mut self, index: usize, threads: u32) {
+    fn fork(&mut self, index: usize) {
         let k = &mut self.kernel;
+        let (affinity, threads) = self.forms[index];
         let tgid = k.new_tid();
-        let allowed = k.affinities[self.affinities[index]]
-            .iter()
-            .collect::<Vec<_>>();
+        let allowed: Vec<u32> = k.affinities[affinity].iter().collect();
         let parent = allowed[k.rng.next_u64() as usize % allowed.len()];
         let members = (0..threads).map(|member| k.new_thread(index, member, tgid, parent));
         let members: Vec<u32> = members.collect();
         let began = k.now;
         let program = k.jobs[index].program.clone();
-        k.jobs[index] = Job::new(program, members.clone(), tgid, began);
+        k.jobs[index] = Job::new(program, members.clone(), began);
         for (member, &thread) in members.iter().enumerate() {
             let k = &mut self.kernel;
-            k.thread_mut(thread).affinity = self.affinities[index];
+            k.thread_mut(thread).affinity = affinity;
             self.mechanism.enable(k, thread);
             if let Step::Work(part) = k.jobs[index].begin(member as u32) {
                 k.give_work(thread, part);
@@ -124,6 +126,7 @@ impl<M: Mechanism> Sim<M> {
                 k.thread_mut(thread).awake_left = part.map_or(f64::INFINITY, |(every, _)| every);
                 self.wake(thread);
             }
+            Event::Start(job) => self.fork(job as usize),
             Event::Unpark(..) | Event::Agent | Event::Balance => self.mechanism.timer(k, event),
         }
     }
@@ -331,7 +334,8 @@ impl<M: Mechanism> Sim<M> {
         self.past_work[index] += k.jobs[index].program.instructions();
         self.completions.push(Completion { job: index, took });
         if self.restarts {
-            self.fork(index, members.len() as u32);
+            let at = self.kernel.now + RESTART_NS;
+            self.kernel.events.push(at, Event::Start(index as u32));
         }
     }
 
