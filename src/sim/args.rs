@@ -33,6 +33,11 @@ pub struct Args {
     #[arg(long)]
     pub(super) as_testbed: bool,
 
+    /// Let policies know the thresholds that `scx_hetero calibrate` has found on
+    /// the machine
+    #[arg(long)]
+    pub(super) calibrated: bool,
+
     /// Schedulers to compare: policies, `default` (an approximation of the
     /// kernel's own) or `all`
     #[arg(short, long, value_name = "NAME,...", value_delimiter = ',', default_value = "default,none,rr,camps", value_parser = choices())]

@@ -27,6 +27,14 @@ const FULL: f64 = 0.95;
 /// Misses make up at most this part of a phase's time alone, whatever its profile says; assumed.
 const MOST_STALLED: f64 = 0.95;
 
+/// The core that profiles' instructions per cycle are of: a Cortex-A57 of the Juno board, as
+/// testbed/machines/juno-r1.toml has it.
+const REFERENCE_HZ: f64 = 1.15e9;
+const REFERENCE_BYTES: f64 = 2048.0 * 1024.0;
+const REFERENCE_LATENCY_NS: f64 = 130.0;
+const REFERENCE_OVERLAP: f64 = 3.0;
+const REFERENCE_PREFETCH: f64 = 30.0;
+
 /// Less traffic than this part of the memory's bandwidth, or of a cache's lines in a millisecond,
 /// disturbs nobody; assumed, and far below what shows.
 const NEGLIGIBLE: f64 = 1e-4;
@@ -52,6 +60,8 @@ pub(super) struct Load {
     /// Accesses in an instruction to data that a cache may hold, and how many lines these are.
     reuse: f64,
     lines: f64,
+    /// What a miss moves, bytes.
+    line_bytes: f64,
     /// Whether it disturbs, or can be disturbed, at all.
     matters: bool,
     /// Loads and branches in an instruction.
@@ -62,11 +72,8 @@ pub(super) struct Load {
 impl Load {
     /// What `phase` is on `machine`.
     pub(super) fn new(machine: &Machine, phase: &Phase) -> Self {
-        let big = &machine.cores[0];
-        let fastest = 1e9 / (phase.ipc * big.ipc * big.hz);
-        let known = phase.sf.get(&machine.name);
         let mut load = Self {
-            ns_per_instruction: [fastest; MAX_CORE_TYPES],
+            ns_per_instruction: [0.0; MAX_CORE_TYPES],
             miss_ns: [0.0; MAX_CORE_TYPES],
             stream: phase.stream,
             reuse: if phase.working_set > 0.0 {
@@ -75,38 +82,53 @@ impl Load {
                 0.0
             },
             lines: (phase.working_set / LINE_BYTES).max(1.0),
+            line_bytes: LINE_BYTES * (1.0 + phase.written),
             matters: false,
             loads: phase.loads,
             branches: phase.branches,
         };
-        let latency = machine.memories[0].latency_ns;
+        let fastest = load.fastest_ns(machine, phase);
         let slowest = machine.cores.len() - 1;
         for (core_type, core) in machine.cores.iter().enumerate() {
             let (least, most) = core.sf;
-            let between = least * (most / least).powf(phase.asymmetry);
-            let sf = match (core_type, known) {
+            let sf = match (core_type, phase.sf.get(&machine.name)) {
                 (0, _) => 1.0,
                 // What is known is that of the fastest over the slowest.
                 (_, Some(known)) => known.powf(core_type as f64 / slowest as f64),
-                _ => between,
+                _ => least * (most / least).powf(phase.asymmetry),
             };
             let ns = fastest * sf;
-            let free = 1.0 - phase.sequential - phase.dependent;
-            let together = phase.sequential / core.prefetch + free / core.overlap + phase.dependent;
+            let misses = load.alone(ns, machine.llc_of(core_type).bytes).misses;
+            let latency = machine.memory_of(core_type).latency_ns;
+            let miss = latency * apart(phase, core.overlap, core.prefetch);
             load.ns_per_instruction[core_type] = ns;
-            // Not more stalled than it can be, where the last-level cache is the smallest.
-            let misses = machine
-                .llcs
-                .iter()
-                .map(|llc| load.alone(ns, llc.bytes).misses);
-            let misses = misses.fold(0.0, f64::max);
-            load.miss_ns[core_type] =
-                (latency * together).min(MOST_STALLED * ns / misses.max(1e-12));
+            load.miss_ns[core_type] = miss.min(MOST_STALLED * ns / misses.max(1e-12));
         }
-        let bandwidth = machine.memories[0].bandwidth;
-        let traffic = (load.stream + load.reuse) * LINE_BYTES / fastest;
+        let bandwidth = machine.memory_of(0).bandwidth;
+        let traffic = (load.stream + load.reuse) * load.line_bytes / fastest;
         load.matters = traffic > NEGLIGIBLE * bandwidth;
         load
+    }
+
+    /// Time per instruction alone on the fastest core type, ns: what the profile says of the
+    /// reference, of which computing goes by this core's clock and waiting by this machine's memory.
+    fn fastest_ns(&self, machine: &Machine, phase: &Phase) -> f64 {
+        let all = 1e9 / (phase.ipc * REFERENCE_HZ);
+        let misses = self.alone(all, REFERENCE_BYTES).misses;
+        let miss = REFERENCE_LATENCY_NS * apart(phase, REFERENCE_OVERLAP, REFERENCE_PREFETCH);
+        let computing = all - (misses * miss).min(MOST_STALLED * all);
+        let core = &machine.cores[0];
+        let (llc, memory) = (machine.llc_of(0), machine.memory_of(0));
+        let computing = computing * REFERENCE_HZ / (core.ipc * core.hz);
+        let miss = memory.latency_ns * apart(phase, core.overlap, core.prefetch);
+        let bandwidth = FULL * llc.bandwidth.min(memory.bandwidth);
+        let mut ns = all;
+        // How much it misses follows from how fast it is, a little.
+        for _ in 0..20 {
+            let misses = self.alone(ns, llc.bytes).misses;
+            ns = (computing + misses * miss).max(misses * self.line_bytes / bandwidth);
+        }
+        ns
     }
 
     /// Whether it disturbs, or can be disturbed, at all.
@@ -156,6 +178,12 @@ impl Load {
             misses: self.in_cache(ns, stay).0,
         }
     }
+}
+
+/// What part of the memory's latency a miss of this phase costs.
+fn apart(phase: &Phase, overlap: f64, prefetch: f64) -> f64 {
+    let free = 1.0 - phase.sequential - phase.dependent;
+    phase.sequential / prefetch + free / overlap + phase.dependent
 }
 
 /// How fast a thread is.
@@ -298,7 +326,7 @@ impl Contention {
         for runner in runners {
             let (bytes, bandwidth, _) = self.llcs[runner.llc];
             let rate = load(runner).alone(load(runner).alone_ns(runner.core_type), bytes);
-            let traffic = rate.misses * LINE_BYTES / rate.ns_per_instruction;
+            let traffic = rate.misses * load(runner).line_bytes / rate.ns_per_instruction;
             let factor = Way::alone(bandwidth, traffic) * Way::alone(memory.bandwidth, traffic);
             alone.push((rate, factor));
             rates.push(rate);
@@ -311,7 +339,7 @@ impl Contention {
             .iter()
             .map(|group| Way::new(self.llcs[runners[group.start].llc].1))
             .collect();
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let mut changed: f64 = 0.0;
             let mut all_traffic = 0.0;
             for (group, way) in groups.iter().zip(&mut ways) {
@@ -335,13 +363,14 @@ impl Contention {
                         ns_per_instruction: ns,
                         misses,
                     };
-                    traffic += misses * LINE_BYTES / ns;
+                    traffic += misses * load.line_bytes / ns;
                 }
                 way.ask(traffic);
                 all_traffic += traffic;
             }
             memory.ask(all_traffic);
-            if changed < BALANCED {
+            // At first nobody knows yet how late misses are answered.
+            if changed < BALANCED && round > 3 {
                 break;
             }
         }

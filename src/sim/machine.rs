@@ -21,7 +21,8 @@ const MAX_DOMAINS: usize = intf::hetero_consts_MAX_DOMAINS as usize;
 pub struct Core {
     /// Clock, Hz.
     pub hz: f64,
-    /// Instructions per cycle over what profiles say; of the fastest type only.
+    /// Instructions per cycle over those of the core that profiles speak of, while it computes; of
+    /// the fastest type only.
     pub ipc: f64,
     /// SF of the fastest type over this one, of the program that gains least and of the one that
     /// gains most.
@@ -223,6 +224,17 @@ impl Machine {
         }
         self.switch_ns *= scale.time;
         Ok(self)
+    }
+
+    /// The last-level cache of a core type's first CPU.
+    pub(super) fn llc_of(&self, core_type: usize) -> &Llc {
+        let first = self.topology.types[core_type].cpus[0];
+        &self.llcs[self.topology.cpus[first as usize].llc]
+    }
+
+    /// What lies behind that cache.
+    pub(super) fn memory_of(&self, core_type: usize) -> &Memory {
+        &self.memories[self.llc_of(core_type).memory]
     }
 
     /// How many CPUs it has.

@@ -36,7 +36,7 @@ mod switch;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 pub use args::Args;
 use experiment::{Bench, Options};
@@ -71,6 +71,12 @@ pub fn run(args: &Args) -> Result<()> {
         if args.as_testbed {
             machine = machine.as_testbed()?;
         }
+        if args.calibrated && machine.thresholds.is_none() {
+            bail!(
+                "nobody has calibrated {}: its file has no [thresholds]",
+                machine.name
+            );
+        }
         jobs.push((mix, Rc::new(machine)));
     }
     for (index, (mix, machine)) in jobs.iter().enumerate() {
@@ -83,7 +89,7 @@ pub fn run(args: &Args) -> Result<()> {
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,
-                limits: machine.thresholds,
+                limits: machine.thresholds.filter(|_| args.calibrated),
                 without: &[],
             },
         };

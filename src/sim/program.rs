@@ -29,7 +29,7 @@ pub struct Phase {
     pub serial: bool,
     /// Of one round, of all threads together.
     pub instructions: f64,
-    /// Instructions per cycle alone on the fastest core type, times what the machine says.
+    /// Instructions per cycle alone on a Cortex-A57 of the Juno board.
     pub ipc: f64,
     /// Where its SF lies between the least and the most of a machine: 0 to 1, logarithmic.
     pub asymmetry: f64,
@@ -45,6 +45,8 @@ pub struct Phase {
     pub reuse: f64,
     /// Bytes of these data.
     pub working_set: f64,
+    /// Part of the missed lines that are written, and so go back some time.
+    pub written: f64,
     /// Part of the misses that a prefetcher foresees.
     pub sequential: f64,
     /// Part of the misses that wait for the one before.
@@ -76,6 +78,7 @@ struct RawPhase {
     stream_mpki: Sourced,
     reuse_apki: Sourced,
     working_set_kib: Sourced,
+    written: Sourced,
     sequential: Sourced,
     dependent: Sourced,
     sleep: Option<RawSleep>,
@@ -137,6 +140,7 @@ fn phase(source: &Source, raw: &RawPhase) -> Result<Phase> {
         stream: check("stream_mpki", &raw.stream_mpki, 0.0, 1000.0)? / 1e3,
         reuse: check("reuse_apki", &raw.reuse_apki, 0.0, 1000.0)? / 1e3,
         working_set: check("working_set_kib", &raw.working_set_kib, 0.0, 1e7)? * 1024.0,
+        written: check("written", &raw.written, 0.0, 1.0)?,
         sequential,
         dependent: check("dependent", &raw.dependent, 0.0, 1.0 - sequential)?,
         sleep: sleep.transpose()?,
