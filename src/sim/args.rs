@@ -16,12 +16,12 @@ use crate::policy;
                       scx_hetero sim --list",
     after_help = "Examples:\n  \
                   scx_hetero sim W5 --policy default,rr,camps --optimum\n  \
-                  scx_hetero sim --machine juno-r1 'galgel,lbm,gamess,kmeans(3)'\n  \
+                  scx_hetero sim --machine juno-r1 'galgel,2*lbm,kmeans(3)'\n  \
                   scx_hetero sim bench --as-testbed --seconds 10 --policy all"
 )]
 pub struct Args {
     /// A mix by name, or programs with commas between, e.g. W5 or
-    /// 'soplex,art,kmeans(4)'
+    /// 'soplex,2*art,kmeans(4)'
     #[arg(value_name = "MIX", required_unless_present = "list")]
     pub(super) mixes: Vec<String>,
 

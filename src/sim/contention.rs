@@ -43,7 +43,7 @@ const NEGLIGIBLE: f64 = 1e-4;
 const ROUNDS: usize = 60;
 
 /// It is found when no speed changes by more than this.
-const BALANCED: f64 = 1e-5;
+const BALANCED: f64 = 1e-4;
 
 /// Balances that are remembered.
 const REMEMBERED: usize = 1 << 16;
@@ -150,32 +150,28 @@ impl Load {
         self.lines.min(bytes / LINE_BYTES) * self.miss_ns[core_type]
     }
 
-    /// Misses in an instruction where a line stays for `stay` ns, and lines held, if an instruction
-    /// takes `ns`.
-    fn in_cache(&self, ns: f64, stay: f64) -> (f64, f64) {
-        let missed = if self.reuse > 0.0 {
-            (-self.reuse / ns * stay / self.lines).exp()
+    /// Misses in an instruction where a line stays for `stay` ns, if an instruction takes `ns`.
+    fn misses(&self, ns: f64, stay: f64) -> f64 {
+        if self.reuse > 0.0 {
+            self.stream + self.reuse * (-self.reuse / ns * stay / self.lines).exp()
         } else {
-            0.0
-        };
-        let reused = if self.reuse > 0.0 {
-            self.lines * (1.0 - missed)
-        } else {
-            0.0
-        };
-        let streamed = if self.stream > 0.0 {
-            self.stream / ns * stay
-        } else {
-            0.0
-        };
-        (self.stream + self.reuse * missed, reused + streamed)
+            self.stream
+        }
     }
 
+    /// Alone below a cache of `bytes`, if an instruction takes `ns`.
     fn alone(&self, ns: f64, bytes: f64) -> Rate {
-        let stay = stay(bytes, &[(self, ns)]);
+        let user = User {
+            load: self,
+            count: 1.0,
+            rate: Rate {
+                ns_per_instruction: ns,
+                misses: 0.0,
+            },
+        };
         Rate {
             ns_per_instruction: ns,
-            misses: self.in_cache(ns, stay).0,
+            misses: self.misses(ns, stay(bytes, &[user], 0.0)),
         }
     }
 }
@@ -195,32 +191,44 @@ pub(super) struct Rate {
     pub(super) misses: f64,
 }
 
-/// For how long a line stays in a cache of `bytes` that these use, each with its time per
-/// instruction; ns.
-fn stay(bytes: f64, users: &[(&Load, f64)]) -> f64 {
+/// Threads that do the same beside each other.
+#[derive(Clone, Copy)]
+struct User<'a> {
+    load: &'a Load,
+    /// How many.
+    count: f64,
+    rate: Rate,
+}
+
+/// For how long a line stays in a cache of `bytes` that these use, ns. The search begins at `start`.
+fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
     let size = bytes / LINE_BYTES;
-    let streams = users.iter().any(|(load, _)| load.stream > 0.0);
-    let reused = users
-        .iter()
-        .map(|(load, _)| if load.reuse > 0.0 { load.lines } else { 0.0 });
+    let streams = users.iter().any(|user| user.load.stream > 0.0);
+    let reused = users.iter().map(|user| match user.load.reuse > 0.0 {
+        true => user.count * user.load.lines,
+        false => 0.0,
+    });
     if !streams && reused.sum::<f64>() <= size {
         return f64::INFINITY;
     }
-    // What is held is concave in the time, so that Newton's steps come from below.
-    let mut stay = 0.0;
+    // What is held is concave in the time, so that Newton's steps come from below, but for the first.
+    let mut stay = if start.is_finite() { start } else { 0.0 };
     for _ in 0..40 {
         let (mut held, mut slope) = (0.0, 0.0);
-        for (load, ns) in users {
-            held += load.in_cache(*ns, stay).1;
-            slope += load.stream / ns;
+        for user in users {
+            let (load, ns) = (user.load, user.rate.ns_per_instruction);
+            held += user.count * load.stream / ns * stay;
+            slope += user.count * load.stream / ns;
             if load.reuse > 0.0 {
                 let rate = load.reuse / ns;
-                slope += rate * (-rate * stay / load.lines).exp();
+                let missed = (-rate * stay / load.lines).exp();
+                held += user.count * load.lines * (1.0 - missed);
+                slope += user.count * rate * missed;
             }
         }
         let step = (size - held) / slope.max(f64::MIN_POSITIVE);
-        stay += step;
-        if step <= 1e-7 * stay {
+        stay = (stay + step).max(0.0);
+        if step.abs() <= 1e-6 * stay {
             break;
         }
     }
@@ -230,7 +238,7 @@ fn stay(bytes: f64, users: &[(&Load, f64)]) -> f64 {
 /// A thread that runs: which phase, on which core type, below which last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Runner {
-    /// Index of the last-level cache.
+    /// Index of the last-level cache within its module.
     pub(super) llc: usize,
     /// Index of the core type.
     pub(super) core_type: usize,
@@ -240,9 +248,12 @@ pub(super) struct Runner {
 
 /// Balances of threads that share a memory.
 pub(super) struct Contention {
-    /// Bytes and bandwidth by last-level cache; bandwidth by memory.
+    /// Bytes, bandwidth and memory by last-level cache of a module; bandwidth by memory.
     llcs: Vec<(f64, f64, usize)>,
     memories: Vec<f64>,
+    types: usize,
+    /// By load, core type and last-level cache.
+    alone: Vec<(Rate, f64)>,
     /// All phases that can run.
     pub(super) loads: Vec<Load>,
     /// What was worked out before. Only looked up, so its order never shows.
@@ -287,16 +298,29 @@ impl Way {
 impl Contention {
     /// For a machine and all phases that can run there.
     pub(super) fn new(machine: &Machine, loads: Vec<Load>) -> Self {
-        let llcs = machine.llcs.iter();
+        let llcs = machine.llcs[..machine.llcs_in_module].iter();
+        let llcs: Vec<_> = llcs
+            .map(|llc| (llc.bytes, llc.bandwidth, llc.memory))
+            .collect();
+        let memories = machine.memories.iter();
+        let memories: Vec<f64> = memories.map(|memory| memory.bandwidth).collect();
+        let mut alone = Vec::new();
+        for load in &loads {
+            for core_type in 0..machine.cores.len() {
+                for &(bytes, bandwidth, memory) in &llcs {
+                    let rate = load.alone(load.alone_ns(core_type), bytes);
+                    let traffic = rate.misses * load.line_bytes / rate.ns_per_instruction;
+                    let factor =
+                        Way::alone(bandwidth, traffic) * Way::alone(memories[memory], traffic);
+                    alone.push((rate, factor));
+                }
+            }
+        }
         Self {
-            llcs: llcs
-                .map(|llc| (llc.bytes, llc.bandwidth, llc.memory))
-                .collect(),
-            memories: machine
-                .memories
-                .iter()
-                .map(|memory| memory.bandwidth)
-                .collect(),
+            llcs,
+            memories,
+            types: machine.cores.len(),
+            alone,
             loads,
             known: HashMap::new(),
         }
@@ -315,77 +339,97 @@ impl Contention {
     }
 
     fn balance(&self, runners: &[Runner]) -> Vec<Rate> {
-        let Some(first) = runners.first() else {
-            return Vec::new();
-        };
-        let load = |runner: &Runner| &self.loads[runner.load];
-        let mut memory = Way::new(self.memories[self.llcs[first.llc].2]);
-        let mut rates: Vec<Rate> = Vec::with_capacity(runners.len());
-        // What each would be alone, and how late its misses were answered then.
-        let mut alone: Vec<(Rate, f64)> = Vec::with_capacity(runners.len());
-        for runner in runners {
-            let (bytes, bandwidth, _) = self.llcs[runner.llc];
-            let rate = load(runner).alone(load(runner).alone_ns(runner.core_type), bytes);
-            let traffic = rate.misses * load(runner).line_bytes / rate.ns_per_instruction;
-            let factor = Way::alone(bandwidth, traffic) * Way::alone(memory.bandwidth, traffic);
-            alone.push((rate, factor));
-            rates.push(rate);
+        // Who does the same under the same cache is as fast.
+        let alike: Vec<&[Runner]> = runners.chunk_by(|a, b| a == b).collect();
+        let mut users: Vec<User> = alike.iter().map(|group| self.user(group)).collect();
+        let mut caches: Vec<Cache> = Vec::new();
+        for (index, group) in alike.iter().enumerate() {
+            match caches.last_mut() {
+                Some(cache) if cache.llc == group[0].llc => cache.users.end = index + 1,
+                _ => caches.push(self.cache(group[0].llc, index)),
+            }
         }
-        if runners.len() == 1 {
-            return rates;
-        }
-        let groups: Vec<std::ops::Range<usize>> = by_llc(runners);
-        let mut ways: Vec<Way> = groups
-            .iter()
-            .map(|group| Way::new(self.llcs[runners[group.start].llc].1))
-            .collect();
-        for round in 0..ROUNDS {
-            let mut changed: f64 = 0.0;
-            let mut all_traffic = 0.0;
-            for (group, way) in groups.iter().zip(&mut ways) {
-                let users: Vec<(&Load, f64)> = group
-                    .clone()
-                    .map(|i| (load(&runners[i]), rates[i].ns_per_instruction))
-                    .collect();
-                let stay = stay(self.llcs[runners[group.start].llc].0, &users);
-                let factor = way.factor() * memory.factor();
+        if let (Some(cache), true) = (caches.first(), runners.len() > 1) {
+            let mut memory = Way::new(self.memories[self.llcs[cache.llc].2]);
+            for round in 0..ROUNDS {
+                let mut changed: f64 = 0.0;
                 let mut traffic = 0.0;
-                for (i, (load, ns)) in group.clone().zip(users) {
-                    let (before, unhurried) = alone[i];
-                    let misses = load.in_cache(ns, stay).0.max(before.misses);
-                    let waits = misses * factor.max(unhurried) - before.misses * unhurried;
-                    let wished =
-                        before.ns_per_instruction + load.miss_ns[runners[i].core_type] * waits;
-                    // Half the way, or two who slow each other down would go on taking turns.
-                    let ns = 0.5 * (ns + wished);
-                    changed = changed.max((ns / rates[i].ns_per_instruction - 1.0).abs());
-                    rates[i] = Rate {
-                        ns_per_instruction: ns,
-                        misses,
-                    };
-                    traffic += misses * load.line_bytes / ns;
+                for cache in &mut caches {
+                    let range = cache.users.clone();
+                    let factor = cache.way.factor() * memory.factor();
+                    cache.stay = stay(self.llcs[cache.llc].0, &users[range.clone()], cache.stay);
+                    let mut asked = 0.0;
+                    for (user, group) in users[range.clone()].iter_mut().zip(&alike[range]) {
+                        changed = changed.max(self.step(user, group[0], cache.stay, factor));
+                        asked += user.traffic();
+                    }
+                    cache.way.ask(asked);
+                    traffic += asked;
                 }
-                way.ask(traffic);
-                all_traffic += traffic;
-            }
-            memory.ask(all_traffic);
-            // At first nobody knows yet how late misses are answered.
-            if changed < BALANCED && round > 3 {
-                break;
+                memory.ask(traffic);
+                // At first nobody knows yet how late misses are answered.
+                if changed < BALANCED && round > 3 {
+                    break;
+                }
             }
         }
-        rates
+        let each = alike.iter().zip(&users);
+        each.flat_map(|(group, user)| std::iter::repeat_n(user.rate, group.len()))
+            .collect()
+    }
+
+    fn user(&self, group: &[Runner]) -> User<'_> {
+        User {
+            load: &self.loads[group[0].load],
+            count: group.len() as f64,
+            rate: self.alone_of(group[0]).0,
+        }
+    }
+
+    fn cache(&self, llc: usize, first: usize) -> Cache {
+        Cache {
+            llc,
+            users: first..first + 1,
+            way: Way::new(self.llcs[llc].1),
+            stay: 0.0,
+        }
+    }
+
+    /// What a runner would be alone, and how late its misses were answered then.
+    fn alone_of(&self, runner: Runner) -> (Rate, f64) {
+        let place = (runner.load * self.types + runner.core_type) * self.llcs.len() + runner.llc;
+        self.alone[place]
+    }
+
+    /// Goes towards how fast users are if lines stay for so long and misses are answered so late;
+    /// by what part they changed.
+    fn step(&self, user: &mut User, runner: Runner, stay: f64, factor: f64) -> f64 {
+        let (alone, unhurried) = self.alone_of(runner);
+        let ns = user.rate.ns_per_instruction;
+        let misses = user.load.misses(ns, stay).max(alone.misses);
+        let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
+        let wished = alone.ns_per_instruction + user.load.miss_ns[runner.core_type] * waits;
+        // Half the way, or two who slow each other down would go on taking turns.
+        user.rate = Rate {
+            ns_per_instruction: 0.5 * (ns + wished),
+            misses,
+        };
+        (user.rate.ns_per_instruction / ns - 1.0).abs()
     }
 }
 
-/// Where the runners of each last-level cache stand; they are sorted by it.
-fn by_llc(runners: &[Runner]) -> Vec<std::ops::Range<usize>> {
-    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
-    for (i, runner) in runners.iter().enumerate() {
-        match groups.last_mut() {
-            Some(group) if runners[group.start].llc == runner.llc => group.end = i + 1,
-            _ => groups.push(i..i + 1),
-        }
+/// A last-level cache in use.
+struct Cache {
+    llc: usize,
+    /// Which users are its.
+    users: std::ops::Range<usize>,
+    way: Way,
+    stay: f64,
+}
+
+impl User<'_> {
+    /// What they ask of memory, bytes/ns.
+    fn traffic(&self) -> f64 {
+        self.count * self.rate.misses * self.load.line_bytes / self.rate.ns_per_instruction
     }
-    groups
 }

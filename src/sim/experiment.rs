@@ -205,19 +205,23 @@ impl Bench {
             Until::Seconds(seconds) => (usize::MAX, seconds),
         };
         let mut ended = vec![0; order.len()];
-        let mut seen = 0;
+        let (mut seen, mut left) = (0, order.len());
         sim.run(BEGIN_NS + (seconds * 1e9) as u64, |completions| {
             for completion in &completions[seen..] {
                 ended[completion.job] += 1;
+                left -= usize::from(ended[completion.job] == runs);
             }
             seen = completions.len();
-            ended.iter().all(|&ended| ended >= runs)
+            left == 0
         });
         let elapsed = (sim.kernel.now - BEGIN_NS) as f64 / 1e9;
+        let mut took = vec![Vec::new(); order.len()];
+        for run in &sim.completions {
+            took[run.job].push(run.took as f64 / 1e9);
+        }
         let times = self.members.iter().zip(&self.alone).zip(&places);
         let times = times.map(|(((program, member), &(alone, slow)), &job)| {
-            let of = sim.completions.iter().filter(|run| run.job == job);
-            let took: Vec<f64> = of.map(|run| run.took as f64 / 1e9).collect();
+            let took = &took[job];
             let by_work = || elapsed * program.instructions() / sim.work_of(job).max(1.0);
             let by_runs = matches!(options.until, Until::Runs(_));
             let mean = geometric_mean(took.iter().copied()).filter(|_| by_runs);

@@ -444,7 +444,7 @@ impl Kernel {
             let load = self.thread(thread).load;
             if self.contention.loads[load].matters() {
                 let runner = Runner {
-                    llc: c.llc,
+                    llc: c.llc % self.machine.llcs_in_module,
                     core_type: c.core_type,
                     load,
                 };

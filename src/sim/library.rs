@@ -133,7 +133,7 @@ impl Library {
             return Ok(mix.clone());
         }
         let names = || self.mixes.iter().map(|mix| mix.name.as_str());
-        let is_list = name.contains([',', '(']);
+        let is_list = name.contains([',', '(', '*']);
         if !is_list && self.program(name).is_err() {
             return unknown("mix", name, names());
         }

@@ -66,6 +66,8 @@ pub struct Machine {
     pub cores: Vec<Core>,
     /// By [`Cpu::llc`].
     pub llcs: Vec<Llc>,
+    /// The first so many of them are one module; others are alike.
+    pub(super) llcs_in_module: usize,
     /// See [`Llc::memory`].
     pub memories: Vec<Memory>,
     /// Time between ticks, ns.
@@ -185,6 +187,7 @@ impl Machine {
             name: name.to_string(),
             topology,
             cores,
+            llcs_in_module: raw.llc.len(),
             llcs,
             memories,
             tick_ns: (1e9 / hz) as u64,

@@ -11,6 +11,9 @@ use toml::Spanned;
 
 use super::sourced::Source;
 
+/// As many threads as have a place in the task table.
+const MOST: usize = crate::scheduler::MAX_SLOTS as usize;
+
 /// A program of a mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -35,8 +38,8 @@ impl FromStr for Member {
         };
         ensure!(!program.is_empty(), "a program without a name");
         ensure!(
-            (1..=16384).contains(&threads),
-            "'{text}': 1 to 16384 threads"
+            (1..=MOST as u32).contains(&threads),
+            "'{text}': 1 to {MOST} threads"
         );
         Ok(Self {
             program: program.to_string(),
@@ -68,14 +71,41 @@ pub struct Mix {
 impl FromStr for Mix {
     type Err = anyhow::Error;
 
-    /// Programs with commas between.
+    /// Programs with commas between; `3*soplex` is three of them.
     fn from_str(text: &str) -> Result<Self> {
-        let members: Result<_> = text.split(',').map(|word| word.trim().parse()).collect();
+        let mut members: Vec<Member> = Vec::new();
+        for word in text.split(',') {
+            let (count, word) = word.trim().split_once('*').unwrap_or(("1", word.trim()));
+            let times = count
+                .parse()
+                .ok()
+                .filter(|times| (1..=MOST).contains(times));
+            let times = times.with_context(|| format!("'{count}*': 1 to {MOST} of a program"))?;
+            let member = word.parse()?;
+            members.extend(std::iter::repeat_n(member, times));
+        }
+        let threads: usize = members.iter().map(|member| member.threads as usize).sum();
+        ensure!(
+            threads <= MOST,
+            "at most {MOST} threads in all, not {threads}"
+        );
         Ok(Self {
             name: text.to_string(),
             machine: None,
-            members: members?,
+            members,
         })
+    }
+}
+
+impl Mix {
+    /// Its programs as they are written on the command line.
+    pub fn members_in_words(&self) -> Vec<String> {
+        let groups = self.members.chunk_by(|a, b| a == b);
+        let words = groups.map(|group| match group.len() {
+            1 => group[0].to_string(),
+            times => format!("{times}*{}", group[0]),
+        });
+        words.collect()
     }
 }
 
@@ -130,7 +160,20 @@ mod tests {
         let mix: Mix = "art, semphy(4)".parse().unwrap();
         assert_eq!((mix.members[0].threads, mix.members[1].threads), (1, 4));
         assert_eq!(mix.members[1].to_string(), "semphy(4)");
-        for bad in ["", "a,,b", "a(0)", "a(x)", "a(4", "(4)"] {
+        let mix: Mix = "2*art,2*EP(4)".parse().unwrap();
+        assert_eq!((mix.members.len(), mix.members[3].threads), (4, 4));
+        assert_eq!(mix.members_in_words(), ["2*art", "2*EP(4)"]);
+        for bad in [
+            "",
+            "a,,b",
+            "0*a",
+            "x*a",
+            "5000*a(4)",
+            "a(0)",
+            "a(x)",
+            "a(4",
+            "(4)",
+        ] {
             assert!(bad.parse::<Mix>().is_err(), "{bad}");
         }
     }

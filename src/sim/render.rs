@@ -75,7 +75,7 @@ impl<'a> Report<'a> {
         Self {
             mix: &mix.name,
             machine: &machine.name,
-            programs: mix.members.iter().map(ToString::to_string).collect(),
+            programs: mix.members_in_words(),
             optimum,
             schedulers: outcomes.iter().map(row).collect(),
         }
@@ -84,7 +84,7 @@ impl<'a> Report<'a> {
     /// As text of at most 80 columns; completion times by program if `programs`.
     pub(super) fn text(&self, programs: bool) -> String {
         let list = self.programs.join(", ");
-        let title = if self.mix.contains([',', '(']) {
+        let title = if self.mix.contains([',', '(', '*']) {
             "Mix"
         } else {
             self.mix
@@ -182,8 +182,8 @@ pub(super) fn list(library: &Library) -> String {
     }
     text += "\nMixes:\n";
     for mix in &library.mixes {
-        let members: Vec<String> = mix.members.iter().map(ToString::to_string).collect();
-        text += &wrap(&format!("  {}: {}\n", mix.name, members.join(", ")));
+        let members = mix.members_in_words().join(", ");
+        text += &wrap(&format!("  {}: {members}\n", mix.name));
     }
     text += "\nPrograms:\n";
     for program in &library.programs {
