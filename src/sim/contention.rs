@@ -257,7 +257,8 @@ pub(super) struct Contention {
     /// All phases that can run.
     pub(super) loads: Vec<Load>,
     /// What was worked out before. Only looked up, so its order never shows.
-    known: HashMap<Vec<Runner>, Vec<Rate>>,
+    known: HashMap<Vec<u64>, Vec<Rate>>,
+    key: Vec<u64>,
 }
 
 /// A way to memory: what it can move, and how late it answers.
@@ -323,19 +324,35 @@ impl Contention {
             alone,
             loads,
             known: HashMap::new(),
+            key: Vec::new(),
         }
     }
 
     /// How fast each of `runners`, who share one memory and are sorted, is.
     pub(super) fn rates(&mut self, runners: &[Runner]) -> &[Rate] {
-        if !self.known.contains_key(runners) {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for alike in runners.chunk_by(|a, b| a == b) {
+            let Runner {
+                llc,
+                core_type,
+                load,
+            } = alike[0];
+            // Hashing takes its time: a word for each group.
+            key.push(
+                (((load * MAX_CORE_TYPES + core_type) * self.llcs.len() + llc) as u64) << 16
+                    | alike.len() as u64,
+            );
+        }
+        if !self.known.contains_key(&key) {
             if self.known.len() >= REMEMBERED {
                 self.known.clear();
             }
             let rates = self.balance(runners);
-            self.known.insert(runners.to_vec(), rates);
+            self.known.insert(key.clone(), rates);
         }
-        &self.known[runners]
+        self.key = key;
+        &self.known[&self.key]
     }
 
     fn balance(&self, runners: &[Runner]) -> Vec<Rate> {

@@ -132,6 +132,7 @@ pub(super) struct Kernel {
     /// Room to look for balances.
     runners: Vec<(Runner, u32)>,
     key: Vec<Runner>,
+    rates: Vec<Rate>,
 }
 
 impl Kernel {
@@ -184,6 +185,7 @@ impl Kernel {
             next_tid: 1000,
             runners: Vec::new(),
             key: Vec::new(),
+            rates: Vec::new(),
             machine,
         }
     }
@@ -454,10 +456,11 @@ impl Kernel {
         runners.sort_unstable();
         key.clear();
         key.extend(runners.iter().map(|(runner, _)| *runner));
-        self.contention.rates(&key);
-        for (i, &(_, cpu)) in runners.iter().enumerate() {
+        let mut rates = std::mem::take(&mut self.rates);
+        rates.clear();
+        rates.extend_from_slice(self.contention.rates(&key));
+        for (&(_, cpu), &rate) in runners.iter().zip(&rates) {
             self.settle(cpu);
-            let rate = self.contention.rates(&key)[i];
             let Some(thread) = self.cpu(cpu).current else {
                 continue;
             };
@@ -467,6 +470,7 @@ impl Kernel {
                 self.touched.push(cpu);
             }
         }
+        self.rates = rates;
         self.runners = runners;
         self.key = key;
     }

@@ -48,6 +48,8 @@ pub(in crate::sim) struct Fair {
     cpus: Vec<Runqueue>,
     llcs: Vec<CpuSet>,
     order: u64,
+    /// Threads that wait on all CPUs.
+    waiting: usize,
 }
 
 impl Fair {
@@ -90,10 +92,16 @@ impl Fair {
         self.cpus[cpu as usize].load += 1;
     }
 
-    fn take(&mut self, k: &mut Kernel, thread: u32, cpu: u32) {
-        if let (Some(from), Some(place)) = (self.ctx(thread).on, self.ctx(thread).place.take()) {
-            self.cpus[from as usize].queue.remove(thread, place);
+    /// Takes a thread out of the queue where it waits.
+    fn remove(&mut self, thread: u32) {
+        if let (Some(on), Some(place)) = (self.ctx(thread).on, self.ctx(thread).place.take()) {
+            self.cpus[on as usize].queue.remove(thread, place);
+            self.waiting -= 1;
         }
+    }
+
+    fn take(&mut self, k: &mut Kernel, thread: u32, cpu: u32) {
+        self.remove(thread);
         self.join(thread, cpu);
         k.insert_local(cpu, thread, SLICE_NS, false);
     }
@@ -107,6 +115,7 @@ impl Fair {
         };
         self.ctx(thread).place = Some(place);
         self.cpus[cpu as usize].queue.insert(thread, place);
+        self.waiting += 1;
     }
 
     /// The least loaded CPU that a thread may use, by lot among equals.
@@ -126,6 +135,9 @@ impl Fair {
 
     /// A thread that waits on the busiest CPU, of those in `among` if given, and may come to `cpu`.
     fn pull(&self, k: &Kernel, cpu: u32, among: Option<&CpuSet>) -> Option<u32> {
+        if self.waiting == 0 {
+            return None;
+        }
         let candidates = (0..self.cpus.len() as u32).filter(|&other| {
             let waits = other != cpu && self.cpus[other as usize].queue.len() > 0;
             waits && among.is_none_or(|among| among.contains(other))
@@ -265,11 +277,7 @@ impl Mechanism for Fair {
                 .on
                 .map_or(0, |from| self.cpus[from as usize].load);
             if from >= self.cpus[cpu as usize].load + 2 {
-                if let (Some(on), Some(place)) =
-                    (self.ctx(thread).on, self.ctx(thread).place.take())
-                {
-                    self.cpus[on as usize].queue.remove(thread, place);
-                }
+                self.remove(thread);
                 k.thread_mut(thread).cpu = cpu;
                 self.put(thread, cpu);
                 if k.cpu(cpu).is_idle {
