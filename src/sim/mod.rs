@@ -32,6 +32,8 @@ pub mod program;
 mod render;
 pub mod sourced;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 use std::time::Duration;

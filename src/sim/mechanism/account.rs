@@ -137,6 +137,17 @@ impl Hetero {
         self.max_progress = self.max_progress.max(slot.task.amp_progress);
     }
 
+    /// A thread gets another nice level.
+    #[cfg(test)]
+    pub(in crate::sim) fn set_weight(&mut self, k: &mut Kernel, thread: u32, weight: u32) {
+        k.thread_mut(thread).weight = weight;
+        let share = arith::task_share(weight);
+        self.ctxs[thread as usize].share = share;
+        if self.ctx(thread).counted_share > 0 {
+            self.count_share(thread, share);
+        }
+    }
+
     fn take_slot(&mut self, k: &Kernel, thread: u32) {
         let index = match self.free_slots.pop_front() {
             Some(index) => index,

@@ -268,22 +268,32 @@ impl Mechanism for Fair {
             return;
         }
         k.events.push(k.now + BALANCE_NS, Event::Balance);
-        for cpu in 0..self.cpus.len() as u32 {
-            let Some(thread) = self.pull(k, cpu, None) else {
-                continue;
-            };
-            let from = self
-                .ctx(thread)
-                .on
-                .map_or(0, |from| self.cpus[from as usize].load);
-            if from >= self.cpus[cpu as usize].load + 2 {
+        if self.waiting == 0 {
+            return;
+        }
+        // The lightest and the heaviest meet, until they are alike.
+        let mut by_load: Vec<u32> = (0..self.cpus.len() as u32).collect();
+        by_load.sort_by_key(|&cpu| self.cpus[cpu as usize].load);
+        let load = |of: &Self, cpu: u32| of.cpus[cpu as usize].load;
+        let (mut light, mut heavy) = (0, by_load.len() - 1);
+        while light < heavy {
+            let (to, from) = (by_load[light], by_load[heavy]);
+            if load(self, from) < load(self, to) + 2 {
+                break;
+            }
+            let mut waiting = self.cpus[from as usize].queue.iter();
+            let found = waiting.find(|(thread, _)| k.may_use(*thread, to));
+            drop(waiting);
+            if let Some((thread, _)) = found {
                 self.remove(thread);
-                k.thread_mut(thread).cpu = cpu;
-                self.put(thread, cpu);
-                if k.cpu(cpu).is_idle {
-                    k.resched(cpu);
+                k.thread_mut(thread).cpu = to;
+                self.put(thread, to);
+                if k.cpu(to).is_idle {
+                    k.resched(to);
                 }
             }
+            light += 1;
+            heavy -= 1;
         }
     }
 }
