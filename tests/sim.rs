@@ -117,7 +117,7 @@ fn a_minute_of_six_threads_takes_well_under_a_second() {
 
 #[test]
 fn misspelt_names_are_answered_with_what_was_meant() {
-    assert!(error(&["W55"]).contains("did you mean 'W5'?"));
+    assert!(error(&["W5x"]).contains("did you mean 'W5'?"));
     let text = error(&["soplx,astar", "--machine", "juno-r1"]);
     assert!(
         text.contains("no program 'soplx'; did you mean 'soplex'?"),
