@@ -339,3 +339,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn zz_probe_sweep() {
+    let mut sim = sim(&[("gamess", None); 7], hetero());
+    run_for(&mut sim, 200);
+    for step in 0..400 {
+        run_for(&mut sim, 1);
+        let waits = tasks(&sim)
+            .into_iter()
+            .find(|t| t.state == crate::table::State::Queued && t.core_type == 1);
+        if let Some(task) = waits {
+            let hint = Action::Hint(Seen::from(&task), Some(0));
+            sim.mechanism.apply_all(&mut sim.kernel, &[hint]);
+            let of = |sim: &Sim<Hetero>| tasks(sim).into_iter().find(|t| t.id == task.id).unwrap();
+            let before = of(&sim).total_ns();
+            for later in 0..40 {
+                run_for(&mut sim, 50);
+                println!(
+                    "step {step}: after {} ms ran {} ms, {:?}",
+                    50 * (later + 1),
+                    (of(&sim).total_ns() - before) / MS,
+                    of(&sim).state
+                );
+            }
+            return;
+        }
+    }
+}
