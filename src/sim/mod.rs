@@ -3,9 +3,9 @@
 //!
 //! Discrete events, and nothing random but what follows from a seed: the same command prints the
 //! same bytes. The policies are the live ones, the arithmetic is the BPF half's ([`crate::arith`]),
-//! and its rules are written anew here, file by file after `src/bpf/` ([`mechanism`]). What is a
-//! model is how fast threads are ([`contention`]) and what programs do ([`program`]):
-//! [docs/sim.md](https://docs.rs/crate/scx_hetero/latest/source/docs/sim.md) says from where.
+//! and its rules are written anew here, file by file after `src/bpf/` (`mechanism`). What is a model
+//! is how fast threads are (`contention`) and what programs do ([`program`]): `docs/sim.md` says
+//! from where.
 //!
 //! ```text
 //!  data/*.toml ─► library ─► experiment ─► switch ◄──► mechanism ◄──► agent ◄──► policy

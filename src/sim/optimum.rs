@@ -2,7 +2,7 @@
 //! The best that any schedule could do: least unfairness, and the most ASP at each unfairness.
 //!
 //! A *column* is which threads run on which core types at one moment, and which phases their
-//! programs are in; how fast each then is says [`super::contention`]. A schedule spends parts of its
+//! programs are in; how fast each then is says `contention`. A schedule spends parts of its
 //! time in columns. What a program progresses is linear in these parts, so the best are linear
 //! programs. They are bounds and not schedules: moving is free, phases may meet as it suits, threads
 //! of a program are always even, and time can be cut as finely as needed. No column leaves a CPU

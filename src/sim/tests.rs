@@ -18,7 +18,7 @@ use super::mechanism::hetero::Hetero;
 use super::mix::Mix;
 use super::switch::Sim;
 use crate::policy::{Action, Name, Seen, Settings};
-use crate::table::Task;
+use crate::table::{State, Task};
 
 const SLICE: Duration = Duration::from_millis(5);
 const MS: u64 = 1_000_000;
@@ -341,29 +341,15 @@ proptest! {
 }
 
 #[test]
-fn zz_probe_sweep() {
+#[ignore = "known: the BPF half counts it where it waited before, and its model does so, too"]
+fn a_thread_that_waits_and_is_wished_elsewhere_runs_some_time() {
     let mut sim = sim(&[("gamess", None); 7], hetero());
-    run_for(&mut sim, 200);
-    for step in 0..400 {
-        run_for(&mut sim, 1);
-        let waits = tasks(&sim)
-            .into_iter()
-            .find(|t| t.state == crate::table::State::Queued && t.core_type == 1);
-        if let Some(task) = waits {
-            let hint = Action::Hint(Seen::from(&task), Some(0));
-            sim.mechanism.apply_all(&mut sim.kernel, &[hint]);
-            let of = |sim: &Sim<Hetero>| tasks(sim).into_iter().find(|t| t.id == task.id).unwrap();
-            let before = of(&sim).total_ns();
-            for later in 0..40 {
-                run_for(&mut sim, 50);
-                println!(
-                    "step {step}: after {} ms ran {} ms, {:?}",
-                    50 * (later + 1),
-                    (of(&sim).total_ns() - before) / MS,
-                    of(&sim).state
-                );
-            }
-            return;
-        }
-    }
+    run_for(&mut sim, 201);
+    let waits = |task: &Task| task.state == State::Queued && task.core_type == 1;
+    let task = tasks(&sim).into_iter().find(waits).unwrap();
+    let hint = Action::Hint(Seen::from(&task), Some(0));
+    sim.mechanism.apply_all(&mut sim.kernel, &[hint]);
+    run_for(&mut sim, 2000);
+    let later = tasks(&sim).into_iter().find(|t| t.id == task.id).unwrap();
+    assert!(later.total_ns() > task.total_ns());
 }
