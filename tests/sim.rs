@@ -208,6 +208,46 @@ fn programs_and_mixes_can_be_added() {
 }
 
 #[test]
+fn programs_that_sleep_wake_up_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = include_str!("../src/sim/data/programs/cpu2006.toml");
+    let start = all.find("[gamess]").unwrap();
+    let end = start + all[start..].find("\n\n[").unwrap();
+    let sleeper = all[start..end].replace("gamess", "sleeper");
+    let sleep = "every_minstructions = { value = 8, assumed = \"5 ms\" }\n\
+                 ms = { value = 10, assumed = \"twice as long\" }\n";
+    let path = dir.path().join("sleeper.toml");
+    fs::write(&path, format!("{sleeper}\n[sleeper.phase.sleep]\n{sleep}")).unwrap();
+    let add = path.to_str().unwrap();
+    let args = ["--machine", "juno-r1", "--add-programs", add, "--json"];
+    let json = stdout(
+        &[
+            &["2*sleeper,gamess", "--policy", "camps", "--optimum"],
+            &args[..],
+        ]
+        .concat(),
+    );
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let alone = |program: usize| {
+        let times = &report["schedulers"][0]["programs"][program];
+        times["alone"].as_f64().unwrap()
+    };
+    // 13 s of work, and 10 ms of sleep after each of 2710 parts of it.
+    assert!(
+        (alone(0) - 40.1).abs() < 0.5 && (alone(2) - 13.0).abs() < 0.1,
+        "{json}"
+    );
+    // Three threads have room on the board: nobody waits long.
+    assert!(number(&json, "camps", "unfairness") < 1.2, "{json}");
+    assert!(
+        report["optimum"]["skipped"]
+            .as_str()
+            .unwrap()
+            .contains("sleep")
+    );
+}
+
+#[test]
 fn the_list_names_all() {
     let text = stdout(&["--list"]);
     for expected in [
