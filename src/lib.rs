@@ -18,6 +18,7 @@ pub mod pmu;
 pub mod policy;
 pub mod preflight;
 pub mod scheduler;
+pub mod sim;
 pub mod slowdown;
 pub mod spin;
 pub mod stats;

@@ -16,7 +16,7 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{calibrate, exit, pmc, policy, preflight, stats};
+use scx_hetero::{calibrate, exit, pmc, policy, preflight, sim, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -61,6 +61,9 @@ enum Command {
     /// Measure this machine, which should be idle, for a minute: when contention
     /// is low and what each core type is worth; the scheduler then uses it
     Calibrate(calibrate::Args),
+    /// Simulate mixes of programs on hybrid machines under each policy, without
+    /// the machines
+    Sim(sim::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -194,6 +197,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             pmc::run(&args, &stopping)
         }
         Some(Command::Calibrate(args)) => calibrate::run(&args).map(|()| 0),
+        Some(Command::Sim(args)) => sim::run(&args).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
 }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The subcommand's options.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use super::experiment::{Scheduler, Until};
+use crate::policy;
+
+/// What to simulate, and how to show it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    override_usage = "scx_hetero sim [OPTIONS] MIX...\n       \
+                      scx_hetero sim --list",
+    after_help = "Examples:\n  \
+                  scx_hetero sim W5 --policy default,rr,camps --optimum\n  \
+                  scx_hetero sim --machine juno-r1 'galgel,2*lbm,kmeans(3)'\n  \
+                  scx_hetero sim bench --as-testbed --seconds 10 --policy all"
+)]
+pub struct Args {
+    /// A mix by name, or programs with commas between, e.g. W5 or
+    /// 'soplex,2*art,kmeans(4)'
+    #[arg(value_name = "MIX", required_unless_present = "list")]
+    pub(super) mixes: Vec<String>,
+
+    /// A machine by name, or the path of a .toml file [default: the mix's own]
+    #[arg(short, long, value_name = "NAME|FILE")]
+    pub(super) machine: Option<String>,
+
+    /// Slow the machine down as the virtual one of testbed/ that stands for it
+    #[arg(long)]
+    pub(super) as_testbed: bool,
+
+    /// Let policies know the thresholds that `scx_hetero calibrate` has found on
+    /// the machine
+    #[arg(long)]
+    pub(super) calibrated: bool,
+
+    /// Schedulers to compare: policies, `default` (an approximation of the
+    /// kernel's own) or `all`
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',', default_value = "default,none,rr,camps", value_parser = choices())]
+    pub(super) policy: Vec<Choice>,
+
+    /// Runs of each program that are waited for
+    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) repeats: u16,
+
+    /// Simulate so many seconds instead, and judge programs by the work done
+    #[arg(long, value_name = "SECONDS", conflicts_with = "repeats", value_parser = seconds)]
+    pub(super) seconds: Option<f64>,
+
+    /// Another seed: other moments of ticks, other places where threads begin
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+
+    /// Of policy camps, as for the scheduler itself
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(super) fairness: u8,
+
+    /// Longest run before other threads get their turn, in microseconds
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub(super) slice_us: u64,
+
+    /// Time between swaps of policies that swap threads, in milliseconds
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(super) swap_ms: u64,
+
+    /// Run time that a sample of a thread's counters is made of, in milliseconds
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    pub(super) sample_ms: u64,
+
+    /// Also print the best that any schedule could do, by linear programming
+    #[arg(long)]
+    pub(super) optimum: bool,
+
+    /// List each program's completion times
+    #[arg(long)]
+    pub(super) programs: bool,
+
+    /// Read more programs from a file
+    #[arg(long, value_name = "FILE")]
+    pub(super) add_programs: Vec<PathBuf>,
+
+    /// Read more mixes from a file
+    #[arg(long, value_name = "FILE")]
+    pub(super) add_mixes: Vec<PathBuf>,
+
+    /// Print JSON instead of tables, a line for each mix
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// List machines, mixes and programs
+    #[arg(long)]
+    pub(super) list: bool,
+}
+
+/// What `--policy` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    All,
+    One(Scheduler),
+}
+
+impl Choice {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "all" => Some(Self::All),
+            "default" => Some(Self::One(Scheduler::Default)),
+            _ => {
+                let policy = policy::Name::from_str(name, false).ok()?;
+                Some(Self::One(Scheduler::Policy(policy)))
+            }
+        }
+    }
+}
+
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let policies = policy::Name::value_variants().iter();
+    let policies = policies.filter_map(ValueEnum::to_possible_value);
+    let others = ["default", "all"].map(PossibleValue::new);
+    PossibleValuesParser::new(policies.chain(others))
+        .try_map(|name| Choice::named(&name).ok_or("no such policy"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_string())?;
+    if !(0.1..=1e6).contains(&seconds) {
+        return Err("must lie between 0.1 and 1000000 seconds".into());
+    }
+    Ok(seconds)
+}
+
+impl Args {
+    /// The schedulers asked for, each once, in the order asked for.
+    pub(super) fn schedulers(&self) -> Vec<Scheduler> {
+        let all = policy::Name::value_variants()
+            .iter()
+            .copied()
+            .map(Scheduler::Policy);
+        let all = || std::iter::once(Scheduler::Default).chain(all.clone());
+        let mut wished: Vec<Scheduler> = Vec::new();
+        for choice in &self.policy {
+            let more: Vec<Scheduler> = match choice {
+                Choice::All => all().collect(),
+                Choice::One(scheduler) => vec![*scheduler],
+            };
+            wished.extend(
+                more.into_iter()
+                    .filter(|one| !wished.contains(one))
+                    .collect::<Vec<_>>(),
+            );
+        }
+        wished
+    }
+
+    pub(super) fn until(&self) -> Until {
+        match self.seconds {
+            Some(seconds) => Until::Seconds(seconds),
+            None => Until::Runs(self.repeats.into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Policy(name) => name.fmt(f),
+        }
+    }
+}

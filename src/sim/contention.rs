@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How fast threads are, alone and in company: last-level caches and ways to memory.
+//!
+//! **Alone**, a phase takes the time per instruction that its profile says. **In company** it waits
+//! for more misses, and longer for each:
+//!
+//! - *Cache*: the characteristic-time approximation of an LRU cache (Che, Tung and Wang, 2002). A
+//!   line stays for a time T that is the same for all lines; T is such that all that was brought in
+//!   or used within it fills the cache. Data of N lines used at random a times a second occupy
+//!   N (1 - e^(-aT/N)) lines, and miss with probability e^(-aT/N); a stream occupies its rate times T.
+//! - *Bandwidth*: a way that is used to the part L of its capacity answers 1 + L²/2 times as late as
+//!   an idle one, and beyond 95 % so late that no more than that is asked for. It is the rule of the
+//!   virtual machine (testbed/hybrid/memory.c), so that the two can be compared; assumed.
+//!
+//! Threads that move about bring their data along: see [`Load::refill_ns`].
+
+mod load;
+
+use std::collections::HashMap;
+
+pub(super) use load::Load;
+
+use super::machine::Machine;
+use crate::pmu::module::LINE_BYTES;
+use crate::topology::MAX_CORE_TYPES;
+
+/// The most of a bandwidth that can be had (testbed/hybrid/memory.c).
+const FULL: f64 = 0.95;
+
+/// Rounds of the search for a balance.
+const ROUNDS: usize = 60;
+
+/// It is found when no speed changes by more than this.
+const BALANCED: f64 = 1e-4;
+
+/// Balances that are remembered.
+const REMEMBERED: usize = 1 << 16;
+
+/// How fast a thread is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rate {
+    /// Time per instruction, ns.
+    pub(super) ns_per_instruction: f64,
+    /// Misses of the last-level cache in an instruction.
+    pub(super) misses: f64,
+}
+
+/// Threads that do the same beside each other.
+#[derive(Clone, Copy)]
+struct User<'a> {
+    load: &'a Load,
+    /// How many.
+    count: f64,
+    rate: Rate,
+}
+
+/// For how long a line stays in a cache of `bytes` that these use, ns. The search begins at `start`.
+fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
+    let size = bytes / LINE_BYTES;
+    let streams = users.iter().any(|user| user.load.stream > 0.0);
+    let reused = users.iter().map(|user| match user.load.reuse > 0.0 {
+        true => user.count * user.load.lines,
+        false => 0.0,
+    });
+    if !streams && reused.sum::<f64>() <= size {
+        return f64::INFINITY;
+    }
+    // What is held is concave in the time, so that Newton's steps come from below, but for the first.
+    let mut stay = if start.is_finite() { start } else { 0.0 };
+    for _ in 0..40 {
+        let (mut held, mut slope) = (0.0, 0.0);
+        for user in users {
+            let (load, ns) = (user.load, user.rate.ns_per_instruction);
+            held += user.count * load.stream / ns * stay;
+            slope += user.count * load.stream / ns;
+            if load.reuse > 0.0 {
+                let rate = load.reuse / ns;
+                let missed = (-rate * stay / load.lines).exp();
+                held += user.count * load.lines * (1.0 - missed);
+                slope += user.count * rate * missed;
+            }
+        }
+        let step = (size - held) / slope.max(f64::MIN_POSITIVE);
+        stay = (stay + step).max(0.0);
+        if step.abs() <= 1e-6 * stay {
+            break;
+        }
+    }
+    stay
+}
+
+/// A thread that runs: which phase, on which core type, below which last-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Runner {
+    /// Index of the last-level cache within its module.
+    pub(super) llc: usize,
+    /// Index of the core type.
+    pub(super) core_type: usize,
+    /// Index into the phases on this machine.
+    pub(super) load: usize,
+}
+
+/// Balances of threads that share a memory.
+pub(super) struct Contention {
+    /// Bytes, bandwidth and memory by last-level cache of a module; bandwidth by memory.
+    llcs: Vec<(f64, f64, usize)>,
+    memories: Vec<f64>,
+    types: usize,
+    /// By load, core type and last-level cache.
+    alone: Vec<(Rate, f64)>,
+    /// All phases that can run.
+    pub(super) loads: Vec<Load>,
+    /// What was worked out before. Only looked up, so its order never shows.
+    known: HashMap<Vec<u64>, Vec<Rate>>,
+    key: Vec<u64>,
+}
+
+/// A way to memory: what it can move, and how late it answers.
+#[derive(Clone, Copy)]
+struct Way {
+    bandwidth: f64,
+    load: f64,
+    queue: f64,
+}
+
+impl Way {
+    fn new(bandwidth: f64) -> Self {
+        Self {
+            bandwidth,
+            load: 0.0,
+            queue: 1.0,
+        }
+    }
+
+    fn factor(&self) -> f64 {
+        (1.0 + self.load * self.load / 2.0) * self.queue
+    }
+
+    /// Takes in what is asked for, bytes/ns.
+    fn ask(&mut self, traffic: f64) {
+        let used = traffic / self.bandwidth;
+        self.load += 0.5 * (used.min(1.0) - self.load);
+        self.queue = (self.queue * (used / FULL).max(0.01).sqrt()).clamp(1.0, 1000.0);
+    }
+
+    /// The factor for one who uses it alone.
+    fn alone(bandwidth: f64, traffic: f64) -> f64 {
+        let load = (traffic / bandwidth).min(1.0);
+        1.0 + load * load / 2.0
+    }
+}
+
+impl Contention {
+    /// For a machine and all phases that can run there.
+    pub(super) fn new(machine: &Machine, loads: Vec<Load>) -> Self {
+        let llcs = machine.llcs[..machine.llcs_in_module].iter();
+        let llcs: Vec<_> = llcs
+            .map(|llc| (llc.bytes, llc.bandwidth, llc.memory))
+            .collect();
+        let memories = machine.memories.iter();
+        let memories: Vec<f64> = memories.map(|memory| memory.bandwidth).collect();
+        let mut alone = Vec::new();
+        for load in &loads {
+            for core_type in 0..machine.cores.len() {
+                for &(bytes, bandwidth, memory) in &llcs {
+                    let rate = load.alone(load.alone_ns(core_type), bytes);
+                    let traffic = rate.misses * load.line_bytes / rate.ns_per_instruction;
+                    let factor =
+                        Way::alone(bandwidth, traffic) * Way::alone(memories[memory], traffic);
+                    alone.push((rate, factor));
+                }
+            }
+        }
+        Self {
+            llcs,
+            memories,
+            types: machine.cores.len(),
+            alone,
+            loads,
+            known: HashMap::new(),
+            key: Vec::new(),
+        }
+    }
+
+    /// How fast each of `runners`, who share one memory and are sorted, is.
+    pub(super) fn rates(&mut self, runners: &[Runner]) -> &[Rate] {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for alike in runners.chunk_by(|a, b| a == b) {
+            let Runner {
+                llc,
+                core_type,
+                load,
+            } = alike[0];
+            // Hashing takes its time: a word for each group.
+            key.push(
+                (((load * MAX_CORE_TYPES + core_type) * self.llcs.len() + llc) as u64) << 16
+                    | alike.len() as u64,
+            );
+        }
+        if !self.known.contains_key(&key) {
+            if self.known.len() >= REMEMBERED {
+                self.known.clear();
+            }
+            let rates = self.balance(runners);
+            self.known.insert(key.clone(), rates);
+        }
+        self.key = key;
+        &self.known[&self.key]
+    }
+
+    fn balance(&self, runners: &[Runner]) -> Vec<Rate> {
+        // Who does the same under the same cache is as fast.
+        let alike: Vec<&[Runner]> = runners.chunk_by(|a, b| a == b).collect();
+        let mut users: Vec<User> = alike.iter().map(|group| self.user(group)).collect();
+        let mut caches: Vec<Cache> = Vec::new();
+        for (index, group) in alike.iter().enumerate() {
+            match caches.last_mut() {
+                Some(cache) if cache.llc == group[0].llc => cache.users.end = index + 1,
+                _ => caches.push(self.cache(group[0].llc, index)),
+            }
+        }
+        if let (Some(cache), true) = (caches.first(), runners.len() > 1) {
+            let mut memory = Way::new(self.memories[self.llcs[cache.llc].2]);
+            for round in 0..ROUNDS {
+                let mut changed: f64 = 0.0;
+                let mut traffic = 0.0;
+                for cache in &mut caches {
+                    let range = cache.users.clone();
+                    let factor = cache.way.factor() * memory.factor();
+                    cache.stay = stay(self.llcs[cache.llc].0, &users[range.clone()], cache.stay);
+                    let mut asked = 0.0;
+                    for (user, group) in users[range.clone()].iter_mut().zip(&alike[range]) {
+                        changed = changed.max(self.step(user, group[0], cache.stay, factor));
+                        asked += user.traffic();
+                    }
+                    cache.way.ask(asked);
+                    traffic += asked;
+                }
+                memory.ask(traffic);
+                // At first nobody knows yet how late misses are answered.
+                if changed < BALANCED && round > 3 {
+                    break;
+                }
+            }
+        }
+        let each = alike.iter().zip(&users);
+        each.flat_map(|(group, user)| std::iter::repeat_n(user.rate, group.len()))
+            .collect()
+    }
+
+    fn user(&self, group: &[Runner]) -> User<'_> {
+        User {
+            load: &self.loads[group[0].load],
+            count: group.len() as f64,
+            rate: self.alone_of(group[0]).0,
+        }
+    }
+
+    fn cache(&self, llc: usize, first: usize) -> Cache {
+        Cache {
+            llc,
+            users: first..first + 1,
+            way: Way::new(self.llcs[llc].1),
+            stay: 0.0,
+        }
+    }
+
+    /// What a runner would be alone, and how late its misses were answered then.
+    fn alone_of(&self, runner: Runner) -> (Rate, f64) {
+        let place = (runner.load * self.types + runner.core_type) * self.llcs.len() + runner.llc;
+        self.alone[place]
+    }
+
+    /// Goes towards how fast users are if lines stay for so long and misses are answered so late;
+    /// by what part they changed.
+    fn step(&self, user: &mut User, runner: Runner, stay: f64, factor: f64) -> f64 {
+        let (alone, unhurried) = self.alone_of(runner);
+        let ns = user.rate.ns_per_instruction;
+        let misses = user.load.misses(ns, stay).max(alone.misses);
+        let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
+        let wished = alone.ns_per_instruction + user.load.miss_ns[runner.core_type] * waits;
+        // Half the way, or two who slow each other down would go on taking turns.
+        user.rate = Rate {
+            ns_per_instruction: 0.5 * (ns + wished),
+            misses,
+        };
+        (user.rate.ns_per_instruction / ns - 1.0).abs()
+    }
+}
+
+/// A last-level cache in use.
+struct Cache {
+    llc: usize,
+    /// Which users are its.
+    users: std::ops::Range<usize>,
+    way: Way,
+    stay: f64,
+}
+
+impl User<'_> {
+    /// What they ask of memory, bytes/ns.
+    fn traffic(&self) -> f64 {
+        self.count * self.rate.misses * self.load.line_bytes / self.rate.ns_per_instruction
+    }
+}
+
+#[cfg(test)]
+mod tests;

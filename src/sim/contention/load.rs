@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A phase on a machine: how fast it is alone, and what it asks of caches and memory.
+
+use super::{FULL, Rate, User, stay};
+use crate::pmu::module::LINE_BYTES;
+use crate::sim::machine::Machine;
+use crate::sim::program::Phase;
+use crate::topology::MAX_CORE_TYPES;
+
+/// Misses make up at most this part of a phase's time alone, whatever its profile says; assumed.
+const MOST_STALLED: f64 = 0.95;
+
+/// The core that profiles' instructions per cycle are of: a Cortex-A57 of the Juno board, as
+/// testbed/machines/juno-r1.toml has it.
+const REFERENCE_HZ: f64 = 1.15e9;
+const REFERENCE_BYTES: f64 = 2048.0 * 1024.0;
+const REFERENCE_LATENCY_NS: f64 = 130.0;
+const REFERENCE_OVERLAP: f64 = 3.0;
+const REFERENCE_PREFETCH: f64 = 30.0;
+
+/// Less traffic than this part of the memory's bandwidth, or of a cache's lines in a millisecond,
+/// disturbs nobody; assumed, and far below what shows.
+const NEGLIGIBLE: f64 = 1e-4;
+
+/// A phase on a machine.
+#[derive(Clone, Debug)]
+pub(in crate::sim) struct Load {
+    /// Alone, by core type.
+    pub(super) ns_per_instruction: [f64; MAX_CORE_TYPES],
+    /// What a miss costs alone, by core type.
+    pub(super) miss_ns: [f64; MAX_CORE_TYPES],
+    /// Misses in an instruction that no cache spares.
+    pub(super) stream: f64,
+    /// Accesses in an instruction to data that a cache may hold, and how many lines these are.
+    pub(super) reuse: f64,
+    pub(super) lines: f64,
+    /// What a miss moves, bytes.
+    pub(super) line_bytes: f64,
+    /// Whether it disturbs, or can be disturbed, at all.
+    pub(super) matters: bool,
+    /// Loads and branches in an instruction.
+    pub(in crate::sim) loads: f64,
+    pub(in crate::sim) branches: f64,
+}
+
+impl Load {
+    /// What `phase` is on `machine`.
+    pub(in crate::sim) fn new(machine: &Machine, phase: &Phase) -> Self {
+        let mut load = Self {
+            ns_per_instruction: [0.0; MAX_CORE_TYPES],
+            miss_ns: [0.0; MAX_CORE_TYPES],
+            stream: phase.stream,
+            reuse: if phase.working_set > 0.0 {
+                phase.reuse
+            } else {
+                0.0
+            },
+            lines: (phase.working_set / LINE_BYTES).max(1.0),
+            line_bytes: LINE_BYTES * (1.0 + phase.written),
+            matters: false,
+            loads: phase.loads,
+            branches: phase.branches,
+        };
+        let fastest = load.fastest_ns(machine, phase);
+        let slowest = machine.cores.len() - 1;
+        for (core_type, core) in machine.cores.iter().enumerate() {
+            let (least, most) = core.sf;
+            let sf = match (core_type, phase.sf.get(&machine.name)) {
+                (0, _) => 1.0,
+                // What is known is that of the fastest over the slowest.
+                (_, Some(known)) => known.powf(core_type as f64 / slowest as f64),
+                _ => least * (most / least).powf(phase.asymmetry),
+            };
+            let ns = fastest * sf;
+            let misses = load.alone(ns, machine.llc_of(core_type).bytes).misses;
+            let latency = machine.memory_of(core_type).latency_ns;
+            let miss = latency * apart(phase, core.overlap, core.prefetch);
+            load.ns_per_instruction[core_type] = ns;
+            load.miss_ns[core_type] = miss.min(MOST_STALLED * ns / misses.max(1e-12));
+        }
+        let bandwidth = machine.memory_of(0).bandwidth;
+        let traffic = (load.stream + load.reuse) * load.line_bytes / fastest;
+        load.matters = traffic > NEGLIGIBLE * bandwidth;
+        load
+    }
+
+    /// Time per instruction alone on the fastest core type, ns: what the profile says of the
+    /// reference, of which computing goes by this core's clock and waiting by this machine's memory.
+    fn fastest_ns(&self, machine: &Machine, phase: &Phase) -> f64 {
+        let all = 1e9 / (phase.ipc * REFERENCE_HZ);
+        let misses = self.alone(all, REFERENCE_BYTES).misses;
+        let miss = REFERENCE_LATENCY_NS * apart(phase, REFERENCE_OVERLAP, REFERENCE_PREFETCH);
+        let computing = all - (misses * miss).min(MOST_STALLED * all);
+        let core = &machine.cores[0];
+        let (llc, memory) = (machine.llc_of(0), machine.memory_of(0));
+        let computing = computing * REFERENCE_HZ / (core.ipc * core.hz);
+        let miss = memory.latency_ns * apart(phase, core.overlap, core.prefetch);
+        let bandwidth = FULL * llc.bandwidth.min(memory.bandwidth);
+        let mut ns = all;
+        // How much it misses follows from how fast it is, a little.
+        for _ in 0..20 {
+            let misses = self.alone(ns, llc.bytes).misses;
+            ns = (computing + misses * miss).max(misses * self.line_bytes / bandwidth);
+        }
+        ns
+    }
+
+    /// Whether it disturbs, or can be disturbed, at all.
+    pub(in crate::sim) fn matters(&self) -> bool {
+        self.matters
+    }
+
+    /// Time per instruction alone on a core type, ns.
+    pub(in crate::sim) fn alone_ns(&self, core_type: usize) -> f64 {
+        self.ns_per_instruction[core_type]
+    }
+
+    /// What a thread loses when it comes to another last-level cache of `bytes`: its data are
+    /// brought there again, ns.
+    pub(in crate::sim) fn refill_ns(&self, core_type: usize, bytes: f64) -> f64 {
+        if self.reuse == 0.0 {
+            return 0.0;
+        }
+        self.lines.min(bytes / LINE_BYTES) * self.miss_ns[core_type]
+    }
+
+    /// Misses in an instruction where a line stays for `stay` ns, if an instruction takes `ns`.
+    pub(super) fn misses(&self, ns: f64, stay: f64) -> f64 {
+        if self.reuse > 0.0 {
+            self.stream + self.reuse * (-self.reuse / ns * stay / self.lines).exp()
+        } else {
+            self.stream
+        }
+    }
+
+    /// Alone below a cache of `bytes`, if an instruction takes `ns`.
+    pub(super) fn alone(&self, ns: f64, bytes: f64) -> Rate {
+        let user = User {
+            load: self,
+            count: 1.0,
+            rate: Rate {
+                ns_per_instruction: ns,
+                misses: 0.0,
+            },
+        };
+        Rate {
+            ns_per_instruction: ns,
+            misses: self.misses(ns, stay(bytes, &[user], 0.0)),
+        }
+    }
+}
+
+/// What part of the memory's latency a miss of this phase costs.
+fn apart(phase: &Phase, overlap: f64, prefetch: f64) -> f64 {
+    let free = 1.0 - phase.sequential - phase.dependent;
+    phase.sequential / prefetch + free / overlap + phase.dependent
+}

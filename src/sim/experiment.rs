@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A mix under a scheduler, as the CAMPS paper measures it (section 5.1): all programs start
+//! together, each starts anew when it ends, until the longest has ended so often.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+
+use super::agent::Agent;
+use super::contention::Load;
+use super::cpu_set::CpuSet;
+use super::job::{Compiled, Job};
+use super::kernel::{ANYWHERE, BEGIN_NS, Kernel};
+use super::library::Library;
+use super::machine::Machine;
+use super::mechanism::Mechanism;
+use super::mechanism::actions_applied;
+use super::mechanism::fair::Fair;
+use super::mechanism::hetero::Hetero;
+use super::metrics::{Metrics, Times, geometric_mean};
+use super::mix::{Member, Mix};
+use super::switch::Sim;
+use crate::policy;
+
+/// Who schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// An approximation of the kernel's own.
+    Default,
+    /// scx_hetero with a policy.
+    Policy(policy::Name),
+}
+
+/// When a mix has run for long enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Until {
+    /// Each program has ended so often.
+    Runs(usize),
+    /// So many seconds have passed; programs that did not end count by the work they did.
+    Seconds(f64),
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// What follows from it: when ticks come, where threads begin, how long sleeps are.
+    pub seed: u64,
+    /// How long.
+    pub until: Until,
+    /// Slices of scx_hetero.
+    pub slice: Duration,
+    /// Run time that a sample is made of.
+    pub sample: Duration,
+    /// For policies.
+    pub settings: policy::Settings<'a>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// By program, in the order of the mix.
+    pub times: Vec<Times>,
+    /// What they are worth.
+    pub metrics: Metrics,
+    /// Times that a thread changed CPUs, per second.
+    pub migrations: f64,
+    /// Seconds simulated.
+    pub seconds: f64,
+    /// Events that it took.
+    pub events: u64,
+    /// Actions of the policy that were applied, and those dropped as stale.
+    pub actions: (u64, u64),
+    /// Part of all CPUs' time in which some thread ran.
+    pub busy: f64,
+}
+
+/// A mix on a machine, and how long its programs take alone.
+pub struct Bench {
+    machine: Rc<Machine>,
+    loads: Vec<Load>,
+    members: Vec<(Rc<Compiled>, Member)>,
+    alone: Vec<(f64, f64)>,
+}
+
+/// A program takes at most so many times as long as alone on the slowest CPUs, times threads per
+/// CPU; who takes longer counts by the work done.
+const PATIENCE: f64 = 20.0;
+
+/// The longest that a program runs alone, s.
+const LONGEST_ALONE: f64 = 1e5;
+
+impl Bench {
+    /// Looks the programs up and runs each alone.
+    ///
+    /// # Errors
+    /// The library has no such program.
+    pub fn new(library: &Library, machine: &Rc<Machine>, mix: &Mix) -> Result<Self> {
+        let mut loads = Vec::new();
+        let mut compiled: BTreeMap<&str, Rc<Compiled>> = BTreeMap::new();
+        let mut members = Vec::new();
+        for member in &mix.members {
+            if !compiled.contains_key(member.program.as_str()) {
+                let program = library.program(&member.program)?;
+                let program = Compiled::new(machine, program, &mut loads);
+                compiled.insert(&member.program, program);
+            }
+            members.push((compiled[member.program.as_str()].clone(), member.clone()));
+        }
+        let mut bench = Self {
+            machine: machine.clone(),
+            loads,
+            members,
+            alone: Vec::new(),
+        };
+        let mut known: BTreeMap<(&str, u32), (f64, f64)> = BTreeMap::new();
+        let slowest = machine.topology.types.len() - 1;
+        for (program, member) in &bench.members {
+            let times = || {
+                let on = |core_type| bench.time_alone(program, member.threads, core_type);
+                (on(0), on(slowest))
+            };
+            let key = (member.program.as_str(), member.threads);
+            let times = *known.entry(key).or_insert_with(times);
+            bench.alone.push(times);
+        }
+        Ok(bench)
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    pub(super) fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    pub(super) fn members(&self) -> &[(Rc<Compiled>, Member)] {
+        &self.members
+    }
+
+    /// CT_alone and CT_slow of each program, seconds.
+    pub fn alone(&self) -> &[(f64, f64)] {
+        &self.alone
+    }
+
+    /// Seconds that a program takes alone on CPUs of one core type.
+    fn time_alone(&self, program: &Rc<Compiled>, threads: u32, core_type: usize) -> f64 {
+        let mut kernel = Kernel::new(self.machine.clone(), self.loads.clone(), 0);
+        let cpus = &self.machine.topology.types[core_type].cpus;
+        let cpus = CpuSet::of(self.machine.cpus(), cpus.iter().copied());
+        kernel.affinities.push(cpus);
+        let affinity = kernel.affinities.len() - 1;
+        let mut sim = Sim::new(kernel, Fair::default());
+        sim.restarts = false;
+        sim.start(
+            Job::new(program.clone(), Vec::new(), BEGIN_NS),
+            threads,
+            affinity,
+        );
+        let until = BEGIN_NS + (LONGEST_ALONE * 1e9) as u64;
+        sim.run(until, |_| true);
+        match sim.completions.first() {
+            Some(run) => run.took as f64 / 1e9,
+            None => LONGEST_ALONE * program.instructions() / sim.work_of(0),
+        }
+    }
+
+    /// Runs the mix.
+    pub fn run(&self, scheduler: Scheduler, options: &Options) -> Outcome {
+        let topology = &self.machine.topology;
+        match scheduler {
+            Scheduler::Default => self.run_with(Fair::default(), options, |_| (0, 0)),
+            Scheduler::Policy(name) => {
+                let agent = Agent::new(name.build(options.settings), options.sample);
+                let hetero = Hetero::new(topology, options.slice, Some(agent));
+                self.run_with(hetero, options, actions_applied)
+            }
+        }
+    }
+
+    fn run_with<M: Mechanism>(
+        &self,
+        mechanism: M,
+        options: &Options,
+        actions: impl Fn(&M) -> (u64, u64),
+    ) -> Outcome {
+        let kernel = Kernel::new(self.machine.clone(), self.loads.clone(), options.seed);
+        let mut sim = Sim::new(kernel, mechanism);
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        shuffle(&mut order, options.seed);
+        // Jobs stand in the order in which they start; `places` in that of the mix.
+        let mut places = vec![0; order.len()];
+        for (job, &member) in order.iter().enumerate() {
+            places[member] = job;
+            let (program, member) = &self.members[member];
+            let job = Job::new(program.clone(), Vec::new(), BEGIN_NS);
+            sim.start(job, member.threads, ANYWHERE);
+        }
+        let (runs, seconds) = match options.until {
+            Until::Runs(runs) => (runs, self.patience() * runs as f64),
+            Until::Seconds(seconds) => (usize::MAX, seconds),
+        };
+        let mut ended = vec![0; order.len()];
+        let (mut seen, mut left) = (0, order.len());
+        sim.run(BEGIN_NS + (seconds * 1e9) as u64, |completions| {
+            for completion in &completions[seen..] {
+                ended[completion.job] += 1;
+                left -= usize::from(ended[completion.job] == runs);
+            }
+            seen = completions.len();
+            left == 0
+        });
+        let elapsed = (sim.kernel.now - BEGIN_NS) as f64 / 1e9;
+        let mut took = vec![Vec::new(); order.len()];
+        for run in &sim.completions {
+            took[run.job].push(run.took as f64 / 1e9);
+        }
+        let times = self.members.iter().zip(&self.alone).zip(&places);
+        let times = times.map(|(((program, member), &(alone, slow)), &job)| {
+            let took = &took[job];
+            let by_work = || elapsed * program.instructions() / sim.work_of(job).max(1.0);
+            let by_runs = matches!(options.until, Until::Runs(_));
+            let mean = geometric_mean(took.iter().copied()).filter(|_| by_runs);
+            Times {
+                program: member.to_string(),
+                alone,
+                slow,
+                scheduled: mean.unwrap_or_else(by_work),
+                runs: took.len(),
+            }
+        });
+        let times: Vec<Times> = times.collect();
+        let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+        Outcome {
+            metrics: Metrics::of(&times),
+            times,
+            migrations: sim.moves() as f64 / elapsed,
+            seconds: elapsed,
+            events: sim.kernel.events.pushed(),
+            actions: actions(&sim.mechanism),
+            busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
+        }
+    }
+
+    /// How long the longest program may take, s.
+    fn patience(&self) -> f64 {
+        let threads: u32 = self.members.iter().map(|(_, member)| member.threads).sum();
+        let crowd = (f64::from(threads) / self.machine.cpus() as f64).max(1.0);
+        let longest = self.alone.iter().map(|&(_, slow)| slow).fold(0.0, f64::max);
+        PATIENCE * crowd * longest
+    }
+}
+
+fn shuffle(order: &mut [usize], seed: u64) {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed ^ 0x5eed);
+    for last in (1..order.len()).rev() {
+        order.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);
+    }
+}

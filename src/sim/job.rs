@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that run: whose turn it is in which phase, and who waits for whom.
+
+use std::rc::Rc;
+
+use super::contention::Load;
+use super::machine::Machine;
+use super::program::Program;
+
+/// A program as a machine runs it: its phases with their place among the machine's loads.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    pub(super) name: String,
+    pub(super) rounds: u32,
+    pub(super) stages: Vec<Stage>,
+}
+
+/// A phase of a program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stage {
+    /// Index into the loads.
+    pub(super) load: usize,
+    pub(super) serial: bool,
+    /// Of one round, of all threads together.
+    pub(super) instructions: f64,
+    /// See [`super::program::Phase::sleep`].
+    pub(super) sleep: Option<(f64, f64)>,
+}
+
+impl Compiled {
+    /// Puts the program's phases among `loads`.
+    pub(super) fn new(machine: &Machine, program: &Program, loads: &mut Vec<Load>) -> Rc<Self> {
+        let stages = program.phases.iter().map(|phase| {
+            loads.push(Load::new(machine, phase));
+            Stage {
+                load: loads.len() - 1,
+                serial: phase.serial,
+                instructions: phase.instructions,
+                sleep: phase.sleep,
+            }
+        });
+        Rc::new(Self {
+            name: program.name.clone(),
+            rounds: program.rounds,
+            stages: stages.collect(),
+        })
+    }
+
+    /// Instructions of a whole run, of all threads.
+    pub(super) fn instructions(&self) -> f64 {
+        let round: f64 = self.stages.iter().map(|stage| stage.instructions).sum();
+        round * f64::from(self.rounds)
+    }
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Works: so many instructions of the program's present stage.
+    Work(f64),
+    /// Waits for the others.
+    Wait,
+    /// All have come: the next stage begins, in which those up to this one, and no others, work.
+    Meet(u32),
+    /// The program has ended.
+    End,
+}
+
+/// A run of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// What it runs.
+    pub(super) program: Rc<Compiled>,
+    /// Its threads; none before it starts.
+    pub(super) members: Vec<u32>,
+    /// When it began, ns.
+    pub(super) began_at: u64,
+    stage: usize,
+    round: u32,
+    /// Members that have done their part of the present stage.
+    arrived: u32,
+}
+
+impl Job {
+    pub(super) fn new(program: Rc<Compiled>, members: Vec<u32>, began_at: u64) -> Self {
+        Self {
+            program,
+            members,
+            began_at,
+            stage: 0,
+            round: 0,
+            arrived: 0,
+        }
+    }
+
+    /// The present stage.
+    pub(super) fn stage(&self) -> &Stage {
+        &self.program.stages[self.stage]
+    }
+
+    /// How many members work in the present stage.
+    pub(super) fn workers(&self) -> u32 {
+        if self.stage().serial {
+            1
+        } else {
+            self.members.len() as u32
+        }
+    }
+
+    /// Instructions of each worker in the present stage.
+    pub(super) fn part(&self) -> f64 {
+        self.stage().instructions / f64::from(self.workers())
+    }
+
+    /// Member number `member` comes to the program's beginning.
+    pub(super) fn begin(&self, member: u32) -> Step {
+        if member < self.workers() {
+            Step::Work(self.part())
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// A member has done its part of the present stage.
+    pub(super) fn arrive(&mut self) -> Step {
+        self.arrived += 1;
+        if self.arrived < self.workers() {
+            return Step::Wait;
+        }
+        self.arrived = 0;
+        self.stage += 1;
+        if self.stage == self.program.stages.len() {
+            self.stage = 0;
+            self.round += 1;
+            if self.round == self.program.rounds {
+                return Step::End;
+            }
+        }
+        Step::Meet(self.workers())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(rounds: u32, serial: &[bool]) -> Rc<Compiled> {
+        let stages = serial.iter().map(|&serial| Stage {
+            load: 0,
+            serial,
+            instructions: 12.0,
+            sleep: None,
+        });
+        Rc::new(Compiled {
+            name: "p".into(),
+            rounds,
+            stages: stages.collect(),
+        })
+    }
+
+    #[test]
+    fn the_last_one_to_come_opens_the_next_stage() {
+        let mut job = Job::new(program(1, &[false, true]), vec![7, 8, 9], 0);
+        assert_eq!(job.begin(2), Step::Work(4.0));
+        assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Wait]);
+        assert_eq!(job.arrive(), Step::Meet(1), "a serial one");
+        assert_eq!(job.part(), 12.0);
+        assert_eq!(job.arrive(), Step::End);
+    }
+
+    #[test]
+    fn a_program_that_begins_serially_lets_the_others_wait() {
+        let mut job = Job::new(program(2, &[true, false]), vec![1, 2], 0);
+        assert_eq!((job.begin(0), job.begin(1)), (Step::Work(12.0), Step::Wait));
+        assert_eq!(job.arrive(), Step::Meet(2));
+        assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Meet(1)]);
+        assert_eq!(job.program.instructions(), 48.0);
+    }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel keeps: CPUs with their local queues and idle mask, threads, and the time.
+//!
+//! How threads come and go between these is [`super::switch`]; where they go, a
+//! [`super::mechanism::Mechanism`].
+
+mod pace;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::SeedableRng;
+
+use super::contention::{Contention, Load, Rate, Runner};
+use super::cpu_set::CpuSet;
+use super::event::Events;
+use super::job::Job;
+use super::machine::Machine;
+
+/// When simulations begin: not at 0, so that virtual times before it have room.
+pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
+
+/// The affinity of a thread that may run anywhere: the first of [`Kernel::affinities`].
+pub(super) const ANYWHERE: usize = 0;
+
+/// Whether a thread is asleep, waits or runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadState {
+    Blocked,
+    Queued,
+    Running,
+    Dead,
+}
+
+/// What hardware has counted for a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counters {
+    pub(super) instructions: f64,
+    pub(super) cycles: f64,
+    pub(super) loads: f64,
+    pub(super) branches: f64,
+    pub(super) misses: f64,
+}
+
+/// A thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    /// Index into the jobs.
+    pub(super) job: usize,
+    /// Its number among the job's threads.
+    pub(super) member: u32,
+    pub(super) tid: u32,
+    pub(super) tgid: u32,
+    /// By nice; 1024 is nice 0.
+    pub(super) weight: u32,
+    /// Index into [`Kernel::affinities`].
+    pub(super) affinity: usize,
+    pub(super) began_at: u64,
+    pub(super) state: ThreadState,
+    /// Where it runs, or is to run, or ran last.
+    pub(super) cpu: u32,
+    /// Left of its slice, ns.
+    pub(super) slice: u64,
+    pub(super) sum_exec: u64,
+    exec_start: u64,
+    /// Index into the loads.
+    pub(super) load: usize,
+    /// Instructions left of its part of the stage, and until it sleeps.
+    pub(super) left: f64,
+    pub(super) awake_left: f64,
+    /// Time that goes by before it works: switches, and data that are brought along, ns.
+    debt: f64,
+    rate: Rate,
+    settled_at: u64,
+    /// Last-level cache where its data are.
+    llc: Option<usize>,
+    pub(super) counters: Counters,
+    /// CPU where it ran last, and how often that was another than before.
+    ran_on: Option<u32>,
+    pub(super) moves: u64,
+}
+
+/// A CPU.
+#[derive(Debug)]
+pub(super) struct Cpu {
+    pub(super) current: Option<u32>,
+    pub(super) local: VecDeque<u32>,
+    /// It has gone idle.
+    pub(super) is_idle: bool,
+    pub(super) resched: bool,
+    pub(super) core_type: usize,
+    pub(super) domain: usize,
+    pub(super) llc: usize,
+    memory: usize,
+    tick_armed: bool,
+    next_tick: u64,
+    offset: u64,
+    stamp: u64,
+    /// Who ran last.
+    last: Option<u32>,
+    /// Time that threads ran here, ns.
+    pub(super) busy_ns: u64,
+}
+
+/// See the module.
+pub(super) struct Kernel {
+    pub(super) now: u64,
+    pub(super) machine: Rc<Machine>,
+    pub(super) cpus: Vec<Cpu>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) jobs: Vec<Job>,
+    pub(super) affinities: Vec<CpuSet>,
+    /// Idle CPUs that nobody has claimed.
+    pub(super) idle: CpuSet,
+    /// Where the next search of `idle` begins.
+    search_from: u32,
+    pub(super) events: Events,
+    pub(super) rng: Pcg64Mcg,
+    /// CPUs that are to look for something else to run.
+    pub(super) pending: VecDeque<u32>,
+    pub(super) contention: Contention,
+    /// CPUs by memory.
+    by_memory: Vec<Vec<u32>>,
+    dirty: Vec<usize>,
+    is_dirty: Vec<bool>,
+    /// CPUs whose next event is to be worked out.
+    touched: Vec<u32>,
+    free_threads: Vec<u32>,
+    next_tid: u32,
+    /// Room to look for balances.
+    runners: Vec<(Runner, u32)>,
+    key: Vec<Runner>,
+    rates: Vec<Rate>,
+}
+
+impl Kernel {
+    /// An idle machine. Ticks are as far from each other as `seed` has it.
+    pub(super) fn new(machine: Rc<Machine>, loads: Vec<Load>, seed: u64) -> Self {
+        use rand_pcg::rand_core::Rng as _;
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let topology = &machine.topology;
+        let nr = topology.cpus.len();
+        let mut by_memory = vec![Vec::new(); machine.memories.len()];
+        let cpus = topology.cpus.iter().map(|cpu| {
+            let memory = machine.llcs[cpu.llc].memory;
+            by_memory[memory].push(cpu.id);
+            Cpu {
+                current: None,
+                local: VecDeque::new(),
+                is_idle: true,
+                resched: false,
+                core_type: cpu.core_type,
+                domain: cpu.domain,
+                llc: cpu.llc,
+                memory,
+                tick_armed: false,
+                next_tick: 0,
+                offset: rng.next_u64() % machine.tick_ns,
+                stamp: 0,
+                last: None,
+                busy_ns: 0,
+            }
+        });
+        let cpus: Vec<Cpu> = cpus.collect();
+        let everywhere = CpuSet::of(nr, 0..nr as u32);
+        Self {
+            now: BEGIN_NS,
+            cpus,
+            threads: Vec::new(),
+            jobs: Vec::new(),
+            affinities: vec![everywhere.clone()],
+            idle: everywhere,
+            search_from: 0,
+            events: Events::default(),
+            rng,
+            pending: VecDeque::new(),
+            contention: Contention::new(&machine, loads),
+            is_dirty: vec![false; by_memory.len()],
+            by_memory,
+            dirty: Vec::new(),
+            touched: Vec::new(),
+            free_threads: Vec::new(),
+            next_tid: 1000,
+            runners: Vec::new(),
+            key: Vec::new(),
+            rates: Vec::new(),
+            machine,
+        }
+    }
+
+    /// A thread id that nobody has.
+    pub(super) fn new_tid(&mut self) -> u32 {
+        self.next_tid += 1;
+        self.next_tid
+    }
+
+    /// A thread that is asleep; it was made on `cpu`.
+    pub(super) fn new_thread(&mut self, job: usize, member: u32, tgid: u32, cpu: u32) -> u32 {
+        let tid = if member == 0 { tgid } else { self.new_tid() };
+        let thread = Thread {
+            job,
+            member,
+            tid,
+            tgid,
+            weight: crate::arith::task_weight(120, false),
+            affinity: ANYWHERE,
+            began_at: self.now,
+            state: ThreadState::Blocked,
+            cpu,
+            slice: 0,
+            sum_exec: 0,
+            exec_start: self.now,
+            load: 0,
+            left: 0.0,
+            awake_left: f64::INFINITY,
+            debt: 0.0,
+            rate: Rate {
+                ns_per_instruction: 1.0,
+                misses: 0.0,
+            },
+            settled_at: self.now,
+            llc: None,
+            counters: Counters::default(),
+            ran_on: None,
+            moves: 0,
+        };
+        match self.free_threads.pop() {
+            Some(id) => {
+                self.threads[id as usize] = thread;
+                id
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A thread gets its part of its job's present stage.
+    pub(super) fn give_work(&mut self, thread: u32, part: f64) {
+        let stage = *self.jobs[self.thread(thread).job].stage();
+        let t = self.thread_mut(thread);
+        t.left = part;
+        t.load = stage.load;
+        t.awake_left = stage.sleep.map_or(f64::INFINITY, |(every, _)| every);
+    }
+
+    /// A thread is gone for good.
+    pub(super) fn bury(&mut self, thread: u32) {
+        self.threads[thread as usize].state = ThreadState::Dead;
+        self.free_threads.push(thread);
+    }
+
+    pub(super) fn thread(&self, thread: u32) -> &Thread {
+        &self.threads[thread as usize]
+    }
+
+    pub(super) fn thread_mut(&mut self, thread: u32) -> &mut Thread {
+        &mut self.threads[thread as usize]
+    }
+
+    pub(super) fn cpu(&self, cpu: u32) -> &Cpu {
+        &self.cpus[cpu as usize]
+    }
+
+    /// The CPUs that a thread may use.
+    pub(super) fn allowed(&self, thread: u32) -> &CpuSet {
+        &self.affinities[self.thread(thread).affinity]
+    }
+
+    /// Whether a thread may use a CPU.
+    pub(super) fn may_use(&self, thread: u32, cpu: u32) -> bool {
+        let affinity = self.thread(thread).affinity;
+        affinity == ANYWHERE || self.affinities[affinity].contains(cpu)
+    }
+
+    /// An idle CPU, claimed by nobody, in `cpus` and in a thread's affinity. The search goes round,
+    /// as the kernel's does.
+    pub(super) fn find_idle(&mut self, thread: u32, cpus: &CpuSet) -> Option<u32> {
+        let allowed = &self.affinities[self.threads[thread as usize].affinity];
+        let found = self.idle.first_common(cpus, allowed, self.search_from)?;
+        self.search_from = (found + 1) % self.cpus.len() as u32;
+        Some(found)
+    }
+
+    /// Has a CPU look for something else to run.
+    pub(super) fn resched(&mut self, cpu: u32) {
+        if !std::mem::replace(&mut self.cpus[cpu as usize].resched, true) {
+            self.pending.push_back(cpu);
+        }
+    }
+
+    /// Puts a thread into a CPU's local queue, before all others and the one that runs there if it
+    /// `preempts`.
+    pub(super) fn insert_local(&mut self, cpu: u32, thread: u32, slice: u64, preempts: bool) {
+        debug_assert!(
+            self.may_use(thread, cpu),
+            "thread {thread} may not use CPU {cpu}"
+        );
+        let t = self.thread_mut(thread);
+        t.slice = slice;
+        t.cpu = cpu;
+        let local = &mut self.cpus[cpu as usize].local;
+        if preempts {
+            local.push_front(thread);
+        } else {
+            local.push_back(thread);
+        }
+        match self.cpu(cpu).current {
+            Some(current) if preempts => {
+                self.update_current(cpu);
+                self.thread_mut(current).slice = 0;
+                self.resched(cpu);
+            }
+            Some(_) => {}
+            None => self.resched(cpu),
+        }
+    }
+
+    /// A thread goes onto a CPU.
+    pub(super) fn put_on(&mut self, cpu: u32, thread: u32) {
+        let now = self.now;
+        let c = &mut self.cpus[cpu as usize];
+        let (core_type, llc) = (c.core_type, c.llc);
+        let switched = c.last.replace(thread) != Some(thread);
+        c.current = Some(thread);
+        let bytes = self.machine.llcs[llc].bytes;
+        let t = &mut self.threads[thread as usize];
+        if switched {
+            t.debt += self.machine.switch_ns;
+        }
+        if t.llc.replace(llc).is_some_and(|before| before != llc) {
+            t.debt += self.contention.loads[t.load].refill_ns(core_type, bytes);
+        }
+        if t.ran_on.replace(cpu).is_some_and(|before| before != cpu) {
+            t.moves += 1;
+        }
+        t.state = ThreadState::Running;
+        t.cpu = cpu;
+        t.exec_start = now;
+        t.settled_at = now;
+        self.arm_tick(cpu);
+        self.changes_load(cpu);
+    }
+
+    /// The thread on a CPU leaves it.
+    pub(super) fn take_off(&mut self, cpu: u32, state: ThreadState) {
+        self.settle(cpu);
+        if let Some(thread) = self.cpus[cpu as usize].current.take() {
+            self.thread_mut(thread).state = state;
+            if self.contention.loads[self.thread(thread).load].matters() {
+                self.mark_dirty(cpu);
+            }
+        }
+        self.cpus[cpu as usize].stamp += 1;
+    }
+}

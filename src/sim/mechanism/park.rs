@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Parked CPUs, after `src/bpf/park.bpf.h`.
+
+use super::super::event::Event;
+use super::super::kernel::Kernel;
+use super::Flags;
+use super::hetero::Hetero;
+
+/// The longest that a CPU is parked, ns.
+pub(super) const MAX_PARK_NS: u64 = 100_000_000;
+
+/// Who runs for less than this each time it wakes up is latency-sensitive, ns.
+const LATENCY_BURST_NS: u64 = 4_000_000;
+
+impl Hetero {
+    /// Is `cpu` kept from ordinary threads at present?
+    pub(super) fn is_parked(&self, k: &Kernel, cpu: u32) -> bool {
+        k.now < self.cpus[cpu as usize].parked_until
+    }
+
+    /// Must a thread not be made to wait? Then it may run on parked CPUs.
+    pub(super) fn must_not_wait(&self, thread: u32) -> bool {
+        let ctx = self.ctx(thread);
+        let short = |ns: u64| ns < LATENCY_BURST_NS;
+        ctx.pinned.is_some()
+            || (ctx.burst_ns > 0 && short(ctx.burst_ns) && short(ctx.run_ns - ctx.woke_at_ns))
+    }
+
+    pub(super) fn is_parked_for(&self, k: &Kernel, thread: u32, cpu: u32) -> bool {
+        self.is_parked(k, cpu) && !self.must_not_wait(thread)
+    }
+
+    /// Holds a thread that has just been on a parked CPU.
+    pub(super) fn hold(&mut self, k: &Kernel, thread: u32, flags: Flags) -> bool {
+        let cpu = k.thread(thread).cpu;
+        if flags.wakeup || !self.is_parked_for(k, thread, cpu) || !k.may_use(thread, cpu) {
+            return false;
+        }
+        self.cpus[cpu as usize].held.push_back(thread);
+        true
+    }
+
+    /// Takes back what was held on a CPU that is not parked any more.
+    pub(super) fn take_held(&mut self, k: &mut Kernel, cpu: u32) -> bool {
+        if self.is_parked(k, cpu) {
+            return false;
+        }
+        let Some(thread) = self.cpus[cpu as usize].held.pop_front() else {
+            return false;
+        };
+        k.insert_local(cpu, thread, self.slice_ns, false);
+        true
+    }
+
+    /// Parks a CPU from now on, whether it is parked already or not.
+    pub(super) fn park(&mut self, k: &mut Kernel, cpu: u32, ns: u64) -> bool {
+        if cpu as usize >= self.cpus.len() {
+            return false;
+        }
+        let until = k.now + ns.min(MAX_PARK_NS);
+        self.cpus[cpu as usize].parked_until = until;
+        k.events.push(until, Event::Unpark(cpu, until));
+        if self.cpus[cpu as usize].is_idle {
+            self.note_idle(k, cpu, false);
+        }
+        true
+    }
+
+    /// The deadline: what was held goes back, and the CPU may be found idle again.
+    pub(super) fn unpark(&mut self, k: &mut Kernel, cpu: u32, until: u64) {
+        if self.cpus[cpu as usize].parked_until != until {
+            return;
+        }
+        self.cpus[cpu as usize].parked_until = 0;
+        while let Some(thread) = self.cpus[cpu as usize].held.pop_front() {
+            k.insert_local(cpu, thread, self.slice_ns, false);
+        }
+        if self.cpus[cpu as usize].is_idle {
+            self.note_idle(k, cpu, true);
+            k.resched(cpu);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Queues ordered by virtual time; who came first goes first where that is the same.
+
+use std::collections::BTreeSet;
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// Virtual time, ns. Simulations begin and end far from its wrap.
+    pub(super) vtime: u64,
+    /// When it came, by number.
+    pub(super) order: u64,
+}
+
+/// A queue.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: BTreeSet<(Place, u32)>,
+}
+
+impl Queue {
+    pub(super) fn insert(&mut self, thread: u32, place: Place) {
+        self.waiting.insert((place, thread));
+    }
+
+    /// Takes a thread out; whether it was in.
+    pub(super) fn remove(&mut self, thread: u32, place: Place) -> bool {
+        self.waiting.remove(&(place, thread))
+    }
+
+    /// Threads and their places, first to last.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
+        self.waiting.iter().map(|&(place, thread)| (thread, place))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_furthest_behind_goes_first_and_equals_in_the_order_they_came() {
+        let mut queue = Queue::default();
+        let place = |vtime, order| Place { vtime, order };
+        queue.insert(1, place(30, 1));
+        queue.insert(2, place(20, 3));
+        queue.insert(3, place(20, 2));
+        assert_eq!(queue.iter().map(|(t, _)| t).collect::<Vec<_>>(), [3, 2, 1]);
+        assert!(queue.remove(3, place(20, 2)) && !queue.remove(3, place(20, 2)));
+        assert_eq!(queue.len(), 2);
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero sim`: mixes of programs on machines that need not be at hand.
+//!
+//! Discrete events, and nothing random but what follows from a seed: the same command prints the
+//! same bytes. The policies are the live ones, the arithmetic is the BPF half's ([`crate::arith`]),
+//! and its rules are written anew here, file by file after `src/bpf/` (`mechanism`). What is a model
+//! is how fast threads are (`contention`) and what programs do ([`program`]): `docs/sim.md` says
+//! from where.
+//!
+//! ```text
+//!  data/*.toml ─► library ─► experiment ─► switch ◄──► mechanism ◄──► agent ◄──► policy
+//!                                │           │
+//!                   metrics, optimum      kernel: CPUs, threads, time ─► contention
+//! ```
+
+mod agent;
+pub mod args;
+mod contention;
+mod cpu_set;
+mod event;
+pub mod experiment;
+mod job;
+mod kernel;
+pub mod library;
+mod lp;
+pub mod machine;
+mod mechanism;
+pub mod metrics;
+pub mod mix;
+pub mod optimum;
+pub mod program;
+mod render;
+pub mod sourced;
+mod switch;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+pub use args::Args;
+use experiment::{Bench, Options};
+use library::Library;
+
+use crate::policy::Settings;
+
+/// Simulates what `args` say, and prints what came of it.
+///
+/// # Errors
+/// In words for people: no such mix, machine or program, or which line of a file is wrong.
+pub fn run(args: &Args) -> Result<()> {
+    let mut library = Library::builtin()?;
+    for path in &args.add_programs {
+        library.add_programs(path)?;
+    }
+    for path in &args.add_mixes {
+        library.add_mixes(path)?;
+    }
+    if args.list {
+        println!("{}", render::list(&library));
+        return Ok(());
+    }
+    // All names first: a misspelt one should not show after minutes.
+    let mixes: Result<Vec<_>> = args.mixes.iter().map(|name| library.mix(name)).collect();
+    let mut jobs = Vec::new();
+    for mix in mixes? {
+        let name = args.machine.as_ref().or(mix.machine.as_ref());
+        let name =
+            name.with_context(|| format!("on which machine? '{}' says none: --machine", mix.name))?;
+        let mut machine = library.machine(name)?;
+        if args.as_testbed {
+            machine = machine.as_testbed()?;
+        }
+        if args.calibrated && machine.thresholds.is_none() {
+            bail!(
+                "nobody has calibrated {}: its file has no [thresholds]",
+                machine.name
+            );
+        }
+        jobs.push((mix, Rc::new(machine)));
+    }
+    for (index, (mix, machine)) in jobs.iter().enumerate() {
+        let bench = Bench::new(&library, machine, mix)?;
+        let options = Options {
+            seed: args.seed,
+            until: args.until(),
+            slice: Duration::from_micros(args.slice_us),
+            sample: Duration::from_millis(args.sample_ms),
+            settings: Settings {
+                swap_interval: Duration::from_millis(args.swap_ms),
+                fairness: args.fairness,
+                limits: machine.thresholds.filter(|_| args.calibrated),
+                without: &[],
+            },
+        };
+        let optimum = args.optimum.then(|| optimum::Optimum::of(&bench));
+        let outcomes: Vec<_> = args
+            .schedulers()
+            .into_iter()
+            .map(|scheduler| (scheduler, bench.run(scheduler, &options)))
+            .collect();
+        let report = render::Report::new(mix, machine, &outcomes, optimum.as_ref());
+        if args.json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            if index > 0 {
+                println!();
+            }
+            println!("{}", report.text(args.programs));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Results for people and for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::experiment::{Outcome, Scheduler};
+use super::library::Library;
+use super::machine::Machine;
+use super::metrics::{Metrics, Times};
+use super::mix::Mix;
+use super::optimum::Optimum;
+use crate::text::wrap;
+
+/// What came of a mix.
+#[derive(Serialize)]
+pub(super) struct Report<'a> {
+    mix: &'a str,
+    machine: &'a str,
+    programs: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optimum: Option<&'a Optimum>,
+    schedulers: Vec<Row<'a>>,
+}
+
+/// What came of it under a scheduler.
+#[derive(Serialize)]
+struct Row<'a> {
+    scheduler: String,
+    #[serde(flatten)]
+    metrics: Metrics,
+    migrations_per_s: f64,
+    seconds: f64,
+    busy: f64,
+    events: u64,
+    actions_applied: u64,
+    actions_stale: u64,
+    /// ASP over the most at the same unfairness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_best_asp: Option<f64>,
+    /// Unfairness over the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_least_unfairness: Option<f64>,
+    programs: &'a [Times],
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(
+        mix: &'a Mix,
+        machine: &'a Machine,
+        outcomes: &'a [(Scheduler, Outcome)],
+        optimum: Option<&'a Optimum>,
+    ) -> Self {
+        let best = match optimum {
+            Some(Optimum::Known(best)) => Some(best),
+            _ => None,
+        };
+        let row = |(scheduler, outcome): &'a (Scheduler, Outcome)| {
+            let metrics = outcome.metrics;
+            let most = best.and_then(|best| best.asp_at(metrics.unfairness));
+            Row {
+                scheduler: scheduler.to_string(),
+                metrics,
+                migrations_per_s: outcome.migrations,
+                seconds: outcome.seconds,
+                busy: outcome.busy,
+                events: outcome.events,
+                actions_applied: outcome.actions.0,
+                actions_stale: outcome.actions.1,
+                of_best_asp: most.map(|most| metrics.asp / most),
+                of_least_unfairness: best.map(|best| metrics.unfairness / best.fairest.0),
+                programs: &outcome.times,
+            }
+        };
+        Self {
+            mix: &mix.name,
+            machine: &machine.name,
+            programs: mix.members_in_words(),
+            optimum,
+            schedulers: outcomes.iter().map(row).collect(),
+        }
+    }
+
+    /// As text of at most 80 columns; completion times by program if `programs`.
+    pub(super) fn text(&self, programs: bool) -> String {
+        let list = self.programs.join(", ");
+        let title = if self.mix.contains([',', '(', '*']) {
+            "Mix"
+        } else {
+            self.mix
+        };
+        let mut text = wrap(&format!("{title} on {}: {list}", self.machine));
+        text += "\n\n";
+        text += &self.table();
+        match self.optimum {
+            Some(Optimum::Known(best)) => {
+                let words = format!(
+                    "OF LEAST: unfairness over the least possible. OF MOST: ASP over the most \
+                     possible at that unfairness ({} ways to place threads).",
+                    best.columns
+                );
+                text += "\n\n";
+                text += &wrap(&words);
+            }
+            Some(Optimum::Skipped { skipped }) => {
+                text += "\n\n";
+                text += &wrap(&format!("No optimum: {skipped}."));
+            }
+            None => {}
+        }
+        if programs {
+            for row in &self.schedulers {
+                text += &format!("\n\n{}\n", row.scheduler);
+                text += &times(row.programs);
+            }
+        }
+        text
+    }
+
+    fn table(&self) -> String {
+        let known = matches!(self.optimum, Some(Optimum::Known(_)));
+        let mut table = Table::new();
+        let mut header = vec!["SCHEDULER", "UNFAIRNESS", "ASP", "STP", "ANTT", "MIGR/S"];
+        if known {
+            header.extend(["OF LEAST", "OF MOST"]);
+        }
+        table.load_style(presets::NOTHING).set_header(header);
+        for row in &self.schedulers {
+            let mut cells = vec![
+                row.scheduler.clone(),
+                format!("{:.3}", row.metrics.unfairness),
+                format!("{:.3}", row.metrics.asp),
+                format!("{:.3}", row.metrics.stp),
+                format!("{:.3}", row.metrics.antt),
+                format!("{:.1}", row.migrations_per_s),
+            ];
+            if known {
+                let percent =
+                    |of: Option<f64>| of.map_or("-".into(), |of| format!("{:.0}%", 100.0 * of));
+                cells.push(percent(row.of_least_unfairness));
+                cells.push(percent(row.of_best_asp));
+            }
+            table.add_row(cells);
+        }
+        if let Some(Optimum::Known(best)) = self.optimum {
+            for (name, (unfairness, asp)) in [("fairest", best.fairest), ("fastest", best.fastest)]
+            {
+                let bound = [
+                    format!("({name})"),
+                    format!("{unfairness:.3}"),
+                    format!("{asp:.3}"),
+                ];
+                table.add_row(bound);
+            }
+        }
+        right_aligned(table)
+    }
+}
+
+fn times(programs: &[Times]) -> String {
+    let mut table = Table::new();
+    let header = ["PROGRAM", "RUNS", "ALONE", "SLOW", "TIME", "SLOWDOWN"];
+    table.load_style(presets::NOTHING).set_header(header);
+    for times in programs {
+        table.add_row([
+            times.program.clone(),
+            times.runs.to_string(),
+            format!("{:.2} s", times.alone),
+            format!("{:.2} s", times.slow),
+            format!("{:.2} s", times.scheduled),
+            format!("{:.3}", times.slowdown()),
+        ]);
+    }
+    right_aligned(table)
+}
+
+/// All that can be named.
+pub(super) fn list(library: &Library) -> String {
+    let mut text = "Machines:\n".to_string();
+    for machine in &library.machines {
+        text += &wrap(&format!("  {}: {}\n", machine.name, machine.description));
+    }
+    text += "\nMixes:\n";
+    for mix in &library.mixes {
+        let members = mix.members_in_words().join(", ");
+        text += &wrap(&format!("  {}: {members}\n", mix.name));
+    }
+    text += "\nPrograms:\n";
+    for program in &library.programs {
+        text += &wrap(&format!("  {}: {}\n", program.name, program.description));
+    }
+    text.trim_end().to_string()
+}
+
+fn right_aligned(mut table: Table) -> String {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}

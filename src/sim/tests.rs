@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold in every simulation, whatever runs.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::cpu_set::CpuSet;
+use super::experiment::{Bench, Options, Scheduler, Until};
+use super::job::{Compiled, Job};
+use super::kernel::{ANYWHERE, BEGIN_NS, Kernel, ThreadState};
+use super::library::Library;
+use super::machine::Machine;
+use super::mechanism::Mechanism;
+use super::mechanism::fair::Fair;
+use super::mechanism::hetero::Hetero;
+use super::mix::Mix;
+use super::switch::Sim;
+use crate::policy::{Action, Name, Seen, Settings};
+use crate::table::{State, Task};
+
+const SLICE: Duration = Duration::from_millis(5);
+const MS: u64 = 1_000_000;
+
+fn settings() -> Settings<'static> {
+    Settings {
+        swap_interval: Duration::from_millis(400),
+        fairness: 100,
+        limits: None,
+        without: &[],
+    }
+}
+
+fn options(seed: u64, seconds: f64) -> Options<'static> {
+    Options {
+        seed,
+        until: Until::Seconds(seconds),
+        slice: SLICE,
+        sample: Duration::from_millis(50),
+        settings: settings(),
+    }
+}
+
+fn machine(name: &str) -> Rc<Machine> {
+    Rc::new(Library::builtin().unwrap().machine(name).unwrap())
+}
+
+fn bench(mix: &str, name: &str) -> Bench {
+    let library = Library::builtin().unwrap();
+    let mix: Mix = mix.parse().unwrap();
+    Bench::new(&library, &machine(name), &mix).unwrap()
+}
+
+/// Before a program's name: it ends after 30 ms.
+const SHORT: &str = "short ";
+
+/// Programs on the Juno board (CPUs 0 to 3 are small), each with the CPUs that it may use.
+fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M> {
+    let library = Library::builtin().unwrap();
+    let machine = machine("juno-r1");
+    let mut loads = Vec::new();
+    let compiled: Vec<_> = programs
+        .iter()
+        .map(|(name, _)| {
+            let mut program = library
+                .program(name.trim_start_matches(SHORT))
+                .unwrap()
+                .clone();
+            if name.starts_with(SHORT) {
+                program.phases[0].instructions = 50e6;
+            }
+            Compiled::new(&machine, &program, &mut loads)
+        })
+        .collect();
+    let cpus = machine.cpus();
+    let mut sim = Sim::new(Kernel::new(machine, loads, 7), mechanism);
+    for (compiled, (_, allowed)) in compiled.into_iter().zip(programs) {
+        let affinity = allowed.map_or(ANYWHERE, |allowed| {
+            let set = CpuSet::of(cpus, allowed.iter().copied());
+            sim.kernel.affinities.push(set);
+            sim.kernel.affinities.len() - 1
+        });
+        sim.start(Job::new(compiled, Vec::new(), BEGIN_NS), 1, affinity);
+    }
+    sim
+}
+
+fn hetero() -> Hetero {
+    Hetero::new(&machine("juno-r1").topology, SLICE, None)
+}
+
+fn run_for<M: Mechanism>(sim: &mut Sim<M>, ms: u64) {
+    let until = sim.kernel.now + ms * MS;
+    sim.run(until, |_| false);
+}
+
+fn tasks(sim: &Sim<Hetero>) -> Vec<Task> {
+    sim.mechanism.tasks().collect()
+}
+
+/// What holds at any moment.
+fn check<M>(sim: &Sim<M>) {
+    let k = &sim.kernel;
+    let mut running = 0;
+    for (id, cpu) in (0..).zip(&k.cpus) {
+        if let Some(thread) = cpu.current {
+            assert_eq!(k.thread(thread).state, ThreadState::Running);
+            assert_eq!(k.thread(thread).cpu, id);
+            assert!(
+                k.may_use(thread, id),
+                "thread {thread} may not use CPU {id}"
+            );
+            running += 1;
+        }
+        assert_eq!(cpu.is_idle, cpu.current.is_none());
+        assert!(cpu.busy_ns <= k.now - BEGIN_NS, "more time than there was");
+    }
+    let alive = || k.threads.iter().filter(|t| t.state != ThreadState::Dead);
+    assert_eq!(
+        alive().filter(|t| t.state == ThreadState::Running).count(),
+        running
+    );
+    for thread in alive() {
+        assert!(thread.sum_exec <= k.now - thread.began_at);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_another_one_something_else() {
+    let bench = bench("GemsFDTD,equake,soplex,kmeans(3)", "juno-r1");
+    for name in [Name::Camps, Name::Hsp, Name::Eqp, Name::Rr] {
+        let run = |seed| {
+            let outcome = bench.run(Scheduler::Policy(name), &options(seed, 8.0));
+            (
+                outcome.events,
+                format!("{:?} {:?}", outcome.times, outcome.actions),
+            )
+        };
+        assert_eq!(run(3), run(3), "{name}");
+        assert_ne!(run(3), run(4), "{name}");
+    }
+}
+
+#[test]
+fn alone_a_program_is_as_fast_as_its_profile_says() {
+    let bench = bench("gamess", "juno-r1");
+    let (alone, slow) = bench.alone()[0];
+    // 13 s at 1.45 instructions a cycle; only one switch is on top.
+    assert!((alone - 13.0).abs() < 0.01, "{alone}");
+    assert!((1.5..=4.4).contains(&(slow / alone)), "{}", slow / alone);
+}
+
+#[test]
+fn weights_share_a_cpu_in_proportion() {
+    let pinned: &[u32] = &[2];
+    let mut sim = sim(
+        &[("gamess", Some(pinned)), ("povray", Some(pinned))],
+        hetero(),
+    );
+    // As if one had been started with nice -5, before it ran.
+    sim.mechanism.set_weight(&mut sim.kernel, 0, 3121);
+    run_for(&mut sim, 4000);
+    let ran = |thread: usize| sim.kernel.threads[thread].sum_exec as f64;
+    let ratio = ran(0) / ran(1);
+    assert!((ratio - 3121.0 / 1024.0).abs() < 0.15, "{ratio}");
+    check(&sim);
+}
+
+#[test]
+fn equals_that_crowd_a_machine_get_equal_time() {
+    let mut sim = sim(&[("gamess", None); 9], hetero());
+    run_for(&mut sim, 6000);
+    check(&sim);
+    let ran: Vec<u64> = sim.kernel.threads.iter().map(|t| t.sum_exec / MS).collect();
+    let (least, most) = (ran.iter().min().unwrap(), ran.iter().max().unwrap());
+    assert!(most - least < 400, "{ran:?} of 4000");
+    let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    assert_eq!(busy / MS, 6 * 6000, "no CPU sleeps beside who waits");
+}
+
+#[test]
+fn an_idle_big_core_is_taken_by_the_next_tick() {
+    let big: &[u32] = &[4, 5];
+    let programs = [
+        ("gamess", Some(big)),
+        ("short gamess", Some(big)),
+        ("povray", None),
+    ];
+    let mut sim = sim(&programs, hetero());
+    sim.restarts = false;
+    run_for(&mut sim, 20);
+    assert!(sim.kernel.threads[2].cpu < 4, "both are taken");
+    assert!(sim.completions.is_empty());
+    run_for(&mut sim, 20);
+    assert_eq!(sim.completions.len(), 1);
+    assert!(sim.kernel.threads[2].cpu >= 4, "one is free");
+    check(&sim);
+}
+
+#[test]
+fn a_swap_exchanges_two_threads_within_two_ticks_and_disturbs_nobody() {
+    let mut sim = sim(&[("gamess", None); 6], hetero());
+    run_for(&mut sim, 50);
+    let before = tasks(&sim);
+    let big = before.iter().find(|task| task.core_type == 0).unwrap();
+    let small = before.iter().find(|task| task.core_type == 1).unwrap();
+    let swap = Action::Swap([(Seen::from(big), 1), (Seen::from(small), 0)]);
+    sim.mechanism
+        .apply_all(&mut sim.kernel, std::slice::from_ref(&swap));
+    run_for(&mut sim, 9);
+    let after = tasks(&sim);
+    for (before, after) in before.iter().zip(&after) {
+        let expected = match before.id {
+            id if id == big.id => small.cpu,
+            id if id == small.id => big.cpu,
+            _ => before.cpu,
+        };
+        assert_eq!(after.cpu, expected, "{:?}", before.id);
+    }
+    // The same once more is stale: neither is where it was seen.
+    let outcome = sim.mechanism.outcome;
+    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
+    assert_eq!(sim.mechanism.outcome.stale, outcome.stale + 1);
+    check(&sim);
+}
+
+#[test]
+fn half_a_swap_is_none() {
+    let small: &[u32] = &[0, 1, 2, 3];
+    let mut sim = sim(&[("gamess", None), ("povray", Some(small))], hetero());
+    run_for(&mut sim, 50);
+    let all = tasks(&sim);
+    let swap = Action::Swap([(Seen::from(&all[0]), 1), (Seen::from(&all[1]), 0)]);
+    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
+    assert_eq!(sim.mechanism.outcome.invalid, 1, "one may not go there");
+    let mut gone = Seen::from(&all[1]);
+    gone.task.generation += 1;
+    let swap = Action::Swap([(Seen::from(&all[0]), 1), (gone, 0)]);
+    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
+    assert_eq!(sim.mechanism.outcome.stale, 1, "one has ended");
+    assert!(tasks(&sim).iter().all(|task| task.hint.is_none()));
+}
+
+#[test]
+fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
+    let mut sim = sim(&[("gamess", None); 6], hetero());
+    run_for(&mut sim, 50);
+    let big = tasks(&sim)
+        .into_iter()
+        .find(|task| task.core_type == 0)
+        .unwrap();
+    let cpu = big.cpu as u32;
+    // However long it is asked for, no longer than 100 ms.
+    let park = Action::Park(cpu, Duration::from_secs(5));
+    sim.mechanism.apply_all(&mut sim.kernel, &[park]);
+    run_for(&mut sim, 9);
+    assert!(
+        sim.kernel.cpu(cpu).is_idle,
+        "it gave it up by its next tick"
+    );
+    let ran = |sim: &Sim<Hetero>| {
+        sim.kernel
+            .threads
+            .iter()
+            .map(|t| t.sum_exec)
+            .collect::<Vec<_>>()
+    };
+    let before = ran(&sim);
+    run_for(&mut sim, 90);
+    let held = before
+        .iter()
+        .zip(ran(&sim))
+        .filter(|(a, b)| **a == *b)
+        .count();
+    assert_eq!(held, 1, "the others go on, and nobody takes its place");
+    run_for(&mut sim, 2);
+    assert!(!sim.kernel.cpu(cpu).is_idle);
+    check(&sim);
+}
+
+#[test]
+fn swaps_of_camps_make_progress_even_and_hsp_lets_the_fast_be_fast() {
+    let bench = bench("galgel,gamess,hmmer,povray,perlbench,gobmk", "juno-r1");
+    let run = |name| {
+        bench
+            .run(Scheduler::Policy(name), &options(1, 30.0))
+            .metrics
+    };
+    let (camps, hsp, rr) = (run(Name::Camps), run(Name::Hsp), run(Name::Rr));
+    assert!(
+        camps.unfairness < 1.1 && rr.unfairness > 1.3,
+        "{camps:?} {rr:?}"
+    );
+    assert!(hsp.asp > camps.asp + 0.5 && hsp.unfairness > 2.0, "{hsp:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever runs, wherever it may run: no thread is where it may not be, no more time is handed
+    /// out than there is, and no CPU idles beside a thread that could use it.
+    #[test]
+    fn time_is_kept_and_affinity_holds(
+        programs in proptest::collection::vec((0usize..5, 1u8..63), 1..14),
+        fair in any::<bool>(),
+    ) {
+        const NAMES: [&str; 5] = ["gamess", "lbm", "soplex", "twolf", "mcf"];
+        let sets: Vec<Vec<u32>> = programs
+            .iter()
+            .map(|(_, bits)| (0..6).filter(|cpu| bits >> cpu & 1 == 1).collect())
+            .collect();
+        let with: Vec<(&str, Option<&[u32]>)> = programs
+            .iter()
+            .zip(&sets)
+            .map(|((name, bits), set)| (NAMES[*name], (*bits % 3 > 0).then_some(&set[..])))
+            .collect();
+        if fair {
+            let mut sim = sim(&with, Fair::default());
+            for _ in 0..20 {
+                run_for(&mut sim, 23);
+                check(&sim);
+            }
+        } else {
+            let mut sim = sim(&with, hetero());
+            for _ in 0..20 {
+                run_for(&mut sim, 23);
+                check(&sim);
+                let k = &sim.kernel;
+                for (id, thread) in (0..).zip(&k.threads) {
+                    if thread.state == ThreadState::Queued {
+                        let idle = k.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.is_idle);
+                        for (_, cpu) in idle {
+                            prop_assert!(!k.may_use(id, cpu), "CPU {cpu} idles beside thread {id}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "known: the BPF half counts it where it waited before, and its model does so, too"]
+fn a_thread_that_waits_and_is_wished_elsewhere_runs_some_time() {
+    let mut sim = sim(&[("gamess", None); 7], hetero());
+    run_for(&mut sim, 201);
+    let waits = |task: &Task| task.state == State::Queued && task.core_type == 1;
+    let task = tasks(&sim).into_iter().find(waits).unwrap();
+    let hint = Action::Hint(Seen::from(&task), Some(0));
+    sim.mechanism.apply_all(&mut sim.kernel, &[hint]);
+    run_for(&mut sim, 2000);
+    let later = tasks(&sim).into_iter().find(|t| t.id == task.id).unwrap();
+    assert!(later.total_ns() > task.total_ns());
+}
