@@ -11,7 +11,7 @@ use rand_pcg::rand_core::Rng as _;
 use super::event::Event;
 use super::job::{Job, Step};
 use super::kernel::{Kernel, ThreadState};
-use super::mechanism::{Flags, Mechanism};
+use super::mechanism::{Flags, Mechanism, Selected};
 
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
 const RESTART_NS: u64 = 1_000_000;
@@ -220,10 +220,10 @@ impl<M: Mechanism> Sim<M> {
         } = self;
         let previous = k.thread(thread).cpu;
         let choice = k.allowed(thread).len() > 1;
-        let idle = choice
+        let selected = choice
             .then(|| mechanism.select_cpu(k, thread, previous))
             .flatten();
-        let cpu = idle.unwrap_or_else(|| {
+        let cpu = selected.map(|selected| selected.cpu).unwrap_or_else(|| {
             let allowed = k.allowed(thread);
             if allowed.contains(previous) {
                 previous
@@ -235,8 +235,8 @@ impl<M: Mechanism> Sim<M> {
         t.cpu = cpu;
         t.state = ThreadState::Queued;
         mechanism.runnable(k, thread);
-        if idle.is_some() {
-            k.insert_local(cpu, thread, mechanism.slice_ns(), false);
+        if let Some(Selected { preempts, .. }) = selected {
+            k.insert_local(cpu, thread, mechanism.slice_ns(), preempts);
         } else {
             let flags = Flags {
                 wakeup: true,

@@ -341,7 +341,6 @@ proptest! {
 }
 
 #[test]
-#[ignore = "known: the BPF half counts it where it waited before, and its model does so, too"]
 fn a_thread_that_waits_and_is_wished_elsewhere_runs_some_time() {
     let mut sim = sim(&[("gamess", None); 7], hetero());
     run_for(&mut sim, 201);

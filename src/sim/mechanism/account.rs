@@ -101,13 +101,13 @@ impl Hetero {
         }
     }
 
-    /// Charges a thread for what it ran since it was last charged.
-    pub(super) fn charge(&mut self, k: &Kernel, thread: u32) {
+    /// Charges a thread for what it ran since it was last charged; how long that was, ns.
+    pub(super) fn charge(&mut self, k: &Kernel, thread: u32) -> u64 {
         let t = k.thread(thread);
         let (cpu, job) = (t.cpu, t.job);
         let run_ns = arith::run_delta(t.sum_exec, self.ctx(thread).exec_seen);
         if run_ns == 0 {
-            return;
+            return 0;
         }
         let core_type = k.cpu(cpu).core_type;
         let vtime = self.vtime_of(k, thread, run_ns);
@@ -119,7 +119,7 @@ impl Hetero {
             self.take_slot(k, thread);
         }
         let Some(slot) = self.ctx(thread).slot else {
-            return;
+            return run_ns;
         };
         let nr_runnable = self.processes[job].max(1);
         let slot = &mut self.slots[slot];
@@ -135,6 +135,7 @@ impl Hetero {
         slot.task.cpu = cpu as i32;
         slot.task.core_type = core_type;
         self.max_progress = self.max_progress.max(slot.task.amp_progress);
+        run_ns
     }
 
     /// A thread gets another nice level.

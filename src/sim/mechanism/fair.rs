@@ -14,7 +14,7 @@ use super::super::cpu_set::CpuSet;
 use super::super::event::Event;
 use super::super::kernel::Kernel;
 use super::queue::{Place, Queue};
-use super::{Flags, Mechanism};
+use super::{Flags, Mechanism, Selected};
 use crate::arith;
 
 /// `base_slice_ns` of Linux 6.12 on eight CPUs or more.
@@ -110,7 +110,7 @@ impl Fair {
         self.join(thread, cpu);
         self.order += 1;
         let place = Place {
-            vtime: self.ctx(thread).vtime,
+            at: self.ctx(thread).vtime,
             order: self.order,
         };
         self.ctx(thread).place = Some(place);
@@ -179,10 +179,14 @@ impl Mechanism for Fair {
         self.leave(thread);
     }
 
-    fn select_cpu(&mut self, k: &mut Kernel, thread: u32, previous: u32) -> Option<u32> {
+    fn select_cpu(&mut self, k: &mut Kernel, thread: u32, previous: u32) -> Option<Selected> {
+        let selected = |cpu| Selected {
+            cpu,
+            preempts: false,
+        };
         let is_new = k.thread(thread).sum_exec == 0;
         if !is_new && k.may_use(thread, previous) && k.idle.take(previous) {
-            return Some(previous);
+            return Some(selected(previous));
         }
         let near = self.llcs[k.cpu(previous).llc].clone();
         let mut found = if is_new {
@@ -194,7 +198,7 @@ impl Mechanism for Fair {
             let least = self.least_loaded(k, thread);
             found = k.idle.contains(least).then_some(least);
         }
-        found.filter(|&cpu| k.idle.take(cpu))
+        found.filter(|&cpu| k.idle.take(cpu)).map(selected)
     }
 
     fn enqueue(&mut self, k: &mut Kernel, thread: u32, flags: Flags) {
@@ -217,7 +221,7 @@ impl Mechanism for Fair {
     fn dispatch(&mut self, k: &mut Kernel, cpu: u32, previous: Option<u32>) {
         let first = self.cpus[cpu as usize].queue.iter().next();
         match (first, previous) {
-            (Some((_, place)), Some(previous)) if self.ctx(previous).vtime < place.vtime => {
+            (Some((_, place)), Some(previous)) if self.ctx(previous).vtime < place.at => {
                 k.thread_mut(previous).slice = SLICE_NS;
             }
             (Some((thread, _)), _) => self.take(k, thread, cpu),

@@ -43,6 +43,7 @@ pub(super) struct Ctx {
     pub(super) waiting: bool,
     upgrade: bool,
     pub(super) vtime: u64,
+    pub(super) period_ns: u64,
     pub(super) burst_ns: u64,
     pub(super) woke_at_ns: u64,
     /// See [`super::sampling`].
@@ -104,6 +105,13 @@ pub(super) struct Domain {
     pub(super) queue: Queue,
 }
 
+impl Domain {
+    /// Whether anybody is in the queue; who was moved there may be counted elsewhere still.
+    fn somebody_waits(&self) -> bool {
+        self.nr_waiting > 0 || self.queue.len() > 0
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct CpuCtx {
     pub(super) pinned_weight: u64,
@@ -131,6 +139,7 @@ pub(in crate::sim) struct Hetero {
     pub(super) static_inv_slowdown: [u32; MAX_CORE_TYPES],
     pub(super) masks: Masks,
     pub(super) nr_idle: [u32; MAX_CORE_TYPES],
+    pub(super) clock_offset: i64,
     steal_order: Vec<Vec<usize>>,
     order: u64,
     pub(in crate::sim) outcome: Applied,
@@ -170,6 +179,7 @@ impl Hetero {
             static_inv_slowdown,
             masks: Masks::new(topology),
             nr_idle,
+            clock_offset: 0,
             steal_order: home.map(|domain| steal_order(topology, domain)).collect(),
             order: 0,
             outcome: Applied::default(),
@@ -181,7 +191,7 @@ impl Hetero {
         &self.ctxs[thread as usize]
     }
 
-    fn ctx_mut(&mut self, thread: u32) -> &mut Ctx {
+    pub(super) fn ctx_mut(&mut self, thread: u32) -> &mut Ctx {
         &mut self.ctxs[thread as usize]
     }
 
@@ -291,7 +301,7 @@ impl Hetero {
         for place in 1..self.steal_order[domain].len() {
             let other = self.steal_order[domain][place];
             let (theirs, ours) = (&self.domains[other], &self.domains[domain]);
-            if theirs.nr_waiting == 0
+            if !theirs.somebody_waits()
                 || k.now < theirs.waiting_since + 2 * self.slice_ns
                 || !arith::more_crowded(theirs.weight, theirs.cpus, ours.weight, ours.cpus)
             {
@@ -308,7 +318,7 @@ impl Hetero {
     fn steal(&mut self, k: &mut Kernel, domain: usize, cpu: u32) -> bool {
         (1..self.steal_order[domain].len()).any(|place| {
             let other = self.steal_order[domain][place];
-            self.domains[other].nr_waiting > 0 && self.move_shared(k, other, cpu)
+            self.domains[other].somebody_waits() && self.move_shared(k, other, cpu)
         })
     }
 }

@@ -9,6 +9,7 @@ mod idle;
 mod park;
 mod queue;
 mod sampling;
+mod turn;
 
 use super::event::Event;
 use super::kernel::Kernel;
@@ -24,6 +25,14 @@ pub(super) struct Flags {
     pub(super) last: bool,
 }
 
+/// A CPU for a thread that wakes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Selected {
+    pub(super) cpu: u32,
+    /// What runs there gives way.
+    pub(super) preempts: bool,
+}
+
 /// A scheduler. The names are the kernel's.
 pub(super) trait Mechanism {
     /// A thread that nobody competes with goes through [`Mechanism::enqueue`], too.
@@ -37,8 +46,9 @@ pub(super) trait Mechanism {
     fn enable(&mut self, kernel: &mut Kernel, thread: u32);
     /// It has ended.
     fn exit(&mut self, kernel: &mut Kernel, thread: u32);
-    /// An idle CPU for a thread that wakes up, claimed for it.
-    fn select_cpu(&mut self, kernel: &mut Kernel, thread: u32, previous: u32) -> Option<u32>;
+    /// The CPU to which a thread that wakes up goes straight: an idle one, claimed for it, or one
+    /// that it takes over.
+    fn select_cpu(&mut self, kernel: &mut Kernel, thread: u32, previous: u32) -> Option<Selected>;
     /// A thread is to wait, or to go straight to some CPU.
     fn enqueue(&mut self, kernel: &mut Kernel, thread: u32, flags: Flags);
     /// A CPU has nothing to run but `previous`, whose slice is used up.

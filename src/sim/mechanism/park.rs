@@ -10,7 +10,7 @@ use super::hetero::Hetero;
 pub(super) const MAX_PARK_NS: u64 = 100_000_000;
 
 /// Who runs for less than this each time it wakes up is latency-sensitive, ns.
-const LATENCY_BURST_NS: u64 = 4_000_000;
+pub(super) const LATENCY_BURST_NS: u64 = 4_000_000;
 
 impl Hetero {
     /// Is `cpu` kept from ordinary threads at present?
@@ -20,10 +20,7 @@ impl Hetero {
 
     /// Must a thread not be made to wait? Then it may run on parked CPUs.
     pub(super) fn must_not_wait(&self, thread: u32) -> bool {
-        let ctx = self.ctx(thread);
-        let short = |ns: u64| ns < LATENCY_BURST_NS;
-        ctx.pinned.is_some()
-            || (ctx.burst_ns > 0 && short(ctx.burst_ns) && short(ctx.run_ns - ctx.woke_at_ns))
+        self.ctx(thread).pinned.is_some() || self.is_latency_sensitive(thread)
     }
 
     pub(super) fn is_parked_for(&self, k: &Kernel, thread: u32, cpu: u32) -> bool {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// Virtual time, ns. Simulations begin and end far from its wrap.
-    pub(super) vtime: u64,
+    /// A virtual time, ns. Simulations begin and end far from its wrap.
+    pub(super) at: u64,
     /// When it came, by number.
     pub(super) order: u64,
 }
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn who_is_furthest_behind_goes_first_and_equals_in_the_order_they_came() {
         let mut queue = Queue::default();
-        let place = |vtime, order| Place { vtime, order };
+        let place = |at, order| Place { at, order };
         queue.insert(1, place(30, 1));
         queue.insert(2, place(20, 3));
         queue.insert(3, place(20, 2));

@@ -5,7 +5,7 @@ use super::super::super::agent::Agent;
 use super::super::super::event::Event;
 use super::super::super::kernel::Kernel;
 use super::super::queue::Place;
-use super::super::{Flags, Mechanism};
+use super::super::{Flags, Mechanism, Selected};
 use super::{Ctx, Hetero};
 use crate::arith;
 use crate::table::State;
@@ -33,7 +33,8 @@ impl Mechanism for Hetero {
             self.processes.resize(t.job + 1, 0);
         }
         self.ctxs[index] = Ctx {
-            vtime: k.now,
+            vtime: self.clock_now(k),
+            period_ns: self.slice_ns,
             share: arith::task_share(t.weight),
             domain: k.cpu(t.cpu).domain,
             ..Ctx::default()
@@ -46,16 +47,17 @@ impl Mechanism for Hetero {
         self.give_back_slot(thread);
     }
 
-    fn select_cpu(&mut self, k: &mut Kernel, thread: u32, previous: u32) -> Option<u32> {
-        self.claim_idle(k, thread, previous)
+    fn select_cpu(&mut self, k: &mut Kernel, thread: u32, previous: u32) -> Option<Selected> {
+        let (cpu, preempts) = match self.claim_idle(k, thread, previous) {
+            Some(idle) => (idle, false),
+            None => (self.claim_cpu_of_other(k, thread, previous)?, true),
+        };
+        Some(Selected { cpu, preempts })
     }
 
     fn enqueue(&mut self, k: &mut Kernel, thread: u32, flags: Flags) {
         let cpu = k.thread(thread).cpu;
-        let period = self.vtime_of(k, thread, self.slice_ns);
-        let vtime = self.ctx(thread).vtime;
-        let vtime = arith::place_vtime(vtime, k.now, self.slice_ns, period, flags.wakeup);
-        self.ctx_mut(thread).vtime = vtime;
+        let deadline = self.next_deadline(k, thread);
         self.set_state(thread, State::Queued);
         if self.hold(k, thread, flags) {
             return;
@@ -78,7 +80,10 @@ impl Mechanism for Hetero {
         }
         self.order += 1;
         let order = self.order;
-        let place = Place { vtime, order };
+        let place = Place {
+            at: deadline,
+            order,
+        };
         if let Some(pinned) = self.ctx(thread).pinned {
             self.count_waiting(k, thread);
             self.cpus[pinned as usize].queue.insert(thread, place);
@@ -108,22 +113,22 @@ impl Mechanism for Hetero {
         {
             stays = Some(previous);
         }
-        let shared_waits = !parked && self.domains[domain].nr_waiting > 0;
+        let shared_waits = !parked && self.domains[domain].somebody_waits();
         let own = self.cpus[cpu as usize]
             .queue
             .iter()
             .next()
-            .map(|(_, place)| place.vtime);
+            .map(|(_, place)| place.at);
         let shared = shared_waits
             .then(|| self.first_in(k, &self.domains[domain].queue, cpu))
             .flatten()
-            .map(|(_, place)| place.vtime);
+            .map(|(_, place)| place.at);
         let own_first = own.is_some_and(|own| shared.is_none_or(|s| arith::vtime_before(own, s)));
         let best = if own_first { own } else { shared };
         if let (Some(previous), Some(best)) = (stays, best) {
             let hint = self.hint_of(previous);
             if hint.is_none_or(|hint| hint == k.cpu(cpu).core_type)
-                && arith::vtime_before(self.ctx(previous).vtime, best)
+                && arith::vtime_before(self.current_deadline(previous), best)
             {
                 k.thread_mut(previous).slice = self.slice_ns;
                 return;
@@ -147,7 +152,10 @@ impl Mechanism for Hetero {
 
     fn runnable(&mut self, k: &mut Kernel, thread: u32) {
         self.processes[k.thread(thread).job] += 1;
-        let share = self.ctx(thread).share;
+        let (now, slice) = (self.clock_now(k), self.slice_ns);
+        let ctx = self.ctx_mut(thread);
+        ctx.vtime = arith::wake_vtime(ctx.vtime, now, slice);
+        let share = ctx.share;
         self.count_share(thread, share);
         self.note_sleep(k, thread, false);
         self.set_state(thread, State::Queued);
@@ -175,7 +183,8 @@ impl Mechanism for Hetero {
 
     fn tick(&mut self, k: &mut Kernel, thread: u32) {
         let cpu = k.thread(thread).cpu;
-        self.charge(k, thread);
+        let run_ns = self.charge(k, thread);
+        self.set_clock(k, thread, run_ns);
         self.tick_counting(k, thread);
         if self.ctx(thread).pinned.is_some() {
             return;
