@@ -445,3 +445,34 @@ fn tasks_that_do_little_cost_nothing() {
     println!("\n{:.1} % of a lazy task was counted", 100.0 * counted);
     assert!(counted < 0.2, "{counted}");
 }
+
+/// What the verifier goes through is what attaching costs, here and whenever CPUs come or go; and
+/// there is a limit, a million for one program, beyond which a kernel refuses.
+#[test]
+fn the_verifier_stays_within_its_budget() {
+    const EACH: u32 = 16_000;
+    const ALL: u32 = 60_000;
+    let begin = Instant::now();
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let took = begin.elapsed();
+    let ours: Vec<(String, u32)> = libbpf_rs::query::ProgInfoIter::default()
+        .map(|program| {
+            (
+                program.name.to_string_lossy().into_owned(),
+                program.verified_insns,
+            )
+        })
+        .filter(|(name, _)| name.starts_with("hetero_") || name == "apply_actions")
+        .collect();
+    let all: u32 = ours.iter().map(|(_, insns)| insns).sum();
+    println!(
+        "\n{all} instructions in all, attached after {:.1} s",
+        took.as_secs_f64()
+    );
+    for (name, insns) in &ours {
+        println!("  {name:16} {insns:6}");
+        assert!(*insns <= EACH, "{name}: {insns}");
+    }
+    assert!(ours.len() > 15 && all <= ALL, "{all}");
+    scheduler.stop();
+}

@@ -83,8 +83,12 @@ static int look_at_idle(void *map, int *key, struct perf_timer *timer)
 
 	if (!cctx)
 		return 0;
+	/* It went idle again only just now, and nothing else will come by. */
+	if (cctx->is_idle && bpf_ktime_get_ns() - cctx->perf_at < PERF_IDLE_NS / 2 &&
+	    !bpf_timer_start(&timer->timer, PERF_IDLE_NS, 0))
+		return 0;
 	cctx->perf_timer_runs = false;
-	if (cctx->is_idle && vtime_before(cctx->perf_at + PERF_IDLE_NS / 2, bpf_ktime_get_ns())) {
+	if (cctx->is_idle) {
 		cctx->perf_wish = 0;
 		request_perf(cctx, *key, 0);
 	}

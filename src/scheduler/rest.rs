@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, Sender, bounded};
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, MapHandle, RingBufferBuilder};
 use log::warn;
 
 /// A machine that is busy for less than this part of one CPU's time needs no agent.
@@ -101,7 +101,11 @@ fn wait(map: &MapHandle, watched: &Weak<()>, sender: &Sender<()>) -> Result<()> 
     })?;
     let ring = builder.build()?;
     while watched.strong_count() > 0 {
-        ring.poll(CHECK)?;
+        match ring.poll(CHECK) {
+            // As by a suspend.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled?,
+        }
         if rung.take() {
             // If the last ring has not been heard yet, this one is the same.
             let _ = sender.try_send(());
