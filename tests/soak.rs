@@ -30,10 +30,15 @@ fn soak(all: &[&str]) {
     scheduler.stop();
 }
 
-/// The settings with which schedulers are tried in sched_ext's own continuous integration, and
-/// every stressor of the class `scheduler`.
+/// The settings with which schedulers are tried in sched_ext's own continuous integration.
 #[test]
-fn stress_ng_for_45_seconds() {
+fn stress_ng_throws_nobody_out() {
+    soak(&["-t 15 --aggressive -M -c 4 -f 4"]);
+}
+
+#[test]
+#[ignore = "takes many minutes of the host's time; make test-kernels runs it"]
+fn every_stressor_of_schedulers_for_45_seconds() {
     soak(&[
         "-t 45 --aggressive -M -c 4 -f 4",
         "-t 45 --aggressive -M --class scheduler --all 1",
