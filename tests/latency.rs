@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -61,10 +62,13 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
     let scheduler = Scheduler::start(&[]);
     thread::sleep(ms(500));
     let mut statistics = Statistics::from_now();
+    // So many until it is known to be brief: it has done other things before.
+    draw(30);
     let ours = draw(120);
     eprintln!("missed, longest: {ours:?}; with the kernel's own scheduler {theirs:?}");
     eprintln!("preempted: {}", statistics.take().counts.preempted);
-    assert_eq!(ours.0, 0);
+    // It works for two, and waits for nobody's slice.
+    assert!(ours.0 == 0 && ours.1 < ms(5));
     // Near the beginning of their slices, preempted ones wait in turn.
     let ran: Vec<_> = measure(&hogs, ms(0), ms(2000))
         .iter()
@@ -246,5 +250,31 @@ fn performance_is_asked_for_by_how_busy_a_cpu_is() {
     for idle in idle.iter().chain(&later) {
         assert!(*idle < 30.0, "{idle}");
     }
+    scheduler.stop();
+}
+
+#[test]
+fn who_is_woken_by_one_about_to_sleep_stays_near() {
+    const ROUNDS: u64 = 2000;
+    let scheduler = Scheduler::start(&[]);
+    let mut statistics = Statistics::from_now();
+    let (mut ask, mut asked) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut byte = [0];
+            for _ in 0..ROUNDS {
+                ask.0.read_exact(&mut byte).unwrap();
+                asked.1.write_all(&byte).unwrap();
+            }
+        });
+        let mut byte = [0];
+        for _ in 0..ROUNDS {
+            ask.1.write_all(&byte).unwrap();
+            asked.0.read_exact(&mut byte).unwrap();
+        }
+    });
+    let counts = statistics.take().counts;
+    eprintln!("{} of {} wake-ups stayed near", counts.sync, 2 * ROUNDS);
+    assert!(counts.sync > ROUNDS);
     scheduler.stop();
 }
