@@ -13,6 +13,7 @@ mod native {
         pub fn native_charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64;
         pub fn native_place_vtime(vtime: u64, now: u64, period_ns: u64) -> u64;
         pub fn native_wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64;
+        pub fn native_mean_burst(mean: u64, ran: u64, most: u64) -> u64;
         pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
         pub fn native_clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64;
         pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
@@ -87,6 +88,12 @@ pub fn wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64 {
 /// between two sleeps (0: it has not slept yet) will be even again, at most one period later.
 pub fn deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64 {
     unsafe { native::native_deadline_of(vtime, burst_ns, slice_ns, period_ns) }
+}
+
+/// How long a task mostly runs between two sleeps, ns: `mean` (0: it has not slept yet) until it
+/// ran for `ran` more, which counts as no more than `most`.
+pub fn mean_burst(mean: u64, ran: u64, most: u64) -> u64 {
+    unsafe { native::native_mean_burst(mean, ran, most) }
 }
 
 /// By how much to put the clock of virtual time forward, ns, when a tick finds its task, which has

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! In which order CPUs are filled. BPF searches idle CPUs in this order, and
+//! In which order CPUs are filled, and look for work. BPF searches idle CPUs in this order, and
 //! policies count by it how many threads each core type should hold.
 
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -72,4 +72,16 @@ pub fn shares(topology: &Topology, threads: usize) -> [usize; MAX_CORE_TYPES] {
         }
     }
     shares
+}
+
+/// Where a CPU of `domain` looks for work: at home, then in clusters of its own
+/// core type, then in those of the next faster and slower types.
+pub fn steal_order(topology: &Topology, domain: usize) -> Vec<usize> {
+    let home = topology.domains[domain].core_type;
+    let mut order: Vec<usize> = (0..topology.domains.len()).collect();
+    order.sort_by_key(|&other| {
+        let kind = topology.domains[other].core_type;
+        (other != domain, kind.abs_diff(home), kind, other)
+    });
+    order
 }

@@ -258,7 +258,7 @@ impl<'a> Scheduler<'a> {
         let turn = self.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
-        let bell = self.bell.rung().clone();
+        let mut bell = self.bell.rung().clone();
         let mut rest = Rest::new(tidied);
 
         while !uei_exited!(&self.skel, uei) {
@@ -283,7 +283,14 @@ impl<'a> Scheduler<'a> {
                     Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
                     Err(_) => spinners = never(),
                 },
-                recv(bell) -> _ => rest.disturb(Instant::now(), self.busy_ns()),
+                recv(bell) -> rung => match rung {
+                    Ok(()) => rest.disturb(Instant::now(), self.busy_ns()),
+                    // Nobody would wake it.
+                    Err(_) => {
+                        bell = never();
+                        self.may_rest = false;
+                    }
+                },
                 default(wait) => {}
             }
             beat(&mut self.skel);

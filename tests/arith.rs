@@ -102,6 +102,20 @@ fn of_two_that_are_owed_the_same_the_one_with_less_to_do_goes_first() {
 }
 
 #[test]
+fn who_computed_once_is_soon_known_to_be_brief() {
+    let most = 8 * MS;
+    assert_eq!(mean_burst(0, 2 * MS, most), 2 * MS);
+    assert_eq!(mean_burst(2 * MS, 6 * MS, most), 3 * MS);
+    // That it ran for nothing is not that it never slept.
+    assert_eq!(mean_burst(0, 0, most), 1);
+    let burst = |mean| mean_burst(mean, 2 * MS, most);
+    let after = std::iter::successors(Some(mean_burst(2 * MS, S, most)), |&mean| Some(burst(mean)));
+    assert!(after.take(10).all(|mean| mean < 4 * MS));
+    let after = std::iter::successors(Some(mean_burst(0, S, most)), |&mean| Some(burst(mean)));
+    assert_eq!(after.take_while(|&mean| mean >= 4 * MS).count(), 4);
+}
+
+#[test]
 fn the_clock_follows_those_that_run() {
     let lead = 64 * MS as i64;
     assert_eq!(clock_step(0, S, 4), 0);

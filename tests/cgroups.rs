@@ -14,10 +14,6 @@ use support::*;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
 /// A cgroup with busy processes in it. They end, and it goes, when dropped.
 struct Slice {
     path: PathBuf,

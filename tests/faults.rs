@@ -15,17 +15,6 @@ use std::time::{Duration, Instant};
 
 use support::*;
 
-/// Hints for every thread, all the time.
-const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
-
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 fn on_p(ran: &[Ran]) -> Vec<u64> {
     ran.iter().map(|ran| ran.on(&P_CPUS)).collect()
 }
@@ -253,15 +242,6 @@ struct SchedAttr {
 const SCHED_DEADLINE: u32 = 6;
 const SCHED_EXT: i32 = 7;
 
-fn realtime(tid: i32) {
-    let priority = libc::sched_param { sched_priority: 10 };
-    // SAFETY: reads the local above.
-    assert_eq!(
-        unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &priority) },
-        0
-    );
-}
-
 fn deadline(tid: i32, runtime: Duration, period: Duration) {
     let attr = SchedAttr {
         size: size_of::<SchedAttr>() as u32,
@@ -292,7 +272,9 @@ fn real_time_and_deadline_tasks_hold_nobody_up() {
     let ran: Vec<u64> = hogs.iter().map(|hog| hog.take().total()).collect();
     let theirs: Vec<u64> = others.iter().map(|hog| hog.take().total()).collect();
     println!("longest waits {waits:.0?}, ran {ran:?}, they {theirs:?}");
-    assert!(theirs[0] > 3_500_000_000 && theirs[1] > 1_000_000_000);
+    // The kernel keeps a twentieth for the fair class, from 7.2 on as much for ours, and more at
+    // the beginning, until these have had their due.
+    assert!(theirs[0] > 3_200_000_000 && theirs[1] > 1_000_000_000);
     assert!(waits.iter().all(|&wait| wait < s(1)));
     // Half of what is left, for each.
     let left = 4_000_000_000 * CPUS as u64 - theirs.iter().sum::<u64>();

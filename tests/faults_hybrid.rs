@@ -11,10 +11,6 @@ use std::time::Duration;
 
 use support::*;
 
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
 fn program(args: &str) -> Child {
     let mut command = Command::new("hetero-programs");
     command.args(args.split(' ')).stdout(Stdio::null());

@@ -12,10 +12,6 @@ use support::*;
 
 const ROUND_ROBIN: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
 
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
 fn online(cpu: usize, online: bool) {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
     fs::write(path, if online { "1" } else { "0" }).unwrap();

@@ -15,10 +15,6 @@ use support::*;
 
 const FRAME: Duration = Duration::from_nanos(16_666_667);
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 fn cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .unwrap()
@@ -75,6 +71,37 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
         .map(Ran::total)
         .collect();
     assert!(spread(ran.iter().copied()) < 0.25, "{ran:?}");
+    scheduler.stop();
+}
+
+#[test]
+fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
+    let scheduler = Scheduler::start(&[]);
+    let hogs = Hog::start_many(4 * CPUS);
+    let interrupting = AtomicBool::new(true);
+    let (missed, longest) = thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: a plain system call.
+            let own = unsafe { libc::gettid() };
+            realtime(own);
+            for cpu in (0..CPUS).cycle() {
+                if !interrupting.load(Ordering::Relaxed) {
+                    break;
+                }
+                pin(own, &[cpu]);
+                work(ms(7));
+                thread::sleep(ms(4));
+            }
+        });
+        draw(30);
+        let drawn = draw(180);
+        interrupting.store(false, Ordering::Relaxed);
+        drawn
+    });
+    eprintln!("missed {missed}, longest {longest:?}");
+    // Else they would wait for the end of that, or of a slice.
+    assert!(missed == 0 && longest < ms(4));
+    drop(hogs);
     scheduler.stop();
 }
 
@@ -205,8 +232,7 @@ fn sleeps(scheduler: &Scheduler) -> u64 {
 
 #[test]
 fn on_an_idle_machine_the_agent_sleeps() {
-    const SWAPS: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
-    let scheduler = Scheduler::start(SWAPS);
+    let scheduler = Scheduler::start(SWAPPING);
     thread::sleep(ms(2000));
     let before = sleeps(&scheduler);
     thread::sleep(ms(10_000));

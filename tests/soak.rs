@@ -8,9 +8,6 @@ use std::process::{Child, Command, Stdio};
 
 use support::*;
 
-/// Hints for every thread, all the time.
-const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
-
 fn stress(args: &str) -> Child {
     let mut command = Command::new("stress-ng");
     command.args(args.split(' ')).args(["--temp-path", "/tmp"]);

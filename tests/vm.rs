@@ -14,10 +14,6 @@ use support::*;
 /// up to 7.0, by a timer where that cannot be had.
 const PLACED: &[&str] = &["--core-types", HYBRID, "--policy", "none"];
 
-fn s(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
 /// The scheduler's exit status and what it printed.
 fn outcome(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(binary()).args(args).output().unwrap();

@@ -380,13 +380,13 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	return run_ns;
 }
 
-/* @p goes to sleep: bring its mean burst up to date. The first one counts in full. */
+/* @p goes to sleep. */
 static void note_burst(struct task_ctx *tctx)
 {
 	u64 ran = tctx->run_ns - tctx->woke_at_ns;
 
 	tctx->woke_at_ns = tctx->run_ns;
-	tctx->burst_ns = (tctx->burst_ns ? (3 * tctx->burst_ns + ran) / 4 : ran) ?: 1;
+	tctx->burst_ns = mean_burst(tctx->burst_ns, ran, 2 * LATENCY_BURST_NS);
 }
 
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)

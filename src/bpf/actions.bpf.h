@@ -93,8 +93,8 @@ static void sweep_queue(u32 domain)
 
 		if (!tctx)
 			continue;
-		hint = hint_of(tctx);
-		if (hint == NO_TYPE || hint == type_of_domain(domain) || !allows_type(tctx, hint))
+		hint = wished_type(tctx);
+		if (hint == NO_TYPE || hint == type_of_domain(domain))
 			continue;
 		to = lightest_domain_of(hint);
 		/*
@@ -143,7 +143,7 @@ int apply_actions(void *ctx)
 	bpf_for(i, 0, nr_domains) {
 		struct domain_ctx *dctx = domain_ctx_of(i);
 
-		if (dctx && dctx->nr_waiting)
+		if (dctx && somebody_waits(dctx, i))
 			sweep_queue(i);
 	}
 	bpf_rcu_read_unlock();

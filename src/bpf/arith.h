@@ -215,6 +215,19 @@ static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_
 }
 
 /*
+ * How long a task mostly runs between two sleeps, @mean until it ran for @ran more; 0: it has not
+ * slept yet. The first time counts in full, but none for more than @most: who computed once, for
+ * however long, is soon known to be brief.
+ */
+static inline u64 mean_burst(u64 mean, u64 ran, u64 most)
+{
+	if (ran > most)
+		ran = most;
+	mean = mean ? (3 * mean + ran) / 4 : ran;
+	return mean ? mean : 1;
+}
+
+/*
  * By how much the clock is set forward, or back, when a CPU's tick finds its task,
  * which has run for @run_ns since the last one, ahead of it by @lead: a sixteenth of
  * that per round of all @nr_cpus. While all are busy, vtimes advance no faster than

@@ -47,6 +47,11 @@ u64 native_wake_vtime(u64 vtime, u64 now, u64 slice_ns)
 	return wake_vtime(vtime, now, slice_ns);
 }
 
+u64 native_mean_burst(u64 mean, u64 ran, u64 most)
+{
+	return mean_burst(mean, ran, most);
+}
+
 u64 native_deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
 {
 	return deadline_of(vtime, burst_ns, slice_ns, period_ns);

@@ -184,6 +184,14 @@ static u32 hint_of(struct task_ctx *tctx)
 	return hint < nr_types ? hint : NO_TYPE;
 }
 
+/* The type that the agent wishes for a task, if it may run there. */
+static u32 wished_type(struct task_ctx *tctx)
+{
+	u32 hint = hint_of(tctx);
+
+	return hint != NO_TYPE && allows_type(tctx, hint) ? hint : NO_TYPE;
+}
+
 /*
  * CPUs of each type that went idle, claimed and parked ones included. To search masks by
  * tiers costs a thousand instructions, and on a busy machine finds nothing; this says so
@@ -391,7 +399,7 @@ static int rescue(void *map, int *key, struct rescue_timer *timer)
 	bpf_for(i, 0, nr_domains) {
 		struct domain_ctx *dctx = domain_ctx_of(i);
 
-		if (dctx && dctx->nr_waiting)
+		if (dctx && somebody_waits(dctx, i))
 			rescue_queue(i);
 	}
 	bpf_rcu_read_unlock();

@@ -174,7 +174,7 @@ struct tier {
 /* Counted per CPU by BPF, summed by the agent. */
 enum stat_id {
 	STAT_DIRECT,		/* placed on an idle CPU at wake-up */
-	STAT_PREEMPTED,		/* took over the CPU of one that computes, at wake-up */
+	STAT_PREEMPTED,		/* brief, took over the CPU of one that computes */
 	STAT_SYNC,		/* placed beside a waker that is about to sleep */
 	STAT_QUEUED,		/* put in a queue, no CPU was idle */
 	STAT_KEPT,		/* kept running past a slice, nobody ahead of it */

@@ -57,10 +57,21 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	return cpu;
 }
 
-/* Send @p straight to @cpu's local queue, ahead of what runs there if @preempt. */
+/* Send @p straight to @cpu's local queue. */
 static void insert_on(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags);
+}
+
+/*
+ * The same, ahead of what runs and waits there. On its way from enqueue to another CPU 6.18 loses
+ * the upper half of the flags, SCX_ENQ_PREEMPT with it: @p would wait for the end of a slice.
+ */
+static void preempt_on(struct task_struct *p, s32 cpu)
+{
+	insert_on(p, cpu, SCX_ENQ_PREEMPT | SCX_ENQ_HEAD);
+	if (can_kick() && cpu != scx_bpf_task_cpu(p))
+		scx_bpf_kick_cpu___optional(cpu, SCX_KICK_PREEMPT);
 }
 
 /* The CPU to which a swap sends @p, if it may go there; the note is used up when taken. */
@@ -86,11 +97,22 @@ static s32 take_swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cp
 	return target;
 }
 
+/*
+ * Must @p stay on its CPU for now? While a BPF program runs, what the CPU runs may not migrate:
+ * that is not meant. Of 6.18 and before, ops.cpu_release calls enqueue from within, so two run.
+ */
+static bool must_stay(struct task_struct *p, u64 enq_flags)
+{
+	if (!(enq_flags & SCX_ENQ_REENQ) || !bpf_ksym_exists(scx_bpf_reenqueue_local___v1) ||
+	    !__scx_prolog_disables_migration || p != bpf_get_current_task_btf())
+		return is_migration_disabled(p);
+	return p->migration_disabled > 2;
+}
+
 void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), claimed, target;
-	u64 deadline;
 	u32 domain;
 
 	/*
@@ -104,9 +126,13 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	deadline = next_deadline(tctx);
 	set_state(tctx, TASK_QUEUED);
 
+	/* Once it has been off its CPU, the kernel says that it may use no other. */
+	if (!is_pinned(tctx) && must_stay(p, enq_flags)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
 	if (hold(p, cpu, enq_flags))
 		return;
 	/* A better idle CPU that dispatch claimed for it. */
@@ -123,17 +149,26 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	target = take_swap_target(p, tctx, cpu);
 	if (target != NO_CPU) {
 		count_stat(STAT_SWAPPED);
-		insert_on(p, target, SCX_ENQ_PREEMPT);
+		preempt_on(p, target);
 		return;
 	}
 
-	/* Unless select_cpu has just looked in vain, look for an idle CPU. */
+	/*
+	 * Unless select_cpu has just looked in vain. A brief task that a kernel thread, the agent
+	 * or one of another scheduling class puts aside is owed a CPU as much as one that wakes up.
+	 */
 	if (!__COMPAT_is_enq_cpu_selected(enq_flags)) {
-		s32 idle = claim_idle(p, tctx, cpu);
+		s32 other = claim_idle(p, tctx, cpu);
 
-		if (idle >= 0) {
+		if (other >= 0) {
 			count_stat(STAT_DIRECT);
-			insert_on(p, idle, 0);
+			insert_on(p, other, 0);
+			return;
+		}
+		other = claim_cpu_of_other(p, tctx, cpu);
+		if (other >= 0) {
+			count_stat(STAT_PREEMPTED);
+			preempt_on(p, other);
 			return;
 		}
 	}
@@ -141,8 +176,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	count_stat(STAT_QUEUED);
 	if (is_pinned(tctx)) {
 		count_waiting(tctx);
-		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns, deadline,
-					 enq_flags);
+		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns,
+					 next_deadline(tctx), enq_flags);
 	} else {
 		domain = choose_domain(p, tctx);
 		/* Its queue must have a CPU for it, or it waits until one steals it. */
@@ -154,7 +189,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 		change_domain(tctx, domain);
 		count_waiting(tctx);
-		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, deadline, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, next_deadline(tctx), enq_flags);
 	}
 	wake_idle_for(p, cpu);
 }
@@ -446,7 +481,6 @@ void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
 	if (!tctx)
 		return;
 	tctx->vtime = clock_now();
-	tctx->period_ns = slice_ns;
 	tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
 	read_weight(p, tctx);
 	read_affinity(p, tctx, p->cpus_ptr);
@@ -543,5 +577,6 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .exit_task	= (void *)hetero_exit_task,
 	       .init		= (void *)hetero_init,
 	       .exit		= (void *)hetero_exit,
-	       .flags		= SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	       .flags		= SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE |
+				  SCX_OPS_ENQ_MIGRATION_DISABLED,
 	       .name		= "hetero");

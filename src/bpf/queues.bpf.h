@@ -29,12 +29,10 @@ __noinline bool may_use_domain(struct task_struct *p __arg_trusted, u32 domain)
  */
 static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 hint = hint_of(tctx), best = tctx->domain, best_cpus, d;
+	u32 hint = wished_type(tctx), best = tctx->domain, best_cpus, d;
 	struct domain_ctx *dctx;
 	u64 best_weight;
 
-	if (hint != NO_TYPE && !allows_type(tctx, hint))
-		hint = NO_TYPE;
 	if (hint != NO_TYPE && type_of_domain(best) != hint)
 		best = lightest_domain_of(hint);
 	dctx = domain_ctx_of(best);
@@ -58,20 +56,6 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 		best_cpus = nr_cpus;
 	}
 	return best;
-}
-
-/* Does anybody wait in @domain's queue? */
-static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
-{
-	if (dctx->nr_waiting)
-		return true;
-	if (!dctx->moved_in)
-		return false;
-	/* In this order: who is moved in meanwhile says so again. */
-	dctx->moved_in = false;
-	if (scx_bpf_dsq_nr_queued(domain) > 0)
-		dctx->moved_in = true;
-	return dctx->moved_in;
 }
 
 /* The deadline of the first task in @dsq that @cpu may take. */

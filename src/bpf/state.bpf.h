@@ -84,7 +84,7 @@ struct cpu_ctx {
 	u8 is_idle;
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
-	u64 period_ns;		/* of what runs here */
+	u32 share;		/* of what runs here */
 	u32 preemptible;	/* may a brief task preempt that? */
 	u32 perf;		/* asked for, of PERF_ONE */
 	u32 perf_wish;		/* how busy it is */
@@ -150,7 +150,6 @@ struct account {
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
 	u64 vtime;		/* p->scx.dsq_vtime is its deadline */
-	u64 period_ns;		/* the fair time between two of its slices, when queued last */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
 	u32 weight;		/* by nice; 1024 is nice 0 */
@@ -269,6 +268,20 @@ static struct cpu_ctx *cpu_ctx_of(s32 cpu)
 	return MEMBER_VPTR(cpu_ctxs, [(u32)cpu]);
 }
 
+/* Does anybody wait in @domain's queue? */
+static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
+{
+	if (dctx->nr_waiting)
+		return true;
+	if (!dctx->moved_in)
+		return false;
+	/* In this order: who is moved in meanwhile says so again. */
+	dctx->moved_in = false;
+	if (scx_bpf_dsq_nr_queued(domain) > 0)
+		dctx->moved_in = true;
+	return dctx->moved_in;
+}
+
 /*
  * What follows a pointer of the kernel's is in global functions, which the verifier checks once
  * and not in every place that calls them: up to 6.19 it searches all names that the kernel knows
@@ -308,7 +321,7 @@ static bool is_latency_sensitive(struct task_ctx *tctx)
 /* Must @p not be made to wait? Then it may run on parked CPUs. */
 static bool must_not_wait(struct task_struct *p, struct task_ctx *tctx)
 {
-	return (p->flags & PF_KTHREAD) || tctx->pinned_cpu != NO_CPU || p->tgid == agent_tgid ||
+	return (p->flags & PF_KTHREAD) || tctx->pinned_cpu != NO_CPU || tctx->is_agent ||
 	       is_latency_sensitive(tctx);
 }
 

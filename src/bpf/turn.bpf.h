@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Whose turn it is, and who need not wait for it. Queues are ordered by deadline, see
- * deadline_of(). A task that wakes up, is brief (it runs for less than LATENCY_BURST_NS each
- * time), has had no more than its fair share, and finds no idle CPU takes over one whose task is
- * not brief and whose slice costs more virtual time than that run will. So what sleeps and wakes
- * can neither be held up by what computes, nor hold it up for longer than is fair; and what
- * weighs a lot is not held up by what weighs little.
+ * deadline_of(). A task that wakes up, or was put aside by others since, is brief (it runs for
+ * less than LATENCY_BURST_NS each time), has had no more than its fair share, and finds no idle
+ * CPU takes over one whose task is not brief and whose slice costs more virtual time than that
+ * run will. So what sleeps and wakes can neither be held up by what computes, nor hold it up for
+ * longer than is fair; and what weighs a lot is not held up by what weighs little.
  */
 #ifndef __HETERO_TURN_BPF_H
 #define __HETERO_TURN_BPF_H
@@ -43,15 +43,16 @@ static u64 burst_of(struct task_ctx *tctx)
 
 static u64 current_deadline(struct task_ctx *tctx)
 {
-	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, tctx->period_ns);
+	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, vtime_of(tctx, slice_ns));
 }
 
 /* @tctx is about to be queued: no earlier and no later than is fair. */
 static u64 next_deadline(struct task_ctx *tctx)
 {
-	tctx->period_ns = vtime_of(tctx, slice_ns);
-	tctx->vtime = place_vtime(tctx->vtime, clock_now(), tctx->period_ns);
-	return current_deadline(tctx);
+	u64 period = vtime_of(tctx, slice_ns);
+
+	tctx->vtime = place_vtime(tctx->vtime, clock_now(), period);
+	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period);
 }
 
 /* May others preempt @p, which runs on @cpu? Races cost a preemption. */
@@ -61,7 +62,7 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	if (!cctx)
 		return;
-	cctx->period_ns = tctx->period_ns;
+	cctx->share = tctx->share;
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 }
@@ -74,32 +75,34 @@ static void forget_runner(s32 cpu)
 		cctx->preemptible = false;
 }
 
-/* Take over @cpu from what runs there. Then nobody else can, for now. */
-static bool claim_runner(s32 cpu, u64 cost)
+/*
+ * Take over @cpu from what runs there, if a burst of @tctx costs less virtual time than a slice
+ * of that. Then nobody else can, for now.
+ */
+static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return cctx && cctx->preemptible && cost < cctx->period_ns &&
+	return cctx && cctx->preemptible &&
+	       tctx->burst_ns * cctx->share < slice_ns * tctx->share &&
 	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);
 }
 
-/* The CPU that @p, which wakes up, takes over from a task that computes; < 0 if it is to queue. */
+/* The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. */
 static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
-	u32 hint = hint_of(tctx), domain = domain_of_cpu(prev_cpu), i;
-	u64 cost;
+	u32 hint = wished_type(tctx), domain = domain_of_cpu(prev_cpu), i;
+	u64 ran = tctx->run_ns - tctx->woke_at_ns;
 	struct bpf_cpumask *cpus;
 	struct mask_ctx *masks;
 
+	/* Who is put aside is owed what it was owed when it woke up: that it ran is paid for. */
 	if (!works(MECHANISM_PREEMPT) || !is_latency_sensitive(tctx) ||
-	    vtime_before(clock_now(), tctx->vtime))
+	    vtime_before(clock_now(), tctx->vtime - (ran ? vtime_of(tctx, ran) : 0)))
 		return -ENOENT;
-	cost = vtime_of(tctx, tctx->burst_ns);
-	if (hint != NO_TYPE && !allows_type(tctx, hint))
-		hint = NO_TYPE;
 	if (hint != NO_TYPE && type_of_domain(domain) != hint)
 		domain = lightest_domain_of(hint);
-	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, cost))
+	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, tctx))
 		return prev_cpu;
 	if (tctx->pinned_cpu != NO_CPU)
 		return -ENOENT;
@@ -112,7 +115,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 
 		if (cpu >= nr_cpu_ids)
 			break;
-		if (claim_runner(cpu, cost))
+		if (claim_runner(cpu, tctx))
 			return cpu;
 	}
 	return -ENOENT;

@@ -60,7 +60,10 @@ pub(super) fn describe(
     for (index, domain) in topology.domains.iter().enumerate() {
         rodata.domain_type[index] = domain.core_type as u8;
         rodata.domain_nr_cpus[index] = domain.cpus.len() as u32;
-        for (place, other) in steal_order(topology, index).into_iter().enumerate() {
+        for (place, other) in placement::steal_order(topology, index)
+            .into_iter()
+            .enumerate()
+        {
             rodata.steal_order[index][place] = other as u8;
         }
     }
@@ -106,16 +109,4 @@ pub(super) fn describe(
         ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
     }
     Ok(())
-}
-
-/// Where a CPU of `domain` looks for work: at home, then in clusters of its own
-/// core type, then in those of the next faster and slower types.
-fn steal_order(topology: &Topology, domain: usize) -> Vec<usize> {
-    let home = topology.domains[domain].core_type;
-    let mut order: Vec<usize> = (0..topology.domains.len()).collect();
-    order.sort_by_key(|&other| {
-        let kind = topology.domains[other].core_type;
-        (other != domain, kind.abs_diff(home), kind, other)
-    });
-    order
 }

@@ -20,6 +20,17 @@ pub const CPUS: usize = 4;
 pub const HYBRID: &str = "P=0-1,E=2-3";
 pub const P_CPUS: [usize; 2] = [0, 1];
 
+/// Hints for every thread, all the time.
+pub const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+
+pub fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
 /// How long attaching may take: the verifier runs under emulation.
 const ATTACH: Duration = Duration::from_secs(120);
 
@@ -358,6 +369,13 @@ impl Record {
             self.longest_wait_ns.fetch_max(waited, Ordering::Relaxed);
         }
     }
+}
+
+pub fn realtime(tid: i32) {
+    let priority = libc::sched_param { sched_priority: 10 };
+    // SAFETY: reads the local above.
+    let status = unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &priority) };
+    assert_eq!(status, 0);
 }
 
 pub fn pin(tid: i32, cpus: &[usize]) {

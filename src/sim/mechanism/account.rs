@@ -5,6 +5,7 @@
 use super::super::kernel::{ANYWHERE, Kernel};
 use super::hetero::{Hetero, Slot};
 use super::idle::types_of;
+use super::park::LATENCY_BURST_NS;
 use crate::arith;
 use crate::table::{Comm, State, Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
@@ -215,11 +216,6 @@ impl Hetero {
         let ctx = &mut self.ctxs[thread as usize];
         let ran = ctx.run_ns - ctx.woke_at_ns;
         ctx.woke_at_ns = ctx.run_ns;
-        let mean = if ctx.burst_ns > 0 {
-            (3 * ctx.burst_ns + ran) / 4
-        } else {
-            ran
-        };
-        ctx.burst_ns = mean.max(1);
+        ctx.burst_ns = arith::mean_burst(ctx.burst_ns, ran, 2 * LATENCY_BURST_NS);
     }
 }

@@ -80,7 +80,7 @@ impl Hetero {
         }
         if hints_changed && self.masks.types.len() > 1 {
             for domain in 0..self.domains.len() {
-                if self.domains[domain].nr_waiting > 0 {
+                if self.domains[domain].somebody_waits() {
                     self.sweep(k, domain);
                 }
             }

@@ -18,6 +18,7 @@ use super::idle::Masks;
 use super::queue::{Place, Queue};
 use super::sampling::Account;
 use crate::arith;
+use crate::placement;
 use crate::table::{Comm, State, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -43,7 +44,6 @@ pub(super) struct Ctx {
     pub(super) waiting: bool,
     upgrade: bool,
     pub(super) vtime: u64,
-    pub(super) period_ns: u64,
     pub(super) burst_ns: u64,
     pub(super) woke_at_ns: u64,
     /// See [`super::sampling`].
@@ -107,7 +107,7 @@ pub(super) struct Domain {
 
 impl Domain {
     /// Whether anybody is in the queue; who was moved there may be counted elsewhere still.
-    fn somebody_waits(&self) -> bool {
+    pub(super) fn somebody_waits(&self) -> bool {
         self.nr_waiting > 0 || self.queue.len() > 0
     }
 }
@@ -141,7 +141,7 @@ pub(in crate::sim) struct Hetero {
     pub(super) nr_idle: [u32; MAX_CORE_TYPES],
     pub(super) clock_offset: i64,
     steal_order: Vec<Vec<usize>>,
-    order: u64,
+    pub(super) order: u64,
     pub(in crate::sim) outcome: Applied,
     pub(in crate::sim) agent: Option<Agent>,
 }
@@ -180,7 +180,9 @@ impl Hetero {
             masks: Masks::new(topology),
             nr_idle,
             clock_offset: 0,
-            steal_order: home.map(|domain| steal_order(topology, domain)).collect(),
+            steal_order: home
+                .map(|domain| placement::steal_order(topology, domain))
+                .collect(),
             order: 0,
             outcome: Applied::default(),
             agent,
@@ -202,9 +204,7 @@ impl Hetero {
     /// The queue for a thread that found no idle CPU.
     fn choose_domain(&self, k: &Kernel, thread: u32) -> usize {
         let ctx = self.ctx(thread);
-        let hint = self
-            .hint_of(thread)
-            .filter(|&hint| self.allows_type(thread, hint));
+        let hint = self.wished_type(thread);
         let mut best = ctx.domain;
         if let Some(hint) = hint
             && self.domains[best].core_type != hint
@@ -321,16 +321,4 @@ impl Hetero {
             self.domains[other].somebody_waits() && self.move_shared(k, other, cpu)
         })
     }
-}
-
-/// Where a CPU of `domain` looks for work: at home, then in clusters of its own core type, then in
-/// those of the next faster and slower types. As `src/scheduler/describe.rs` tells the BPF half.
-fn steal_order(topology: &Topology, domain: usize) -> Vec<usize> {
-    let home = topology.domains[domain].core_type;
-    let mut order: Vec<usize> = (0..topology.domains.len()).collect();
-    order.sort_by_key(|&other| {
-        let kind = topology.domains[other].core_type;
-        (other != domain, kind.abs_diff(home), kind, other)
-    });
-    order
 }

@@ -54,6 +54,12 @@ impl Hetero {
         self.slot_of(thread).and_then(|slot| slot.task.hint)
     }
 
+    /// Its hint, if it may run there.
+    pub(super) fn wished_type(&self, thread: u32) -> Option<usize> {
+        self.hint_of(thread)
+            .filter(|&hint| self.allows_type(thread, hint))
+    }
+
     pub(super) fn allows_type(&self, thread: u32, core_type: usize) -> bool {
         self.ctx(thread).allowed_types >> core_type & 1 == 1
     }

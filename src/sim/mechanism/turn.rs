@@ -5,6 +5,7 @@
 use super::super::kernel::Kernel;
 use super::hetero::Hetero;
 use super::park::LATENCY_BURST_NS;
+use super::queue::Place;
 use crate::arith;
 
 /// How many CPUs besides its last one a waking thread looks at.
@@ -31,51 +32,57 @@ impl Hetero {
         ctx.burst_ns > 0 && ctx.burst_ns < LATENCY_BURST_NS && now < LATENCY_BURST_NS
     }
 
-    pub(super) fn current_deadline(&self, thread: u32) -> u64 {
+    pub(super) fn current_deadline(&self, k: &Kernel, thread: u32) -> u64 {
+        let period = self.vtime_of(k, thread, self.slice_ns);
         let ctx = self.ctx(thread);
         let burst = match ctx.burst_ns {
             0 => 0,
             mean => mean.max(ctx.run_ns - ctx.woke_at_ns),
         };
-        arith::deadline_of(ctx.vtime, burst, self.slice_ns, ctx.period_ns)
+        arith::deadline_of(ctx.vtime, burst, self.slice_ns, period)
     }
 
     /// A thread is about to be queued: no earlier and no later than is fair.
-    pub(super) fn next_deadline(&mut self, k: &Kernel, thread: u32) -> u64 {
+    pub(super) fn next_place(&mut self, k: &Kernel, thread: u32) -> Place {
         let period = self.vtime_of(k, thread, self.slice_ns);
         let now = self.clock_now(k);
         let ctx = self.ctx_mut(thread);
-        ctx.period_ns = period;
         ctx.vtime = arith::place_vtime(ctx.vtime, now, period);
-        self.current_deadline(thread)
+        self.order += 1;
+        Place {
+            at: self.current_deadline(k, thread),
+            order: self.order,
+        }
     }
 
-    /// What runs on `cpu`, if a run that costs so much virtual time may take that over.
-    fn may_preempt(&self, k: &Kernel, cpu: u32, cost: u64) -> bool {
+    /// Whether a thread may take over `cpu` from what runs there: if its burst costs less virtual
+    /// time than a slice of that.
+    fn may_preempt(&self, k: &Kernel, cpu: u32, thread: u32) -> bool {
         let Some(runner) = k.cpu(cpu).current else {
             return false;
         };
+        let (ctx, theirs) = (self.ctx(thread), self.ctx(runner));
         !self.is_latency_sensitive(runner)
-            && cost < self.ctx(runner).period_ns
+            && ctx.burst_ns * u64::from(theirs.share) < self.slice_ns * u64::from(ctx.share)
             && k.thread(runner).slice > 0
     }
 
-    /// The CPU that a thread which wakes up takes over from one that computes.
+    /// The CPU that a brief thread takes over from one that computes.
     pub(super) fn claim_cpu_of_other(&self, k: &Kernel, thread: u32, previous: u32) -> Option<u32> {
         let ctx = self.ctx(thread);
-        if !self.is_latency_sensitive(thread) || arith::vtime_before(self.clock_now(k), ctx.vtime) {
+        let paid = self.vtime_of(k, thread, ctx.run_ns - ctx.woke_at_ns);
+        if !self.is_latency_sensitive(thread)
+            || arith::vtime_before(self.clock_now(k), ctx.vtime.wrapping_sub(paid))
+        {
             return None;
         }
-        let cost = self.vtime_of(k, thread, ctx.burst_ns);
-        let hint = self
-            .hint_of(thread)
-            .filter(|&hint| self.allows_type(thread, hint));
+        let hint = self.wished_type(thread);
         let mut domain = k.cpu(previous).domain;
         match hint {
             Some(hint) if self.domains[domain].core_type != hint => {
                 domain = self.lightest_domain_of(hint)?;
             }
-            _ if k.may_use(thread, previous) && self.may_preempt(k, previous, cost) => {
+            _ if k.may_use(thread, previous) && self.may_preempt(k, previous, thread) => {
                 return Some(previous);
             }
             _ => {}
@@ -88,6 +95,6 @@ impl Hetero {
         let mut seen = cpus.iter().filter(|&cpu| k.may_use(thread, cpu));
         seen.by_ref()
             .take(MAX_VICTIMS)
-            .find(|&cpu| self.may_preempt(k, cpu, cost))
+            .find(|&cpu| self.may_preempt(k, cpu, thread))
     }
 }

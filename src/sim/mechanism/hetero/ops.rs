@@ -4,7 +4,6 @@
 use super::super::super::agent::Agent;
 use super::super::super::event::Event;
 use super::super::super::kernel::Kernel;
-use super::super::queue::Place;
 use super::super::{Flags, Mechanism, Selected};
 use super::{Ctx, Hetero};
 use crate::arith;
@@ -34,7 +33,6 @@ impl Mechanism for Hetero {
         }
         self.ctxs[index] = Ctx {
             vtime: self.clock_now(k),
-            period_ns: self.slice_ns,
             share: arith::task_share(t.weight),
             domain: k.cpu(t.cpu).domain,
             ..Ctx::default()
@@ -57,7 +55,6 @@ impl Mechanism for Hetero {
 
     fn enqueue(&mut self, k: &mut Kernel, thread: u32, flags: Flags) {
         let cpu = k.thread(thread).cpu;
-        let deadline = self.next_deadline(k, thread);
         self.set_state(thread, State::Queued);
         if self.hold(k, thread, flags) {
             return;
@@ -73,19 +70,14 @@ impl Mechanism for Hetero {
             return;
         }
         if !flags.cpu_selected
-            && let Some(idle) = self.claim_idle(k, thread, cpu)
+            && let Some(Selected { cpu, preempts }) = self.select_cpu(k, thread, cpu)
         {
-            k.insert_local(idle, thread, self.slice_ns, false);
+            k.insert_local(cpu, thread, self.slice_ns, preempts);
             return;
         }
-        self.order += 1;
-        let order = self.order;
-        let place = Place {
-            at: deadline,
-            order,
-        };
         if let Some(pinned) = self.ctx(thread).pinned {
             self.count_waiting(k, thread);
+            let place = self.next_place(k, thread);
             self.cpus[pinned as usize].queue.insert(thread, place);
         } else {
             let mut domain = self.choose_domain(k, thread);
@@ -95,6 +87,7 @@ impl Mechanism for Hetero {
             }
             self.change_domain(thread, domain);
             self.count_waiting(k, thread);
+            let place = self.next_place(k, thread);
             self.domains[domain].queue.insert(thread, place);
         }
         self.wake_idle_for(k, thread);
@@ -128,7 +121,7 @@ impl Mechanism for Hetero {
         if let (Some(previous), Some(best)) = (stays, best) {
             let hint = self.hint_of(previous);
             if hint.is_none_or(|hint| hint == k.cpu(cpu).core_type)
-                && arith::vtime_before(self.current_deadline(previous), best)
+                && arith::vtime_before(self.current_deadline(k, previous), best)
             {
                 k.thread_mut(previous).slice = self.slice_ns;
                 return;
