@@ -14,7 +14,7 @@ target = $(or $(CARGO_TARGET_DIR),target)
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
-.PHONY: build spin setup testbed run test test-kernels clean help
+.PHONY: build spin setup testbed run test test-kernels bench-switch clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
@@ -42,6 +42,9 @@ test-kernels: build ## run all of them, long ones too, on every kernel that can 
 	@BPF_CLANG=$$(testbed/setup clang) LONG=1 testbed/vm-tests \
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
+
+bench-switch: build ## what switching and waking cost, beside other schedulers
+	@bench/switch-cost $(KERNEL)
 
 clean:           ## remove what was built here (kernels stay in the cache)
 	rm -rf $(target)
