@@ -5,14 +5,14 @@
 mod support;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use support::processes::*;
 use support::*;
 
 fn on_p(ran: &[Ran]) -> Vec<u64> {
@@ -104,12 +104,14 @@ fn a_stopped_agent_leaves_equal_threads_equal_time_on_fast_cores() {
         assert!(total < 0.10 && big < 0.15, "{ran:?}");
         assert!(stopped.stalls == 1 && stopped.shared > 0, "{stopped:?}");
 
-        // Its word counts again.
+        // Its word counts again: perhaps not at once, for who had the fast cores in the second
+        // before its silence was noticed now lets the others have them for as long.
         statistics.take();
-        thread::sleep(s(1));
-        let counts = statistics.take().counts;
-        assert!(counts.actions_applied > 0, "{counts:?}");
-        assert_eq!((counts.stalls, counts.shared), (0, 0), "{counts:?}");
+        wait_until(s(5), "swaps", || {
+            let counts = statistics.take().counts;
+            assert_eq!((counts.stalls, counts.shared), (0, 0), "{counts:?}");
+            counts.actions_applied > 0
+        });
         drop(hogs);
         scheduler.stop();
     }
@@ -222,241 +224,6 @@ fn ten_thousand_threads_that_sleep_and_wake_all_get_their_turns() {
         );
         assert!(*least >= 3);
     });
-    scheduler.stop();
-}
-
-/// Linux's struct sched_attr, first version.
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-const SCHED_DEADLINE: u32 = 6;
-const SCHED_EXT: i32 = 7;
-
-fn deadline(tid: i32, runtime: Duration, period: Duration) {
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: SCHED_DEADLINE,
-        runtime: runtime.as_nanos() as u64,
-        deadline: period.as_nanos() as u64,
-        period: period.as_nanos() as u64,
-        ..Default::default()
-    };
-    // SAFETY: reads the local above.
-    let status = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &attr, 0) };
-    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
-}
-
-#[test]
-fn real_time_and_deadline_tasks_hold_nobody_up() {
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
-    let hogs = Hog::start_many(2 * CPUS);
-    let others = Hog::start_many(2);
-    thread::sleep(s(1));
-    hogs.iter().chain(&others).for_each(|hog| _ = hog.take());
-    deadline(others[1].tid(), ms(30), ms(100));
-    // Arrives in the midst of somebody's slice.
-    realtime(others[0].tid());
-    others[0].pin(&[1]);
-    thread::sleep(s(4));
-    let waits: Vec<Duration> = hogs.iter().map(Hog::longest_wait).collect();
-    let ran: Vec<u64> = hogs.iter().map(|hog| hog.take().total()).collect();
-    let theirs: Vec<u64> = others.iter().map(|hog| hog.take().total()).collect();
-    println!("longest waits {waits:.0?}, ran {ran:?}, they {theirs:?}");
-    // The kernel keeps a twentieth for the fair class, from 7.2 on as much for ours, and more at
-    // the beginning, until these have had their due.
-    assert!(theirs[0] > 3_200_000_000 && theirs[1] > 1_000_000_000);
-    assert!(waits.iter().all(|&wait| wait < s(1)));
-    // Half of what is left, for each.
-    let left = 4_000_000_000 * CPUS as u64 - theirs.iter().sum::<u64>();
-    assert!(ran.iter().all(|&ran| ran > left / hogs.len() as u64 / 2));
-    drop((others, hogs));
-    scheduler.stop();
-}
-
-#[test]
-fn affinity_changed_in_sleep_holds_on_waking() {
-    let scheduler = Scheduler::start(SWAPPING);
-    let hogs = Hog::start_many(CPUS);
-    let (mut here, there) = UnixStream::pair().unwrap();
-    let tid = AtomicU32::new(0);
-    thread::scope(|scope| {
-        let asleep = scope.spawn(|| {
-            // SAFETY: plain system calls.
-            tid.store(unsafe { libc::gettid() } as u32, Ordering::Relaxed);
-            let mut there = there;
-            let mut byte = [0];
-            while there.read(&mut byte).unwrap() == 1 {
-                let cpu = unsafe { libc::sched_getcpu() } as u8;
-                there.write_all(&[cpu]).unwrap();
-            }
-        });
-        wait_until(s(5), "begun", || tid.load(Ordering::Relaxed) != 0);
-        for round in 0..200 {
-            let cpu = round % CPUS;
-            pin(tid.load(Ordering::Relaxed) as i32, &[cpu]);
-            let mut byte = [0];
-            here.write_all(&byte).unwrap();
-            here.read_exact(&mut byte).unwrap();
-            assert_eq!(usize::from(byte[0]), cpu);
-        }
-        here.shutdown(std::net::Shutdown::Both).unwrap();
-        asleep.join().unwrap();
-    });
-    drop(hogs);
-    scheduler.stop();
-}
-
-/// A cgroup that is removed again.
-struct Cgroup(String);
-
-impl Cgroup {
-    fn new(name: &str, controller: &str) -> Self {
-        let all = "/sys/fs/cgroup/cgroup.subtree_control";
-        fs::write(all, format!("+{controller}")).unwrap();
-        let path = format!("/sys/fs/cgroup/{name}");
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn set(&self, file: &str, value: &str) {
-        fs::write(format!("{}/{file}", self.0), value).unwrap();
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            thread::sleep(ms(20));
-        }
-    }
-}
-
-/// A process that computes for ever.
-fn burner() -> Child {
-    let mut command = Command::new("sh");
-    command.args(["-c", "while :; do :; done"]);
-    command.spawn().unwrap()
-}
-
-/// CPU time and last CPU of a process, from /proc: ticks of 10 ms.
-fn stat(pid: u32) -> (u64, usize) {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let words: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
-    let ticks = |at: usize| words[at].parse::<u64>().unwrap();
-    (ticks(11) + ticks(12), words[36].parse().unwrap())
-}
-
-#[test]
-fn cpusets_that_change_under_load_hold() {
-    let scheduler = Scheduler::start(SWAPPING);
-    let group = Cgroup::new("faults", "cpuset");
-    let mut burners: Vec<Child> = (0..2 * CPUS).map(|_| burner()).collect();
-    for burner in &burners {
-        group.set("cgroup.procs", &burner.id().to_string());
-    }
-    for round in 0..60 {
-        let cpus = ["0-1", "2", "1-3", "0,3", "3"][round % 5];
-        group.set("cpuset.cpus", cpus);
-        thread::sleep(ms(50));
-    }
-    // The last one was CPU 3 alone.
-    let before: Vec<_> = burners.iter().map(|burner| stat(burner.id())).collect();
-    thread::sleep(s(2));
-    for (burner, before) in burners.iter().zip(before) {
-        let now = stat(burner.id());
-        assert!(now.0 > before.0 && now.1 == 3, "{before:?} {now:?}");
-    }
-    for burner in &mut burners {
-        burner.kill().unwrap();
-        burner.wait().unwrap();
-    }
-    scheduler.stop();
-}
-
-#[test]
-fn exec_and_ptrace_go_well_with_swaps() {
-    let scheduler = Scheduler::start(SWAPPING);
-    let hogs = Hog::start_many(CPUS);
-    let mut burner = burner();
-    let pid = burner.id() as i32;
-    let mut status = 0;
-    let ptrace = |request, data: usize| {
-        // SAFETY: our own child; no address is passed.
-        let done = unsafe { libc::ptrace(request, pid, 0usize, data) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    };
-    ptrace(libc::PTRACE_SEIZE, 0);
-    for _ in 0..50 {
-        thread::sleep(ms(15));
-        ptrace(libc::PTRACE_INTERRUPT, 0);
-        // SAFETY: writes to the local above.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-        assert!(libc::WIFSTOPPED(status), "{status:x}");
-        ptrace(libc::PTRACE_CONT, 0);
-    }
-    ptrace(libc::PTRACE_INTERRUPT, 0);
-    // SAFETY: writes to the local above.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    // Stopped is stopped, and goes on after.
-    let stopped = stat(burner.id()).0;
-    thread::sleep(ms(500));
-    assert!(stat(burner.id()).0 <= stopped + 1);
-    ptrace(libc::PTRACE_DETACH, 0);
-    let before = stat(burner.id()).0;
-    thread::sleep(s(1));
-    assert!(stat(burner.id()).0 > before + 10);
-    // Programs that replace themselves, from a thread that is not the first, too.
-    for _ in 0..50 {
-        assert!(
-            Command::new("sh")
-                .args(["-c", "exec true"])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-    burner.kill().unwrap();
-    burner.wait().unwrap();
-    drop(hogs);
-    scheduler.stop();
-}
-
-#[test]
-fn in_partial_mode_only_those_who_ask_are_scheduled() {
-    let scheduler = Scheduler::start(&["--partial", "--core-types", HYBRID]);
-    let mut statistics = Statistics::from_now();
-    let (mut one, mut other) = (burner(), burner());
-    let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: reads the local above.
-    assert_eq!(
-        unsafe { libc::sched_setscheduler(one.id() as i32, SCHED_EXT, &none) },
-        0
-    );
-    thread::sleep(s(1));
-    let told = statistics.take();
-    let before = [stat(one.id()).0, stat(other.id()).0];
-    thread::sleep(s(1));
-    let after = [stat(one.id()).0, stat(other.id()).0];
-    assert!(told.processes.contains_key(&one.id()), "{told:?}");
-    assert!(!told.processes.contains_key(&other.id()), "{told:?}");
-    assert!(after[0] > before[0] && after[1] > before[1]);
-    for child in [&mut one, &mut other] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
     scheduler.stop();
 }
 

@@ -330,6 +330,20 @@ static void set_state(struct task_ctx *tctx, enum task_state state)
 	slot_write_end(s);
 }
 
+/* One of its process that is runnable, or is no longer. Who has no others is spared that. */
+static void count_runnable(struct task_struct *p, struct task_ctx *tctx, bool runnable)
+{
+	struct process_ctx *pctx;
+
+	if (tctx->counted_runnable == runnable || (runnable && !has_other_threads(p)))
+		return;
+	pctx = process_ctx_of(p);
+	if (!pctx)
+		return;
+	tctx->counted_runnable = runnable;
+	__sync_fetch_and_add(&pctx->nr_runnable, runnable ? 1 : -1);
+}
+
 /*
  * Charge @p for what it ran since it was last charged. From stopping and from
  * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
@@ -359,8 +373,9 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s = slot_of(tctx->slot);
 	if (!s)
 		return run_ns;
-	/* A process of one thread is spared the look. */
-	pctx = has_other_threads(p) ? process_ctx_of(p) : NULL;
+	/* A process of one thread is spared the look, until it has more. */
+	count_runnable(p, tctx, true);
+	pctx = tctx->counted_runnable ? process_ctx_of(p) : NULL;
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 
@@ -435,14 +450,6 @@ static void uncount_thread(struct task_struct *p)
 
 	if (pctx && __sync_fetch_and_add(&pctx->nr_threads, -1) == 1)
 		bpf_map_delete_elem(&process_ctxs, &tgid);
-}
-
-static void count_runnable(struct task_struct *p, s32 by)
-{
-	struct process_ctx *pctx = process_ctx_of(p);
-
-	if (pctx)
-		__sync_fetch_and_add(&pctx->nr_runnable, by);
 }
 
 #endif /* __HETERO_ACCOUNT_BPF_H */

@@ -265,7 +265,7 @@ __noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 		if (!tier || tier->core_type == NO_TYPE ||
 		    (tier->core_type == here && tier->whole_core == alone))
 			break;
-		masks = type_mask_of(tier->core_type);
+		masks = has_idle(tier->core_type) ? type_mask_of(tier->core_type) : NULL;
 		if (!masks)
 			continue;
 		idle = tier->whole_core ? masks->idle_cores : masks->idle;

@@ -126,8 +126,9 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	set_state(tctx, TASK_QUEUED);
-
+	/* Who wakes up has just become runnable. */
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
+		set_state(tctx, TASK_QUEUED);
 	/* Once it has been off its CPU, the kernel says that it may use no other. */
 	if (!is_pinned(tctx) && must_stay(p, enq_flags)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
@@ -173,6 +174,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 	}
 
+	/* It has no choice, and nobody is before it: no need for a queue. */
+	if (is_pinned(tctx) && is_latency_sensitive(tctx) && nobody_waits_for(cpu)) {
+		count_stat(STAT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
 	count_stat(STAT_QUEUED);
 	if (is_pinned(tctx)) {
 		count_waiting(tctx);
@@ -285,7 +292,7 @@ void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
 
 	if (!tctx)
 		return;
-	count_runnable(p, 1);
+	count_runnable(p, tctx, true);
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		tctx->vtime = wake_vtime(tctx->vtime, clock_now(), slice_ns);
 	if (tctx->domain >= MAX_DOMAINS)
@@ -391,12 +398,12 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 	if (!tctx)
 		return;
-	forget_runner(cpu);
 	charge(p, tctx, cpu);
 	stop_counting(p, tctx, cpu);
 	if (!runnable) {
 		note_burst(tctx);
-		set_state(tctx, TASK_BLOCKED);
+		/* Else something follows: ticks come on all CPUs at once, and all would switch. */
+		forget_runner(cpu);
 	}
 }
 
@@ -409,7 +416,7 @@ void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
 		return;
 	uncount_waiting(tctx);
 	note_spinning(p, tctx, false);
-	count_runnable(p, -1);
+	count_runnable(p, tctx, false);
 	if (tctx->cgroup)
 		count_in_cgroup(tctx, 0);
 	count_share(tctx, 0);
@@ -438,6 +445,7 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
  */
 void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	forget_runner(cpu);
 	if (works(MECHANISM_RELEASE) && args->reason != SCX_CPU_PREEMPT_STOP)
 		scx_bpf_reenqueue_local();
 }

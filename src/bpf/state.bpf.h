@@ -73,6 +73,7 @@ struct domain_ctx {
 	u64 nr_waiting;
 	u32 moved_in;		/* some wait here that are counted elsewhere, perhaps */
 	u64 waiting_since;	/* when the queue was empty last */
+	u64 computed_at;	/* when something that may be preempted was seen to run here */
 	u64 rotated_at;
 };
 
@@ -174,6 +175,7 @@ struct task_ctx {
 	u64 burst_ns;		/* mean run between two sleeps */
 	u64 woke_at_ns;		/* run_ns when it last woke up */
 	u8 spinning;		/* at the last look */
+	u8 counted_runnable;	/* in its process */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
 	u64 slept_at;		/* when it fell asleep last */
 	u64 slept_ns;		/* in all */
@@ -280,6 +282,15 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		dctx->moved_in = true;
 	return dctx->moved_in;
+}
+
+/* Not in any queue that @cpu serves first, by their counts. */
+static bool nobody_waits_for(s32 cpu)
+{
+	struct domain_ctx *dctx = domain_ctx_of(domain_of_cpu(cpu));
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	return cctx && dctx && !cctx->nr_waiting && !dctx->nr_waiting;
 }
 
 /*

@@ -16,6 +16,9 @@
 /* How many CPUs besides its last one a waking task looks at. */
 #define MAX_VICTIMS		4
 
+/* Where no tick has found a task that computes for so long, no search for one. */
+#define COMPUTED_NS		(25ULL * 1000 * 1000)
+
 static u64 clock_now(void)
 {
 	return scx_bpf_now() + READ_ONCE(clock_offset);
@@ -59,12 +62,15 @@ static u64 next_deadline(struct task_ctx *tctx)
 static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct domain_ctx *dctx;
 
 	if (!cctx)
 		return;
 	cctx->share = tctx->share;
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
+	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))
+		dctx->computed_at = scx_bpf_now();
 }
 
 static void forget_runner(s32 cpu)
@@ -94,6 +100,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 	u32 hint = wished_type(tctx), domain = domain_of_cpu(prev_cpu), i;
 	u64 ran = tctx->run_ns - tctx->woke_at_ns;
 	struct bpf_cpumask *cpus;
+	struct domain_ctx *dctx;
 	struct mask_ctx *masks;
 
 	/* Who is put aside is owed what it was owed when it woke up: that it ran is paid for. */
@@ -104,7 +111,10 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 		domain = lightest_domain_of(hint);
 	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, tctx))
 		return prev_cpu;
-	if (tctx->pinned_cpu != NO_CPU)
+	dctx = domain_ctx_of(domain);
+	/* Each CPU's clock is its own: that of another may be ahead. */
+	if (tctx->pinned_cpu != NO_CPU || !dctx ||
+	    vtime_before(dctx->computed_at + COMPUTED_NS, scx_bpf_now()))
 		return -ENOENT;
 	masks = bpf_map_lookup_elem(&domain_masks, &domain);
 	cpus = masks ? masks->cpus : NULL;
@@ -132,11 +142,9 @@ static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev
 	struct task_struct *waker = bpf_get_current_task_btf();
 	s32 cpu = bpf_get_smp_processor_id();
 	u32 domain = domain_of_cpu(cpu), hint;
-	struct domain_ctx *dctx = domain_ctx_of(domain);
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct task_ctx *wctx;
 
-	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) || !dctx || !cctx ||
+	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) ||
 	    !is_latency_sensitive(tctx) || (waker->flags & PF_EXITING) ||
 	    !may_use_cpu(p, cpu) || is_parked_for(p, cpu))
 		return -ENOENT;
@@ -148,7 +156,7 @@ static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev
 	if (prev_cpu != cpu && domain_of_cpu(prev_cpu) == domain &&
 	    may_use_cpu(p, prev_cpu) && claim_only(p, prev_cpu) >= 0)
 		return prev_cpu;
-	if (cctx->nr_waiting || dctx->nr_waiting || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+	if (!nobody_waits_for(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return -ENOENT;
 	return cpu;
 }

@@ -3,6 +3,8 @@
 //! process, busy threads that know where they ran, and the kernel's log.
 #![allow(dead_code)]
 
+pub mod processes;
+
 use std::collections::HashMap;
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -67,6 +67,12 @@ impl Hetero {
             && k.thread(runner).slice > 0
     }
 
+    /// Whether nobody is in a queue that `cpu` serves first.
+    pub(super) fn nobody_waits_for(&self, k: &Kernel, cpu: u32) -> bool {
+        let domain = &self.domains[k.cpu(cpu).domain];
+        domain.nr_waiting == 0 && self.cpus[cpu as usize].queue.len() == 0
+    }
+
     /// The CPU that a brief thread takes over from one that computes.
     pub(super) fn claim_cpu_of_other(&self, k: &Kernel, thread: u32, previous: u32) -> Option<u32> {
         let ctx = self.ctx(thread);

@@ -76,6 +76,10 @@ impl Mechanism for Hetero {
             return;
         }
         if let Some(pinned) = self.ctx(thread).pinned {
+            if self.is_latency_sensitive(thread) && self.nobody_waits_for(k, pinned) {
+                k.insert_local(pinned, thread, self.slice_ns, false);
+                return;
+            }
             self.count_waiting(k, thread);
             let place = self.next_place(k, thread);
             self.cpus[pinned as usize].queue.insert(thread, place);
