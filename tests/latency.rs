@@ -180,7 +180,8 @@ fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
 /// time from handing over to the worker's start.
 fn message(messengers: usize, time: Duration) -> Vec<Duration> {
     let serve = || {
-        let (to_worker, requests) = mpsc::channel::<Instant>();
+        // Handed over in person: who is late is late once, whatever piles up behind.
+        let (to_worker, requests) = mpsc::sync_channel::<Instant>(0);
         let worker = thread::spawn(move || {
             let serve = |asked: Instant| {
                 let waited = asked.elapsed();
