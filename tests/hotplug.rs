@@ -5,9 +5,11 @@
 mod support;
 
 use std::fs;
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use support::processes::burner;
 use support::*;
 
 const ROUND_ROBIN: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
@@ -18,10 +20,7 @@ fn online(cpu: usize, online: bool) {
 }
 
 fn enabled_again() {
-    wait_until(s(30), "attached again", || {
-        let count = fs::read_to_string("/sys/kernel/sched_ext/state").unwrap();
-        count.trim() == "enabled"
-    });
+    wait_until(s(30), "attached again", || state() == "enabled");
 }
 
 #[test]
@@ -73,5 +72,54 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
     thread::sleep(s(1));
     enabled_again();
     drop(hogs);
+    scheduler.stop();
+}
+
+/// Starts a process that computes, under this id, which must be free.
+fn burner_with_id(id: u32) -> Child {
+    loop {
+        fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).unwrap();
+        let mut child = burner();
+        if child.id() == id {
+            return child;
+        }
+        // Another process was started just then.
+        end(&mut child);
+    }
+}
+
+fn end(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_process_with_the_id_of_one_that_ended_is_not_taken_for_it() {
+    const BURNERS: usize = 6;
+    let mut burners = [(); BURNERS].map(|()| burner());
+    let scheduler = Scheduler::start(ROUND_ROBIN);
+    let hogs = Hog::start_many(CPUS);
+    thread::sleep(s(1));
+    let before = Statistics::from_now().take().tasks;
+    // So that the ids are taken again before it starts anew.
+    scheduler.signal(libc::SIGSTOP);
+    online(3, false);
+    wait_until(s(30), "ended by the kernel", || state() == "disabled");
+    for burner in &mut burners {
+        end(burner);
+        *burner = burner_with_id(burner.id());
+    }
+    scheduler.signal(libc::SIGCONT);
+    enabled_again();
+    thread::sleep(s(1));
+    let told = Statistics::from_now().take();
+    println!("{before} tasks before; {told:?}");
+    let left = before - BURNERS as u64;
+    assert!((CPUS as u64..=left).contains(&told.carried), "{told:?}");
+    online(3, true);
+    thread::sleep(s(1));
+    enabled_again();
+    drop(hogs);
+    burners.iter_mut().for_each(end);
     scheduler.stop();
 }

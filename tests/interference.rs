@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,7 @@ fn real_time_and_deadline_tasks_hold_nobody_up() {
     let ran: Vec<u64> = hogs.iter().map(|hog| hog.take().total()).collect();
     let theirs: Vec<u64> = others.iter().map(|hog| hog.take().total()).collect();
     println!("longest waits {waits:.0?}, ran {ran:?}, they {theirs:?}");
-    // The kernel keeps a twentieth for the fair class, from 7.2 on as much for ours, and more at
-    // the beginning, until these have had their due.
+    // It had between 3.49 and 3.70 s: the kernel keeps some for the other classes.
     assert!(theirs[0] > 3_200_000_000 && theirs[1] > 1_000_000_000);
     assert!(waits.iter().all(|&wait| wait < s(1)));
     // Half of what is left, for each.
@@ -259,37 +258,18 @@ fn who_must_not_migrate_for_a_moment_stays_where_it_is() {
     fs::write("/sys/kernel/debug/sched/preempt", "full").unwrap();
     let scheduler = Scheduler::start(&[]);
     let begin = Instant::now();
-    let interrupting = AtomicBool::new(true);
     let rounds = AtomicU64::new(0);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // SAFETY: a plain system call.
-            let own = unsafe { libc::gettid() };
-            realtime(own);
-            for cpu in (0..CPUS).cycle() {
-                if !interrupting.load(Ordering::Relaxed) {
-                    break;
-                }
-                pin(own, &[cpu]);
-                let end = Instant::now() + ms(2);
-                while Instant::now() < end {
-                    compute(10);
-                }
-                thread::sleep(ms(1));
+    beside_realtime(ms(2), ms(1), || {
+        thread::scope(|scope| {
+            for _ in 1..CPUS {
+                scope.spawn(|| {
+                    while begin.elapsed() < s(4) {
+                        run_in_kernel(20_000);
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
             }
         });
-        let in_kernel = [(); CPUS - 1].map(|()| {
-            scope.spawn(|| {
-                while begin.elapsed() < s(4) {
-                    run_in_kernel(20_000);
-                    rounds.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        });
-        for thread in in_kernel {
-            thread.join().unwrap();
-        }
-        interrupting.store(false, Ordering::Relaxed);
     });
     println!("{rounds:?} rounds");
     assert!(rounds.load(Ordering::Relaxed) > 100);

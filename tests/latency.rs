@@ -15,49 +15,35 @@ use support::*;
 
 const FRAME: Duration = Duration::from_nanos(16_666_667);
 
-fn cpu_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .unwrap()
-        .into()
-}
-
-/// Computes until this thread has run for so long.
-fn work(time: Duration) {
-    let end = cpu_time() + time;
-    while cpu_time() < end {
-        compute(20);
-    }
-}
-
 /// Value below which so many hundredths of them lie.
 fn percentile(values: &mut [Duration], hundredths: usize) -> Duration {
     values.sort();
     values[(values.len() * hundredths / 100).min(values.len() - 1)]
 }
 
-/// A loop that draws 60 frames a second, each 2 ms of work: the times from a frame's beginning to
-/// its end.
-fn draw(frames: u32) -> Vec<Duration> {
+/// Frames that took longer than until the next one was due, and the longest time from a frame's
+/// beginning to its end.
+#[derive(Debug)]
+struct Drawn {
+    missed: usize,
+    longest: Duration,
+}
+
+/// A loop that draws 60 frames a second, each 2 ms of work.
+fn draw(frames: u32) -> Drawn {
     let begin = Instant::now();
-    (1..=frames)
+    let times: Vec<_> = (1..=frames)
         .map(|frame| {
             let due = begin + FRAME * frame;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             work(ms(2));
             due.elapsed()
         })
-        .collect()
-}
-
-/// How many frames took longer than `limit`.
-fn later_than(limit: Duration, times: &[Duration]) -> usize {
-    times.iter().filter(|&&time| time > limit).count()
-}
-
-/// How many were missed, and the longest time.
-fn summary(times: &[Duration]) -> String {
-    let longest = times.iter().max();
-    format!("{} missed, longest {longest:?}", later_than(FRAME, times))
+        .collect();
+    Drawn {
+        missed: times.iter().filter(|&&time| time > FRAME).count(),
+        longest: times.into_iter().max().unwrap_or_default(),
+    }
 }
 
 #[test]
@@ -70,14 +56,10 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
     // So many until it is known to be brief: it has done other things before.
     draw(30);
     let ours = draw(120);
-    let theirs = summary(&theirs);
-    eprintln!(
-        "{}; with the kernel's own scheduler {theirs}",
-        summary(&ours)
-    );
+    eprintln!("{ours:?}; with the kernel's own scheduler {theirs:?}");
     eprintln!("preempted: {}", statistics.take().counts.preempted);
-    // It works for two, and waits for nobody's slice, but by a rare coincidence.
-    assert!(later_than(ms(5), &ours) <= 1, "{ours:?}");
+    // It works for two, and waits for nobody's slice.
+    assert!(ours.missed == 0 && ours.longest < ms(5));
     // Near the beginning of their slices, preempted ones wait in turn.
     let ran: Vec<_> = measure(&hogs, ms(0), ms(2000))
         .iter()
@@ -91,30 +73,13 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
 fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
     let scheduler = Scheduler::start(&[]);
     let hogs = Hog::start_many(4 * CPUS);
-    let interrupting = AtomicBool::new(true);
-    let times = thread::scope(|scope| {
-        scope.spawn(|| {
-            // SAFETY: a plain system call.
-            let own = unsafe { libc::gettid() };
-            realtime(own);
-            for cpu in (0..CPUS).cycle() {
-                if !interrupting.load(Ordering::Relaxed) {
-                    break;
-                }
-                pin(own, &[cpu]);
-                work(ms(7));
-                thread::sleep(ms(4));
-            }
-        });
+    let drawn = beside_realtime(ms(7), ms(4), || {
         draw(30);
-        let drawn = draw(180);
-        interrupting.store(false, Ordering::Relaxed);
-        drawn
+        draw(180)
     });
-    eprintln!("{}", summary(&times));
-    // Else they would wait for the end of that, or of a slice. Seldom, one is caught between two
-    // of its CPUs, and the next ones make up for it.
-    assert!(later_than(ms(4), &times) <= 5, "{times:?}");
+    eprintln!("{drawn:?}");
+    // Else they would wait for the end of that, or of a slice.
+    assert!(drawn.missed == 0 && drawn.longest < ms(4));
     drop(hogs);
     scheduler.stop();
 }
@@ -180,8 +145,7 @@ fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
 /// time from handing over to the worker's start.
 fn message(messengers: usize, time: Duration) -> Vec<Duration> {
     let serve = || {
-        // Handed over in person: who is late is late once, whatever piles up behind.
-        let (to_worker, requests) = mpsc::sync_channel::<Instant>(0);
+        let (to_worker, requests) = mpsc::channel::<Instant>();
         let worker = thread::spawn(move || {
             let serve = |asked: Instant| {
                 let waited = asked.elapsed();
@@ -214,20 +178,28 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
         LOADS.map(|(_, load)| {
             let hogs = Hog::start_many(load);
             thread::sleep(ms(300));
+            hogs.iter().for_each(|hog| drop(hog.take()));
+            let begin = Instant::now();
             let mut waits = message(CPUS, ms(1500));
+            let ran: u64 = hogs.iter().map(|hog| hog.take().total()).sum();
+            let part = ran as f64 / (load as f64 * begin.elapsed().as_nanos() as f64);
             drop(hogs);
-            [50, 99].map(|hundredths| percentile(&mut waits, hundredths))
+            let waits = [50, 99].map(|hundredths| percentile(&mut waits, hundredths));
+            (waits, part)
         })
     };
     let theirs = measure();
     let scheduler = Scheduler::start(&[]);
     let ours = measure();
     for ((name, _), (ours, theirs)) in LOADS.iter().zip(ours.iter().zip(&theirs)) {
-        eprintln!("{name} load: p50, p99 {ours:?}; with the kernel's own scheduler {theirs:?}");
+        eprintln!("{name} load: p50, p99, and part of a CPU that computes {ours:?}");
+        eprintln!("    with the kernel's own scheduler {theirs:?}");
     }
-    for (ours, theirs) in ours.iter().zip(&theirs) {
+    for ((ours, _), (theirs, _)) in ours.iter().zip(&theirs) {
         assert!(ours[1] <= theirs[1] * 2 + ms(1), "{ours:?}, {theirs:?}");
     }
+    // Half of the CPUs were idle: who computes had no need to make room.
+    assert!(ours[0].1 > 0.96, "{ours:?}");
     scheduler.stop();
 }
 

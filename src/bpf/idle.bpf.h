@@ -371,6 +371,25 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 	return cpu;
 }
 
+/* Is there an idle CPU that @p may use, by our own masks? Claims nothing. */
+__noinline bool idle_is_noted_for(struct task_struct *p __arg_trusted)
+{
+	bool found = false;
+	u32 core_type;
+
+	bpf_rcu_read_lock();
+	bpf_for(core_type, 0, nr_types) {
+		struct mask_ctx *masks = has_idle(core_type) ? type_mask_of(core_type) : NULL;
+		struct bpf_cpumask *idle = masks ? masks->idle : NULL;
+
+		found = idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr);
+		if (found)
+			break;
+	}
+	bpf_rcu_read_unlock();
+	return found;
+}
+
 /* Move what waits in @dsq to idle CPUs. Runs in a timer, without any lock. */
 static void rescue_queue(u64 dsq)
 {
@@ -381,6 +400,8 @@ static void rescue_queue(u64 dsq)
 
 		if (cpu < 0)
 			continue;
+		/* Before it wakes up and says so itself, the next task must not find it. */
+		note_idle(cpu, false);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
 		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
 			count_stat(STAT_RESCUED);
@@ -417,14 +438,25 @@ static void arm_rescue(s32 cpu)
 /* A task was just counted as waiting: wake an idle CPU that may take it. */
 static void wake_idle_for(struct task_struct *p, s32 cpu)
 {
-	s32 idle = any_idle_for(p);
+	s32 idle;
 
+	/*
+	 * The timer claims for itself. Claimed here, a CPU would sleep on, and not be found
+	 * again, if somebody else took the task meanwhile.
+	 */
+	if (!can_kick() && idle_is_noted_for(p)) {
+		arm_rescue(cpu);
+		return;
+	}
+	idle = any_idle_for(p);
 	if (idle < 0)
 		return;
-	if (can_kick())
+	if (can_kick()) {
 		scx_bpf_kick_cpu___optional(idle, 0);
-	else
+	} else {
+		note_idle(idle, true);
 		arm_rescue(cpu);
+	}
 }
 
 /* @cpu was just marked idle: if something waits for it, look again. */

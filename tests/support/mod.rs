@@ -139,6 +139,14 @@ pub fn compute(times: u64) {
     }
 }
 
+/// Computes until this thread has run for so long.
+pub fn work(time: Duration) {
+    let end = clock(libc::CLOCK_THREAD_CPUTIME_ID) + time.as_nanos() as u64;
+    while clock(libc::CLOCK_THREAD_CPUTIME_ID) < end {
+        compute(20);
+    }
+}
+
 pub fn state() -> String {
     fs::read_to_string(STATE).unwrap().trim().to_string()
 }
@@ -378,6 +386,30 @@ pub fn realtime(tid: i32) {
     // SAFETY: reads the local above.
     let status = unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &priority) };
     assert_eq!(status, 0);
+}
+
+/// Runs `test` beside a real-time thread that, over and over, goes to the next CPU, computes for
+/// `busy` and sleeps for `pause`.
+pub fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -> T) -> T {
+    let going = Arc::new(());
+    let wanted = Arc::downgrade(&going);
+    let wanders = thread::spawn(move || {
+        // SAFETY: a plain system call.
+        let own = unsafe { libc::gettid() };
+        realtime(own);
+        for cpu in (0..CPUS).cycle() {
+            if wanted.strong_count() == 0 {
+                break;
+            }
+            pin(own, &[cpu]);
+            work(busy);
+            thread::sleep(pause);
+        }
+    });
+    let outcome = test();
+    drop(going);
+    wanders.join().unwrap();
+    outcome
 }
 
 pub fn pin(tid: i32, cpus: &[usize]) {
