@@ -178,7 +178,7 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
         LOADS.map(|(_, load)| {
             let hogs = Hog::start_many(load);
             thread::sleep(ms(300));
-            hogs.iter().for_each(|hog| drop(hog.take()));
+            hogs.iter().for_each(|hog| _ = hog.take());
             let begin = Instant::now();
             let mut waits = message(CPUS, ms(1500));
             let ran: u64 = hogs.iter().map(|hog| hog.take().total()).sum();
