@@ -8,21 +8,27 @@ import sys
 import tempfile
 
 root = pathlib.Path(__file__).resolve().parent.parent
+binary = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release/scx_hetero"
+
+
+def command(options, script, more, **variables):
+    """What boots the machine `options.machine` with the kernel `options.kernel` and runs the shell
+    script in this file there. The release build of scx_hetero is there; `more` are further options
+    of testbed/boot."""
+    words = [root / "testbed/boot", "--kernel", options.kernel, "--machine", options.machine,
+             "--add-bin", f"{binary}:/bin/scx_hetero", "--add", f"{script}:/root/script", *more]
+    for name, value in variables.items():
+        words += ["--env", f"{name}={value}"]
+    return [str(word) for word in (*words, "--", "sh", "/root/script")]
 
 
 def boot(options, script, **variables):
-    """Runs a shell script in the machine `options.machine` with the kernel `options.kernel`; the
-    lines of its output. The release build of scx_hetero is there. Ends the program if it fails."""
+    """Runs a shell script in the machine; the lines of its output. Ends the program if it fails."""
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
         file.write(script)
         file.flush()
-        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-        command = [root / "testbed/boot", "--kernel", options.kernel, "--machine", options.machine,
-                   "--timeout", "1800", "--add-bin", f"{target}/release/scx_hetero:/bin/scx_hetero",
-                   "--add", f"{file.name}:/root/script"]
-        for name, value in variables.items():
-            command += ["--env", f"{name}={value}"]
-        done = subprocess.run([*command, "--", "sh", "/root/script"], stdout=subprocess.PIPE, text=True)
+        words = command(options, file.name, ["--timeout", "1800"], **variables)
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{sys.argv[0]}: the virtual machine ended with {done.returncode}: {done.stdout[-2000:]}")
     return done.stdout.splitlines()

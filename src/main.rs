@@ -16,7 +16,7 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{calibrate, exit, pmc, policy, preflight, sim, stats};
+use scx_hetero::{bench, calibrate, exit, pmc, policy, preflight, sim, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -64,6 +64,8 @@ enum Command {
     /// Simulate mixes of programs on hybrid machines under each policy, without
     /// the machines
     Sim(sim::Args),
+    /// Run mixes of programs on this machine under schedulers, and compare them
+    Bench(bench::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -198,6 +200,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Calibrate(args)) => calibrate::run(&args).map(|()| 0),
         Some(Command::Sim(args)) => sim::run(&args).map(|()| 0),
+        Some(Command::Bench(args)) => {
+            let (_, stopping) = on_signal()?;
+            bench::run(&args, &stopping)
+        }
         None => schedule(cli.run).map(|()| 0),
     }
 }

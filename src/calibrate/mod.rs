@@ -11,7 +11,7 @@ mod domain;
 mod idle;
 mod loads;
 mod measure;
-mod render;
+pub(crate) mod render;
 pub mod search;
 pub mod store;
 
@@ -135,7 +135,8 @@ fn compute(topology: &Topology) -> Result<Vec<Compute>> {
     topology.types.iter().map(of_type).collect()
 }
 
-fn kernel() -> String {
+/// The running kernel's release.
+pub(crate) fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
     release.unwrap_or_default().trim().to_string()
 }

@@ -10,7 +10,7 @@
 mod args;
 mod counting;
 mod events;
-mod perf;
+pub(crate) mod perf;
 mod report;
 mod ring;
 mod sampling;

@@ -22,6 +22,8 @@ pub enum What<'a> {
     RunTime,
     /// Switches from the thread to another.
     Switches,
+    /// Times that the thread began to run on another CPU than before.
+    Migrations,
 }
 
 /// How and where it counts.
@@ -144,6 +146,7 @@ fn attributes(what: What, how: How, member: bool) -> perf::perf_event_attr {
         }
         What::RunTime => software(perf::PERF_COUNT_SW_TASK_CLOCK),
         What::Switches => software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
+        What::Migrations => software(perf::PERF_COUNT_SW_CPU_MIGRATIONS),
     };
     let mut attr = perf::perf_event_attr {
         type_,

@@ -255,7 +255,8 @@ impl Bench {
     }
 }
 
-fn shuffle(order: &mut [usize], seed: u64) {
+/// Puts them in an order that follows from the seed.
+pub(crate) fn shuffle(order: &mut [usize], seed: u64) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed ^ 0x5eed);
     for last in (1..order.len()).rev() {
         order.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);

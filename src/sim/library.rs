@@ -31,10 +31,11 @@ const PROGRAMS: [(&str, &str); 4] = [
     file!("programs/testbed.toml"),
 ];
 
-const MIXES: [(&str, &str); 3] = [
+const MIXES: [(&str, &str); 4] = [
     file!("mixes/camps-table1.toml"),
     file!("mixes/camps-table3.toml"),
     file!("mixes/testbed.toml"),
+    file!("mixes/testbed-six.toml"),
 ];
 
 /// All that can be named.
@@ -163,13 +164,19 @@ fn stem(path: &Path) -> String {
 
 /// What the user may have meant.
 fn unknown<'a, T>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Result<T> {
-    let near = names.map(|known| (distance(name, known), known));
-    match near.min() {
-        Some((distance, known)) if distance <= 1 + name.len() / 4 => {
+    match nearest(name, names) {
+        Some(known) => {
             bail!("there is no {what} '{name}'; did you mean '{known}'? --list names them all")
         }
-        _ => bail!("there is no {what} '{name}'; --list names them all"),
+        None => bail!("there is no {what} '{name}'; --list names them all"),
     }
+}
+
+/// The name that is most like this one, if any is.
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.map(|known| (distance(name, known), known));
+    let (distance, known) = near.min()?;
+    (distance <= 1 + name.len() / 4).then_some(known)
 }
 
 /// How many letters to change, add or drop, upper and lower case alike.

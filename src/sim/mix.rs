@@ -136,14 +136,14 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Mix>> {
                 Err(error) => source.wrong(programs.span().start, &format!("{error:#}")),
             });
     let mut mixes = mixes.collect::<Result<Vec<_>>>()?;
-    // W2 before W10.
-    mixes.sort_by_key(|mix| {
-        (
-            mix.name.trim_end_matches(char::is_numeric).to_string(),
-            number(&mix.name),
-        )
-    });
+    mixes.sort_by_key(|mix| place(&mix.name));
     Ok(mixes)
+}
+
+/// What mixes are sorted by: W2 stands before W10.
+pub(crate) fn place(name: &str) -> (String, u64) {
+    let stem = name.trim_end_matches(char::is_numeric);
+    (stem.to_string(), number(name))
 }
 
 fn number(name: &str) -> u64 {

@@ -34,11 +34,11 @@ impl Sourced {
 }
 
 /// The text of a data file and its name, for errors.
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// As the user knows it.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// All of it.
-    pub(super) text: &'a str,
+    pub(crate) text: &'a str,
 }
 
 impl Source<'_> {
@@ -46,7 +46,7 @@ impl Source<'_> {
     ///
     /// # Errors
     /// Which line is wrong, and why.
-    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T> {
         toml::from_str(self.text).map_err(|error| {
             let line = error.span().map_or(1, |span| self.line(span.start));
             anyhow!("{}:{line}: {}", self.name, error.message())
@@ -82,7 +82,7 @@ impl Source<'_> {
     }
 
     /// The error that `message` applies to what begins at byte `at`.
-    pub(super) fn wrong<T>(&self, at: usize, message: &str) -> Result<T> {
+    pub(crate) fn wrong<T>(&self, at: usize, message: &str) -> Result<T> {
         bail!("{}:{}: {message}", self.name, self.line(at))
     }
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero bench report`: what was run, compared.
+
+mod chart;
+mod csv;
+mod summary;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::results::Results;
+pub use summary::Summary;
+
+/// What to report, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Files that 'bench run' has written on one machine
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// Also write a line for each run to a file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Also draw a chart for each metric, in this folder
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
+}
+
+/// Reads, compares and prints.
+///
+/// # Errors
+/// A file cannot be read or written, or they are of different machines.
+pub fn run(args: &Args) -> Result<()> {
+    let files: Result<Vec<_>> = args
+        .files
+        .iter()
+        .map(|path| Ok((path.display().to_string(), Results::read(path)?)))
+        .collect();
+    let results = merge(files?)?;
+    let summary = Summary::of(&results)?;
+    if let Some(path) = &args.csv {
+        let written = csv::table(&results).and_then(|text| Ok(fs::write(path, text)?));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(folder) = &args.svg {
+        let cannot = || format!("cannot write to {}", folder.display());
+        fs::create_dir_all(folder).with_context(cannot)?;
+        for (name, chart) in chart::all(&summary) {
+            fs::write(folder.join(format!("{name}.svg")), chart).with_context(cannot)?;
+        }
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+    } else {
+        println!("{}", text::text(&summary));
+    }
+    Ok(())
+}
+
+/// All files as one.
+///
+/// # Errors
+/// They are of different machines, of different programs by the same name, or both have the same
+/// run.
+fn merge(files: Vec<(String, Results)>) -> Result<Results> {
+    let mut files = files.into_iter();
+    let (first, mut all) = files.next().context("no files")?;
+    let mut owner: BTreeMap<(String, String, u32), String> = BTreeMap::new();
+    let owned = |run: &super::results::Run| {
+        let (scheduler, mix, repeat) = run.key();
+        (scheduler.to_string(), mix.to_string(), repeat)
+    };
+    owner.extend(all.runs.iter().map(|run| (owned(run), first.clone())));
+    for (name, results) in files {
+        if let Some(difference) = results.header.machine.differs(&all.header.machine) {
+            bail!("{name} and {first} are of different machines: {difference}");
+        }
+        for (program, alone) in results.alone {
+            if let Some(known) = all.alone.get_mut(&program) {
+                ensure!(
+                    known.command == alone.command,
+                    "'{program}' is '{}' in {name} and '{}' elsewhere: they cannot be compared",
+                    alone.command,
+                    known.command
+                );
+                // Lent times are the same ones, and do not count twice.
+                if *known != alone {
+                    known.fastest.extend(alone.fastest);
+                    known.slowest.extend(alone.slowest);
+                }
+            } else {
+                all.alone.insert(program, alone);
+            }
+        }
+        for run in results.runs {
+            if let Some(other) = owner.insert(owned(&run), name.clone()) {
+                let (scheduler, mix, repeat) = run.key();
+                bail!("both {other} and {name} have {mix} under {scheduler}, repeat {repeat}");
+            }
+            all.runs.push(run);
+        }
+        all.failed.extend(results.failed);
+    }
+    let runs = &all.runs;
+    all.failed.retain(|failed| {
+        let key = (
+            failed.scheduler.as_str(),
+            failed.mix.as_str(),
+            failed.repeat,
+        );
+        !runs.iter().any(|run| run.key() == key)
+    });
+    Ok(all)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::results::tests::{header, run};
+    use crate::bench::results::{Alone, Run};
+
+    pub fn results(runs: Vec<Run>) -> Results {
+        let alone = |program: &str, fast: f64, slow: f64| Alone {
+            program: program.into(),
+            command: format!("run {program}"),
+            fastest: vec![fast; 3],
+            slowest: vec![slow; 3],
+        };
+        let alone = [alone("a", 1.0, 2.0), alone("b", 2.0, 8.0)];
+        Results {
+            header: header(),
+            alone: alone.map(|a| (a.program.clone(), a)).into(),
+            runs,
+            failed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn files_of_one_machine_become_one() {
+        let of = |repeat| results(vec![run("camps", "M1", repeat, [&[1.5], &[2.0]])]);
+        let files = |second| vec![("x".to_string(), of(1)), ("y".to_string(), second)];
+        let all = merge(files(of(2))).unwrap();
+        assert_eq!((all.runs.len(), all.alone["a"].fastest.len()), (2, 3));
+        let error = |second| merge(files(second)).unwrap_err().to_string();
+        assert!(error(of(1)).contains("both x and y have M1 under camps, repeat 1"));
+        let mut other = of(2);
+        other.header.machine.kernel = "7.2".into();
+        assert!(error(other).contains("different machines: it is of kernel 7.2"));
+        let mut other = of(2);
+        other.alone.get_mut("a").unwrap().command = "run c".into();
+        assert!(error(other).contains("'a' is 'run c' in y"));
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tables for terminals.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::summary::{OfMix, Stat, Summary};
+use crate::text::wrap;
+
+/// What stands where something cannot be counted.
+const NOTHING: &str = "-";
+
+/// A table for each mix and one of means.
+pub fn text(summary: &Summary) -> String {
+    let mut text = wrap(&summary.machine.describe());
+    for of in &summary.mixes {
+        let repeats = of.schedulers.iter().map(|row| row.repeats).min();
+        let title = format!("{}: {}", of.mix, of.programs.join(", "));
+        text += "\n\n";
+        text += &wrap(&format!("{title} ({} repeats)", repeats.unwrap_or(0)));
+        text += "\n\n";
+        text += &table_of(of);
+    }
+    if !summary.means.is_empty() {
+        text += "\n\n";
+        let mixes = summary.mixes_of_means.join(", ");
+        text += &wrap(&format!("Means over {mixes}"));
+        text += "\n\n";
+        text += &means(summary);
+    }
+    text += "\n\n";
+    text += &wrap(
+        "UNFAIRNESS: greatest slowdown over least. ASP: sum of speedups over the slowest CPUs, less \
+         one each. STP: sum of speeds over those alone. ANTT: mean slowdown. MIGR/S: changes of CPU \
+         per second. SPREAD: standard deviation of completion times over their mean. Beside \
+         unfairness and ASP stand the least and the greatest of the repeats. Over mixes, unfairness, \
+         ANTT and J/S are geometric means, the others arithmetic ones.",
+    );
+    text += "\n";
+    text += &wrap(match energy_is_known(summary) {
+        true => "J/S: energy for what a fastest core does alone in a second.",
+        false => "Energy: not countable here.",
+    });
+    if !summary.failed.is_empty() {
+        text += "\n\nFailed:";
+        for failed in &summary.failed {
+            let what = format!(
+                "{}, {}, repeat {}",
+                failed.scheduler, failed.mix, failed.repeat
+            );
+            text += "\n";
+            text += &wrap(&format!("  {what}: {}", failed.error));
+        }
+    }
+    text
+}
+
+fn energy_is_known(summary: &Summary) -> bool {
+    let mut rows = summary.mixes.iter().flat_map(|of| &of.schedulers);
+    rows.any(|row| row.joules_per_s_alone.is_some())
+}
+
+fn table_of(of: &OfMix) -> String {
+    let energy = of
+        .schedulers
+        .iter()
+        .any(|row| row.joules_per_s_alone.is_some());
+    let rows = of.schedulers.iter().map(|row| {
+        let mut cells = vec![
+            row.scheduler.clone(),
+            range(row.unfairness),
+            range(row.asp),
+            format!("{:.2}", row.stp.mean),
+            format!("{:.2}", row.antt.mean),
+            number(row.migrations_per_s.map(|stat| stat.mean), 1),
+            format!("{:.1}%", 100.0 * row.spread),
+        ];
+        if energy {
+            cells.push(number(row.joules_per_s_alone.map(|stat| stat.mean), 2));
+        }
+        cells
+    });
+    table(rows.collect(), energy)
+}
+
+fn means(summary: &Summary) -> String {
+    let energy = summary
+        .means
+        .iter()
+        .any(|mean| mean.joules_per_s_alone.is_some());
+    let rows = summary.means.iter().map(|mean| {
+        let mut cells = vec![
+            mean.scheduler.clone(),
+            format!("{:.2}", mean.unfairness),
+            format!("{:.2}", mean.asp),
+            format!("{:.2}", mean.stp),
+            format!("{:.2}", mean.antt),
+            number(mean.migrations_per_s, 1),
+            format!("{:.1}%", 100.0 * mean.spread),
+        ];
+        if energy {
+            cells.push(number(mean.joules_per_s_alone, 2));
+        }
+        cells
+    });
+    table(rows.collect(), energy)
+}
+
+fn table(rows: Vec<Vec<String>>, energy: bool) -> String {
+    let mut table = Table::new();
+    let mut header = vec![
+        "SCHEDULER",
+        "UNFAIRNESS",
+        "ASP",
+        "STP",
+        "ANTT",
+        "MIGR/S",
+        "SPREAD",
+    ];
+    header.extend(energy.then_some("J/S"));
+    table.load_style(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+fn range(stat: Stat) -> String {
+    format!("{:.2} {:.2}-{:.2}", stat.mean, stat.min, stat.max)
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or(NOTHING.into(), |value| format!("{value:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::summary::tests::example;
+    use crate::bench::results::Failed;
+
+    #[test]
+    fn tables_fit_the_terminal_and_failures_are_told() {
+        let mut summary = example();
+        summary.failed.push(Failed {
+            scheduler: "scx_lavd".into(),
+            mix: "M1".into(),
+            repeat: 1,
+            error: "it ended while it was measured (exit status: 1)".into(),
+        });
+        let text = text(&summary);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        for expected in [
+            "M1: a, b (2 repeats)",
+            "1.50 1.00-2.00",
+            "Means over M2",
+            "not countable",
+            "scx_lavd, M1",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+    }
+}
