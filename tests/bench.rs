@@ -162,6 +162,8 @@ fn times_alone_can_be_lent() {
     well(place.bench(&["run", "mixes.toml", "--out", "alone.jsonl"]));
     let lent = place.lines("alone.jsonl");
     assert_eq!((lent.len(), of_kind(&lent, "alone").len()), (3, 2));
+    let said = error(place.bench(&["report", "alone.jsonl"]));
+    assert!(said.contains("no mix was run there yet"), "{said}");
     well(place.run(&["--alone", "alone.jsonl"]));
     let lines = place.lines("bench.jsonl");
     assert_eq!(of_kind(&lines, "alone"), of_kind(&lent, "alone"));

@@ -134,7 +134,7 @@ fn a_scheduler_that_is_not_attached_is_not_measured() {
     assert!(fell.contains("ended while it was measured"), "{fell}");
     let other = error("/tmp/scx_other");
     assert!(
-        other.contains("not '/tmp/scx_other' was attached, but 'hetero'"),
+        other.contains("not '/tmp/scx_other' was attached, but 'hetero"),
         "{other}"
     );
     let dead = error("/tmp/scx_dead");

@@ -25,7 +25,7 @@ use crate::policy;
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
 /// How long attaching may take: the verifier needs minutes for some schedulers on slow machines.
-const ATTACH: Duration = Duration::from_secs(300);
+const ATTACH: Duration = Duration::from_secs(900);
 /// How long detaching may take.
 const DETACH: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(100);

@@ -190,7 +190,7 @@ fn draw(title: &str, names: &[&str], clusters: &[Cluster]) -> String {
             let left = left + bar * scheduler as f64;
             let (from, to) = (y(stat.mean.max(0.0)), y(stat.mean.min(0.0)));
             let tip = format!(
-                "{}, {}: {:.2} ({:.2}-{:.2})",
+                "{}, {}: {:.2} ({:.2}..{:.2})",
                 cluster.name, names[scheduler], stat.mean, stat.min, stat.max
             );
             let rectangle = Rectangle::new()
@@ -266,7 +266,7 @@ mod tests {
         let names: Vec<_> = charts.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["unfairness", "asp", "stp", "antt", "migrations"]);
         let (_, unfairness) = &charts[0];
-        assert!(unfairness.contains("M1, camps: 1.50 (1.00-2.00)"));
+        assert!(unfairness.contains("M1, camps: 1.50 (1.00..2.00)"));
         assert!(unfairness.contains("mean, default: 4.00"));
         assert!(!unfairness.contains("M1, default"), "not run");
         assert_eq!(unfairness.matches("class=\"whisker\"").count(), 1);

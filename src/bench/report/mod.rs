@@ -46,6 +46,10 @@ pub fn run(args: &Args) -> Result<()> {
         .map(|path| Ok((path.display().to_string(), Results::read(path)?)))
         .collect();
     let results = merge(files?)?;
+    ensure!(
+        !(results.runs.is_empty() && results.failed.is_empty()),
+        "no mix was run there yet: name schedulers to 'scx_hetero bench run'"
+    );
     let summary = Summary::of(&results)?;
     if let Some(path) = &args.csv {
         let written = csv::table(&results).and_then(|text| Ok(fs::write(path, text)?));

@@ -16,7 +16,10 @@ pub fn text(summary: &Summary) -> String {
         let repeats = of.schedulers.iter().map(|row| row.repeats).min();
         let title = format!("{}: {}", of.mix, of.programs.join(", "));
         text += "\n\n";
-        text += &wrap(&format!("{title} ({} repeats)", repeats.unwrap_or(0)));
+        text += &wrap(&match repeats.unwrap_or(0) {
+            1 => format!("{title} (1 repeat)"),
+            repeats => format!("{title} ({repeats} repeats)"),
+        });
         text += "\n\n";
         text += &table_of(of);
     }
@@ -128,7 +131,7 @@ fn table(rows: Vec<Vec<String>>, energy: bool) -> String {
 }
 
 fn range(stat: Stat) -> String {
-    format!("{:.2} {:.2}-{:.2}", stat.mean, stat.min, stat.max)
+    format!("{:.2} {:.2}..{:.2}", stat.mean, stat.min, stat.max)
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -157,7 +160,7 @@ mod tests {
         );
         for expected in [
             "M1: a, b (2 repeats)",
-            "1.50 1.00-2.00",
+            "1.50 1.00..2.00",
             "Means over M2",
             "not countable",
             "scx_lavd, M1",
