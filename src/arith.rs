@@ -22,6 +22,7 @@ mod native {
             run_ns: u64,
             inv_slowdown: u32,
             nr_runnable: u32,
+            nr_fast: u32,
             weight: u32,
         ) -> u64;
         pub fn native_charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64;
@@ -113,9 +114,16 @@ pub fn perf_request(wish: u32) -> u32 {
 }
 
 /// Progress, ns at the fastest core type alone, of running for `run_ns` (CAMPS
-/// 2018, Eq. 3, with the TLP scaling of section 4.5). `inv_slowdown` is Q16.
-pub fn charge_progress(run_ns: u64, inv_slowdown: u32, nr_runnable: u32, weight: u32) -> u64 {
-    unsafe { native::native_charge_progress(run_ns, inv_slowdown, nr_runnable, weight) }
+/// 2018, Eq. 3, with the TLP scaling of section 4.5, by the number of CPUs of that type).
+/// `inv_slowdown` is Q16.
+pub fn charge_progress(
+    run_ns: u64,
+    inv_slowdown: u32,
+    nr_runnable: u32,
+    nr_fast: u32,
+    weight: u32,
+) -> u64 {
+    unsafe { native::native_charge_progress(run_ns, inv_slowdown, nr_runnable, nr_fast, weight) }
 }
 
 /// By how much a task's time on the fastest core type is ahead of its part, ns, when it has run for

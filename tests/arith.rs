@@ -148,31 +148,32 @@ fn performance_is_asked_for_at_once_and_given_back_slowly() {
 
 #[test]
 fn progress_is_run_time_over_slowdown_over_weight() {
-    assert_eq!(charge_progress(S, ONE, 1, 1024), S);
-    assert_eq!(charge_progress(S, ONE / 2, 1, 1024), S / 2);
-    assert_eq!(charge_progress(S, ONE, 1, 2048), S / 2);
+    assert_eq!(charge_progress(S, ONE, 1, 4, 1024), S);
+    assert_eq!(charge_progress(S, ONE / 2, 1, 4, 1024), S / 2);
+    assert_eq!(charge_progress(S, ONE, 1, 4, 2048), S / 2);
     // Eq. 3's example: a slowdown of 2.5 makes 40 % of full progress.
     let inv = (f64::from(ONE) / 2.5) as u32;
-    assert!(charge_progress(100 * MS, inv, 1, 1024).abs_diff(40 * MS) < MS / 100);
+    assert!(charge_progress(100 * MS, inv, 1, 4, 1024).abs_diff(40 * MS) < MS / 100);
 }
 
 #[test]
-fn threads_of_one_application_share_its_slowdown() {
-    // CS' = max(1, CS / n): 2.5 / 2 = 1.25, and never below 1.
+fn threads_beyond_the_fast_cpus_would_take_turns_on_them_anyway() {
     let inv = (f64::from(ONE) / 2.5) as u32;
-    assert!(charge_progress(100 * MS, inv, 2, 1024).abs_diff(80 * MS) < MS / 100);
-    assert_eq!(charge_progress(100 * MS, inv, 3, 1024), 100 * MS);
-    assert_eq!(
-        charge_progress(100 * MS, inv, 0, 1024),
-        charge_progress(100 * MS, inv, 1, 1024)
-    );
+    let charge = |threads, fast| charge_progress(100 * MS, inv, threads, fast, 1024);
+    // CS' = max(1, CS * fast / n): 2.5 * 2 / 4 = 1.25, and never below 1.
+    assert!(charge(4, 2).abs_diff(80 * MS) < MS / 100);
+    assert_eq!(charge(6, 2), 100 * MS);
+    // All of them could have run on fast ones.
+    assert_eq!(charge(4, 4), charge(1, 4));
+    assert_eq!(charge(0, 4), charge(1, 4));
+    assert_eq!(charge(4, 0), charge(1, 0));
 }
 
 #[test]
 fn an_unknown_slowdown_or_weight_charges_full_progress() {
-    assert_eq!(charge_progress(S, 0, 1, 1024), S);
-    assert_eq!(charge_progress(S, ONE * 4, 1, 1024), S);
-    assert_eq!(charge_progress(S, ONE, 1, 0), S);
+    assert_eq!(charge_progress(S, 0, 1, 4, 1024), S);
+    assert_eq!(charge_progress(S, ONE * 4, 1, 4, 1024), S);
+    assert_eq!(charge_progress(S, ONE, 1, 4, 0), S);
 }
 
 #[test]

@@ -382,7 +382,8 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	slot_write_begin(s);
 	s->run_ns[type] += run_ns;
 	s->weight = entitled_weight(tctx->share, share_to_weight);
-	s->amp_progress += charge_progress(run_ns, inv_slowdown, nr_working(pctx), s->weight);
+	s->amp_progress += charge_progress(run_ns, inv_slowdown, nr_working(pctx), nr_fast_cpus,
+					   s->weight);
 	s->nr_runnable = pctx ? pctx->nr_runnable : 1;
 	s->cpu = cpu;
 	s->core_type = type;

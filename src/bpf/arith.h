@@ -248,13 +248,19 @@ static inline s64 clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
 /*
  * CAMPS (Garcia-Garcia et al., 2018), Eq. 3: progress is work at the speed of
  * the fastest type in isolation, so run time over slowdown, over weight. TLP
- * scaling (section 4.5): CS' = max(1, CS / n) with n runnable threads, that
- * is 1/CS' = min(1, n / CS). @inv_slowdown is Q16; 0 means "not known": 1.
+ * scaling (section 4.5): of more runnable threads than there are CPUs of that
+ * type, @nr_fast, some had to wait or to run elsewhere even in isolation, so
+ * CS' = max(1, CS * nr_fast / n). The paper's max(1, CS / n) would take four
+ * times slower for undisturbed where four fast CPUs could have run all four.
+ * @inv_slowdown is Q16; 0 means "not known": 1.
  */
-static inline u64 charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)
+static inline u64 charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 nr_fast,
+				  u32 weight)
 {
-	u64 inv = (u64)inv_slowdown * (nr_runnable ? nr_runnable : 1);
+	u64 inv = inv_slowdown;
 
+	if (nr_fast && nr_runnable > nr_fast)
+		inv = inv * nr_runnable / nr_fast;
 	if (!inv || inv > INV_SLOWDOWN_ONE)
 		inv = INV_SLOWDOWN_ONE;
 	if (!weight)

@@ -72,9 +72,9 @@ u32 native_perf_request(u32 wish)
 	return perf_request(wish);
 }
 
-u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 weight)
+u64 native_charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable, u32 nr_fast, u32 weight)
 {
-	return charge_progress(run_ns, inv_slowdown, nr_runnable, weight);
+	return charge_progress(run_ns, inv_slowdown, nr_runnable, nr_fast, weight);
 }
 
 s64 native_charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part)

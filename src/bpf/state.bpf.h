@@ -30,6 +30,7 @@
 const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_types = 1;
 const volatile u32 nr_domains = 1;
+const volatile u32 nr_fast_cpus;	/* those of the fastest type */
 const volatile u32 cpu_domain[MAX_CPUS];
 const volatile s32 cpu_sibling[MAX_CPUS];	/* another thread of the core, or -1 */
 const volatile u8 cpu_type[MAX_CPUS];

@@ -52,6 +52,7 @@ pub(super) fn describe(
     }
     rodata.nr_slots = options.slots;
     let big = topology.types.first().map_or(0, |kind| kind.cpus.len());
+    rodata.nr_fast_cpus = big as u32;
     rodata.big_part = ((big << 16) / topology.cpus.len().max(1)) as u32;
     for (core_type, kind) in topology.types.iter().enumerate() {
         rodata.static_inv_slowdown[core_type] =

@@ -257,7 +257,7 @@ impl Machine {
             self.work_ns[slot] += TICK_NS as f64 / slowdown;
             task.run_ns[task.core_type] += TICK_NS;
             let inverse = (self.inverse[slot][task.core_type] * 65536.0) as u32;
-            task.amp_progress += arith::charge_progress(TICK_NS, inverse, 1, task.weight);
+            task.amp_progress += arith::charge_progress(TICK_NS, inverse, 1, 1, task.weight);
         }
         samples
     }

@@ -77,7 +77,7 @@ impl Fairness {
     }
 }
 
-/// SF of a thread, fastest type over slowest, TLP scaled (section 4.5). One that is not known is
+/// SF of a thread, fastest type over slowest, TLP scaled as progress is (section 4.5). One that is not known is
 /// taken to be such that the thread goes where it will be known: high on slow types, low on fast.
 fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 {
     let slowest = topology.types.len() - 1;
@@ -90,7 +90,9 @@ fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 
         (None, Some(here)) => here * capacity(place) / capacity(slowest),
         (None, None) => f64::INFINITY,
     };
-    (sf / f64::from(task.nr_runnable.max(1))).max(1.0)
+    let nr_fast = topology.types[BIG].cpus.len().max(1);
+    let turns = f64::from(task.nr_runnable) / nr_fast as f64;
+    (sf / turns.max(1.0)).max(1.0)
 }
 
 /// At what rate each thread's progress counts: `lead` times less for the highest SF than for the

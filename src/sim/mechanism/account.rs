@@ -130,6 +130,7 @@ impl Hetero {
             run_ns,
             slot.inv_slowdown[core_type],
             nr_runnable,
+            self.nr_fast,
             slot.task.weight,
         );
         slot.task.nr_runnable = nr_runnable;

@@ -140,6 +140,8 @@ pub(in crate::sim) struct Hetero {
     pub(super) masks: Masks,
     pub(super) nr_idle: [u32; MAX_CORE_TYPES],
     pub(super) clock_offset: i64,
+    /// CPUs of the fastest type.
+    pub(super) nr_fast: u32,
     steal_order: Vec<Vec<usize>>,
     pub(super) order: u64,
     pub(in crate::sim) outcome: Applied,
@@ -179,6 +181,7 @@ impl Hetero {
             static_inv_slowdown,
             masks: Masks::new(topology),
             nr_idle,
+            nr_fast: nr_idle[0],
             clock_offset: 0,
             steal_order: home
                 .map(|domain| placement::steal_order(topology, domain))
