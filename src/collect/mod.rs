@@ -29,7 +29,7 @@ use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};
 use crate::pmu::{Event, Machine, Meaning, Plan, Pmu, Set, availability, plan};
 use crate::topology::Topology;
-use suite::{Program, Suite};
+use suite::Program;
 use table::{Measured, Place, Table};
 use windows::{Run, deviation};
 
@@ -65,7 +65,7 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
             features.push(feature.clone());
         }
     }
-    let header = header(args, &topology, &machine, &counted, &suite)?;
+    let header = header(args, &topology, &machine, &counted)?;
     let mut table = Table::open(&args.output, header, features)?;
 
     let done = table.labels();
@@ -238,7 +238,6 @@ fn header(
     topology: &Topology,
     machine: &Machine,
     counted: &[Counted],
-    suite: &Suite,
 ) -> Result<Header> {
     let of_type = |(of, kind): (&Counted, &crate::topology::CoreType)| {
         let pmu: &Pmu = machine.pmu_of(kind.cpus[0])?;
@@ -265,10 +264,6 @@ fn header(
         .zip(&topology.types)
         .filter_map(of_type)
         .collect();
-    let commands = suite
-        .programs
-        .iter()
-        .map(|p| (p.label(), p.command.clone()));
     Ok(Header {
         schema: SCHEMA,
         written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
@@ -278,6 +273,6 @@ fn header(
         machine: MeasuredMachine::this(topology, args.machine.as_deref(), pmus),
         window: args.window,
         user_only: args.user_only,
-        commands: commands.collect::<BTreeMap<_, _>>(),
+        commands: BTreeMap::new(),
     })
 }

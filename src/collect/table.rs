@@ -67,9 +67,7 @@ impl Table {
                 .with_context(advice)?;
             same(&before, &header).with_context(advice)?;
             rows = read(path, &features).with_context(advice)?;
-            let commands = std::mem::take(&mut header.commands);
             header = before;
-            header.commands.extend(commands);
         }
         let table = Self {
             path: path.to_path_buf(),
@@ -89,6 +87,8 @@ impl Table {
 
     /// Adds a program that was measured on every core type, by name, and writes the table.
     pub fn add(&mut self, program: &Program, measured: &[Measured]) -> Result<()> {
+        let command = program.command.clone();
+        self.header.commands.insert(program.label(), command);
         for of in measured {
             let windows = (program.skip..common(&of.runs)).map(Some);
             for window in windows.chain([None]) {

@@ -9,6 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
+use super::linear;
 use super::tree::{Binned, Columns, Growth, Tree, grow};
 
 /// What is made small.
@@ -27,6 +28,9 @@ pub enum Loss {
 pub struct Boosting {
     /// See [`Loss`].
     pub loss: Loss,
+    /// Begin with a weighted sum of the features instead of a constant; with squared loss, and
+    /// features that lie between 0 and 1.
+    pub linear: bool,
     /// The most trees.
     pub trees: usize,
     /// The most splits in a row.
@@ -48,6 +52,7 @@ impl Boosting {
     pub fn new(loss: Loss) -> Self {
         Self {
             loss,
+            linear: false,
             trees: 100,
             depth: 3,
             shrinkage: 0.1,
@@ -66,15 +71,18 @@ pub struct Ensemble {
     pub loss: Loss,
     /// What is added to all trees.
     pub base: f64,
+    /// A weight for each feature, or none at all.
+    pub weights: Vec<f64>,
     /// The trees.
     pub trees: Vec<Tree>,
 }
 
 impl Ensemble {
-    /// What trees and base add up to for the features that `of` gives: the target, or the
+    /// What trees, weights and base add up to for the features that `of` gives: the target, or the
     /// logarithm of the odds.
     pub fn score(&self, of: impl Fn(usize) -> f64) -> f64 {
-        self.base + self.trees.iter().map(|tree| tree.value(&of)).sum::<f64>()
+        let sum = self.base + linear::score(&self.weights, &of);
+        sum + self.trees.iter().map(|tree| tree.value(&of)).sum::<f64>()
     }
 
     /// Scores of all rows.
@@ -121,11 +129,20 @@ impl Boosting {
         held_out: Option<(&Columns, &[f64])>,
     ) -> Result<Fitted> {
         self.check(columns, targets)?;
-        let base = self.base(targets);
+        let (base, weights) = match (self.linear, self.loss) {
+            (true, Loss::Squared) => linear::fit(columns, targets)?,
+            (true, Loss::Logistic) => bail!("classes have no linear begin"),
+            (false, _) => (self.base(targets), Vec::new()),
+        };
+        let begin = |columns: &Columns| -> Vec<f64> {
+            let score =
+                |row| base + linear::score(&weights, |feature| columns.columns[feature][row]);
+            (0..columns.rows).map(score).collect()
+        };
         let binned = Binned::new(columns);
-        let mut gains = vec![0.0; columns.columns.len()];
-        let mut scores = vec![base; columns.rows];
-        let mut watched = held_out.map(|(rows, _)| vec![base; rows.rows]);
+        let mut gains = linear::explained(&weights, columns);
+        let mut scores = begin(columns);
+        let mut watched = held_out.map(|(rows, _)| begin(rows));
         let loss_now = |scores: &[f64], watched: &Option<Vec<f64>>| Step {
             learnt: self.mean_loss(scores, targets),
             held_out: held_out
@@ -173,6 +190,7 @@ impl Boosting {
             ensemble: Ensemble {
                 loss: self.loss,
                 base,
+                weights,
                 trees,
             },
             importances: gains,

@@ -12,13 +12,13 @@ pub const FEATURE_ONE: f64 = (1u64 << FEATURE_BITS) as f64;
 /// One, as a score.
 pub const SCORE_ONE: f64 = (1u64 << SCORE_BITS) as f64;
 
-/// Events per instruction, in 1/2^24; the most is 256. Nothing was retired: 0.
-pub fn feature(count: u64, instructions: u64) -> u32 {
-    if instructions == 0 {
+/// Events per cycle (or per instruction), in 1/2^24; the most is 256. No cycle: 0.
+pub fn feature(count: u64, cycles: u64) -> u32 {
+    if cycles == 0 {
         return 0;
     }
     let count = count.min((1 << (64 - FEATURE_BITS)) - 1);
-    u32::try_from((count << FEATURE_BITS) / instructions).unwrap_or(u32::MAX)
+    u32::try_from((count << FEATURE_BITS) / cycles).unwrap_or(u32::MAX)
 }
 
 /// A feature's value that is known as a number, rounded down as [`feature`] does; `None` if it is

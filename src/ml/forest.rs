@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::fixed::{self, FEATURE_ONE, SCORE_ONE};
+use super::fixed::{self, FEATURE_BITS, FEATURE_ONE, SCORE_ONE};
 use super::tree::Tree;
 
 /// The most trees.
@@ -15,7 +15,7 @@ pub const MAX_DEPTH: usize = 6;
 pub const MAX_FEATURES: usize = 64;
 const MAX_NODES: usize = MAX_TREES << MAX_DEPTH;
 
-/// What a thread's features are: events per instruction, see [`fixed::feature`].
+/// What a thread's features are: events per cycle, see [`fixed::feature`].
 pub type Features = [u32; MAX_FEATURES];
 
 /// `struct forest_node`.
@@ -32,13 +32,25 @@ const LOW: Node = Node {
     feature: 0,
 };
 
+/// `struct forest_weight`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Weight {
+    weight: i64,
+    least: u32,
+    most: u32,
+}
+
 /// `struct forest`.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forest {
     base: i64,
+    least: i64,
+    most: i64,
     nr_trees: u32,
     depth: u32,
+    weights: [Weight; MAX_FEATURES],
     nodes: [Node; MAX_NODES],
     leaves: [i32; MAX_NODES],
 }
@@ -63,17 +75,30 @@ pub enum Comparison {
     Below,
 }
 
+/// What a forest is made of.
+#[derive(Clone, Debug)]
+pub struct Sum<'s> {
+    /// A constant.
+    pub base: f64,
+    /// Of each feature between 0 and 1 on its scale, or none at all.
+    pub weights: &'s [f64],
+    /// The trees.
+    pub trees: &'s [Tree],
+    /// One for each feature.
+    pub scales: &'s [Scale],
+    /// What goes low in trees.
+    pub comparison: Comparison,
+    /// What comes of it is no less and no more.
+    pub range: Option<[f64; 2]>,
+}
+
 impl Forest {
-    /// Lays trees out. `scales` has one for each feature.
+    /// Lays it out.
     ///
     /// # Errors
-    /// There are too many, they are too deep, or a number is out of range.
-    pub fn new(
-        base: f64,
-        trees: &[Tree],
-        scales: &[Scale],
-        comparison: Comparison,
-    ) -> Result<Box<Self>> {
+    /// There are too many trees, they are too deep, or a number is out of range.
+    pub fn new(sum: &Sum) -> Result<Box<Self>> {
+        let (trees, scales) = (sum.trees, sum.scales);
         ensure!(
             trees.len() <= MAX_TREES,
             "{} trees are more than {MAX_TREES}",
@@ -89,18 +114,38 @@ impl Forest {
             depth <= MAX_DEPTH,
             "a tree {depth} deep is more than {MAX_DEPTH}"
         );
+        let limits = sum.range.unwrap_or([-1e6, 1e6]);
+        for number in [sum.base, limits[0], limits[1]] {
+            ensure!(number.abs() <= 1e6, "{number} is out of range");
+        }
+        ensure!(limits[0] <= limits[1], "its least is more than its most");
         let mut forest = Box::new(Self {
-            base: (base * SCORE_ONE).round() as i64,
+            base: (sum.base * SCORE_ONE).round() as i64,
+            least: (limits[0] * SCORE_ONE).round() as i64,
+            most: (limits[1] * SCORE_ONE).round() as i64,
             nr_trees: trees.len() as u32,
             depth: depth as u32,
+            weights: [Weight {
+                weight: 0,
+                least: 0,
+                most: u32::MAX,
+            }; MAX_FEATURES],
             nodes: [LOW; MAX_NODES],
             leaves: [0; MAX_NODES],
         });
         ensure!(
-            base.is_finite() && base.abs() < 1e6,
-            "a base of {base} is out of range"
+            sum.weights.is_empty() || sum.weights.len() == scales.len(),
+            "{} weights for {} features",
+            sum.weights.len(),
+            scales.len()
         );
-        let layer = Layer { scales, comparison };
+        for ((to, weight), scale) in forest.weights.iter_mut().zip(sum.weights).zip(scales) {
+            *to = Weight::new(*weight, *scale)?;
+        }
+        let layer = Layer {
+            scales,
+            comparison: sum.comparison,
+        };
         for (number, tree) in trees.iter().enumerate() {
             let inner = (1 << depth) - 1;
             let nodes = &mut forest.nodes[number * inner..][..inner];
@@ -113,7 +158,9 @@ impl Forest {
     /// The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds.
     pub fn score(&self, features: &Features) -> i64 {
         let (depth, inner) = (self.depth, (1usize << self.depth) - 1);
-        let mut sum = self.base;
+        let terms = self.weights.iter().zip(features);
+        let weighted: i64 = terms.map(|(weight, &value)| weight.of(value)).sum();
+        let mut sum = self.base + (weighted >> FEATURE_BITS);
         for tree in 0..self.nr_trees as usize {
             let nodes = &self.nodes[tree * inner..][..inner];
             let mut node = 0;
@@ -124,12 +171,35 @@ impl Forest {
             }
             sum += i64::from(self.leaves[(tree << depth) + node - inner]);
         }
-        sum
+        sum.clamp(self.least, self.most)
     }
 
     /// How many trees, and how deep.
     pub fn shape(&self) -> (u32, u32) {
         (self.nr_trees, self.depth)
+    }
+}
+
+impl Weight {
+    fn new(weight: f64, scale: Scale) -> Result<Self> {
+        let end = |number: f64| fixed::quantised(number.max(0.0)).unwrap_or(u32::MAX);
+        let (least, most) = (end(scale.min), end(scale.max));
+        let per_one = (weight / (scale.max - scale.min) * SCORE_ONE).round();
+        // So that no sum of all can overflow.
+        let greatest = per_one.abs() * f64::from(most.saturating_sub(least));
+        ensure!(
+            least <= most && greatest < (1u64 << 56) as f64 && per_one.abs() < (1u64 << 56) as f64,
+            "a weight of {weight} is out of range"
+        );
+        Ok(Self {
+            weight: per_one as i64,
+            least,
+            most,
+        })
+    }
+
+    fn of(&self, value: u32) -> i64 {
+        self.weight * i64::from(value.clamp(self.least, self.most) - self.least)
     }
 }
 
@@ -253,6 +323,22 @@ mod tests {
         }
     }
 
+    fn made(
+        base: f64,
+        trees: &[Tree],
+        scales: &[Scale],
+        comparison: Comparison,
+    ) -> Result<Box<Forest>> {
+        Forest::new(&Sum {
+            base,
+            weights: &[],
+            trees,
+            scales,
+            comparison,
+            range: None,
+        })
+    }
+
     fn says(forest: &Forest, values: &[f64]) -> f64 {
         let features = to_features(values.iter().copied());
         let score = forest.score(&features);
@@ -274,7 +360,7 @@ mod tests {
             high: Box::new(Tree::Leaf(40.0)),
         };
         let trees = [deep, Tree::Leaf(1.0), split(0, 0.5, 0.0, 0.5)];
-        let forest = Forest::new(-1.0, &trees, &[PLAIN; 2], Comparison::AtMost).unwrap();
+        let forest = made(-1.0, &trees, &[PLAIN; 2], Comparison::AtMost).unwrap();
         assert_eq!(forest.shape(), (3, 2));
         assert_eq!(says(&forest, &[0.5, 0.25]), 10.0);
         assert_eq!(says(&forest, &[0.6, 0.0]), 20.5);
@@ -284,7 +370,7 @@ mod tests {
     #[test]
     fn equal_goes_where_the_comparison_says() {
         let trees = [split(0, 0.5, 1.0, 2.0)];
-        let of = |comparison| Forest::new(0.0, &trees, &[PLAIN], comparison).unwrap();
+        let of = |comparison| made(0.0, &trees, &[PLAIN], comparison).unwrap();
         assert_eq!(says(&of(Comparison::AtMost), &[0.5]), 1.0);
         assert_eq!(says(&of(Comparison::Below), &[0.5]), 2.0);
         let less = f64::from((1u32 << 23) - 1) / FEATURE_ONE;
@@ -296,7 +382,7 @@ mod tests {
         let scale = Scale { min: 2.0, max: 6.0 };
         let of = |threshold| {
             let trees = [split(0, threshold, 1.0, 2.0)];
-            Forest::new(0.0, &trees, &[scale], Comparison::AtMost).unwrap()
+            made(0.0, &trees, &[scale], Comparison::AtMost).unwrap()
         };
         assert_eq!(says(&of(0.5), &[4.0]), 1.0);
         assert_eq!(says(&of(0.5), &[4.1]), 2.0);
@@ -305,9 +391,28 @@ mod tests {
     }
 
     #[test]
+    fn weights_end_where_nothing_was_learnt_and_so_does_the_sum() {
+        let scale = Scale { min: 1.0, max: 3.0 };
+        let forest = Forest::new(&Sum {
+            base: 1.0,
+            weights: &[-4.0, 10.0],
+            trees: &[],
+            scales: &[scale, PLAIN],
+            comparison: Comparison::AtMost,
+            range: Some([-2.0, 8.0]),
+        });
+        let forest = forest.unwrap();
+        assert_eq!(says(&forest, &[2.0, 0.25]), 1.5);
+        assert_eq!(says(&forest, &[0.5, 0.25]), 3.5);
+        assert_eq!(says(&forest, &[9.0, 0.25]), -0.5);
+        assert_eq!(says(&forest, &[0.0, 1.0]), 8.0);
+        assert_eq!(says(&forest, &[3.0, 0.0]), -2.0);
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused() {
         let error = |trees: &[Tree], base| {
-            let forest = Forest::new(base, trees, &[PLAIN], Comparison::AtMost);
+            let forest = made(base, trees, &[PLAIN], Comparison::AtMost);
             forest.unwrap_err().to_string()
         };
         assert!(error(&vec![Tree::Leaf(0.0); 257], 0.0).contains("257 trees"));

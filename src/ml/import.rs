@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::boosting::Loss;
-use super::data::{Data, Row};
+use super::data::{Data, Per, Row};
 use super::forest::{Comparison, MAX_DEPTH, to_features, to_number};
 use super::learn::Pair;
 use super::model::{CORE_TYPE, Feature, Trees};
@@ -16,31 +16,38 @@ use super::scores::Confusion;
 use super::tree::Tree;
 use super::validate::Speedups;
 
-/// Reads a file of either kind.
-pub fn read(path: &Path) -> Result<Trees> {
+/// Reads a file of either kind, for tables whose features are counted `per`.
+pub fn read(path: &Path, per: Per) -> Result<Trees> {
     std::fs::read_to_string(path)
         .map_err(anyhow::Error::from)
-        .and_then(|text| parse(&text))
+        .and_then(|text| parse(&text, per))
         .with_context(|| format!("cannot import {}", path.display()))
 }
 
-/// Reads trees of either kind.
+/// Reads trees of either kind. XGBoost does not say what features are counted per: it is taken to
+/// be what those of the tables are.
 ///
 /// # Errors
 /// It is neither, or asks what we cannot answer.
-pub fn parse(text: &str) -> Result<Trees> {
+pub fn parse(text: &str, per: Per) -> Result<Trees> {
     let value: serde_json::Value =
         serde_json::from_str(text).context("it is damaged or cut short")?;
     if value.get("learner").is_some() {
         let saved: Saved = serde_json::from_value(value)
             .context("it is not as XGBoost saves a model of trees with save_model('....json')")?;
-        return saved.learner.trees();
+        return saved.learner.trees(per);
     }
     ensure!(
         value.get("trees").is_some(),
         "it is neither XGBoost's JSON nor what export-sklearn.py prints"
     );
-    serde_json::from_value(value).context("it is damaged")
+    let trees: Trees = serde_json::from_value(value).context("it is damaged")?;
+    ensure!(
+        trees.per == per,
+        "its features are per {:?}, and those of the tables per {per:?}",
+        trees.per
+    );
+    Ok(trees)
 }
 
 /// What trees from elsewhere say of SF of these rows.
@@ -166,7 +173,7 @@ struct Arrays {
 }
 
 impl Learner {
-    fn trees(self) -> Result<Trees> {
+    fn trees(self, per: Per) -> Result<Trees> {
         ensure!(
             self.gradient_booster.name == "gbtree",
             "booster '{}' is no plain sum of trees: use gbtree",
@@ -207,7 +214,10 @@ impl Learner {
         Ok(Trees {
             loss,
             comparison: Comparison::Below,
+            per,
             base,
+            weights: Vec::new(),
+            range: None,
             features: self.feature_names.into_iter().map(feature).collect(),
             trees: trees.collect::<Result<_>>()?,
         })

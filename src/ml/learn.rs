@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::boosting::{Boosting, Fitted};
-use super::data::Data;
+use super::data::{Data, Per};
 use super::forest::{Comparison, Features, to_features};
 use super::model::{CORE_TYPE, Feature, Trees};
 use super::tree::Columns;
@@ -75,14 +75,22 @@ pub fn speedup(
     let values = |rows: &[usize]| -> Vec<Vec<f64>> {
         rows.iter().map(|&row| view.values(data, row)).collect()
     };
-    let sides = 1;
-    fit(
+    let (learnt, held) = (targets(rows), targets(held_out));
+    let ends = learnt
+        .iter()
+        .fold([f64::INFINITY, 0.0], |[least, most], &sf| {
+            [least.min(sf), f64::max(most, sf)]
+        });
+    let (mut trees, fitted) = fit(
         boosting,
         view.names(data),
-        sides,
+        1,
         [values(rows), values(held_out)],
-        [targets(rows), targets(held_out)],
-    )
+        [learnt, held],
+    )?;
+    trees.per = data.per;
+    trees.range = Some(ends);
+    Ok((trees, fitted))
 }
 
 /// Learns which of two rows has the greater SF; each pair is learnt both ways round.
@@ -113,13 +121,15 @@ pub fn classifier(
     let names = view.names(data);
     let side = |side: &'static str| names.iter().map(move |name| format!("{side}:{name}"));
     let names = side("a").chain(side("b")).collect();
-    fit(
+    let (mut trees, fitted) = fit(
         boosting,
         names,
         2,
         [values(&learnt), values(&held_out)],
         [targets(&learnt), targets(&held_out)],
-    )
+    )?;
+    trees.per = data.per;
+    Ok((trees, fitted))
 }
 
 /// Values are brought to 0 to 1 by the least and the most of each feature, of both sides of a pair
@@ -167,7 +177,10 @@ fn fit(
     let trees = Trees {
         loss: boosting.loss,
         comparison: Comparison::AtMost,
+        per: Per::default(),
         base: fitted.ensemble.base,
+        weights: fitted.ensemble.weights.clone(),
+        range: None,
         features: features.collect(),
         trees: fitted.ensemble.trees.clone(),
     };

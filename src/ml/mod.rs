@@ -14,6 +14,7 @@ pub mod forest;
 pub mod header;
 pub mod import;
 pub mod learn;
+pub mod linear;
 pub mod model;
 pub mod rank;
 mod report;

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::boosting::{Loss, Step};
-use super::forest::{Comparison, Forest, Scale};
+use super::data::{INSTRUCTIONS, Per};
+use super::forest::{Comparison, Forest, Scale, Sum};
 use super::header::MeasuredMachine;
 use super::scores::{Confusion, Nearness};
 use super::tree::Tree;
@@ -73,15 +74,24 @@ pub struct Trees {
     pub loss: Loss,
     /// What goes low.
     pub comparison: Comparison,
+    /// What events are divided by.
+    #[serde(default)]
+    pub per: Per,
     /// What is added to all trees.
     pub base: f64,
+    /// A weight for each feature, from 0 to 1, or none at all.
+    #[serde(default)]
+    pub weights: Vec<f64>,
+    /// What comes of it is no less and no more.
+    #[serde(default)]
+    pub range: Option<[f64; 2]>,
     /// In the order in which trees number them.
     pub features: Vec<Feature>,
     /// The trees.
     pub trees: Vec<Tree>,
 }
 
-/// A feature: events per retired instruction, of which `min` is 0 to the trees and `max` is 1.
+/// A feature: events per cycle or per instruction, of which `min` is 0 to the trees and `max` is 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feature {
     /// The event; of a pair with `a:` or `b:` before it.
@@ -165,12 +175,14 @@ impl Trees {
             min: feature.min,
             max: feature.max,
         });
-        Forest::new(
-            self.base,
-            &self.trees,
-            &scales.collect::<Vec<_>>(),
-            self.comparison,
-        )
+        Forest::new(&Sum {
+            base: self.base,
+            weights: &self.weights,
+            trees: &self.trees,
+            scales: &scales.collect::<Vec<_>>(),
+            comparison: self.comparison,
+            range: self.range,
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -185,16 +197,19 @@ impl Trees {
         self.forest().map(drop)
     }
 
-    /// The events that must be counted, but instructions and cycles, which always are.
+    /// See [`events`].
     pub fn events(&self) -> BTreeSet<&str> {
-        let names = self.features.iter().map(|feature| {
-            let name = feature.name.as_str();
-            name.split_once(':').map_or(name, |(_, event)| event)
-        });
-        names
-            .filter(|name| !["cycles", CORE_TYPE].contains(name))
-            .collect()
+        events(self.features.iter().map(|feature| feature.name.as_str()))
     }
+}
+
+/// The events that must be counted for these features, but instructions and cycles, which always
+/// are.
+pub fn events<'n>(features: impl Iterator<Item = &'n str>) -> BTreeSet<&'n str> {
+    let names = features.map(|name| name.split_once(':').map_or(name, |(_, event)| event));
+    names
+        .filter(|name| !["cycles", INSTRUCTIONS, CORE_TYPE].contains(name))
+        .collect()
 }
 
 impl Model {
@@ -274,6 +289,6 @@ impl Model {
 
     /// Its text.
     pub fn to_json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+        Ok(serde_json::to_string(self)? + "\n")
     }
 }

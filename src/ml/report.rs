@@ -142,6 +142,7 @@ fn curve(area: &Area, steps: &[Step], unit: &str) -> Result<()> {
     }
     let mut legend = chart.configure_series_labels();
     legend
+        .position(SeriesLabelPosition::LowerLeft)
         .border_style(GREY)
         .background_style(WHITE)
         .draw()

@@ -15,10 +15,13 @@ use crate::pmu::{Counters, Encoding};
 
 /// Of fewer features the error may be so much greater.
 const WORTH: f64 = 1.02;
+/// And so much greater of some that are counted at once, where more would have to take turns.
+const WORTH_TURNS: f64 = 1.1;
 
 /// What estimates of SF on a core type are learnt from: starts with `all`, and leaves out the
 /// feature that is missed least, again and again. Of the views on the way the smallest is taken
-/// whose mean absolute error on programs not learnt from is within 2 % of the best.
+/// whose mean absolute error on programs not learnt from is within 2 % of the best; or if the PMU
+/// does not count that `at_once`, the smallest that it does, within 10 %.
 ///
 /// # Errors
 /// Nothing can be learnt.
@@ -28,6 +31,7 @@ pub fn select(
     all: &[usize],
     boosting: &Boosting,
     groups: &[usize],
+    at_once: &dyn Fn(&[usize]) -> bool,
 ) -> Result<View> {
     let view = |features: Vec<usize>| View {
         features,
@@ -60,8 +64,15 @@ pub fn select(
         .iter()
         .map(|(error, _)| *error)
         .fold(f64::INFINITY, f64::min);
-    let good = way.iter().rev().find(|(error, _)| *error <= least * WORTH);
-    Ok(view(good.map_or_else(
+    let within = |worth: f64, turns: bool| {
+        let mut from_fewest = way.iter().rev();
+        from_fewest
+            .find(|(error, features)| *error <= least * worth && (turns || at_once(features)))
+    };
+    let chosen = within(WORTH, false)
+        .or_else(|| within(WORTH_TURNS, false))
+        .or_else(|| within(WORTH, true));
+    Ok(view(chosen.map_or_else(
         || all.to_vec(),
         |(_, features)| features.clone(),
     )))

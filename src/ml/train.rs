@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use super::boosting::{Boosting, Loss, Step};
 use super::data::Data;
 use super::learn::{self, View};
-use super::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup};
+use super::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
 use super::validate::{Comparisons, Contest, Speedups, comparisons, groups, pairs, speedups};
 use super::{import, report, select, show};
 use crate::collect::write_whole;
@@ -180,7 +180,9 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
             .import
             .iter()
             .find(|import| import.core_type.as_deref() == core_type);
-        import.map(|import| import::read(&import.path)).transpose()
+        import
+            .map(|import| import::read(&import.path, data.per))
+            .transpose()
     };
     if let Some(unknown) = args
         .import
@@ -194,7 +196,7 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
         );
     }
 
-    let (mut views, mut found) = (Vec::new(), Vec::new());
+    let (mut views, mut ways, mut found) = (Vec::new(), Vec::new(), Vec::new());
     for (core_type, kind) in data.core_types.iter().enumerate() {
         let all = data.usable(&[core_type]);
         ensure!(
@@ -205,20 +207,29 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
             "SF from {kind}: choosing among {}",
             names(data, &all).join(", ")
         );
+        let pmus = model.machine.iter().flat_map(|machine| &machine.pmus);
+        let pmu = pmus.into_iter().find(|pmu| pmu.core_type == *kind);
+        // What nothing is known of cannot be chosen by it.
+        let at_once = |features: &[usize]| {
+            let names = names(data, features);
+            let events = events(names.iter().map(String::as_str));
+            pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
+        };
+        let mut boosting = begin(data, core_type, &all, boosting(Loss::Squared), &few)?;
         let view = match args.all_features {
             true => View {
                 features: all,
                 core_type: false,
             },
-            false => select::select(data, core_type, &all, &boosting(Loss::Squared), &few)?,
+            false => select::select(data, core_type, &all, &boosting, &few, &at_once)?,
         };
         let rows: Vec<usize> = (0..data.rows.len())
             .filter(|&row| data.rows[row].core_type == core_type)
             .collect();
-        let mut boosting = boosting(Loss::Squared);
+        boosting.trees = args.trees.into();
         let first = speedups(data, core_type, &view, &boosting, &each)?;
         // As many trees as were best for programs that were not learnt from.
-        boosting.trees = best(&first.curve).max(1);
+        boosting.trees = best(&first.curve).max(usize::from(!boosting.linear));
         let of_new = speedups(data, core_type, &view, &boosting, &each)?;
         let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
         model.speedup.push(Speedup {
@@ -229,6 +240,7 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
             curve: first.curve,
             trees,
         });
+        ways.push(boosting);
         found.push(of_new);
         views.push(view);
         if let Some(trees) = imported(Some(kind))? {
@@ -271,7 +283,7 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
             view: &view,
             classifier: boosting(Loss::Logistic),
             speedup_views: &views,
-            speedup: boosting(Loss::Squared),
+            speedup: &ways,
         };
         let scores = comparisons(data, &pairs, &contest, &few, &mut || ())?;
         if scores.by_speedup.accuracy() < scores.both_ways.accuracy() - AS_GOOD {
@@ -317,6 +329,40 @@ fn names(data: &Data, features: &[usize]) -> Vec<String> {
         .iter()
         .map(|&feature| data.features[feature].clone())
         .collect()
+}
+
+/// Whether boosting begins with a weighted sum, and how many trees it takes: what is best for
+/// programs that are not learnt from, with all features.
+fn begin(
+    data: &Data,
+    core_type: usize,
+    all: &[usize],
+    constant: Boosting,
+    groups: &[usize],
+) -> Result<Boosting> {
+    let view = View {
+        features: all.to_vec(),
+        core_type: false,
+    };
+    let linear = Boosting {
+        linear: true,
+        ..constant
+    };
+    let found = |boosting: Boosting| -> Result<(f64, Boosting)> {
+        let first = speedups(data, core_type, &view, &boosting, groups)?;
+        let boosting = Boosting {
+            trees: best(&first.curve).max(usize::from(!boosting.linear)),
+            ..boosting
+        };
+        let then = speedups(data, core_type, &view, &boosting, groups)?;
+        Ok((then.nearness().mae, boosting))
+    };
+    let (linear, constant) = (found(linear)?, found(constant)?);
+    Ok(if linear.0 < constant.0 {
+        linear.1
+    } else {
+        constant.1
+    })
 }
 
 /// After how many trees the loss on what was held out was least.

@@ -145,8 +145,8 @@ pub struct Contest<'c> {
     pub classifier: Boosting,
     /// What the estimate of SF sees, by core type.
     pub speedup_views: &'c [View],
-    /// How that is learnt.
-    pub speedup: Boosting,
+    /// How that is learnt, by core type.
+    pub speedup: &'c [Boosting],
 }
 
 /// Leaves out every two groups in turn, the same one twice included, and compares pairs between
@@ -233,7 +233,8 @@ fn estimates(
             return Ok(None);
         }
         let view = &contest.speedup_views[core_type];
-        let (trees, _): (Trees, _) = learn::speedup(data, &rows, view, &contest.speedup, &[])?;
+        let (trees, _): (Trees, _) =
+            learn::speedup(data, &rows, view, &contest.speedup[core_type], &[])?;
         trees.forest().map(Some)
     };
     (0..data.core_types.len()).map(of_type).collect()
