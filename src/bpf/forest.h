@@ -4,13 +4,13 @@
  * src/ml/forest.rs makes the forest, evaluates it to the same last bit, and the
  * tests compile this same file natively.
  *
- * A forest is a weighted sum of features and a sum of trees. These all are as deep as the deepest, so that no tree
- * needs pointers: node n of a tree goes on at 2n + 1, or at 2n + 2 where the
- * feature is more than the threshold. What is less deep asks questions to which
- * the answer is always low.
+ * A forest is a weighted sum of features and a sum of trees. Every tree has room for
+ * six questions in a row, so that none needs pointers: node n goes on at 2n, or at
+ * 2n + 1 where the feature is more than the threshold, and the first one is 1. What
+ * is less deep asks questions to which the answer is always low.
  *
- * No step down a tree depends on a branch on data: the verifier would follow both
- * ways of each, 2^depth for every tree.
+ * No step depends on a branch on data: the verifier would follow both ways of each,
+ * 2^6 for every tree. Where the compiler might make one, opaque() keeps it from that.
  */
 #ifndef __HETERO_FOREST_H
 #define __HETERO_FOREST_H
@@ -24,8 +24,12 @@
 #define FOREST_MAX_DEPTH	6
 /* A power of two. */
 #define FOREST_MAX_FEATURES	64
-/* Of all trees together: the most trees, 2^depth each at the deepest. */
-#define FOREST_MAX_NODES	(FOREST_MAX_TREES << FOREST_MAX_DEPTH)
+/* Room for the nodes of a tree, of which 0 is not used; and for its leaves. */
+#define FOREST_TREE		(1 << FOREST_MAX_DEPTH)
+#define FOREST_MAX_NODES	(FOREST_MAX_TREES * FOREST_TREE)
+
+/* What the compiler takes for any number. */
+#define opaque(value)		asm volatile("" : "+r"(value))
 
 struct forest_node {
 	u32 threshold;
@@ -39,14 +43,13 @@ struct forest_weight {
 	u32 most;
 };
 
-/* Inner nodes, tree after tree, 2^depth - 1 of each; leaves alike, 2^depth. */
+/* Nodes and leaves, tree after tree. */
 struct forest {
 	s64 base;
 	/* What comes of it is no less and no more: nothing else was seen. */
 	s64 least;
 	s64 most;
-	u32 nr_trees;
-	u32 depth;
+	u64 nr_trees;
 	struct forest_weight weights[FOREST_MAX_FEATURES];
 	struct forest_node nodes[FOREST_MAX_NODES];
 	s32 leaves[FOREST_MAX_NODES];
@@ -72,40 +75,39 @@ static inline u32 forest_feature(u64 count, u64 cycles)
  */
 static inline s64 forest_score(const struct forest *forest, const u32 *features)
 {
-	u32 depth = forest->depth, nr_trees = forest->nr_trees;
 	s64 sum = 0;
 	u32 tree, level, n;
 
-	if (depth > FOREST_MAX_DEPTH)
-		return forest->base;
 	for (n = 0; n < FOREST_MAX_FEATURES; n++) {
 		const struct forest_weight *of = &forest->weights[n];
-		u32 value = features[n];
+		s64 value = (s64)features[n] - of->least, room;
 
-		value = value > of->most ? of->most : value;
-		value = value > of->least ? value - of->least : 0;
-		sum += of->weight * (s64)value;
+		/* Not below least: nothing where it is negative. */
+		opaque(value);
+		value &= ~(value >> 63);
+		/* Nor above most: back by what is too much. */
+		room = (s64)(of->most - of->least) - value;
+		opaque(room);
+		value += room & (room >> 63);
+		sum += of->weight * value;
 	}
 	sum = forest->base + (sum >> FOREST_FEATURE_BITS);
 	for (tree = 0; tree < FOREST_MAX_TREES; tree++) {
-		u32 first = (tree << depth) - tree;
-		u32 node = 0, leaf;
+		u32 node = 1;
 
-		if (tree >= nr_trees)
+		if (tree >= forest->nr_trees)
 			break;
 		for (level = 0; level < FOREST_MAX_DEPTH; level++) {
 			const struct forest_node *at;
-			u64 value;
+			u64 more;
 
-			if (level >= depth)
-				break;
-			at = &forest->nodes[(first + node) & (FOREST_MAX_NODES - 1)];
-			value = features[at->feature & (FOREST_MAX_FEATURES - 1)];
-			/* One more where the value is more: the difference borrows. */
-			node = 2 * node + 1 + (u32)((at->threshold - value) >> 63);
+			at = &forest->nodes[tree * FOREST_TREE + (node & (FOREST_TREE - 1))];
+			more = (u64)at->threshold - features[at->feature & (FOREST_MAX_FEATURES - 1)];
+			/* Where the value is more, the difference borrows. */
+			opaque(more);
+			node = 2 * node + (u32)(more >> 63);
 		}
-		leaf = (tree << depth) + node + 1 - (1U << depth);
-		sum += forest->leaves[leaf & (FOREST_MAX_NODES - 1)];
+		sum += forest->leaves[tree * FOREST_TREE + (node & (FOREST_TREE - 1))];
 	}
 	if (sum < forest->least)
 		return forest->least;

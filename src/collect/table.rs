@@ -191,3 +191,123 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
         .inspect_err(|_| drop(fs::remove_file(&temporary)))
         .with_context(|| format!("cannot write {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::windows::Window;
+    use super::*;
+    use crate::calibrate::store::Identity;
+    use crate::ml::data::Data;
+    use crate::ml::header::{MeasuredMachine, SCHEMA};
+
+    fn header(cpu: &str, window: u64) -> Header {
+        Header {
+            schema: SCHEMA,
+            written_by: "a test".into(),
+            date: "2026-11-22T00:00:00Z".into(),
+            machine: MeasuredMachine {
+                name: cpu.into(),
+                identity: Identity {
+                    cpu: cpu.into(),
+                    core_types: Vec::new(),
+                },
+                microcode: None,
+                kernel: "6.18".into(),
+                pmus: Vec::new(),
+            },
+            window,
+            user_only: false,
+            commands: Default::default(),
+        }
+    }
+
+    fn program(name: &str) -> Program {
+        Program {
+            name: name.into(),
+            variant: String::new(),
+            command: vec![name.into()],
+            skip: 1,
+        }
+    }
+
+    /// Three windows of so many ns each, with one event.
+    fn measured<'c>(core_type: &'c str, run_ns: f64, places: &'c [Place]) -> Measured<'c> {
+        let window = Window {
+            run_ns,
+            counts: vec![1000.0, 2000.0, 30.0],
+        };
+        Measured {
+            core_type,
+            places,
+            runs: vec![
+                Run {
+                    set: 0,
+                    windows: vec![window; 3],
+                };
+                3
+            ],
+        }
+    }
+
+    #[test]
+    fn a_table_is_gone_on_with_and_can_be_learnt_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let features = vec!["loads".to_string()];
+        let places = [("loads".to_string(), 0, 2)];
+        for name in ["one", "two"] {
+            let mut table = Table::open(&path, header("this", 1000), features.clone()).unwrap();
+            let both = [
+                measured("P", 500.0, &places),
+                measured("E", 1000.0, &places),
+            ];
+            table.add(&program(name), &both).unwrap();
+        }
+        let table = Table::open(&path, header("this", 1000), features).unwrap();
+        assert_eq!(table.labels().len(), 2);
+        assert_eq!(table.header.commands.len(), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let data = Data::read(&[&path], &[]).unwrap();
+        // Two programs, two core types, three windows less the one that is skipped.
+        assert_eq!(data.rows.len(), 8);
+        assert!(data.rows.iter().all(|row| row.sf == 2.0));
+        assert_eq!(data.features, ["instructions", "loads"]);
+        assert_eq!(data.rows[0].features[0], 0.5);
+    }
+
+    #[test]
+    fn a_table_of_something_else_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let open = |cpu: &str, window, features: &[&str]| {
+            let features = features.iter().map(|name| name.to_string()).collect();
+            let opened = Table::open(&path, header(cpu, window), features);
+            opened.map(drop).map_err(|error| format!("{error:#}"))
+        };
+        fs::write(&path, "what is mine").unwrap();
+        assert!(
+            open("this", 1000, &["loads"])
+                .unwrap_err()
+                .contains("no header")
+        );
+        fs::remove_file(&path).unwrap();
+        open("this", 1000, &["loads"]).unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        assert!(
+            open("other", 1000, &["loads"])
+                .unwrap_err()
+                .contains("another CPU")
+        );
+        assert!(
+            open("this", 2000, &["loads"])
+                .unwrap_err()
+                .contains("1000 instructions")
+        );
+        assert!(
+            open("this", 1000, &["stores"])
+                .unwrap_err()
+                .contains("columns")
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    }
+}

@@ -13,7 +13,9 @@ pub const MAX_TREES: usize = 256;
 pub const MAX_DEPTH: usize = 6;
 /// The most features.
 pub const MAX_FEATURES: usize = 64;
-const MAX_NODES: usize = MAX_TREES << MAX_DEPTH;
+/// Room for the nodes of a tree, of which 0 is not used; and for its leaves.
+const TREE: usize = 1 << MAX_DEPTH;
+const MAX_NODES: usize = MAX_TREES * TREE;
 
 /// What a thread's features are: events per cycle, see [`fixed::feature`].
 pub type Features = [u32; MAX_FEATURES];
@@ -48,8 +50,7 @@ pub struct Forest {
     base: i64,
     least: i64,
     most: i64,
-    nr_trees: u32,
-    depth: u32,
+    nr_trees: u64,
     weights: [Weight; MAX_FEATURES],
     nodes: [Node; MAX_NODES],
     leaves: [i32; MAX_NODES],
@@ -123,8 +124,7 @@ impl Forest {
             base: (sum.base * SCORE_ONE).round() as i64,
             least: (limits[0] * SCORE_ONE).round() as i64,
             most: (limits[1] * SCORE_ONE).round() as i64,
-            nr_trees: trees.len() as u32,
-            depth: depth as u32,
+            nr_trees: trees.len() as u64,
             weights: [Weight {
                 weight: 0,
                 least: 0,
@@ -147,36 +147,29 @@ impl Forest {
             comparison: sum.comparison,
         };
         for (number, tree) in trees.iter().enumerate() {
-            let inner = (1 << depth) - 1;
-            let nodes = &mut forest.nodes[number * inner..][..inner];
-            let leaves = &mut forest.leaves[number << depth..][..1 << depth];
-            layer.lay(tree, 0, nodes, leaves)?;
+            let nodes = &mut forest.nodes[number * TREE..][..TREE];
+            let leaves = &mut forest.leaves[number * TREE..][..TREE];
+            layer.lay(tree, 1, nodes, leaves)?;
         }
         Ok(forest)
     }
 
     /// The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds.
     pub fn score(&self, features: &Features) -> i64 {
-        let (depth, inner) = (self.depth, (1usize << self.depth) - 1);
         let terms = self.weights.iter().zip(features);
         let weighted: i64 = terms.map(|(weight, &value)| weight.of(value)).sum();
         let mut sum = self.base + (weighted >> FEATURE_BITS);
         for tree in 0..self.nr_trees as usize {
-            let nodes = &self.nodes[tree * inner..][..inner];
-            let mut node = 0;
-            for _ in 0..depth {
-                let at = nodes[node];
+            let nodes = &self.nodes[tree * TREE..][..TREE];
+            let mut node = 1;
+            for _ in 0..MAX_DEPTH {
+                let at = nodes[node % TREE];
                 let value = features[at.feature as usize % MAX_FEATURES];
-                node = 2 * node + 1 + usize::from(value > at.threshold);
+                node = 2 * node + usize::from(value > at.threshold);
             }
-            sum += i64::from(self.leaves[(tree << depth) + node - inner]);
+            sum += i64::from(self.leaves[tree * TREE + node % TREE]);
         }
         sum.clamp(self.least, self.most)
-    }
-
-    /// How many trees, and how deep.
-    pub fn shape(&self) -> (u32, u32) {
-        (self.nr_trees, self.depth)
     }
 }
 
@@ -219,12 +212,12 @@ impl Layer<'_> {
                     "a leaf of {value} is out of range"
                 );
                 if node >= nodes.len() {
-                    leaves[node - nodes.len()] = scaled as i32;
+                    leaves[node % TREE] = scaled as i32;
                     return Ok(());
                 }
                 // What is below is asked and never answered but low; all say the same.
-                self.lay(tree, 2 * node + 1, nodes, leaves)?;
-                self.lay(tree, 2 * node + 2, nodes, leaves)
+                self.lay(tree, 2 * node, nodes, leaves)?;
+                self.lay(tree, 2 * node + 1, nodes, leaves)
             }
             Tree::Split {
                 feature,
@@ -247,8 +240,8 @@ impl Layer<'_> {
                     }
                     None => low = high,
                 }
-                self.lay(low, 2 * node + 1, nodes, leaves)?;
-                self.lay(high, 2 * node + 2, nodes, leaves)
+                self.lay(low, 2 * node, nodes, leaves)?;
+                self.lay(high, 2 * node + 1, nodes, leaves)
             }
         }
     }
@@ -361,7 +354,6 @@ mod tests {
         };
         let trees = [deep, Tree::Leaf(1.0), split(0, 0.5, 0.0, 0.5)];
         let forest = made(-1.0, &trees, &[PLAIN; 2], Comparison::AtMost).unwrap();
-        assert_eq!(forest.shape(), (3, 2));
         assert_eq!(says(&forest, &[0.5, 0.25]), 10.0);
         assert_eq!(says(&forest, &[0.6, 0.0]), 20.5);
         assert_eq!(says(&forest, &[0.6, 0.3]), 40.5);

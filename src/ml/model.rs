@@ -292,3 +292,54 @@ impl Model {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn virtual_machine() -> Model {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("models/virtual-alder-lake-4p4e.model.json");
+        Model::read(&path).unwrap()
+    }
+
+    #[test]
+    fn what_comes_along_can_be_used_and_says_that_it_is_virtual() {
+        let model = virtual_machine();
+        let machine = model.machine.as_ref().unwrap();
+        assert!(machine.name.starts_with("virtual "));
+        model.check_machine(&machine.identity).unwrap();
+        let text = model.to_json().unwrap();
+        assert_eq!(Model::parse(&text).unwrap(), model);
+    }
+
+    #[test]
+    fn another_machine_is_told() {
+        let mut model = virtual_machine();
+        let mut other = model.machine.as_ref().unwrap().identity.clone();
+        other.cpu = "Some CPU".into();
+        let said = model.check_machine(&other).unwrap_err().to_string();
+        assert!(
+            said.contains("another machine") && said.contains("virtual alder-lake"),
+            "{said}"
+        );
+        model.machine = None;
+        let said = model.check_machine(&other).unwrap_err().to_string();
+        assert!(said.contains("no header"), "{said}");
+    }
+
+    #[test]
+    fn a_model_that_cannot_be_is_refused() {
+        let error = |change: fn(&mut Model)| {
+            let mut model = virtual_machine();
+            change(&mut model);
+            format!("{:#}", model.check().unwrap_err())
+        };
+        assert!(error(|model| model.speedup.clear()).contains("nothing"));
+        assert!(error(|model| model.speedup[0].core_type = "X".into()).contains("no core type X"));
+        assert!(error(|model| model.speedup[0].trees.loss = Loss::Logistic).contains("no class"));
+        assert!(error(|model| model.speedup[0].trees.weights.truncate(1)).contains("weights"));
+        assert!(error(|model| model.speedup[0].trees.features[0].max = f64::NAN).contains("range"));
+        assert!(error(|model| model.speedup[0].trees.base = f64::NAN).contains("out of range"));
+    }
+}
