@@ -12,6 +12,7 @@ fn main() {
 
     cc::Build::new()
         .file("src/bpf/arith_native.c")
+        .file("src/bpf/forest_native.c")
         .compile("hetero_arith");
 
     println!("cargo:rerun-if-changed=src/bpf");

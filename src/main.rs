@@ -16,7 +16,7 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{bench, calibrate, exit, pmc, policy, preflight, sim, stats};
+use scx_hetero::{bench, calibrate, collect, exit, ml, pmc, policy, preflight, sim, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -66,6 +66,12 @@ enum Command {
     Sim(sim::Args),
     /// Run mixes of programs on this machine under schedulers, and compare them
     Bench(bench::Args),
+    /// Measure programs on each core type, as data to learn from
+    Collect(Box<collect::Args>),
+    /// Learn from measurements what a core type is worth to a thread
+    Train(Box<ml::train::Args>),
+    /// Show what was learnt, and whether it is of this machine
+    Model(ml::show::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -204,6 +210,12 @@ fn dispatch(cli: Cli) -> Result<u8> {
             let (_, stopping) = on_signal()?;
             bench::run(&args, &stopping)
         }
+        Some(Command::Collect(args)) => {
+            let (_, stopping) = on_signal()?;
+            collect::run(&args, &stopping)
+        }
+        Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
+        Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
 }

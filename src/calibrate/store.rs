@@ -113,7 +113,7 @@ impl Identity {
     }
 
     /// In which way `other` is another machine; `None` if it is not.
-    pub(crate) fn differs(&self, other: &Self) -> Option<String> {
+    pub fn differs(&self, other: &Self) -> Option<String> {
         if self.cpu != other.cpu {
             return Some(format!("it is of another CPU, {}", self.cpu));
         }

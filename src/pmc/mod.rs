@@ -8,15 +8,15 @@
 //! [`report`] prints, and [`session`] is what goes on while the program runs.
 
 mod args;
-mod counting;
+pub(crate) mod counting;
 mod events;
 pub(crate) mod perf;
 mod report;
 mod ring;
-mod sampling;
+pub(crate) mod sampling;
 mod session;
 mod table;
-mod target;
+pub(crate) mod target;
 mod totals;
 
 use std::path::Path;

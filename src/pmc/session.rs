@@ -166,7 +166,7 @@ impl Watched {
     fn new(args: &Args) -> Result<Self> {
         let launcher = match args.pid {
             Some(_) => None,
-            None => Some(Launcher::new(&args.command)?),
+            None => Some(Launcher::new(target::command(&args.command)?)?),
         };
         let tids = match (&launcher, args.pid) {
             (Some(launcher), _) => vec![launcher.tid],

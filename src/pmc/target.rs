@@ -21,13 +21,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Makes the thread.
-    pub fn new(command: &[String]) -> Result<Self> {
-        let [program, arguments @ ..] = command else {
-            bail!("which command?");
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
+    /// Makes the thread, which will start this.
+    pub fn new(mut command: Command) -> Result<Self> {
         let (start, wait) = bounded::<()>(0);
         let (tell, started) = bounded(1);
         let (say, said) = bounded(1);
@@ -68,6 +63,16 @@ impl Launcher {
         drop(self.start);
         let _ = self.thread.join();
     }
+}
+
+/// A program with its arguments.
+pub fn command(words: &[String]) -> Result<Command> {
+    let [program, arguments @ ..] = words else {
+        bail!("which command?");
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
 }
 
 fn own_tid() -> Result<i32> {
@@ -116,12 +121,13 @@ mod tests {
 
     #[test]
     fn a_command_starts_when_told_and_tells_its_end() {
-        let launcher = Launcher::new(&["sh", "-c", "exit 7"].map(String::from)).unwrap();
+        let launcher =
+            Launcher::new(command(&["sh", "-c", "exit 7"].map(String::from)).unwrap()).unwrap();
         assert_ne!(launcher.tid, 0);
         let (_, end) = launcher.start("sh").unwrap();
         assert_eq!(exit_code(end.recv().unwrap()), 7);
         launcher.end();
-        let launcher = Launcher::new(&["/nowhere/nothing".to_string()]).unwrap();
+        let launcher = Launcher::new(Command::new("/nowhere/nothing")).unwrap();
         let error = launcher.start("/nowhere/nothing").unwrap_err();
         assert!(format!("{error:#}").contains("cannot run '/nowhere/nothing'"));
         launcher.end();

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The subcommand's options.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::run::Limits;
+use super::suite::Suite;
+use crate::pmu::Event;
+use crate::topology::CoreTypesSpec;
+
+/// What to run, and how long.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    override_usage = "scx_hetero collect [OPTIONS]\n       \
+                      scx_hetero collect [OPTIONS] -- COMMAND [ARGS]...",
+    after_help = "The table's columns are explained in docs/ml.md; a .json beside it says which \
+                  machine it is of. Interrupted, or given again with other programs, the same \
+                  command goes on."
+)]
+pub struct Args {
+    /// The table to write, or to go on with
+    #[arg(short, long, value_name = "FILE", default_value = "measurements.csv")]
+    pub(super) output: PathBuf,
+
+    /// Programs to measure, a TOML file with [[program]] name, variant, command
+    /// [default: those of bench/programs]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
+    suite: Option<PathBuf>,
+
+    /// What to call this machine [default: the CPU's own name]
+    #[arg(long, value_name = "NAME")]
+    pub(super) machine: Option<String>,
+
+    /// Instructions of a window, e.g. 100M
+    #[arg(short, long, value_name = "N", default_value = "100M", value_parser = number)]
+    pub(super) window: u64,
+
+    /// Windows of a run; the program is stopped then
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    windows: u16,
+
+    /// A run is stopped after so many seconds at the latest
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    limit: u64,
+
+    /// Count these events [default: all that a core type can]
+    #[arg(short, long, value_name = "EVENT,...", value_delimiter = ',')]
+    pub(super) events: Vec<Event>,
+
+    /// Count user mode only, and not what the kernel does for the program
+    #[arg(short, long)]
+    pub(super) user_only: bool,
+
+    /// Core types by hand, fastest first, e.g. P=0-7,E=8-15
+    #[arg(long, value_name = "NAME=CPUS,...")]
+    pub(super) core_types: Option<CoreTypesSpec>,
+
+    /// A command to measure instead
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Args {
+    /// The programs to measure.
+    pub(super) fn suite(&self) -> Result<Suite> {
+        match (&self.suite, self.command.is_empty()) {
+            (_, false) => Ok(Suite::of_command(&self.command)),
+            (Some(path), true) => Suite::read(path),
+            (None, true) => Suite::builtin(),
+        }
+    }
+
+    /// How long each run is.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            window: self.window,
+            windows: self.windows.into(),
+            time: Duration::from_secs(self.limit),
+            user_only: self.user_only,
+        }
+    }
+}
+
+/// A number such as 100M.
+fn number(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['k', 'M', 'G']);
+    let unit = match &text[digits.len()..] {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        _ => 0,
+    };
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    let number = number.ok_or_else(|| "write a number such as 100M".to_string())?;
+    if !(10_000..1 << 40).contains(&number) {
+        return Err("must lie between 10k and 1000G".into());
+    }
+    Ok(number)
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero collect`: measures programs on each core type, as data to learn from.
+//!
+//! Each program runs alone, pinned to a CPU of each core type in turn, until the speeds of its runs
+//! agree; events that do not fit the PMU at once are counted in different runs. A run is cut into
+//! windows of equally many retired instructions, so that those of different core types can be
+//! compared (PMCTrack 2017, section 4.1.2). The table is written after every program and gone on
+//! with when the command is given again.
+
+mod args;
+mod run;
+mod suite;
+mod table;
+mod windows;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, bail};
+use crossbeam::channel::Receiver;
+use indicatif::{ProgressBar, ProgressStyle};
+use log::warn;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+pub use args::Args;
+pub use table::write_whole;
+
+use crate::ml::events;
+use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};
+use crate::pmu::{Event, Machine, Meaning, Plan, Pmu, Set, availability, plan};
+use crate::topology::Topology;
+use suite::Program;
+use table::{Measured, Place, Table};
+use windows::{Run, deviation};
+
+/// The standard deviation that runs may have, over their mean (topology-aware-ml-2024, section 3.3).
+const STEADY: f64 = 0.035;
+/// Each program runs at least so often on a core type,
+const LEAST_RUNS: usize = 3;
+/// and if it is not steady then, so often.
+const MOST_RUNS: usize = 10;
+
+/// What is counted on a core type, and in which runs.
+struct Counted {
+    name: String,
+    sets: Vec<Set>,
+    places: Vec<Place>,
+}
+
+/// Measures and writes. The exit status.
+///
+/// # Errors
+/// In words for people: nothing can be counted here, the table is another machine's, and such.
+pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    let machine = Machine::detect();
+    if let Err(why) = availability(&machine) {
+        bail!("{why}");
+    }
+    let topology = Topology::detect(args.core_types.as_ref())?;
+    let suite = args.suite()?;
+    let counted = counted(&machine, &topology, &args.events)?;
+    let mut features: Vec<String> = Vec::new();
+    for (feature, ..) in counted.iter().flat_map(|counted| &counted.places) {
+        if !features.contains(feature) {
+            features.push(feature.clone());
+        }
+    }
+    let header = header(args, &topology, &machine, &counted)?;
+    let mut table = Table::open(&args.output, header, features)?;
+
+    let done = table.labels();
+    let is_done =
+        |program: &Program| done.contains(&(program.name.clone(), program.variant.clone()));
+    let left: Vec<&Program> = suite.programs.iter().filter(|p| !is_done(p)).collect();
+    if left.len() < suite.programs.len() {
+        let number = suite.programs.len() - left.len();
+        log::info!("{number} programs are in {} already", args.output.display());
+    }
+    let bar = ProgressBar::new(left.len() as u64);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:30} {pos}/{len} {msg}, {eta} left",
+    )?);
+    let mut failed = 0;
+    for program in &left {
+        match measure(program, args, (&machine, &topology), &counted, &bar, stop) {
+            Ok(Some(measured)) => table.add(program, &measured)?,
+            Ok(None) => {
+                bar.abandon();
+                eprintln!("Interrupted; the same command goes on from here.");
+                return Ok(130);
+            }
+            Err(error) => {
+                failed += 1;
+                bar.suspend(|| warn!("{} is left out: {error:#}", program.label()));
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{} holds {} programs on {} core types.",
+        args.output.display(),
+        table.labels().len(),
+        topology.types.len()
+    );
+    if failed > 0 {
+        bail!("{failed} of {} programs could not be measured", left.len());
+    }
+    Ok(0)
+}
+
+/// Runs a program on every core type until its speed is known; `None` if interrupted.
+fn measure<'c>(
+    program: &Program,
+    args: &Args,
+    on: (&Machine, &Topology),
+    counted: &'c [Counted],
+    bar: &ProgressBar,
+    stop: &Receiver<()>,
+) -> Result<Option<Vec<Measured<'c>>>> {
+    let mut measured = Vec::new();
+    for (core_type, of) in counted.iter().enumerate() {
+        let mut runs: Vec<Run> = Vec::new();
+        loop {
+            bar.set_message(format!(
+                "{} on {}, run {}",
+                program.label(),
+                of.name,
+                runs.len() + 1
+            ));
+            bar.tick();
+            let set = runs.len() % of.sets.len();
+            let windows = run::run(
+                &program.command,
+                on,
+                core_type,
+                &of.sets[set],
+                args.limits(),
+                stop,
+            )?;
+            let Some(windows) = windows else {
+                return Ok(None);
+            };
+            if windows.len() <= program.skip {
+                bail!(
+                    "it has no more than the {} windows that are skipped",
+                    program.skip
+                );
+            }
+            runs.push(Run { set, windows });
+            let deviation = deviation(&runs);
+            if runs.len() >= LEAST_RUNS.max(of.sets.len()) && deviation < STEADY {
+                break;
+            }
+            if runs.len() >= MOST_RUNS.max(of.sets.len()) {
+                let label = program.label();
+                let percent = 100.0 * deviation;
+                bar.suspend(|| {
+                    warn!(
+                        "{label} on {}: speeds of {} runs deviate by {percent:.1} %",
+                        of.name,
+                        runs.len()
+                    );
+                });
+                break;
+            }
+        }
+        measured.push(Measured {
+            core_type: &of.name,
+            places: &of.places,
+            runs,
+        });
+    }
+    Ok(Some(measured))
+}
+
+/// What is counted on each core type: `wished`, or all that its PMU can.
+fn counted(machine: &Machine, topology: &Topology, wished: &[Event]) -> Result<Vec<Counted>> {
+    let of_type = |kind: &crate::topology::CoreType| {
+        let pmu = machine
+            .pmu_of(kind.cpus[0])
+            .ok_or_else(|| anyhow!("no PMU counts on core type {}", kind.name))?;
+        let (meanings, further) = events::countable(pmu);
+        // Events of which we do not know which counters can count them go into sets of their own.
+        let mut plans: Vec<(Plan, Vec<(String, Event)>)> = Vec::new();
+        let mut add = |named: Vec<(String, Event)>| {
+            let mut events: Vec<Event> = vec![Meaning::Instructions.into(), Meaning::Cycles.into()];
+            events.extend(named.iter().map(|(_, event)| event.clone()));
+            plans.push((plan(&events, pmu), named));
+        };
+        if wished.is_empty() {
+            add(meanings
+                .into_iter()
+                .map(|event| (event.to_string(), event))
+                .collect());
+            if !further.is_empty() {
+                add(further
+                    .into_iter()
+                    .map(|(name, event)| (name.to_string(), event))
+                    .collect());
+            }
+        } else {
+            add(wished
+                .iter()
+                .map(|event| (event.to_string(), event.clone()))
+                .collect());
+        }
+        let (mut sets, mut places) = (Vec::new(), Vec::new());
+        for (plan, named) in plans {
+            let first = sets.len();
+            for (name, event) in named {
+                let base = event == Meaning::Instructions.into() || event == Meaning::Cycles.into();
+                if let (Some((set, counter)), false) = (plan.find(&event), base) {
+                    places.push((name, first + set, counter));
+                }
+            }
+            if !wished.is_empty() {
+                for absent in &plan.absent {
+                    log::info!("{}: no {}: {}", kind.name, absent.event, absent.why);
+                }
+            }
+            sets.extend(plan.sets);
+        }
+        if sets.is_empty() {
+            bail!("{} cannot count instructions and cycles", pmu.name);
+        }
+        Ok(Counted {
+            name: kind.name.clone(),
+            sets,
+            places,
+        })
+    };
+    topology.types.iter().map(of_type).collect()
+}
+
+fn header(
+    args: &Args,
+    topology: &Topology,
+    machine: &Machine,
+    counted: &[Counted],
+) -> Result<Header> {
+    let of_type = |(of, kind): (&Counted, &crate::topology::CoreType)| {
+        let pmu: &Pmu = machine.pmu_of(kind.cpus[0])?;
+        let base =
+            [("instructions", 0, 0), ("cycles", 0, 1)].map(|(n, s, c)| (n.to_string(), s, c));
+        let events = base.iter().chain(&of.places).map(|(name, set, counter)| {
+            let encoding = &of.sets[*set].counters[*counter];
+            let event = EventCounted {
+                name: encoding.name.to_string(),
+                general: encoding.general,
+                fixed: encoding.fixed,
+            };
+            (name.clone(), event)
+        });
+        Some(CountedBy {
+            core_type: of.name.clone(),
+            microarchitecture: pmu.microarchitecture().to_string(),
+            counters: [pmu.counters.general, pmu.counters.fixed],
+            events: events.collect(),
+        })
+    };
+    let pmus = counted
+        .iter()
+        .zip(&topology.types)
+        .filter_map(of_type)
+        .collect();
+    Ok(Header {
+        schema: SCHEMA,
+        written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
+        date: OffsetDateTime::now_utc()
+            .replace_nanosecond(0)?
+            .format(&Rfc3339)?,
+        machine: MeasuredMachine::this(topology, args.machine.as_deref(), pmus),
+        window: args.window,
+        user_only: args.user_only,
+        commands: BTreeMap::new(),
+    })
+}

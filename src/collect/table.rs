@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table of what was measured: a CSV file that is whole at any time, and its header.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::suite::Program;
+use super::windows::{Mean, Run, common, deviation};
+use crate::ml::header::{self, Header};
+use crate::pmu::sets::{CYCLES, INSTRUCTIONS};
+
+/// The columns before those of events.
+pub const COLUMNS: [&str; 9] = [
+    "program",
+    "variant",
+    "core-type",
+    "window",
+    "runs",
+    "deviation",
+    "run-ns",
+    "instructions",
+    "cycles",
+];
+
+/// Where an event is counted on a core type: its feature, number of the set, place in it.
+pub type Place = (String, usize, usize);
+
+/// All runs of a program on a core type.
+#[derive(Debug)]
+pub struct Measured<'c> {
+    /// The core type.
+    pub core_type: &'c str,
+    /// What was counted where.
+    pub places: &'c [Place],
+    /// The runs.
+    pub runs: Vec<Run>,
+}
+
+/// The table, as far as it has been measured.
+#[derive(Debug)]
+pub struct Table {
+    path: PathBuf,
+    header: Header,
+    /// Features that have a column.
+    features: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Goes on with the table at `path` if there is one of the same kind, or begins it.
+    ///
+    /// # Errors
+    /// There is one that this would spoil, or it cannot be written.
+    pub fn open(path: &Path, mut header: Header, features: Vec<String>) -> Result<Self> {
+        let mut rows = Vec::new();
+        if path.exists() {
+            let advice = || {
+                let path = path.display();
+                format!("{path} is not gone on with; choose another file with --output")
+            };
+            let before = Header::read(path)
+                .and_then(|header| header.context("it has no header"))
+                .with_context(advice)?;
+            same(&before, &header).with_context(advice)?;
+            rows = read(path, &features).with_context(advice)?;
+            header = before;
+        }
+        let table = Self {
+            path: path.to_path_buf(),
+            header,
+            features,
+            rows,
+        };
+        table.write()?;
+        Ok(table)
+    }
+
+    /// The labels of the programs that are in it.
+    pub fn labels(&self) -> BTreeSet<(String, String)> {
+        let label = |row: &Vec<String>| (row[0].clone(), row[1].clone());
+        self.rows.iter().map(label).collect()
+    }
+
+    /// Adds a program that was measured on every core type, by name, and writes the table.
+    pub fn add(&mut self, program: &Program, measured: &[Measured]) -> Result<()> {
+        let command = program.command.clone();
+        self.header.commands.insert(program.label(), command);
+        for of in measured {
+            let windows = (program.skip..common(&of.runs)).map(Some);
+            for window in windows.chain([None]) {
+                self.rows.push(self.row(program, of, window));
+            }
+        }
+        self.write()
+    }
+
+    fn row(&self, program: &Program, of: &Measured, window: Option<usize>) -> Vec<String> {
+        let (places, runs) = (of.places, &of.runs);
+        let mean = Mean::of(runs, window);
+        let mut row = vec![
+            program.name.clone(),
+            program.variant.clone(),
+            of.core_type.to_string(),
+            window.map(|number| number.to_string()).unwrap_or_default(),
+            runs.len().to_string(),
+            format!("{:.5}", deviation(runs)),
+            format!("{:.0}", mean.run_ns()),
+            format!("{:.0}", mean.of_all(INSTRUCTIONS)),
+            format!("{:.0}", mean.of_all(CYCLES)),
+        ];
+        row.extend(self.features.iter().map(|feature| {
+            let place = places.iter().find(|(name, ..)| name == feature);
+            let count = place.and_then(|&(_, set, counter)| mean.of_set(set, counter));
+            count.map(|count| format!("{count:.1}")).unwrap_or_default()
+        }));
+        row
+    }
+
+    fn write(&self) -> Result<()> {
+        let json = serde_json::to_string_pretty(&self.header)? + "\n";
+        write_whole(&header::path_of(&self.path), json.as_bytes())?;
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(
+            COLUMNS
+                .into_iter()
+                .chain(self.features.iter().map(String::as_str)),
+        )?;
+        for row in &self.rows {
+            writer.write_record(row)?;
+        }
+        write_whole(&self.path, &writer.into_inner()?)
+    }
+}
+
+/// Whether measurements of `now` may stand in a table that was begun with `before`.
+fn same(before: &Header, now: &Header) -> Result<()> {
+    if let Some(difference) = before.machine.identity.differs(&now.machine.identity) {
+        anyhow::bail!("{difference}");
+    }
+    ensure!(
+        before.machine.pmus == now.machine.pmus,
+        "it has other events"
+    );
+    ensure!(
+        before.window == now.window,
+        "its windows have {} instructions, not {}",
+        before.window,
+        now.window
+    );
+    ensure!(
+        before.user_only == now.user_only,
+        "one has user mode only, the other not"
+    );
+    Ok(())
+}
+
+fn read(path: &Path, features: &[String]) -> Result<Vec<Vec<String>>> {
+    let mut reader = csv::Reader::from_path(path)?;
+    let expected = COLUMNS
+        .into_iter()
+        .chain(features.iter().map(String::as_str));
+    ensure!(
+        reader.headers()?.iter().eq(expected),
+        "it has other columns"
+    );
+    let rows = reader
+        .records()
+        .map(|record| Ok(record?.iter().map(String::from).collect()));
+    rows.collect()
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// In words; the old file is still there then.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write()
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::windows::Window;
+    use super::*;
+    use crate::calibrate::store::Identity;
+    use crate::ml::data::Data;
+    use crate::ml::header::{MeasuredMachine, SCHEMA};
+
+    fn header(cpu: &str, window: u64) -> Header {
+        Header {
+            schema: SCHEMA,
+            written_by: "a test".into(),
+            date: "2026-11-22T00:00:00Z".into(),
+            machine: MeasuredMachine {
+                name: cpu.into(),
+                identity: Identity {
+                    cpu: cpu.into(),
+                    core_types: Vec::new(),
+                },
+                microcode: None,
+                kernel: "6.18".into(),
+                pmus: Vec::new(),
+            },
+            window,
+            user_only: false,
+            commands: Default::default(),
+        }
+    }
+
+    fn program(name: &str) -> Program {
+        Program {
+            name: name.into(),
+            variant: String::new(),
+            command: vec![name.into()],
+            skip: 1,
+        }
+    }
+
+    /// Three windows of so many ns each, with one event.
+    fn measured<'c>(core_type: &'c str, run_ns: f64, places: &'c [Place]) -> Measured<'c> {
+        let window = Window {
+            run_ns,
+            counts: vec![1000.0, 2000.0, 30.0],
+        };
+        Measured {
+            core_type,
+            places,
+            runs: vec![
+                Run {
+                    set: 0,
+                    windows: vec![window; 3],
+                };
+                3
+            ],
+        }
+    }
+
+    #[test]
+    fn a_table_is_gone_on_with_and_can_be_learnt_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let features = vec!["loads".to_string()];
+        let places = [("loads".to_string(), 0, 2)];
+        for name in ["one", "two"] {
+            let mut table = Table::open(&path, header("this", 1000), features.clone()).unwrap();
+            let both = [
+                measured("P", 500.0, &places),
+                measured("E", 1000.0, &places),
+            ];
+            table.add(&program(name), &both).unwrap();
+        }
+        let table = Table::open(&path, header("this", 1000), features).unwrap();
+        assert_eq!(table.labels().len(), 2);
+        assert_eq!(table.header.commands.len(), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let data = Data::read(&[&path], &[]).unwrap();
+        // Two programs, two core types, three windows less the one that is skipped.
+        assert_eq!(data.rows.len(), 8);
+        assert!(data.rows.iter().all(|row| row.sf == 2.0));
+        assert_eq!(data.features, ["instructions", "loads"]);
+        assert_eq!(data.rows[0].features[0], 0.5);
+    }
+
+    #[test]
+    fn a_table_of_something_else_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let open = |cpu: &str, window, features: &[&str]| {
+            let features = features.iter().map(|name| name.to_string()).collect();
+            let opened = Table::open(&path, header(cpu, window), features);
+            opened.map(drop).map_err(|error| format!("{error:#}"))
+        };
+        fs::write(&path, "what is mine").unwrap();
+        assert!(
+            open("this", 1000, &["loads"])
+                .unwrap_err()
+                .contains("no header")
+        );
+        fs::remove_file(&path).unwrap();
+        open("this", 1000, &["loads"]).unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        assert!(
+            open("other", 1000, &["loads"])
+                .unwrap_err()
+                .contains("another CPU")
+        );
+        assert!(
+            open("this", 2000, &["loads"])
+                .unwrap_err()
+                .contains("1000 instructions")
+        );
+        assert!(
+            open("this", 1000, &["stores"])
+                .unwrap_err()
+                .contains("columns")
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    }
+}

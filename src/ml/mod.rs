@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Learning from measurements what a core type is worth to a thread.
+//!
+//! Two halves that share no code but [`fixed`]. Training ([`data`], [`tree`], [`boosting`],
+//! [`learn`], [`validate`], [`select`], [`train`]) takes tables, time and memory, and writes a
+//! [`model`]. Inference ([`forest`], [`rank`]) is that model laid out in one piece: it allocates
+//! nothing, and says the same to the last bit in Rust and in C (`src/bpf/forest.h`).
+
+pub mod boosting;
+pub mod data;
+pub mod events;
+pub mod fixed;
+pub mod forest;
+pub mod header;
+pub mod import;
+pub mod learn;
+pub mod linear;
+pub mod model;
+pub mod rank;
+mod report;
+pub mod scores;
+pub mod select;
+pub mod show;
+pub mod train;
+pub mod tree;
+pub mod validate;

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Learning from tables, and models: what others' trees say, what Rust and C say, and what a user
+//! sees who gives what cannot be used.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use proptest::prelude::*;
+use scx_hetero::ml::data::Per;
+use scx_hetero::ml::fixed;
+use scx_hetero::ml::forest::{
+    Comparison, Forest, MAX_FEATURES, Scale, Sum, native, to_features, to_number,
+};
+use scx_hetero::ml::import;
+use scx_hetero::ml::tree::Tree;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ml")
+}
+
+#[test]
+fn imported_trees_say_what_the_originals_say() {
+    let mut predictions = csv::Reader::from_path(fixtures().join("predictions.csv")).unwrap();
+    let names: Vec<String> = predictions
+        .headers()
+        .unwrap()
+        .iter()
+        .skip(6)
+        .map(String::from)
+        .collect();
+    assert_eq!(names.len(), 4);
+    let forests: Vec<Box<Forest>> = names
+        .iter()
+        .map(|name| {
+            let trees = import::read(&fixtures().join(format!("{name}.json")), Per::Cycle).unwrap();
+            trees.forest().unwrap()
+        })
+        .collect();
+    let mut rows = 0;
+    for record in predictions.records() {
+        let numbers: Vec<f64> = record
+            .unwrap()
+            .iter()
+            .map(|cell| cell.parse().unwrap())
+            .collect();
+        let features = to_features(numbers[..6].iter().copied());
+        for ((forest, expected), name) in forests.iter().zip(&numbers[6..]).zip(&names) {
+            let said = to_number(forest.score(&features));
+            // Each of 20 leaves is rounded to 1/2^20, and XGBoost adds in single precision.
+            assert!(
+                (said - expected).abs() < 2e-5,
+                "{name}: {said}, not {expected}"
+            );
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, 100);
+}
+
+#[test]
+fn trees_that_cannot_be_imported_are_explained() {
+    let error = |text: &str| format!("{:#}", import::parse(text, Per::Cycle).unwrap_err());
+    let text = std::fs::read_to_string(fixtures().join("xgboost-regressor.json")).unwrap();
+    assert!(error(&text[..text.len() / 2]).contains("cut short"));
+    assert!(error("{}").contains("neither XGBoost"));
+    assert!(error(&text.replace("reg:squarederror", "rank:pairwise")).contains("rank:pairwise"));
+    assert!(error(&text.replace("\"gbtree\"", "\"dart\"")).contains("dart"));
+    let ours = std::fs::read_to_string(fixtures().join("sklearn-regressor.json")).unwrap();
+    let other = import::parse(&ours, Per::Instruction).unwrap_err();
+    assert!(other.to_string().contains("Instruction"), "{other}");
+}
+
+fn trees() -> impl Strategy<Value = Tree> {
+    let leaf = (-50.0..50.0f64).prop_map(Tree::Leaf);
+    leaf.prop_recursive(6, 64, 2, |inner| {
+        (0..MAX_FEATURES, -0.2..1.2f64, inner.clone(), inner).prop_map(
+            |(feature, threshold, low, high)| Tree::Split {
+                feature,
+                threshold,
+                low: Box::new(low),
+                high: Box::new(high),
+            },
+        )
+    })
+}
+
+proptest! {
+    #[test]
+    fn rust_and_c_give_the_same_to_the_last_bit(
+        base in -10.0..10.0f64,
+        trees in prop::collection::vec(trees(), 0..20),
+        weights in prop::collection::vec(-100.0..100.0f64, MAX_FEATURES),
+        ends in prop::collection::vec((0.0..1.0f64, 1e-6..2.0f64), MAX_FEATURES),
+        below in any::<bool>(),
+        range in prop::option::of((-20.0..0.0f64, 0.0..20.0f64)),
+        rows in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u32>(), 0..1u32 << 25], MAX_FEATURES), 20),
+    ) {
+        let scales: Vec<Scale> = ends.iter().map(|&(min, width)| Scale { min, max: min + width }).collect();
+        let forest = Forest::new(&Sum {
+            base,
+            weights: &weights,
+            trees: &trees,
+            scales: &scales,
+            comparison: if below { Comparison::Below } else { Comparison::AtMost },
+            range: range.map(|(least, most)| [least, most]),
+        }).unwrap();
+        for row in &rows {
+            let features = row.as_slice().try_into().unwrap();
+            prop_assert_eq!(forest.score(&features), native::score(&forest, &features));
+        }
+    }
+
+    #[test]
+    fn a_feature_is_the_same_in_rust_and_c(count in any::<u64>(), cycles in any::<u64>(), small in 0..1000u64) {
+        for (count, cycles) in [(count, cycles), (count, small), (small, cycles), (small, small)] {
+            prop_assert_eq!(fixed::feature(count, cycles), native::feature(count, cycles));
+        }
+    }
+
+    #[test]
+    fn trees_in_fixed_point_go_the_way_that_the_numbers_go(
+        tree in trees(),
+        row in prop::collection::vec(0..1u32 << 25, MAX_FEATURES),
+    ) {
+        let scales = [Scale { min: 0.25, max: 1.25 }; MAX_FEATURES];
+        let forest = Forest::new(&Sum {
+            base: 0.0,
+            weights: &[],
+            trees: std::slice::from_ref(&tree),
+            scales: &scales,
+            comparison: Comparison::AtMost,
+            range: None,
+        }).unwrap();
+        let features = row.as_slice().try_into().unwrap();
+        let value = tree.value(|feature| fixed::number(row[feature]) - 0.25);
+        prop_assert!((to_number(forest.score(&features)) - value).abs() < 1e-6);
+    }
+}
+
+/// A table of made-up programs that a few rules explain.
+fn table(programs: usize) -> String {
+    let mut text = "program,core-type,window,run-ns,instructions,cycles,llc-misses,branch-misses\n"
+        .to_string();
+    for program in 0..programs {
+        for window in 0..2 {
+            let misses = (program * 7 % 11) as f64 / 1000.0;
+            let branches = (program * 5 % 13 + window) as f64 / 500.0;
+            let cpi = [
+                0.4 + 14.0 * branches + 40.0 * misses,
+                0.8 + 13.0 * branches + 50.0 * misses,
+            ];
+            for (name, cpi, ghz) in [("P", cpi[0], 4.0), ("E", cpi[1], 3.0)] {
+                let cycles = 1e6 * cpi;
+                text += &format!(
+                    "p{program},{name},{window},{},1000000,{cycles},{},{}\n",
+                    cycles / ghz,
+                    misses * 1e6,
+                    branches * 1e6
+                );
+            }
+        }
+    }
+    text
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
+            .args(words)
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    /// What it complains about.
+    fn fails(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words:?} succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+#[test]
+fn a_table_makes_a_model_and_a_report_and_the_same_ones_again() {
+    let place = Place::new();
+    place.write("table.csv", &table(20));
+    let words = ["train", "table.csv", "--report", "report.svg"];
+    let output = place.run(&words);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("SF from P") && said.contains("SF from E"),
+        "{said}"
+    );
+    let model =
+        scx_hetero::ml::model::Model::read(&place.folder.path().join("model.json")).unwrap();
+    for speedup in &model.speedup {
+        assert!(speedup.scores.correlation > 0.95, "{:?}", speedup.scores);
+    }
+    let classifier = model.classifier.as_ref().unwrap();
+    assert!(
+        classifier.scores.accuracy() > 0.85,
+        "{:?}",
+        classifier.scores
+    );
+    assert!(
+        classifier.by_speedup.accuracy() > 0.9,
+        "{:?}",
+        classifier.by_speedup
+    );
+    let report = place.read("report.svg");
+    assert!(report.starts_with("<svg") && report.trim_end().ends_with("</svg>"));
+    assert!(place.run(&words).status.success());
+    let again =
+        scx_hetero::ml::model::Model::read(&place.folder.path().join("model.json")).unwrap();
+    assert_eq!(
+        (again.speedup, again.classifier),
+        (model.speedup, model.classifier)
+    );
+    // Nothing says which machine it is of.
+    assert!(place.fails(&["model", "model.json"]).contains("header"));
+    assert!(
+        place
+            .run(&["model", "model.json", "--any-machine"])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn bad_data_is_explained_and_the_old_model_stays() {
+    let place = Place::new();
+    place.write("model.json", "what was there");
+    let same = "program,ipc,sf\na,1,1.5\nb,2,1.5\nc,3,1.5\n";
+    for (text, expected) in [
+        (table(20).replace("program,", "who,"), "'program'"),
+        (table(20).replacen(",1000000,", ",NaN,", 1), "line 2"),
+        (
+            table(20).replace(",E,", ",P,"),
+            "both the fastest and the slowest",
+        ),
+        (table(2), "too few programs"),
+        (same.to_string(), "one class"),
+        (String::new(), "cannot learn from"),
+    ] {
+        place.write("table.csv", &text);
+        let said = place.fails(&["train", "table.csv"]);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(place.read("model.json"), "what was there");
+    }
+    assert!(
+        place
+            .fails(&["train", "nowhere.csv"])
+            .contains("nowhere.csv")
+    );
+    place.write("table.csv", &table(20));
+    place.write("table.json", "{\"schema\": 99}");
+    assert!(place.fails(&["train", "table.csv"]).contains("table.json"));
+    assert_eq!(place.read("model.json"), "what was there");
+}
+
+#[test]
+fn models_that_cannot_be_used_are_explained() {
+    let place = Place::new();
+    place.write("table.csv", &table(20));
+    assert!(place.run(&["train", "table.csv"]).status.success());
+    let text = place.read("model.json");
+    for (text, expected) in [
+        (text[..text.len() / 2].to_string(), "cut short"),
+        (
+            text.replacen("\"schema\":1", "\"schema\":7", 1),
+            "schema is 7",
+        ),
+        ("[]".to_string(), "no model"),
+        (text.replace("\"threshold\":", "\"treshold\":"), "damaged"),
+        (text.replacen("\"max\":", "\"max\":-", 1), "no range"),
+    ] {
+        place.write("bad.json", &text);
+        let said = place.fails(&["model", "bad.json"]);
+        assert!(
+            said.contains("bad.json") && said.contains(expected),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn imported_trees_are_scored_on_the_tables() {
+    let place = Place::new();
+    place.write("table.csv", &table(20));
+    let import = format!(
+        "sf:P={}",
+        fixtures().join("xgboost-regressor.json").display()
+    );
+    let output = place.run(&["train", "table.csv", "--import", &import]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("imported")
+    );
+    let wrong = import.replace("sf:P", "sf:LITTLE");
+    assert!(
+        place
+            .fails(&["train", "table.csv", "--import", &wrong])
+            .contains("LITTLE")
+    );
+    let class = import.replace("sf:P", "classifier");
+    assert!(
+        place
+            .fails(&["train", "table.csv", "--import", &class])
+            .contains("tell no classes")
+    );
+}
