@@ -11,6 +11,7 @@ pub mod bench;
 mod bpf;
 pub mod calibrate;
 mod cgroups;
+pub mod doctor;
 pub mod exit;
 pub mod mechanism;
 pub mod placement;

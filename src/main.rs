@@ -16,7 +16,7 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{bench, calibrate, exit, pmc, policy, preflight, sim, stats};
+use scx_hetero::{bench, calibrate, doctor, exit, pmc, policy, preflight, sim, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -66,6 +66,9 @@ enum Command {
     Sim(sim::Args),
     /// Run mixes of programs on this machine under schedulers, and compare them
     Bench(bench::Args),
+    /// Look for what keeps the scheduler from working here, or from working well, and
+    /// name the remedies
+    Doctor(doctor::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -204,6 +207,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             let (_, stopping) = on_signal()?;
             bench::run(&args, &stopping)
         }
+        Some(Command::Doctor(args)) => doctor::run(&args),
         None => schedule(cli.run).map(|()| 0),
     }
 }
