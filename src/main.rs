@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
 use scx_hetero::mechanism::Mechanism;
@@ -69,6 +70,12 @@ enum Command {
     /// Look for what keeps the scheduler from working here, or from working well, and
     /// name the remedies
     Doctor(doctor::Args),
+    /// Write man pages and completions for shells, for packages
+    #[command(hide = true)]
+    Generate {
+        /// Where to; made if need be
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -208,6 +215,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             bench::run(&args, &stopping)
         }
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
 }
@@ -277,6 +285,18 @@ fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
         println!("{}", topology.table());
     }
     Ok(())
+}
+
+fn generate(folder: &Path) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        clap_mangen::generate_to(Cli::command(), folder)?;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            clap_complete::generate_to(shell, &mut Cli::command(), NAME, folder)?;
+        }
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write to {}", folder.display()))
 }
 
 /// Ctrl-C and SIGTERM, as a flag and as a message.
