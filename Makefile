@@ -14,7 +14,7 @@ target = $(or $(CARGO_TARGET_DIR),target)
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
-.PHONY: build spin setup testbed run test test-kernels bench-switch clean help
+.PHONY: build spin setup testbed run test test-kernels bench-switch generated deb clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
@@ -45,6 +45,13 @@ test-kernels: build ## run all of them, long ones too, on every kernel that can 
 
 bench-switch: build ## what switching and waking cost, beside other schedulers
 	@bench/switch-cost $(KERNEL)
+
+generated: build ## man pages and completions, into target/release/generated
+	@$(target)/release/scx_hetero generate $(target)/release/generated
+
+deb: generated   ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
+	@gzip -9nkf $(target)/release/generated/*.1
+	@$(cargo) deb --no-build --strip
 
 clean:           ## remove what was built here (kernels stay in the cache)
 	rm -rf $(target)

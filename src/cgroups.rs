@@ -29,25 +29,30 @@ impl Limited {
     }
 
     fn look(&mut self, root: &Path) -> Option<String> {
-        let mut now = BTreeSet::new();
-        find(root, root, &mut now);
+        let now = limited(root, "cpu.max");
         let new: Vec<_> = now.difference(&self.known).cloned().collect();
         self.known = now;
         message(&new)
     }
 }
 
-/// Collects the cgroups at and below `dir` that have a limit, as paths below `root`. One that
-/// goes away meanwhile has none.
-fn find(root: &Path, dir: &Path, limited: &mut BTreeSet<PathBuf>) {
-    let max = fs::read_to_string(dir.join("cpu.max")).unwrap_or_default();
-    let quota = max.split_whitespace().next();
-    if quota.is_some_and(|quota| quota != "max") {
+/// The cgroups that have a limit in `file`, as paths below `root`.
+pub(crate) fn limited(root: &Path, file: &str) -> BTreeSet<PathBuf> {
+    let mut limited = BTreeSet::new();
+    find(root, root, file, &mut limited);
+    limited
+}
+
+/// Collects those at and below `dir`. One that goes away meanwhile has none.
+fn find(root: &Path, dir: &Path, file: &str, limited: &mut BTreeSet<PathBuf>) {
+    let max = fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let limit = max.split_whitespace().next();
+    if limit.is_some_and(|limit| limit != "max") {
         limited.insert(dir.strip_prefix(root).unwrap_or(dir).to_path_buf());
     }
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            find(root, &entry.path(), limited);
+            find(root, &entry.path(), file, limited);
         }
     }
 }
@@ -56,19 +61,22 @@ fn message(limited: &[PathBuf]) -> Option<String> {
     if limited.is_empty() {
         return None;
     }
-    let names: Vec<_> = limited
-        .iter()
-        .take(NAMED)
-        .map(|path| path.display().to_string())
-        .collect();
-    let more = match limited.len() - names.len() {
+    Some(format!(
+        "cpu.max is not enforced: {} may use more CPU time than its limit (CPUQuota=) allows",
+        names(limited)
+    ))
+}
+
+/// The first few by name, the others by number.
+pub(crate) fn names<'a>(cgroups: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    let mut cgroups = cgroups.into_iter();
+    let names = cgroups.by_ref().take(NAMED);
+    let names: Vec<_> = names.map(|path| path.display().to_string()).collect();
+    let more = match cgroups.count() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(format!(
-        "cpu.max is not enforced: {}{more} may use more CPU time than its limit (CPUQuota=) allows",
-        names.join(", ")
-    ))
+    names.join(", ") + &more
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod bpf;
 pub mod calibrate;
 mod cgroups;
 pub mod collect;
+pub mod doctor;
 pub mod exit;
 pub mod mechanism;
 pub mod ml;

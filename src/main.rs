@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
 use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{bench, calibrate, collect, exit, ml, pmc, policy, preflight, sim, stats};
+use scx_hetero::{bench, calibrate, collect, doctor, exit, ml, pmc, policy, preflight, sim, stats};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -72,6 +73,15 @@ enum Command {
     Train(Box<ml::train::Args>),
     /// Show what was learnt, and whether it is of this machine
     Model(ml::show::Args),
+    /// Look for what keeps the scheduler from working here, or from working well, and
+    /// name the remedies
+    Doctor(doctor::Args),
+    /// Write man pages and completions for shells, for packages
+    #[command(hide = true)]
+    Generate {
+        /// Where to; made if need be
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -216,6 +226,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
 }
@@ -285,6 +297,18 @@ fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
         println!("{}", topology.table());
     }
     Ok(())
+}
+
+fn generate(folder: &Path) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        clap_mangen::generate_to(Cli::command(), folder)?;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            clap_complete::generate_to(shell, &mut Cli::command(), NAME, folder)?;
+        }
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write to {}", folder.display()))
 }
 
 /// Ctrl-C and SIGTERM, as a flag and as a message.

@@ -8,10 +8,30 @@ use anyhow::Result;
 
 use crate::exit::{Failure, Reason};
 
-const SCHED_EXT: &str = "sys/kernel/sched_ext";
+pub(crate) const SCHED_EXT: &str = "sys/kernel/sched_ext";
 const BTF: &str = "sys/kernel/btf/vmlinux";
 /// First bytes of BTF in this machine's byte order (linux/btf.h).
 const BTF_MAGIC: u16 = 0xeb9f;
+
+/// What keeps the scheduler from starting.
+#[derive(Debug)]
+pub(crate) struct Obstacle {
+    reason: Reason,
+    /// What is found, and why that is an obstacle.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl From<Obstacle> for anyhow::Error {
+    fn from(obstacle: Obstacle) -> Self {
+        Failure {
+            reason: obstacle.reason,
+            message: format!("{}; {}", obstacle.what, obstacle.remedy),
+        }
+        .into()
+    }
+}
 
 /// Checks everything that can be checked without loading anything. `root` is
 /// the root of the file system (`/`), `is_root` whether we run as root.
@@ -20,52 +40,70 @@ const BTF_MAGIC: u16 = 0xeb9f;
 /// A [`Failure`] that says what is missing and how to get it.
 pub fn check(root: &Path, is_root: bool) -> Result<()> {
     if !is_root {
-        return fail(
-            Reason::NotAllowed,
-            "only root may replace the kernel's scheduler; run it with sudo".into(),
-        );
+        return Err(Obstacle {
+            reason: Reason::NotAllowed,
+            what: "only root may replace the kernel's scheduler".into(),
+            remedy: "run it with sudo".into(),
+        }
+        .into());
     }
-    if !root.join(SCHED_EXT).join("state").exists() {
-        let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
-        let release = release.as_deref().unwrap_or("(unknown)").trim();
-        return fail(
-            Reason::NoSchedExt,
-            format!(
-                "this kernel ({release}) has no sched_ext: scx_hetero needs Linux 6.16 or later \
-                 built with CONFIG_SCHED_CLASS_EXT=y, CONFIG_BPF_SYSCALL=y, CONFIG_BPF_JIT=y \
-                 and CONFIG_DEBUG_INFO_BTF=y. Debian has it from 6.16 (trixie-backports), \
-                 Fedora, Arch, CachyOS and Ubuntu 25.10 or later in their own kernels"
-            ),
-        );
-    }
-    check_btf(root)?;
-    check_nobody_else(root)
+    sched_ext(root)?;
+    btf(root)?;
+    nobody_else(root)?;
+    Ok(())
 }
 
-fn check_btf(root: &Path) -> Result<()> {
-    let path = root.join(BTF);
-    match fs::read(&path) {
+/// The kernel must have sched_ext.
+pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
+    if root.join(SCHED_EXT).join("state").exists() {
+        return Ok(());
+    }
+    let release = release(root);
+    let release = release.as_deref().unwrap_or("(unknown)");
+    Err(Obstacle {
+        reason: Reason::NoSchedExt,
+        what: format!("this kernel ({release}) has no sched_ext"),
+        remedy: "scx_hetero needs Linux 6.16 or later built with CONFIG_SCHED_CLASS_EXT=y, \
+                 CONFIG_BPF_SYSCALL=y, CONFIG_BPF_JIT=y and CONFIG_DEBUG_INFO_BTF=y. Debian has \
+                 it from 6.16 (trixie-backports), Fedora, Arch, CachyOS and Ubuntu 25.10 or \
+                 later in their own kernels"
+            .into(),
+    })
+}
+
+/// The running kernel's release, where it says.
+pub(crate) fn release(root: &Path) -> Option<String> {
+    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok()?;
+    Some(release.trim().to_string())
+}
+
+/// The kernel must describe its types.
+pub(crate) fn btf(root: &Path) -> Result<(), Obstacle> {
+    let bad = |what, remedy: &str| {
+        Err(Obstacle {
+            reason: Reason::BadBtf,
+            what,
+            remedy: remedy.to_string(),
+        })
+    };
+    match fs::read(root.join(BTF)) {
         Ok(bytes) if bytes.get(..2) == Some(&BTF_MAGIC.to_ne_bytes()) => Ok(()),
-        Ok(_) => fail(
-            Reason::BadBtf,
+        Ok(_) => bad(
             format!(
-                "{} is not BTF (it does not start with 0x{BTF_MAGIC:x}): the kernel was built \
-                 without CONFIG_DEBUG_INFO_BTF or by a broken pahole; use another kernel build",
-                path.display()
+                "/{BTF} is not BTF (it does not start with 0x{BTF_MAGIC:x}): the kernel was built \
+                 without CONFIG_DEBUG_INFO_BTF or by a broken pahole"
             ),
+            "use another kernel build",
         ),
-        Err(error) => fail(
-            Reason::BadBtf,
-            format!(
-                "cannot read the kernel's type information, {}: {error}; the kernel must be \
-                 built with CONFIG_DEBUG_INFO_BTF=y",
-                path.display()
-            ),
+        Err(error) => bad(
+            format!("cannot read the kernel's type information, /{BTF}: {error}"),
+            "the kernel must be built with CONFIG_DEBUG_INFO_BTF=y",
         ),
     }
 }
 
-fn check_nobody_else(root: &Path) -> Result<()> {
+/// No other scheduler may be attached.
+pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
     let dir = root.join(SCHED_EXT);
     let state = fs::read_to_string(dir.join("state")).unwrap_or_default();
     if state.trim() == "disabled" {
@@ -76,18 +114,15 @@ fn check_nobody_else(root: &Path) -> Result<()> {
         "" => "another sched_ext scheduler",
         name => name,
     };
-    fail(
-        Reason::AnotherScheduler,
-        format!(
+    Err(Obstacle {
+        reason: Reason::AnotherScheduler,
+        what: format!(
             "{name} is attached already ({}), and the kernel takes one sched_ext scheduler at a \
-             time; stop it first (for instance: systemctl stop scx, or scxctl stop)",
+             time",
             state.trim()
         ),
-    )
-}
-
-fn fail(reason: Reason, message: String) -> Result<()> {
-    Err(Failure { reason, message }.into())
+        remedy: "stop it first (for instance: systemctl stop scx, or scxctl stop)".into(),
+    })
 }
 
 #[cfg(test)]

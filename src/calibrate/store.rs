@@ -242,13 +242,18 @@ impl Calibration {
 
 /// What its maker, or else the board's, calls this machine's CPU.
 pub fn cpu_name() -> String {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpu_name_below(Path::new("/"))
+}
+
+/// The same where `/proc` lies below `root`.
+pub(crate) fn cpu_name_below(root: &Path) -> String {
+    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let field = |name: &str| {
         let mut lines = cpuinfo.lines().filter(|line| line.starts_with(name));
         let value = lines.next()?.split_once(':')?.1.trim();
         Some(value.to_string())
     };
-    let board = || fs::read_to_string("/proc/device-tree/model").ok();
+    let board = || fs::read_to_string(root.join("proc/device-tree/model")).ok();
     field("model name")
         .or_else(board)
         .or_else(|| field("CPU part"))

@@ -36,7 +36,7 @@ pub mod tables;
 pub mod virtual_counters;
 
 pub use event::{ANY, Encoding, Event, Meaning, Space};
-pub use facts::{Facts, PmuFacts};
+pub use facts::{Facts, PmuFacts, root_from_env};
 pub use format::Field;
 pub use identify::Cpu;
 pub use machine::{Countable, Machine, Pmu};

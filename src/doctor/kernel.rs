@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whether the kernel can run the scheduler, and lets us.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+
+use super::Check;
+use crate::preflight::{self, Obstacle};
+
+/// The first Linux that has all the BPF half needs.
+const OLDEST: (u32, u32) = (6, 16);
+
+/// Without these it will not load.
+const NEEDED: [&str; 4] = [
+    "CONFIG_SCHED_CLASS_EXT",
+    "CONFIG_BPF_SYSCALL",
+    "CONFIG_BPF_JIT",
+    "CONFIG_DEBUG_INFO_BTF",
+];
+
+/// What the kernel asks for before it loads and attaches the BPF half and opens counters, by
+/// number (linux/capability.h).
+const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
+/// Stands for both.
+const SYS_ADMIN: u32 = 21;
+
+/// What we may do.
+pub(super) struct Permissions {
+    pub root: bool,
+    capabilities: u64,
+}
+
+impl Permissions {
+    /// Of this process; `None` if the kernel does not say.
+    pub(super) fn read(root: &Path) -> Option<Self> {
+        let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        Some(Self {
+            // Real, effective, and two more.
+            root: field("Uid:")?.split_whitespace().nth(1)? == "0",
+            capabilities: u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?,
+        })
+    }
+
+    fn missing(&self) -> Vec<&'static str> {
+        let has = |number: u32| self.capabilities >> number & 1 == 1;
+        let missing = CAPABILITIES.into_iter();
+        let missing = missing.filter(|&(number, _)| !has(number) && !has(SYS_ADMIN));
+        missing.map(|(_, name)| name).collect()
+    }
+}
+
+pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
+    let mut checks = vec![
+        release(root),
+        judge(
+            "sched-ext",
+            preflight::sched_ext(root),
+            "it has sched_ext".into(),
+        ),
+    ];
+    checks.extend(options(root));
+    checks.push(judge(
+        "btf",
+        preflight::btf(root),
+        "it describes its types (BTF)".into(),
+    ));
+    checks.extend(jit(root));
+    checks.extend(lockdown(root));
+    if preflight::sched_ext(root).is_ok() {
+        checks.push(scheduler(root));
+    }
+    checks.push(allowed(permissions));
+    checks
+}
+
+fn judge(name: &'static str, result: Result<(), Obstacle>, good: String) -> Check {
+    match result {
+        Ok(()) => Check::ok(name, good),
+        Err(obstacle) => Check::failed(name, obstacle.what, obstacle.remedy),
+    }
+}
+
+fn release(root: &Path) -> Check {
+    const NAME: &str = "release";
+    let Some(release) = preflight::release(root) else {
+        return Check::note(NAME, "the kernel does not say its release");
+    };
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    let version: Option<(u32, u32)> = number().zip(number());
+    if version.is_some_and(|version| version < OLDEST) {
+        let (major, minor) = OLDEST;
+        return Check::failed(
+            NAME,
+            format!("Linux {release} is too old"),
+            format!("boot Linux {major}.{minor} or later"),
+        );
+    }
+    Check::ok(NAME, format!("Linux {release}"))
+}
+
+fn options(root: &Path) -> Vec<Check> {
+    const NAME: &str = "options";
+    let Some(config) = config(root) else {
+        let text = "its options are not shown (/proc/config.gz, /boot/config-RELEASE)";
+        return vec![Check::note(NAME, text)];
+    };
+    let is_set = |option: &str| config.lines().any(|line| line == format!("{option}=y"));
+    let missing: Vec<_> = NEEDED.into_iter().filter(|o| !is_set(o)).collect();
+    let mut checks = vec![match missing.is_empty() {
+        true => Check::ok(NAME, "it was built with all options that are needed"),
+        false => Check::failed(
+            NAME,
+            format!(
+                "of what is needed it was built without {}",
+                missing.join(", ")
+            ),
+            "boot a kernel built with all of them set to y",
+        ),
+    }];
+    if missing.is_empty() && !is_set("CONFIG_EXT_GROUP_SCHED") {
+        checks.push(Check::warning(
+            "cgroup-weights",
+            "it was built without CONFIG_EXT_GROUP_SCHED: cpu.weight (CPUWeight=) has no effect \
+             while a sched_ext scheduler is attached",
+            "where weights of cgroups matter, boot a kernel that has it",
+        ));
+    }
+    checks
+}
+
+/// The options that the running kernel was built with, as its makers wrote them.
+fn config(root: &Path) -> Option<String> {
+    let mut text = String::new();
+    let zipped = File::open(root.join("proc/config.gz")).ok();
+    if let Some(file) = zipped
+        && GzDecoder::new(file).read_to_string(&mut text).is_ok()
+    {
+        return Some(text);
+    }
+    let release = preflight::release(root)?;
+    let places = [
+        format!("boot/config-{release}"),
+        format!("lib/modules/{release}/config"),
+    ];
+    let mut texts = places
+        .iter()
+        .map(|path| fs::read_to_string(root.join(path)));
+    texts.find_map(Result::ok)
+}
+
+/// `None` if all is well or, as only root may read it, unknown.
+fn jit(root: &Path) -> Option<Check> {
+    let enabled = fs::read_to_string(root.join("proc/sys/net/core/bpf_jit_enable")).ok()?;
+    (enabled.trim() == "0").then(|| {
+        Check::failed(
+            "jit",
+            "the compiler for BPF programs is switched off, and sched_ext needs it",
+            "sysctl net.core.bpf_jit_enable=1",
+        )
+    })
+}
+
+fn lockdown(root: &Path) -> Option<Check> {
+    let modes = fs::read_to_string(root.join("sys/kernel/security/lockdown")).ok()?;
+    modes.contains("[confidentiality]").then(|| {
+        Check::failed(
+            "lockdown",
+            "it is locked down for confidentiality: BPF programs may not read its memory, and \
+             nobody may count",
+            "boot it without lockdown=confidentiality",
+        )
+    })
+}
+
+fn scheduler(root: &Path) -> Check {
+    const NAME: &str = "scheduler";
+    let ops = fs::read_to_string(root.join(preflight::SCHED_EXT).join("root/ops"));
+    let ops = ops.unwrap_or_default();
+    // Its version follows, after an underscore.
+    if ops.trim().split('_').next() == Some("hetero") {
+        return Check::ok(NAME, format!("{} is attached", ops.trim()));
+    }
+    judge(
+        NAME,
+        preflight::nobody_else(root),
+        "no sched_ext scheduler is attached".into(),
+    )
+}
+
+fn allowed(permissions: Option<&Permissions>) -> Check {
+    const NAME: &str = "permissions";
+    match permissions {
+        None => Check::note(NAME, "what this process may do is not known"),
+        Some(permissions) if !permissions.root => Check::note(
+            NAME,
+            "this is not root: some of what follows is hidden, and to schedule takes root",
+        )
+        .remedied_by("sudo scx_hetero doctor"),
+        Some(permissions) => match &permissions.missing()[..] {
+            [] => Check::ok(NAME, "this is root, with all capabilities that are needed"),
+            missing => Check::failed(
+                NAME,
+                format!("this is root, but without {}", missing.join(", ")),
+                "run it outside of the container, or grant these (docker run --cap-add, \
+                 CapabilityBoundingSet= of a service)",
+            ),
+        },
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is known of the CPUs, and from where: core types, capacities, counters, energy.
+
+use std::path::Path;
+
+use super::Check;
+use super::kernel::Permissions;
+use crate::calibrate::store::{self, Calibration, Identity};
+use crate::pmu::virtual_counters::{Name, Status, VirtualCounters};
+use crate::pmu::{Machine, availability};
+use crate::topology::{Sysfs, Topology, cpulist};
+
+const CALIBRATE: &str = "sudo scx_hetero calibrate";
+
+pub(super) fn core_types(root: &Path) -> Vec<Check> {
+    const NAME: &str = "core-types";
+    let topology = match Topology::read(&Sysfs::new(root), None) {
+        Ok(topology) => topology,
+        Err(error) => {
+            let remedy = "mount sysfs at /sys; if it is, this is a bug: please report it";
+            return vec![Check::failed(NAME, format!("{error:#}"), remedy)];
+        }
+    };
+    if topology.types.len() == 1 {
+        let found = format!(
+            "{}; tasks share them fairly, and no policy has anything to choose",
+            topology.summary()
+        );
+        let mut checks = vec![Check::note(NAME, found)];
+        checks.extend(remarks(&topology));
+        return checks;
+    }
+    let mut checks = vec![Check::ok(NAME, topology.summary())];
+    checks.extend(remarks(&topology));
+    if topology.disagreements.is_empty() {
+        checks.push(Check::ok("agreement", "no source sees it otherwise"));
+    }
+    checks.push(capacities(&topology));
+    checks.push(calibration(root, &topology));
+    checks
+}
+
+fn remarks(topology: &Topology) -> impl Iterator<Item = Check> {
+    let disagreements = topology.disagreements.iter().map(|sentence| {
+        let remedy = "nothing, if 'scx_hetero topology' is right; else --core-types";
+        Check::warning("agreement", sentence, remedy)
+    });
+    let notes = topology.notes.iter();
+    disagreements.chain(notes.map(|note| Check::note("topology", note)))
+}
+
+fn capacities(topology: &Topology) -> Check {
+    const NAME: &str = "capacities";
+    let types = topology.types.iter();
+    let each: Vec<_> = types
+        .map(|t| format!("{} {}", t.name, t.capacity))
+        .collect();
+    let each = each.join(", ");
+    match topology.capacity_source {
+        Some(source) => Check::ok(NAME, format!("capacities {each}, from {source}")),
+        None => Check::note(NAME, format!("capacities {each} are assumed")).remedied_by(CALIBRATE),
+    }
+}
+
+fn calibration(root: &Path, topology: &Topology) -> Check {
+    const NAME: &str = "calibration";
+    let ignored = |why: String| {
+        Check::warning(
+            NAME,
+            format!("the calibration in {} is ignored: {why}", store::PATH),
+            CALIBRATE,
+        )
+    };
+    let path = root.join(store::PATH.trim_start_matches('/'));
+    match Calibration::read(&path) {
+        Err(error) => ignored(format!("{error:#}")),
+        Ok(None) => Check::note(NAME, "not calibrated: defaults serve").remedied_by(CALIBRATE),
+        Ok(Some(calibration)) => {
+            let now = Identity::of(topology, store::cpu_name_below(root));
+            match calibration.machine.differs(&now) {
+                Some(difference) => ignored(difference),
+                None => Check::ok(
+                    NAME,
+                    format!("calibrated {}: {}", calibration.date, calibration.summary()),
+                ),
+            }
+        }
+    }
+}
+
+pub(super) fn counters(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
+    const NAME: &str = "pmu";
+    let machine = Machine::read(root);
+    if machine.pmus.is_empty() {
+        return vec![Check::warning(
+            NAME,
+            "the kernel shows no counters of the CPUs: nothing is known of threads but their run \
+             time",
+            "in a virtual machine, switch on its PMU (QEMU with KVM: -cpu host,pmu=on); else \
+             look for the reason in 'dmesg | grep -i pmu'",
+        )];
+    }
+    let known = machine.pmus.iter().map(|pmu| {
+        let cpus = cpulist::format(&pmu.cpus);
+        match pmu.table {
+            Some(table) => Check::ok(
+                NAME,
+                format!("{} counts on CPUs {cpus} ({})", pmu.name, table.name),
+            ),
+            None => Check::note(
+                NAME,
+                format!(
+                    "{} counts on CPUs {cpus} (of unknown make: only events that the kernel \
+                     knows by itself)",
+                    pmu.name
+                ),
+            ),
+        }
+    });
+    let mut checks: Vec<_> = known.collect();
+    checks.extend(uncounted(root, &machine));
+    if machine.pmus.iter().any(|pmu| pmu.watchdog) {
+        checks.push(
+            Check::note("watchdog", "the NMI watchdog takes one counter of each CPU")
+                .remedied_by("sysctl kernel.nmi_watchdog=0, where a hanging kernel is no worry"),
+        );
+    }
+    // Whoever is not root is told that already, and that all is well would be no news.
+    if root == Path::new("/") && permissions.is_some_and(|p| p.root) {
+        checks.push(match availability(&machine) {
+            Ok(()) => Check::ok("counting", "cycles can be counted"),
+            Err(why) => {
+                let why = why
+                    .trim_start_matches("No counters: ")
+                    .trim_end_matches('.');
+                // Why comes after what, and ends with what to do.
+                let (what, remedy) = why.split_once(": ").unwrap_or(("no counters", why));
+                Check::warning("counting", what, remedy)
+            }
+        });
+    }
+    checks
+}
+
+/// The CPUs that no PMU serves.
+fn uncounted(root: &Path, machine: &Machine) -> Option<Check> {
+    let topology = Topology::read(&Sysfs::new(root), None).ok()?;
+    let cpus = topology.cpus.iter().map(|cpu| cpu.id);
+    let cpus: Vec<u32> = cpus.filter(|&cpu| machine.pmu_of(cpu).is_none()).collect();
+    (!cpus.is_empty()).then(|| {
+        Check::warning(
+            "pmu",
+            format!("no PMU counts on CPUs {}", cpulist::format(&cpus)),
+            "look for the reason in 'dmesg | grep -i pmu'",
+        )
+    })
+}
+
+pub(super) fn energy(root: &Path) -> Vec<Check> {
+    const NAME: &str = "energy";
+    let counters = VirtualCounters::discover(root);
+    let of = |name| counters.describe().iter().filter(move |c| c.name == name);
+    let mut present = Vec::new();
+    for name in [
+        Name::EnergyPackage,
+        Name::EnergyCore,
+        Name::EnergyDram,
+        Name::EnergyPsys,
+        Name::EnergySensor,
+    ] {
+        if of(name).any(|counter| counter.status == Status::Present) {
+            present.push(name.as_str());
+        }
+    }
+    if !present.is_empty() {
+        return vec![Check::ok(
+            NAME,
+            format!("{} can be read", present.join(", ")),
+        )];
+    }
+    let package = of(Name::EnergyPackage).next();
+    let why = match package.map(|counter| &counter.status) {
+        Some(Status::Absent(why)) => why.as_str(),
+        _ => "there is no sensor",
+    };
+    vec![Check::note(
+        NAME,
+        format!("no energy is counted, which only reports need: {why}"),
+    )]
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is packed beside the program: that it fits the program, and what reads it accepts it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_scx_hetero");
+
+fn scx_hetero(args: &[&str]) -> Output {
+    Command::new(PROGRAM).args(args).output().unwrap()
+}
+
+fn packaging(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
+    fs::read_to_string(folder.join(file)).unwrap()
+}
+
+/// Names under "Commands:" in the help, as people see it.
+fn subcommands() -> Vec<String> {
+    let help = String::from_utf8(scx_hetero(&["--help"]).stdout).unwrap();
+    let after = help.split_once("Commands:\n").unwrap().1;
+    let commands = after.split("\n\n").next().unwrap().lines();
+    // Two columns in; what is further in goes on with a text.
+    let names = commands.filter_map(|line| line.strip_prefix("  "));
+    let names = names.filter(|line| !line.starts_with(' '));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_string());
+    names.filter(|name| name != "help").collect()
+}
+
+fn generated(folder: &Path) -> impl Fn(&str) -> String {
+    let output = scx_hetero(&["generate", folder.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
+    move |file| fs::read_to_string(folder.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+#[test]
+fn man_pages_and_completions_know_every_subcommand_and_option() {
+    let folder = tempfile::tempdir().unwrap();
+    // A folder that is not there yet.
+    let folder = folder.path().join("new");
+    let file = generated(&folder);
+    let (man, bash) = (file("scx_hetero.1"), file("scx_hetero.bash"));
+    let (zsh, fish) = (file("_scx_hetero"), file("scx_hetero.fish"));
+    let subcommands = subcommands();
+    for known in ["topology", "doctor", "sim"] {
+        assert!(
+            subcommands.iter().any(|name| name == known),
+            "{subcommands:?}"
+        );
+    }
+    for name in &subcommands {
+        assert!(
+            man.contains(&format!("scx_hetero\\-{name}(1)")),
+            "{name}: {man}"
+        );
+        assert!(
+            file(&format!("scx_hetero-{name}.1")).contains(".SH NAME"),
+            "{name}"
+        );
+        for completions in [&bash, &zsh, &fish] {
+            assert!(completions.contains(name), "{name}");
+        }
+    }
+    for option in ["policy", "core-types", "stats", "exit-dump-len"] {
+        assert!(man.contains(&option.replace('-', "\\-")), "{option}");
+        for completions in [&bash, &zsh, &fish] {
+            assert!(completions.contains(option), "{option}");
+        }
+    }
+    assert!(man.contains("Exit status: 0 detached cleanly"), "{man}");
+    assert!(!man.contains("slots") && !folder.join("scx_hetero-generate.1").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_told() {
+    let output = scx_hetero(&["generate", "/proc/none"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot write to /proc/none"), "{said}");
+}
+
+/// Whether the shell is there and takes the completions, or why not.
+fn parse(shell: &str, file: PathBuf) {
+    match Command::new(shell).arg("-n").arg(&file).output() {
+        Ok(output) => assert!(output.status.success(), "{shell}: {output:?}"),
+        Err(error) => println!("SKIPPED: {shell}: {error}"),
+    }
+}
+
+#[test]
+fn shells_understand_their_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let _ = generated(folder.path());
+    for (shell, file) in [
+        ("bash", "scx_hetero.bash"),
+        ("zsh", "_scx_hetero"),
+        ("fish", "scx_hetero.fish"),
+    ] {
+        parse(shell, folder.path().join(file));
+    }
+}
+
+#[test]
+fn systemd_finds_no_fault_with_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scx_hetero.service");
+    // It looks for the program and the man page, which need not be installed.
+    let unit = packaging("scx_hetero.service").replace("/usr/bin/scx_hetero", PROGRAM);
+    let unit = unit
+        .lines()
+        .filter(|line| !line.starts_with("Documentation="));
+    fs::write(&path, unit.collect::<Vec<_>>().join("\n")).unwrap();
+    match Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&path)
+        .output()
+    {
+        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            // Of units of the machine that it runs on, it may say what it likes.
+            let ours: Vec<_> = said
+                .lines()
+                .filter(|line| line.contains("scx_hetero"))
+                .collect();
+            assert!(output.status.success() && ours.is_empty(), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_service_is_started_as_the_program_wants_it() {
+    let flags = packaging("scx_hetero.default");
+    let flags = flags.lines().filter_map(|line| {
+        line.trim_start_matches('#')
+            .strip_prefix("SCX_FLAGS=\"")?
+            .strip_suffix('"')
+    });
+    let flags: Vec<_> = flags.collect();
+    assert!(flags.len() > 1 && flags.contains(&""), "{flags:?}");
+    for line in flags {
+        // Parses them, and ends before it attaches anything.
+        let args: Vec<_> = line.split_whitespace().chain(["--help-stats"]).collect();
+        assert!(scx_hetero(&args).status.success(), "{args:?}");
+    }
+    // What the unit does not try again is what the help says.
+    let unit = packaging("scx_hetero.service");
+    assert!(unit.contains("RestartPreventExitStatus=2 3 4 5 6\n"));
+    let help = String::from_utf8(scx_hetero(&["--help"]).stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for status in [
+        "2 wrong usage",
+        "3 not root",
+        "4 the kernel has no sched_ext",
+        "5 another",
+        "6 the",
+    ] {
+        assert!(help.contains(status), "{status}: {help}");
+    }
+}
