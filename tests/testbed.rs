@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{binary, truth};
+use support::{binary, pin, truth};
 
 /// A CPU of each core type.
 const P: usize = 0;
@@ -25,16 +25,6 @@ fn run(program: &str, args: &[&str]) -> (String, String) {
         output.status
     );
     (stdout, stderr)
-}
-
-/// Moves this thread, and what it starts from now on, to a CPU.
-fn run_on(cpu: usize) {
-    // SAFETY: `set` outlives the call; CPU_SET stays inside it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-    }
 }
 
 fn sysfs(path: &str) -> String {
@@ -90,7 +80,7 @@ fn linux_finds_both_pmus_and_both_capacities_by_itself() {
 
 #[test]
 fn perf_stat_agrees_with_what_the_machine_has_counted() {
-    run_on(1); // all but the program, which pins itself
+    pin(0, &[1]); // all but the program, which pins itself
     for (cpu, pmu) in [(P, "cpu_core"), (E, "cpu_atom")] {
         for program in ["integer", "stream", "sort"] {
             let events = [
@@ -103,8 +93,15 @@ fn perf_stat_agrees_with_what_the_machine_has_counted() {
             ];
             let asked: Vec<String> = events.iter().map(|(e, _)| format!("{pmu}/{e}/u")).collect();
             let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-            let pin = cpu.to_string();
-            let command = ["hetero-programs", program, "--pin", &pin, "--units", "200"];
+            let number = cpu.to_string();
+            let command = [
+                "hetero-programs",
+                program,
+                "--pin",
+                &number,
+                "--units",
+                "200",
+            ];
             // Asking costs a little, each time the same.
             let asking = truth()[cpu].clone();
             let before = truth()[cpu].clone();
@@ -170,10 +167,10 @@ fn a_counter_that_overflows_interrupts() {
         let record = format!("record -q -o /tmp/perf.data -c 1000000 -e {event}");
         let program = format!("hetero-programs integer --pin {cpu} --units 100");
         let program: Vec<&str> = program.split(' ').collect();
-        run_on(1);
+        pin(0, &[1]);
         let expected = perf_stat(cpu, &[&event], &program)[&event] / 1e6;
         // perf hears of the program by the event that it counts: start both here.
-        run_on(cpu);
+        pin(0, &[cpu]);
         let args: Vec<&str> = record.split(' ').chain(program).collect();
         run("perf", &args);
         let (samples, _) = run("perf", &["script", "-i", "/tmp/perf.data"]);
@@ -236,7 +233,7 @@ fn time_is_one_on_all_cpus() {
     let mut behind = Duration::ZERO;
     for round in 0..200 {
         let cpu = [0, 5, 2, 7, 1, 6][round % 6];
-        run_on(cpu);
+        pin(0, &[cpu]);
         let now = Instant::now();
         behind = behind.max(last.saturating_duration_since(now));
         last = now;

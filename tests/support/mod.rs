@@ -412,6 +412,7 @@ pub fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -
     outcome
 }
 
+/// Lets a thread run on these CPUs and no others; 0 is this one, and what it starts from now on.
 pub fn pin(tid: i32, cpus: &[usize]) {
     // SAFETY: the set is a plain bit array that these calls fill and read.
     unsafe {
