@@ -20,8 +20,9 @@ fn soak(all: &[&str]) {
     let children: Vec<Child> = all.iter().map(|args| stress(args)).collect();
     for mut child in children {
         let status = child.wait().unwrap();
-        // What it thinks of its stressors, some of which are killed as they count, is another matter.
-        assert!(status.code().is_some(), "{status}");
+        // What it thinks of its stressors, some of which are killed as they count, is another
+        // matter; but 1 is that it did not understand, and did nothing.
+        assert!(status.code().is_some_and(|code| code != 1), "{status}");
     }
     println!("{:?}", statistics.take().counts);
     scheduler.stop();
@@ -47,7 +48,7 @@ fn every_stressor_of_schedulers_for_45_seconds() {
 fn a_mix_for_twenty_minutes() {
     soak(&[
         "-t 1200 -c 2 -f 2 --pipe 2 --switch 2 --futex 2 --yield 2 --clone 2 --affinity 2 \
-            --cyclic 1 --hrtimers 1 --sleep 1 --mutex 1 --nice 1 --schedpolicy 1 --cpu-sched 1 \
+            --cyclic 1 --hrtimers 1 --sleep 1 --mutex 1 --nice 1 --schedpolicy 1 \
             --exec 1 --vfork 1 --sem 1 --wait 1 --poll 1",
     ]);
 }

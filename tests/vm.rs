@@ -206,11 +206,12 @@ fn an_odd_number_of_equal_threads_gets_equal_time() {
 
 #[test]
 fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
-    for threads in [CPUS, 2 * CPUS] {
-        let scheduler =
-            Scheduler::start(&["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"]);
+    const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+    // Whose turn it is in a queue that four of five leave before theirs comes, is chance in part.
+    for (threads, seconds) in [(CPUS, 8), (2 * CPUS, 24)] {
+        let scheduler = Scheduler::start(SWAPPING);
         let hogs = Hog::start_many(threads);
-        let ran = measure(&hogs, s(1), s(8));
+        let ran = measure(&hogs, s(1), s(seconds));
         let total = spread(ran.iter().map(Ran::total));
         let big = spread(ran.iter().map(|ran| ran.on(&P_CPUS)));
         let small = spread(ran.iter().map(|ran| ran.total() - ran.on(&P_CPUS)));
