@@ -109,6 +109,11 @@ struct Run {
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     fairness: u8,
 
+    /// Of policies hsp, acfs and eqp: what `scx_hetero train` has learnt of
+    /// this machine [default: /var/lib/scx_hetero/model.json, if there is one]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -255,8 +260,12 @@ fn schedule(args: Run) -> Result<()> {
     {
         warn!("--fairness is for --policy camps; {policy} does not know it");
     }
+    if args.model.is_some() && !args.policy.is_some_and(|policy| policy.takes_model()) {
+        warn!("--model is for --policy hsp, acfs and eqp");
+    }
     let options = Options {
         policy: args.policy,
+        model: args.model,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,

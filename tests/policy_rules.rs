@@ -234,6 +234,7 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             branch_fraction: Some(0.1),
             btr: Some(btr),
         },
+        sf: Some(1.0 + ipc),
     }
 }
 

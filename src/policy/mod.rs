@@ -9,6 +9,7 @@ pub mod eqp;
 mod exchange;
 mod explore;
 pub mod hsp;
+pub mod learnt;
 mod ledger;
 mod none;
 mod rr;
@@ -162,6 +163,11 @@ impl Name {
             _ if counters => Name::Camps,
             _ => Name::Acfs,
         }
+    }
+
+    /// Whether it goes by what a model says of threads ([`Sample::sf`]).
+    pub fn takes_model(self) -> bool {
+        matches!(self, Name::Acfs | Name::Eqp | Name::Hsp)
     }
 
     /// Makes the policy.

@@ -165,6 +165,8 @@ pub struct Machine {
     /// Everything decided but slowdowns.
     pub moves: Vec<(u64, Action)>,
     pub swaps: u64,
+    /// A model knows every SF.
+    pub estimates: bool,
     /// Until when each CPU is parked, ns.
     parked: Vec<u64>,
 }
@@ -188,6 +190,7 @@ impl Machine {
             clock: 1.0,
             moves: Vec::new(),
             swaps: 0,
+            estimates: false,
         }
     }
 
@@ -251,7 +254,9 @@ impl Machine {
             window.bytes += phase.btr / slowdown * seconds;
             if window.ns >= SAMPLE_NS {
                 let window = std::mem::take(window);
-                samples.push(sample(task, &window, &phase));
+                let mut sample = sample(task, &window, &phase);
+                sample.sf = self.estimates.then_some(phase.sf);
+                samples.push(sample);
                 self.windows[slot].core_type = task.core_type;
             }
             self.work_ns[slot] += TICK_NS as f64 / slowdown;
@@ -356,5 +361,6 @@ fn sample(task: &Task, window: &Window, phase: &Phase) -> Sample {
             branch_fraction: Some(phase.branches),
             btr: Some(window.bytes / seconds),
         },
+        sf: None,
     }
 }

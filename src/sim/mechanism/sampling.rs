@@ -182,6 +182,7 @@ impl Hetero {
             last,
             counts,
             metrics,
+            sf: None,
         };
         if let Some(agent) = &mut self.agent {
             agent.note(sample);
