@@ -109,6 +109,11 @@ impl Speedups {
         thread.inverse(topology, &self.frequency, self.learnt.sf(task))
     }
 
+    /// What a model says of the threads.
+    pub fn learnt(&self) -> &Learnt {
+        &self.learnt
+    }
+
     /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
     pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
         let slowest = topology.types.len().saturating_sub(1);

@@ -255,7 +255,8 @@ impl Machine {
             if window.ns >= SAMPLE_NS {
                 let window = std::mem::take(window);
                 let mut sample = sample(task, &window, &phase);
-                sample.sf = self.estimates.then_some(phase.sf);
+                let slowest = self.topology.types.len() - 1;
+                sample.sf = self.estimates.then(|| Self::type_factor(&phase, slowest));
                 samples.push(sample);
                 self.windows[slot].core_type = task.core_type;
             }
@@ -299,7 +300,8 @@ impl Machine {
                     assert!(*time <= Duration::from_millis(100));
                     self.parked[*cpu as usize] = self.now_ns + time.as_nanos() as u64;
                 }
-                Action::Hint(..) => {} // no CPU is idle
+                // No CPU is idle, so that is all.
+                Action::Hint(seen, to) => self.tasks[seen.task.slot as usize].hint = *to,
             }
             self.moves.push((self.now_ns, action));
         }
