@@ -158,7 +158,10 @@ impl Sampler {
     /// Which of `events` are not counted on a core type.
     pub fn lacks<'e>(&self, core_type: usize, events: &'e [Event]) -> Vec<&'e Event> {
         let of_type = self.types.get(core_type).and_then(Option::as_ref);
-        let counted = |event: &Event| of_type.is_some_and(|of| of.plan.find(event).is_some());
+        let counted = |event: &Event| {
+            // Instructions and cycles are in every set, wished or not.
+            of_type.is_some_and(|of| needed_by(&[], event) || of.plan.find(event).is_some())
+        };
         events.iter().filter(|event| !counted(event)).collect()
     }
 

@@ -64,8 +64,8 @@ struct Ranked {
     seen: Seen,
     /// What it is ranked by: SF, and more of it for who is on a fast core already.
     score: f64,
-    /// Share of a CPU that it wants.
-    wants: f64,
+    /// Share of a CPU that is kept for it.
+    takes: f64,
     /// Core types that its affinity allows, a bit each.
     allowed: u8,
     /// What it was hinted last.
@@ -128,7 +128,7 @@ impl Rank {
                 continue;
             }
             if !free {
-                fixed[task.core_type.min(slowest)] += wants;
+                fixed[task.core_type.min(slowest)] += takes(wants);
                 continue;
             }
             let place = task.hint.unwrap_or(task.core_type).min(slowest);
@@ -136,7 +136,7 @@ impl Rank {
             ranked.push(Ranked {
                 seen: task.into(),
                 score: self.sf(task, wants, snapshot.topology) * kept,
-                wants,
+                takes: takes(wants),
                 allowed: task.allowed_types,
                 hint: task.hint,
                 to: task.core_type,
@@ -153,7 +153,7 @@ impl Rank {
 
     /// Appends what brings everybody to where it should be: exchanges of two first, for neither
     /// can go where the other still runs; no more than `most`, which is how many can run.
-    fn act(&mut self, most: usize, actions: &mut Vec<Action>) {
+    fn act(&mut self, slowest: usize, most: usize, actions: &mut Vec<Action>) {
         self.rising.clear();
         self.falling.clear();
         for ranked in &self.ranked {
@@ -162,8 +162,10 @@ impl Rank {
                 std::cmp::Ordering::Less => &mut self.rising,
                 std::cmp::Ordering::Greater => &mut self.falling,
                 std::cmp::Ordering::Equal => {
-                    if ranked.hint != Some(ranked.to) {
-                        actions.push(Action::Hint(ranked.seen, Some(ranked.to)));
+                    // Below all others no wish is needed, and a faster CPU that idles may take it.
+                    let wish = (ranked.to < slowest).then_some(ranked.to);
+                    if ranked.hint != wish {
+                        actions.push(Action::Hint(ranked.seen, wish));
                     }
                     continue;
                 }
@@ -233,19 +235,25 @@ fn rooms(topology: &Topology, wanted: f64, oversubscribe: f64) -> [f64; MAX_CORE
     rooms
 }
 
+/// Share of a CPU to be kept for a thread that wants so much. Two that want most of one do not fit on
+/// it: either would often find the other there.
+fn takes(wants: f64) -> f64 {
+    if wants < STEADY { wants } else { 1.0 }
+}
+
 /// Says of each thread where it should be: from the best on down to the fastest core type that has
-/// room for at least half of what it wants.
+/// room for at least half of what it takes.
 fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
     for thread in ranked {
         let may = |&core_type: &usize| thread.allowed & 1 << core_type != 0;
         let slowest = (0..rooms.len()).rev().find(may);
         let room = (0..rooms.len())
             .filter(may)
-            .find(|&core_type| rooms[core_type] >= thread.wants / 2.0);
+            .find(|&core_type| rooms[core_type] >= thread.takes / 2.0);
         let Some(to) = room.or(slowest) else {
             continue;
         };
-        rooms[to] -= thread.wants;
+        rooms[to] -= thread.takes;
         thread.to = to;
     }
 }
@@ -271,14 +279,14 @@ impl Policy for Rank {
         }
         self.demand.look(snapshot);
         let fixed = self.rank(snapshot, actions);
-        let wanted: f64 = self.ranked.iter().map(|ranked| ranked.wants).sum();
+        let wanted: f64 = self.ranked.iter().map(|ranked| ranked.takes).sum();
         let wanted = wanted + fixed.iter().sum::<f64>();
         let mut rooms = rooms(snapshot.topology, wanted, self.oversubscribe);
         for (room, fixed) in rooms.iter_mut().zip(fixed) {
             *room -= fixed;
         }
         place(&mut self.ranked, &mut rooms[..nr_types]);
-        self.act(snapshot.topology.cpus.len(), actions);
+        self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
     }
 }
 

@@ -168,7 +168,7 @@ fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     let ranked = |slot: u32, allowed: u8| Ranked {
         seen: Seen::from(&task(slot, slot, 0)),
         score: 1.0,
-        wants: 1.0,
+        takes: 1.0,
         allowed,
         hint: None,
         to: 9,
