@@ -6,7 +6,7 @@ mod fixtures;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use fixtures::Machine as Tree;
+use fixtures::alder_lake;
 use scx_hetero::ml::fixed::feature;
 use scx_hetero::ml::forest::to_number;
 use scx_hetero::ml::live::Live;
@@ -21,31 +21,6 @@ fn models() -> PathBuf {
 
 fn model() -> Model {
     Model::read(&models().join("virtual-alder-lake-4p4e.model.json")).unwrap()
-}
-
-/// An Alder Lake as the model's virtual machine has it: P cores without SMT, and E cores.
-fn alder_lake() -> (Tree, Topology, Machine) {
-    let tree = Tree::new("i7-1260p");
-    let block = |cpu: u32| {
-        format!(
-            "processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 154\n\n"
-        )
-    };
-    tree.set("proc/cpuinfo", &(0..16).map(block).collect::<String>());
-    for pmu in ["cpu_core", "cpu_atom"] {
-        let devices = "sys/bus/event_source/devices";
-        for (file, contents) in [
-            ("format/event", "config:0-7"),
-            ("format/umask", "config:8-15"),
-            ("format/inv", "config:23"),
-            ("format/cmask", "config:24-31"),
-        ] {
-            tree.set(&format!("{devices}/{pmu}/{file}"), contents);
-        }
-    }
-    let topology = tree.topology();
-    let machine = Machine::read(tree.root());
-    (tree, topology, machine)
 }
 
 fn live(model: &Model, topology: &Topology, machine: &Machine) -> Live {
@@ -76,6 +51,19 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
             "instructions branch-misses loads l1-misses llc-references divider stalled-mem",
         ]
     );
+}
+
+#[test]
+fn where_the_watchdog_holds_a_counter_those_of_e_take_turns() {
+    let (tree, topology, _) = alder_lake();
+    tree.set("proc/sys/kernel/nmi_watchdog", "1");
+    let machine = Machine::read(tree.root());
+    let live = live(&model(), &topology, &machine);
+    let sets = [0, 1].map(|core_type| {
+        let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
+        plan(&live.wishes(core_type, pmu), pmu).sets.len()
+    });
+    assert_eq!(sets, [1, 2]);
 }
 
 /// Rows of the table that the model was learnt from, by what they measure and core type.
