@@ -7,11 +7,11 @@
 //! would be overworked. Otherwise than there:
 //!
 //! - Threads are ranked by the SF that a model of the machine estimates, which is right about more
-//!   pairs than the paper's classifier (`docs/ml.md`); so one evaluation a sample, and none here.
-//! - Who is ranked by its last sample: threads that want most of a CPU. Those that come and go, on
-//!   which the paper's scheduler failed (Fig. 4.7), are ranked by all that is known of them or of
-//!   their program.
-//! - The top N counts CPUs that are wanted, and not threads, see [`rooms`].
+//!   pairs than a classifier like the paper's (`docs/ml.md`); so one evaluation a sample, none here.
+//! - Only threads that want most of a CPU are ranked by the phase that they are in. Those that come
+//!   and go, on which the paper's scheduler failed (Fig. 4.7), are by all that is known of them or
+//!   of their program.
+//! - The top N is in CPUs: threads that come and go count for a part of one, see [`rooms`].
 //! - A thread must be better than another by more than models can tell to take its place.
 //!
 //! With three or more core types the middle ones get the middle ranks.
