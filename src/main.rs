@@ -109,6 +109,16 @@ struct Run {
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     fairness: u8,
 
+    /// Of policy rank: how many threads each fast core is to have before slower
+    /// ones have more than one [default: 2.5]
+    #[arg(long, value_name = "THREADS", value_parser = policy::rank::parse_oversubscribe)]
+    oversubscribe: Option<f64>,
+
+    /// Of policies rank, hsp, acfs and eqp: what `scx_hetero train` has learnt of
+    /// this machine [default: /var/lib/scx_hetero/model.json, if there is one]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -255,11 +265,19 @@ fn schedule(args: Run) -> Result<()> {
     {
         warn!("--fairness is for --policy camps; {policy} does not know it");
     }
+    if args.oversubscribe.is_some() && args.policy != Some(policy::Name::Rank) {
+        warn!("--oversubscribe is for --policy rank");
+    }
+    if args.model.is_some() && !args.policy.is_some_and(|policy| policy.takes_model()) {
+        warn!("--model is for --policy rank, hsp, acfs and eqp");
+    }
     let options = Options {
         policy: args.policy,
+        model: args.model,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
+            oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
             limits: None,
             without: &[],
         },

@@ -6,6 +6,7 @@ mod counting;
 mod describe;
 mod encode;
 mod explain;
+mod model;
 mod rest;
 mod spinning;
 
@@ -31,6 +32,7 @@ use counting::Counting;
 use describe::describe;
 use encode::encode;
 use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
+pub use model::PATH as MODEL_PATH;
 use rest::{Bell, Rest};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
@@ -38,6 +40,7 @@ use crate::calibrate;
 use crate::cgroups::Limited;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
+use crate::ml::model::Model;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::spin;
@@ -67,6 +70,8 @@ pub struct Options {
     pub policy: Option<policy::Name>,
     /// What is said to it.
     pub settings: policy::Settings<'static>,
+    /// A model of what core types are worth; `None` is the one at [`MODEL_PATH`], if any.
+    pub model: Option<PathBuf>,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -129,11 +134,19 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
     }
+    let model = match options.policy {
+        Some(policy) if policy.takes_model() => model::find(
+            options.model.as_deref(),
+            Path::new(MODEL_PATH),
+            options.core_types.as_ref(),
+        )?,
+        _ => None,
+    };
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     let mut carried = None;
     loop {
-        let mut scheduler = Scheduler::init(options, &mut object, carried.take())?;
+        let mut scheduler = Scheduler::init(options, model.as_ref(), &mut object, carried.take())?;
         if let Some(attached) = attached.take() {
             attached();
         }
@@ -151,6 +164,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
 impl<'a> Scheduler<'a> {
     fn init(
         options: &Options,
+        model: Option<&Model>,
         object: &'a mut MaybeUninit<OpenObject>,
         carried: Option<Carried>,
     ) -> Result<Self> {
@@ -187,7 +201,7 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = options.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
-        let counting = Counting::plan(&mut skel, &topology, policy.module(), options)?;
+        let counting = Counting::plan(&mut skel, &topology, policy.module(), model, options)?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
         if options.verbose {

@@ -55,9 +55,11 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         steady(compute(1.4)),
     ]);
     let mut machine = Machine::new(&[2, 4, 2], programs);
+    machine.estimates = true;
     let mut policy = name.build(Settings {
         swap_interval: Duration::from_millis(400),
         fairness,
+        oversubscribe: 2.5,
         limits: None,
         without: &[],
     });

@@ -26,6 +26,7 @@ fn build(name: Name) -> Box<dyn Policy> {
     name.build(Settings {
         swap_interval: INTERVAL,
         fairness: 100,
+        oversubscribe: 2.5,
         limits: None,
         without: &[],
     })
@@ -77,6 +78,42 @@ fn hsp_follows_a_thread_into_another_phase() {
     machine.run(&mut hsp, 20, |_| {});
     assert_eq!(machine.tasks[0].core_type, 1);
     machine.run(&mut hsp, 35, |_| {});
+    assert_eq!(machine.tasks[0].core_type, 0);
+}
+
+#[test]
+fn rank_has_the_best_throughput_at_once_and_moves_nobody_after_that() {
+    for turn in 0..8 {
+        let mut sfs = SFS;
+        sfs.rotate_left(turn);
+        let mut machine = Machine::new(&[4, 4], mix(sfs.map(compute)));
+        machine.estimates = true;
+        machine.run(&mut *build(Name::Rank), 60, |_| {});
+        let share = machine.asp() / best_asp(&sfs, 4);
+        assert!(share > 0.98, "{turn}: {share}");
+        assert!(machine.swaps <= 4, "{turn}: {}", machine.swaps);
+    }
+}
+
+#[test]
+fn rank_follows_a_thread_into_another_phase() {
+    let mut programs = mix(SFS.map(compute));
+    programs[0] = Program {
+        phases: vec![
+            compute(1.1),
+            Phase {
+                l1_per_kilo: 500.0,
+                ..compute(3.2)
+            },
+        ],
+        work_ns: 10e9,
+    };
+    let mut machine = Machine::new(&[4, 4], programs);
+    machine.estimates = true;
+    let mut rank = build(Name::Rank);
+    machine.run(&mut *rank, 8, |_| {});
+    assert_eq!(machine.tasks[0].core_type, 1);
+    machine.run(&mut *rank, 7, |_| {});
     assert_eq!(machine.tasks[0].core_type, 0);
 }
 
@@ -170,17 +207,41 @@ fn camps_without_fairness_comes_near_the_throughput_of_hsp() {
 }
 
 /// P, E and LP-E cores as in a Meteor Lake laptop, and a busy thread for each, for two minutes.
-fn meteor_lake(policy: &mut dyn Policy) -> Machine {
+fn meteor_lake(policy: &mut dyn Policy, estimates: bool) -> Machine {
     let sfs = (0..14).map(|i| 1.1 + 0.05 * f64::from(i * 5 % 14));
     let mut machine = Machine::new(&[4, 8, 2], mix(sfs.map(compute)));
     machine.topology.types[2].low_power_island = true;
+    machine.estimates = estimates;
     machine.run(policy, 120, |_| {});
     machine
 }
 
 #[test]
 fn with_three_types_hsp_gives_the_middle_ones_to_the_middle_ranks() {
-    let machine = meteor_lake(&mut Hsp::default());
+    let machine = meteor_lake(&mut Hsp::default(), false);
+    let places: Vec<usize> = by_sf(&machine).iter().map(|&(_, place)| place).collect();
+    assert_eq!(places, [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+}
+
+#[test]
+fn with_three_types_rank_lets_nobody_wait_who_is_clearly_better() {
+    let machine = meteor_lake(&mut *build(Name::Rank), true);
+    let ranked = by_sf(&machine);
+    let on = |place| ranked.iter().filter(|r| r.1 == place).count();
+    assert_eq!([on(0), on(1), on(2)], [4, 8, 2]);
+    for (better, there) in &ranked {
+        for (worse, here) in &ranked {
+            // Estimates are of the slowest type, that is of the square.
+            assert!(
+                here >= there || better / worse < 1.05_f64.sqrt(),
+                "{ranked:?}"
+            );
+        }
+    }
+}
+
+/// SF and core type of all threads, the highest SF first.
+fn by_sf(machine: &Machine) -> Vec<(f64, usize)> {
     let mut by_sf: Vec<(f64, usize)> = machine
         .programs
         .iter()
@@ -188,14 +249,13 @@ fn with_three_types_hsp_gives_the_middle_ones_to_the_middle_ranks() {
         .map(|(program, task)| (program.phases[0].sf, task.core_type))
         .collect();
     by_sf.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let places: Vec<usize> = by_sf.iter().map(|&(_, place)| place).collect();
-    assert_eq!(places, [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+    by_sf
 }
 
 #[test]
 fn with_three_types_the_fair_policies_share_the_fastest_and_use_the_middle_one() {
     for name in [Name::Rr, Name::Adwrr, Name::Eqp, Name::Acfs, Name::Camps] {
-        let machine = meteor_lake(&mut *build(name));
+        let machine = meteor_lake(&mut *build(name), false);
         for task in &machine.tasks {
             let ran = &task.run_ns[..3];
             assert!(ran[0] > 0 && ran[1] > 0, "{name}: {ran:?}");

@@ -19,6 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(400);
 const SETTINGS: policy::Settings = policy::Settings {
     swap_interval: INTERVAL,
     fairness: 100,
+    oversubscribe: 2.5,
     limits: None,
     without: &[],
 };

@@ -65,6 +65,7 @@ impl World {
             policy: name.build(Settings {
                 swap_interval: Duration::from_millis(400),
                 fairness,
+                oversubscribe: 2.5,
                 limits: None,
                 without: &[],
             }),
@@ -186,7 +187,11 @@ impl World {
         let mut told = HashSet::new();
         for action in actions {
             match action {
-                Action::Hint(seen, to) => sent(seen, to.expect("a type")),
+                Action::Hint(seen, to) => {
+                    // Who is no longer sent anywhere may stay.
+                    let stays = find(seen.task).core_type;
+                    sent(seen, to.unwrap_or(stays));
+                }
                 Action::Swap([(one, to), (other, back)]) => {
                     sent(one, *to);
                     sent(other, *back);
@@ -234,6 +239,7 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             branch_fraction: Some(0.1),
             btr: Some(btr),
         },
+        sf: Some(1.0 + ipc),
     }
 }
 

@@ -88,6 +88,18 @@ fn camps_is_fairer_than_default_where_programs_disturb_each_other() {
 }
 
 #[test]
+fn rank_has_the_throughput_of_hsp_by_a_model_and_errors_cost_it_some() {
+    let with = |words: &[&str]| {
+        let all = [&["W24", "--policy", "rank,hsp", "--json"], words].concat();
+        let json = stdout(&all);
+        (number(&json, "rank", "asp"), number(&json, "hsp", "asp"))
+    };
+    let (rank, hsp) = with(&["--model-error", "0"]);
+    let (bad, _) = with(&["--model-error", "40"]);
+    assert!(rank > 0.98 * hsp && bad < rank, "{rank} {bad} {hsp}");
+}
+
+#[test]
 fn hsp_has_the_throughput_where_speedups_differ_and_nobody_disturbs() {
     let json = stdout(&["W24", "--policy", "hsp,camps", "--json"]);
     assert!(number(&json, "hsp", "asp") >= number(&json, "camps", "asp"));

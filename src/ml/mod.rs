@@ -3,7 +3,7 @@
 //!
 //! Two halves that share no code but [`fixed`]. Training ([`data`], [`tree`], [`boosting`],
 //! [`learn`], [`validate`], [`select`], [`train`]) takes tables, time and memory, and writes a
-//! [`model`]. Inference ([`forest`], [`rank`]) is that model laid out in one piece: it allocates
+//! [`model`]. Inference ([`live`], [`forest`], [`rank`]) is that model laid out in one piece: it allocates
 //! nothing, and says the same to the last bit in Rust and in C (`src/bpf/forest.h`).
 
 pub mod boosting;
@@ -15,6 +15,7 @@ pub mod header;
 pub mod import;
 pub mod learn;
 pub mod linear;
+pub mod live;
 pub mod model;
 pub mod rank;
 mod report;

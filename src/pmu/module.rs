@@ -7,33 +7,35 @@
 
 use serde::Serialize;
 
-use super::Meaning;
+use super::{Event, Meaning};
 use crate::table::TaskId;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
 pub const LINE_BYTES: f64 = 64.0;
 
-/// Counts of a task on one core type, by meaning, all scaled to the same run time.
+/// Counts of a task on one core type, by event, all scaled to the same run time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    values: Vec<(Meaning, f64)>,
+    values: Vec<(Event, f64)>,
 }
 
 impl Counts {
     pub fn get(&self, meaning: Meaning) -> Option<f64> {
-        let found = self.values.iter().find(|(m, _)| *m == meaning);
+        self.of(&Event::Meaning(meaning))
+    }
+
+    /// Of an event that may have no meaning.
+    pub fn of(&self, event: &Event) -> Option<f64> {
+        let found = self.values.iter().find(|(e, _)| e == event);
         found.map(|(_, value)| *value)
     }
 
-    pub fn set(&mut self, meaning: Meaning, value: f64) {
-        match self.values.iter_mut().find(|(m, _)| *m == meaning) {
+    pub fn set(&mut self, event: impl Into<Event>, value: f64) {
+        let event = event.into();
+        match self.values.iter_mut().find(|(e, _)| *e == event) {
             Some(entry) => entry.1 = value,
-            None => self.values.push((meaning, value)),
+            None => self.values.push((event, value)),
         }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (Meaning, f64)> + '_ {
-        self.values.iter().copied()
     }
 
     /// `meaning` per 1,000 instructions; `None` if either was not counted.
@@ -46,7 +48,10 @@ impl Counts {
 impl FromIterator<(Meaning, f64)> for Counts {
     fn from_iter<I: IntoIterator<Item = (Meaning, f64)>>(pairs: I) -> Self {
         Self {
-            values: pairs.into_iter().collect(),
+            values: pairs
+                .into_iter()
+                .map(|(meaning, value)| (meaning.into(), value))
+                .collect(),
         }
     }
 }
@@ -67,6 +72,8 @@ pub struct Sample {
     pub last: bool,
     pub counts: Counts,
     pub metrics: Metrics,
+    /// SF as a model of this machine estimates it from the counts; `None` without a model.
+    pub sf: Option<f64>,
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.
@@ -177,7 +184,8 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_is_absent_and_not_zero() {
-        let few: Counts = counts().iter().take(2).collect();
+        let few = [(Meaning::Instructions, 2e6), (Meaning::Cycles, 4e6)];
+        let few: Counts = few.into_iter().collect();
         let metrics = Metrics::of(&few, 20_000_000).unwrap();
         assert_eq!(metrics.btr, None);
         assert_eq!(metrics.branch_fraction, None);

@@ -62,8 +62,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Plans what `module` needs and `extra` events on every core type. Opens nothing yet.
-    /// `without` names parts to leave out.
+    /// Plans what `module` needs on every core type, and `extra` events, which are said by core
+    /// type and its PMU. Opens nothing yet. `without` names parts to leave out.
     ///
     /// # Errors
     /// One line that says why nothing can be counted here, and what to do about it.
@@ -71,7 +71,7 @@ impl Sampler {
         machine: &Machine,
         topology: &Topology,
         module: Option<&dyn Module>,
-        extra: &[Event],
+        extra: &dyn Fn(usize, &Pmu) -> Vec<Event>,
         user_only: bool,
         without: &[Mechanism],
     ) -> Result<Self> {
@@ -79,10 +79,11 @@ impl Sampler {
             bail!("{why}");
         }
         let needed = module.map_or(&[][..], |module| module.meanings());
-        let mut wished: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
-        wished.extend(extra.iter().filter(|e| !needed_by(needed, e)).cloned());
-        let types = topology.types.iter().map(|kind| {
+        let types = topology.types.iter().enumerate().map(|(core_type, kind)| {
             let pmu = machine.pmu_of(*kind.cpus.first()?)?.clone();
+            let mut wished: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
+            let extra = extra(core_type, &pmu);
+            wished.extend(extra.into_iter().filter(|e| !needed_by(needed, e)));
             let plan = plan(&wished, &pmu);
             (!plan.sets.is_empty()).then(|| TypeEvents {
                 pmu,
@@ -96,9 +97,10 @@ impl Sampler {
         for events in types.iter().flatten() {
             let fits = |set: &super::Set| set.counters.len() <= MAX_EVENTS;
             if events.plan.sets.len() > MAX_SETS || !events.plan.sets.iter().all(fits) {
+                let counted = events.plan.sets.iter().map(|set| set.events.len());
                 bail!(
                     "{} events need more than {MAX_SETS} sets of {MAX_EVENTS} on {}; ask for fewer",
-                    wished.len(),
+                    counted.sum::<usize>(),
                     events.pmu.name
                 );
             }
@@ -151,6 +153,16 @@ impl Sampler {
             }
         }
         lines
+    }
+
+    /// Which of `events` are not counted on a core type.
+    pub fn lacks<'e>(&self, core_type: usize, events: &'e [Event]) -> Vec<&'e Event> {
+        let of_type = self.types.get(core_type).and_then(Option::as_ref);
+        let counted = |event: &Event| {
+            // Instructions and cycles are in every set, wished or not.
+            of_type.is_some_and(|of| needed_by(&[], event) || of.plan.find(event).is_some())
+        };
+        events.iter().filter(|event| !counted(event)).collect()
     }
 
     /// How many events each set of each core type has, for the BPF half.
@@ -284,6 +296,7 @@ impl Sampler {
             last: raw.last != 0,
             counts,
             metrics,
+            sf: None,
         })
     }
 
@@ -312,9 +325,7 @@ fn counts_of(plan: &Plan, raw: &intf::task_sample) -> Option<Counts> {
     counts.set(Meaning::Instructions, raw.counts[0] as f64);
     counts.set(Meaning::Cycles, raw.counts[1] as f64);
     for (event, place) in &set.events {
-        if let Event::Meaning(meaning) = event {
-            counts.set(*meaning, raw.counts[*place] as f64);
-        }
+        counts.set(event.clone(), raw.counts[*place] as f64);
     }
     Some(counts)
 }
@@ -327,10 +338,8 @@ fn counts_of_round(plan: &Plan, round: &Round, raw: &intf::task_sample) -> Count
     counts.set(Meaning::Cycles, raw.counts[1] as f64);
     for (number, set) in plan.sets.iter().enumerate() {
         for (event, place) in &set.events {
-            if let (Event::Meaning(meaning), Some(share)) =
-                (event, round.per_instruction((number, *place)))
-            {
-                counts.set(*meaning, share * instructions);
+            if let Some(share) = round.per_instruction((number, *place)) {
+                counts.set(event.clone(), share * instructions);
             }
         }
     }

@@ -3,8 +3,8 @@
 //! evened out as there, but contention is unknown to it: a thread's slowdown is 1 on the fastest
 //! type and its speedup factor, SF, elsewhere.
 //!
-//! The paper's ACFS predicts the SF with a model trained for the platform. Until there are models,
-//! it is measured where it can be: see [`super::speedup`].
+//! The paper's ACFS predicts the SF with a model trained for the platform. Here it is measured where
+//! it can be, and a model stands in before: see [`super::speedup`].
 //!
 //! With three or more core types, each has its own SF, and swaps are pairwise as under `camps`.
 

@@ -5,12 +5,15 @@
 pub mod acfs;
 pub mod adwrr;
 pub mod camps;
+mod demand;
 pub mod eqp;
 mod exchange;
 mod explore;
 pub mod hsp;
+mod learnt;
 mod ledger;
 mod none;
+pub mod rank;
 mod rr;
 mod speedup;
 
@@ -138,6 +141,8 @@ pub enum Name {
     Adwrr,
     /// Most throughput: the fastest cores to those who gain most from them
     Hsp,
+    /// The same by a learnt model, without trying each thread on every core type
+    Rank,
 }
 
 /// What the command line says to policies; each takes what concerns it.
@@ -147,6 +152,8 @@ pub struct Settings<'a> {
     pub swap_interval: Duration,
     /// See [`camps::Options::fairness`].
     pub fairness: u8,
+    /// See [`rank::OVERSUBSCRIBE`].
+    pub oversubscribe: f64,
     /// See [`camps::Options::limits`].
     pub limits: Option<Thresholds>,
     /// Parts to be left out, for tests.
@@ -162,6 +169,11 @@ impl Name {
             _ if counters => Name::Camps,
             _ => Name::Acfs,
         }
+    }
+
+    /// Whether it goes by what a model says of threads ([`Sample::sf`]).
+    pub fn takes_model(self) -> bool {
+        matches!(self, Name::Acfs | Name::Eqp | Name::Hsp | Name::Rank)
     }
 
     /// Makes the policy.
@@ -190,6 +202,7 @@ impl Name {
             Name::Eqp => Box::new(eqp::Eqp::new(interval)),
             Name::Adwrr => Box::new(adwrr::Adwrr::new(interval)),
             Name::Hsp => Box::new(hsp::Hsp::default()),
+            Name::Rank => Box::new(rank::Rank::new(settings.oversubscribe)),
         }
     }
 }
@@ -204,6 +217,7 @@ impl std::fmt::Display for Name {
             Name::Eqp => "eqp",
             Name::Adwrr => "adwrr",
             Name::Hsp => "hsp",
+            Name::Rank => "rank",
         })
     }
 }

@@ -3,13 +3,14 @@
 //! sampling** (PMCTrack 2017, section 4.1: the SF measured directly, on both core types).
 //!
 //! A thread's SF is the ratio of its own mean IPS on two types once it was sampled on both, taken
-//! at the clocks that the types have at present, and the ratio of the types' static capacities
-//! before. The two means may belong to different phases of the program: that is the weakness of the
+//! at the clocks that the types have at present. Before, it is what a model of the machine says
+//! ([`super::learnt`]), and without one the ratio of the types' static capacities. The two means may belong to different phases of the program: that is the weakness of the
 //! method, and why the means are short and start anew after a while.
 
 use std::collections::HashMap;
 
 use super::camps::threads::tell;
+use super::learnt::Learnt;
 use super::{Action, Snapshot};
 use crate::pmu::module::Sample;
 use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
@@ -49,6 +50,7 @@ struct Thread {
 #[derive(Debug, Default)]
 pub struct Speedups {
     threads: HashMap<TaskId, Thread>,
+    learnt: Learnt,
     /// Latest mean clock by core type, Hz.
     frequency: [Option<f64>; MAX_CORE_TYPES],
     now_ns: u64,
@@ -57,6 +59,7 @@ pub struct Speedups {
 impl Speedups {
     /// Takes a sample in.
     pub fn observe(&mut self, sample: &Sample) {
+        self.learnt.observe(sample);
         let metrics = &sample.metrics;
         let sound = metrics.ipc > 0.0 && metrics.frequency > 0.0;
         if sample.last || !sound || sample.core_type >= MAX_CORE_TYPES {
@@ -81,6 +84,7 @@ impl Speedups {
     /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
     pub fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         self.now_ns = snapshot.now_ns;
+        self.learnt.forget(snapshot);
         let known = |id: &TaskId| self.threads.contains_key(id);
         let alive = || snapshot.tasks.iter().map(|task| task.id);
         if alive().filter(known).count() < self.threads.len() {
@@ -90,7 +94,8 @@ impl Speedups {
             let Some(thread) = self.threads.get_mut(&id) else {
                 continue;
             };
-            let inverse = thread.inverse(snapshot.topology, &self.frequency);
+            let learnt = self.learnt.sf(id);
+            let inverse = thread.inverse(snapshot.topology, &self.frequency, learnt);
             if tell(&mut thread.told, inverse) {
                 actions.push(Action::Slowdown(id, inverse));
             }
@@ -101,7 +106,12 @@ impl Speedups {
     pub fn inverse(&self, task: TaskId, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
         let unknown = Thread::default();
         let thread = self.threads.get(&task).unwrap_or(&unknown);
-        thread.inverse(topology, &self.frequency)
+        thread.inverse(topology, &self.frequency, self.learnt.sf(task))
+    }
+
+    /// What a model says of the threads.
+    pub fn learnt(&self) -> &Learnt {
+        &self.learnt
     }
 
     /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
@@ -118,10 +128,12 @@ impl Speedups {
 }
 
 impl Thread {
+    /// `learnt` is SF of the fastest type over the slowest as a model has it.
     fn inverse(
         &self,
         topology: &Topology,
         frequency: &[Option<f64>; MAX_CORE_TYPES],
+        learnt: Option<f64>,
     ) -> [f32; MAX_CORE_TYPES] {
         let ips = |core_type: usize| {
             let speed = self.speeds[core_type];
@@ -130,11 +142,24 @@ impl Thread {
         let mut inverse = [1.0; MAX_CORE_TYPES];
         for (core_type, kind) in topology.types.iter().enumerate().skip(1) {
             let measured = ips(BIG).zip(ips(core_type)).map(|(big, here)| here / big);
-            let assumed = f64::from(kind.capacity) / 1024.0;
-            let ratio = measured.unwrap_or(assumed);
+            let capacity = f64::from(kind.capacity) / 1024.0;
+            let learnt = learnt.map(|sf| sf.powf(-part_of_sf(capacity, topology)));
+            let ratio = measured.or(learnt).unwrap_or(capacity);
             inverse[core_type] = ratio.clamp(1.0 / MAX_SLOWDOWN, 1.0) as f32;
         }
         inverse
+    }
+}
+
+/// How much of SF lies between the fastest type and one of this capacity, 0 to 1, by the logarithm:
+/// models know of the slowest only.
+fn part_of_sf(capacity: f64, topology: &Topology) -> f64 {
+    let slowest = topology.types.last().map_or(1024, |kind| kind.capacity);
+    let slowest = f64::from(slowest) / 1024.0;
+    if slowest < 1.0 {
+        (capacity.ln() / slowest.ln()).clamp(0.0, 1.0)
+    } else {
+        1.0
     }
 }
 
@@ -191,6 +216,30 @@ mod tests {
         assert_eq!(bench.sampled(0, 2.0, 3), 2.0);
         assert_eq!(bench.sampled(0, 2.0, 1), 2.0);
         assert_eq!(bench.sampled(1, 0.5, 1), 4.0);
+    }
+
+    #[test]
+    fn a_model_stands_in_until_the_sf_is_measured() {
+        let mut bench = Bench::new();
+        let mut sampled = sample(&bench.task, 2.0, 300.0, 0.0);
+        sampled.sf = Some(4.0);
+        bench.speedups.observe(&sampled);
+        assert_eq!(
+            bench.look(0),
+            [Action::Slowdown(bench.task.id, [1.0, 0.25, 1.0, 1.0])]
+        );
+        assert_eq!(bench.sampled(0, 2.0, 3), 4.0);
+        assert_eq!(bench.sampled(1, 0.25, 1), 8.0);
+    }
+
+    #[test]
+    fn a_middle_type_has_a_part_of_what_a_model_says_of_the_slowest() {
+        let mut topology = board(2, 4);
+        assert_eq!(part_of_sf(0.5, &topology), 1.0);
+        topology.types[1].capacity = 256;
+        assert_eq!(part_of_sf(0.5, &topology), 0.5);
+        topology.types[1].capacity = 1024;
+        assert_eq!(part_of_sf(1.0, &topology), 1.0);
     }
 
     #[test]

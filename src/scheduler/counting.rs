@@ -17,16 +17,19 @@ use serde::Serialize;
 
 use super::Options;
 use crate::bpf::{OpenBpfSkel, intf};
+use crate::ml::live::Live;
+use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};
 use crate::pmu::sampler::{Sampler, Tally, decode};
-use crate::pmu::{Event, Machine};
+use crate::pmu::{Machine, Pmu};
 use crate::stats::Counted;
 use crate::table::Task;
-use crate::topology::{MAX_CORE_TYPES, Topology};
+use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
 
 /// Events are chosen, and the BPF half knows how many.
 pub(super) struct Planned {
     sampler: Sampler,
+    live: Option<Live>,
     sample: Duration,
     log: Option<BufWriter<File>>,
 }
@@ -34,6 +37,8 @@ pub(super) struct Planned {
 /// Events are open.
 pub(super) struct Counting {
     sampler: Sampler,
+    /// The model at work.
+    live: Option<Live>,
     sample: Duration,
     ring: RingBuffer<'static>,
     inbox: Rc<RefCell<Vec<intf::task_sample>>>,
@@ -65,25 +70,60 @@ fn slowdown(inverse: u32) -> f64 {
     f64::from(one) / f64::from(inverse.min(one))
 }
 
+/// Where a model says nothing, and why.
+fn lacks(live: &Live, sampler: &Sampler, topology: &Topology) -> Vec<String> {
+    let of_type = |(core_type, kind): (usize, &CoreType)| {
+        let Some(events) = live.events(core_type) else {
+            return Some(format!(
+                "the model says nothing of threads on {}",
+                kind.name
+            ));
+        };
+        let lacks: Vec<String> = sampler
+            .lacks(core_type, events)
+            .iter()
+            .map(|event| event.to_string())
+            .collect();
+        (!lacks.is_empty()).then(|| {
+            format!(
+                "the model says nothing of threads on {}, for {} cannot be counted there",
+                kind.name,
+                lacks.join(", ")
+            )
+        })
+    };
+    let types = topology.types.iter().enumerate();
+    types.filter_map(of_type).collect()
+}
+
 impl Counting {
-    /// Chooses events, if the policy or the user wants any. Where nothing can be counted, says so
-    /// once and goes on without.
+    /// Chooses events, if the policy, its model or the user wants any. Where nothing can be
+    /// counted, says so once and goes on without.
     pub(super) fn plan(
         skel: &mut OpenBpfSkel,
         topology: &Topology,
         module: Option<&dyn Module>,
+        model: Option<&Model>,
         options: &Options,
     ) -> Result<Option<Planned>> {
         if module.is_none() && options.events.is_empty() && options.samples.is_none() {
             return Ok(None);
         }
         let machine = Machine::detect();
-        let extra: &[Event] = &options.events;
+        let pmu_of = |core_type: usize| machine.pmu_of(*topology.types[core_type].cpus.first()?);
+        let live = match model {
+            Some(model) => Some(Live::new(model, topology, pmu_of)?),
+            None => None,
+        };
+        let extra = |core_type, pmu: &Pmu| {
+            let learnt = live.iter().flat_map(|live| live.wishes(core_type, pmu));
+            learnt.chain(options.events.iter().cloned()).collect()
+        };
         let planned = Sampler::plan(
             &machine,
             topology,
             module,
-            extra,
+            &extra,
             options.user_only,
             &options.without,
         );
@@ -96,6 +136,9 @@ impl Counting {
         };
         for line in sampler.describe(topology) {
             info!("{line}");
+        }
+        for line in live.iter().flat_map(|live| lacks(live, &sampler, topology)) {
+            warn!("{line}");
         }
         let log = match &options.samples {
             Some(path) => {
@@ -118,6 +161,7 @@ impl Counting {
         }
         Ok(Some(Planned {
             sampler,
+            live,
             sample: options.sample,
             log,
         }))
@@ -164,7 +208,9 @@ impl Counting {
                     self.log = None;
                 }
             }
-            if let Some(sample) = self.sampler.sample(&raw) {
+            if let Some(mut sample) = self.sampler.sample(&raw) {
+                let live = self.live.as_ref();
+                sample.sf = live.and_then(|live| live.sf(sample.core_type, &sample.counts));
                 observe(&sample);
             }
         }
@@ -229,6 +275,7 @@ impl Planned {
             .context("cannot listen to samples")?;
         Ok(Some(Counting {
             sampler: self.sampler,
+            live: self.live,
             sample: self.sample,
             ring: builder.build().context("cannot listen to samples")?,
             inbox,

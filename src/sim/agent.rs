@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+
 use super::event::Event;
 use super::kernel::{BEGIN_NS, Kernel};
 use super::mechanism::hetero::Hetero;
@@ -12,9 +15,33 @@ use crate::pmu::module::Sample;
 use crate::policy::{Action, Policy, Snapshot};
 use crate::table::Task;
 
+/// A model of SF, such as could be learnt: the truth, and an error that a phase has on a core type
+/// whenever it is seen there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    /// Standard deviation of the errors, as parts of SF.
+    pub(super) error: f64,
+    /// What they follow from.
+    pub(super) seed: u64,
+}
+
+impl Model {
+    /// What it says of a phase, the `load`-th on this machine, whose SF is `sf`.
+    pub(super) fn sf(&self, sf: f64, load: usize, core_type: usize) -> f64 {
+        let of_phase = (load as u64) << 8 | core_type as u64;
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed ^ of_phase.rotate_left(32));
+        // The sum of twelve uniform numbers is near enough to a normal one.
+        let uniform = || rng.next_u64() as f64 / u64::MAX as f64;
+        let normal: f64 = std::iter::repeat_with(uniform).take(12).sum::<f64>() - 6.0;
+        (sf * (1.0 + self.error * normal)).max(1.0)
+    }
+}
+
 /// A policy, and what it is told and asked.
 pub(super) struct Agent {
     policy: Box<dyn Policy>,
+    /// Where its samples have an SF from.
+    pub(super) model: Option<Model>,
     sample_ns: Option<u64>,
     inbox: Vec<Sample>,
     tasks: Vec<Task>,
@@ -25,10 +52,11 @@ pub(super) struct Agent {
 
 impl Agent {
     /// With samples of so much run time, if the policy wants any.
-    pub(super) fn new(policy: Box<dyn Policy>, sample: Duration) -> Self {
+    pub(super) fn new(policy: Box<dyn Policy>, sample: Duration, model: Option<Model>) -> Self {
         let sample_ns = policy.module().map(|_| sample.as_nanos() as u64);
         Self {
             policy,
+            model,
             sample_ns,
             inbox: Vec::new(),
             tasks: Vec::new(),
@@ -84,5 +112,28 @@ impl Hetero {
             agent.actions = actions;
             agent.actions.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_errs_in_the_same_way_whenever_it_is_asked_and_as_much_as_it_is_said_to() {
+        let model = Model {
+            error: 0.05,
+            seed: 7,
+        };
+        let errors: Vec<f64> = (0..4000)
+            .map(|of| model.sf(2.0, of / 2, of % 2) / 2.0 - 1.0)
+            .collect();
+        let number = errors.len() as f64;
+        let mean = errors.iter().sum::<f64>() / number;
+        let variance = errors.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / number;
+        assert!(mean.abs() < 0.003, "{mean}");
+        assert!((variance.sqrt() - 0.05).abs() < 0.002, "{variance}");
+        assert_eq!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 1));
+        assert_ne!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 0));
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::experiment::{Scheduler, Until};
-use crate::policy;
+use crate::policy::{self, rank};
 
 /// What to simulate, and how to show it.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,6 +58,15 @@ pub struct Args {
     /// Of policy camps, as for the scheduler itself
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) fairness: u8,
+
+    /// Of policy rank, as for the scheduler itself
+    #[arg(long, default_value_t = rank::OVERSUBSCRIBE, value_name = "THREADS", value_parser = rank::parse_oversubscribe)]
+    pub(super) oversubscribe: f64,
+
+    /// Standard deviation of a model's estimates of SF from the truth, in percent;
+    /// without it no policy has a model, but rank one of 5 %
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(super) model_error: Option<f64>,
 
     /// Longest run before other threads get their turn, in microseconds
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
@@ -132,6 +141,14 @@ fn seconds(text: &str) -> Result<f64, String> {
         return Err("must lie between 0.1 and 1000000 seconds".into());
     }
     Ok(seconds)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err("must lie between 0 and 100".into());
+    }
+    Ok(percent)
 }
 
 impl Args {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::agent::Agent;
+use super::agent::{Agent, Model};
 use super::contention::Load;
 use super::cpu_set::CpuSet;
 use super::job::{Compiled, Job};
@@ -55,6 +55,9 @@ pub struct Options<'a> {
     pub slice: Duration,
     /// Run time that a sample is made of.
     pub sample: Duration,
+    /// Standard deviation of a model's estimates of SF, as parts of it; without it there is none, but
+    /// for the policy that is nothing without.
+    pub model_error: Option<f64>,
     /// For policies.
     pub settings: policy::Settings<'a>,
 }
@@ -89,6 +92,10 @@ pub struct Bench {
 /// A program takes at most so many times as long as alone on the slowest CPUs, times threads per
 /// CPU; who takes longer counts by the work done.
 const PATIENCE: f64 = 20.0;
+
+/// See [`Options::model_error`]: the model of the virtual machine has mean absolute errors of 0.04
+/// and 0.07 at SFs of 1.75 (`docs/ml.md`), which is as much as deviations of 3 and 5 % have.
+const MODEL_ERROR: f64 = 0.05;
 
 /// The longest that a program runs alone, s.
 const LONGEST_ALONE: f64 = 1e5;
@@ -175,7 +182,13 @@ impl Bench {
         match scheduler {
             Scheduler::Default => self.run_with(Fair::default(), options, |_| (0, 0)),
             Scheduler::Policy(name) => {
-                let agent = Agent::new(name.build(options.settings), options.sample);
+                let error = match name {
+                    policy::Name::Rank => options.model_error.or(Some(MODEL_ERROR)),
+                    name => options.model_error.filter(|_| name.takes_model()),
+                };
+                let seed = options.seed;
+                let model = error.map(|error| Model { error, seed });
+                let agent = Agent::new(name.build(options.settings), options.sample, model);
                 let hetero = Hetero::new(topology, options.slice, Some(agent));
                 self.run_with(hetero, options, actions_applied)
             }

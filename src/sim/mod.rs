@@ -88,9 +88,11 @@ pub fn run(args: &Args) -> Result<()> {
             until: args.until(),
             slice: Duration::from_micros(args.slice_us),
             sample: Duration::from_millis(args.sample_ms),
+            model_error: args.model_error.map(|percent| percent / 100.0),
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,
+                oversubscribe: args.oversubscribe,
                 limits: machine.thresholds.filter(|_| args.calibrated),
                 without: &[],
             },

@@ -27,6 +27,7 @@ fn settings() -> Settings<'static> {
     Settings {
         swap_interval: Duration::from_millis(400),
         fairness: 100,
+        oversubscribe: 2.5,
         limits: None,
         without: &[],
     }
@@ -38,6 +39,7 @@ fn options(seed: u64, seconds: f64) -> Options<'static> {
         until: Until::Seconds(seconds),
         slice: SLICE,
         sample: Duration::from_millis(50),
+        model_error: None,
         settings: settings(),
     }
 }

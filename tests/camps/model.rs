@@ -165,6 +165,8 @@ pub struct Machine {
     /// Everything decided but slowdowns.
     pub moves: Vec<(u64, Action)>,
     pub swaps: u64,
+    /// A model knows every SF.
+    pub estimates: bool,
     /// Until when each CPU is parked, ns.
     parked: Vec<u64>,
 }
@@ -188,6 +190,7 @@ impl Machine {
             clock: 1.0,
             moves: Vec::new(),
             swaps: 0,
+            estimates: false,
         }
     }
 
@@ -251,7 +254,10 @@ impl Machine {
             window.bytes += phase.btr / slowdown * seconds;
             if window.ns >= SAMPLE_NS {
                 let window = std::mem::take(window);
-                samples.push(sample(task, &window, &phase));
+                let mut sample = sample(task, &window, &phase);
+                let slowest = self.topology.types.len() - 1;
+                sample.sf = self.estimates.then(|| Self::type_factor(&phase, slowest));
+                samples.push(sample);
                 self.windows[slot].core_type = task.core_type;
             }
             self.work_ns[slot] += TICK_NS as f64 / slowdown;
@@ -294,7 +300,8 @@ impl Machine {
                     assert!(*time <= Duration::from_millis(100));
                     self.parked[*cpu as usize] = self.now_ns + time.as_nanos() as u64;
                 }
-                Action::Hint(..) => {} // no CPU is idle
+                // No CPU is idle, so that is all.
+                Action::Hint(seen, to) => self.tasks[seen.task.slot as usize].hint = *to,
             }
             self.moves.push((self.now_ns, action));
         }
@@ -356,5 +363,6 @@ fn sample(task: &Task, window: &Window, phase: &Phase) -> Sample {
             branch_fraction: Some(phase.branches),
             btr: Some(window.bytes / seconds),
         },
+        sf: None,
     }
 }

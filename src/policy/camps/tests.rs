@@ -97,6 +97,7 @@ pub fn sample(task: &Task, ipc: f64, l1: f64, btr: f64) -> Sample {
             branch_fraction: Some(0.1),
             btr: Some(btr),
         },
+        sf: None,
     }
 }
 

@@ -115,6 +115,13 @@ impl Load {
         self.ns_per_instruction[core_type]
     }
 
+    /// SF alone: the fastest core type over the slowest.
+    pub(in crate::sim) fn sf(&self) -> f64 {
+        let mut from_slowest = self.ns_per_instruction.iter().rev();
+        let slowest = from_slowest.find(|&&ns| ns > 0.0).unwrap_or(&0.0);
+        slowest / self.alone_ns(0)
+    }
+
     /// What a thread loses when it comes to another last-level cache of `bytes`: its data are
     /// brought there again, ns.
     pub(in crate::sim) fn refill_ns(&self, core_type: usize, bytes: f64) -> f64 {

@@ -172,6 +172,9 @@ impl Hetero {
             ..Sums::default()
         };
         let Some(metrics) = metrics else { return };
+        let model = self.agent.as_ref().and_then(|agent| agent.model);
+        let load = k.thread(thread).load;
+        let sf = model.map(|model| model.sf(k.contention.loads[load].sf(), load, core_type));
         let sample = Sample {
             task: task.id,
             tid: task.tid,
@@ -182,6 +185,7 @@ impl Hetero {
             last,
             counts,
             metrics,
+            sf,
         };
         if let Some(agent) = &mut self.agent {
             agent.note(sample);

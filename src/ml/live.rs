@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A model at work: what it asks for on each core type of this machine, and what it says of a
+//! thread's counts.
+
+use anyhow::Result;
+
+use super::data::{INSTRUCTIONS, Per};
+use super::events::countable;
+use super::fixed::feature;
+use super::forest::{Forest, MAX_FEATURES, to_number};
+use super::model::{Model, Speedup};
+use crate::pmu::module::Counts;
+use crate::pmu::{Event, Meaning, Pmu, plan};
+use crate::topology::Topology;
+
+/// By which phases are told apart ([`crate::slowdown::Phase`]).
+const OF_PHASES: [Meaning; 2] = [Meaning::Loads, Meaning::Branches];
+
+/// Estimates SF of threads on this machine. Allocates nothing once it is made.
+pub struct Live {
+    /// By core type; `None` where the model knows of none.
+    by_type: Vec<Option<Estimate>>,
+}
+
+/// SF from one core type.
+struct Estimate {
+    per: Per,
+    /// Of each feature; those that the PMU knows by no meaning have a code.
+    events: Vec<Event>,
+    forest: Box<Forest>,
+}
+
+impl Live {
+    /// A model on core types that have these PMUs (`None`: nothing counts there).
+    ///
+    /// # Errors
+    /// It cannot be laid out, as [`Model::check`] would have told.
+    pub fn new<'p>(
+        model: &Model,
+        topology: &Topology,
+        pmu_of: impl Fn(usize) -> Option<&'p Pmu>,
+    ) -> Result<Self> {
+        let by_type = topology.types.iter().enumerate().map(|(core_type, kind)| {
+            let mut learnt = model.speedup.iter();
+            let found = learnt.find(|speedup| speedup.core_type == kind.name);
+            match found.zip(pmu_of(core_type)) {
+                Some((speedup, pmu)) => Estimate::new(speedup, pmu).map(Some),
+                None => Ok(None),
+            }
+        });
+        Ok(Self {
+            by_type: by_type.collect::<Result<_>>()?,
+        })
+    }
+
+    fn on(&self, core_type: usize) -> Option<&Estimate> {
+        self.by_type.get(core_type)?.as_ref()
+    }
+
+    /// What its estimate from a core type is made of, with instructions and cycles; `None` if it has none.
+    pub fn events(&self, core_type: usize) -> Option<&[Event]> {
+        Some(&self.on(core_type)?.events)
+    }
+
+    /// What is to be counted on a core type: that, and the events by which phases are told apart,
+    /// as far as nothing has to take turns for them.
+    pub fn wishes(&self, core_type: usize, pmu: &Pmu) -> Vec<Event> {
+        let mut wishes: Vec<Event> = self.events(core_type).unwrap_or_default().to_vec();
+        let sets = |events: &[Event]| plan(events, pmu).sets.len();
+        let needed = sets(&wishes);
+        for event in OF_PHASES.map(Event::from) {
+            if wishes.contains(&event) {
+                continue;
+            }
+            wishes.push(event);
+            if sets(&wishes) > needed {
+                wishes.pop();
+            }
+        }
+        wishes
+    }
+
+    /// SF of a thread that counted this on a core type; `None` if something was not counted.
+    pub fn sf(&self, core_type: usize, counts: &Counts) -> Option<f64> {
+        let of = self.on(core_type)?;
+        let per = counts.get(match of.per {
+            Per::Cycle => Meaning::Cycles,
+            Per::Instruction => Meaning::Instructions,
+        })?;
+        let mut features = [0; MAX_FEATURES];
+        for (to, event) in features.iter_mut().zip(&of.events) {
+            *to = feature(counts.of(event)?.round() as u64, per.round() as u64);
+        }
+        Some(to_number(of.forest.score(&features)))
+    }
+}
+
+impl Estimate {
+    fn new(speedup: &Speedup, pmu: &Pmu) -> Result<Self> {
+        let (_, further) = countable(pmu);
+        let event = |name: &String| {
+            let code = further.iter().find(|(known, _)| known == name);
+            match code {
+                Some((_, code)) => code.clone(),
+                None if name == INSTRUCTIONS => Meaning::Instructions.into(),
+                None => Event::from(name.clone()),
+            }
+        };
+        let features = &speedup.trees.features;
+        Ok(Self {
+            per: speedup.trees.per,
+            events: features.iter().map(|of| event(&of.name)).collect(),
+            forest: speedup.trees.forest()?,
+        })
+    }
+}

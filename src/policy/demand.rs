@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How much of a CPU each thread wants, and where it was sent.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::Snapshot;
+use crate::table::{State, Task, TaskId};
+
+/// A look counts for one in so many in what a thread wants, at the least.
+const AVERAGED: u32 = 4;
+
+/// How long a move may take, ns: one that waits has its turn by then.
+const MOVE_NS: u64 = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    /// Run time at the last look, ns.
+    total_ns: u64,
+    /// It was runnable then.
+    awake: bool,
+    /// Share of a CPU, 0 to 1, averaged over so many looks.
+    wants: f64,
+    averaged: u32,
+    /// To which core type, and until when that is waited for, ns.
+    sent: Option<(usize, u64)>,
+}
+
+/// The accounts of all tasks.
+#[derive(Debug, Default)]
+pub struct Demand {
+    accounts: HashMap<TaskId, Account>,
+    looked_at_ns: Option<u64>,
+}
+
+impl Demand {
+    /// Brings the accounts up to date.
+    pub fn look(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.now_ns;
+        let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
+        self.looked_at_ns = Some(now);
+        for task in snapshot.tasks {
+            let total_ns = task.total_ns();
+            match self.accounts.entry(task.id) {
+                Entry::Occupied(mut account) => account.get_mut().look(task, now, elapsed),
+                Entry::Vacant(place) => {
+                    place.insert(Account {
+                        total_ns,
+                        awake: task.state != State::Blocked,
+                        wants: 0.0,
+                        averaged: 0,
+                        sent: None,
+                    });
+                }
+            }
+        }
+        if self.accounts.len() > snapshot.tasks.len() {
+            self.accounts.retain(|&id, _| snapshot.is_alive(id));
+        }
+    }
+
+    /// Share of a CPU that a task wants, 0 to 1; 0 until it was looked at twice.
+    pub fn of(&self, task: TaskId) -> f64 {
+        self.accounts.get(&task).map_or(0.0, |a| a.wants)
+    }
+
+    /// Whether a task is on its way to where it was sent.
+    pub fn is_moving(&self, task: TaskId) -> bool {
+        self.accounts.get(&task).is_some_and(|a| a.sent.is_some())
+    }
+
+    /// Notes that a task is sent to a core type.
+    pub fn send(&mut self, task: TaskId, to: usize) {
+        let until = self.looked_at_ns.unwrap_or_default() + MOVE_NS;
+        if let Some(account) = self.accounts.get_mut(&task) {
+            account.sent = Some((to, until));
+        }
+    }
+}
+
+impl Account {
+    fn look(&mut self, task: &Task, now: u64, elapsed: u64) {
+        let total_ns = task.total_ns();
+        let awake = task.state != State::Blocked;
+        if elapsed > 0 {
+            // Who was runnable then and is now had work all the while, and may have waited.
+            let share = if awake && self.awake {
+                1.0
+            } else {
+                total_ns.saturating_sub(self.total_ns) as f64 / elapsed as f64
+            };
+            self.averaged = (self.averaged + 1).min(AVERAGED);
+            self.wants += (share.min(1.0) - self.wants) / f64::from(self.averaged);
+        }
+        self.total_ns = total_ns;
+        self.awake = awake;
+        let arrived = |&mut (to, until): &mut (usize, u64)| task.core_type == to || now >= until;
+        self.sent.take_if(arrived);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::camps::tests::{MS, board, task};
+
+    /// What a thread wants after so many looks, 200 ms each; before each, `change` happens to it.
+    fn after(looks: u64, change: impl Fn(u64, &mut Task)) -> f64 {
+        let topology = board(2, 4);
+        let (mut demand, mut it) = (Demand::default(), task(0, 0, 0));
+        for look in 0..looks {
+            change(look, &mut it);
+            demand.look(&Snapshot {
+                now_ns: look * 200 * MS,
+                topology: &topology,
+                tasks: std::slice::from_ref(&it),
+            });
+        }
+        demand.of(it.id)
+    }
+
+    #[test]
+    fn who_waits_wants_as_much_as_who_runs() {
+        let runs = after(20, |_, task| task.run_ns[0] += 200 * MS);
+        let waits = after(20, |_, task| task.state = State::Queued);
+        assert!(runs > 0.99 && waits > 0.99, "{runs} {waits}");
+    }
+
+    #[test]
+    fn who_mostly_sleeps_wants_what_it_uses() {
+        let uses = after(40, |_, task| {
+            task.state = State::Blocked;
+            task.run_ns[1] += 20 * MS;
+        });
+        assert!((uses - 0.1).abs() < 0.01, "{uses}");
+    }
+
+    #[test]
+    fn a_move_ends_where_it_was_to_go_or_after_a_second() {
+        let topology = board(2, 4);
+        let mut it = task(0, 0, 0);
+        let moving = |demand: &mut Demand, task: Task, now_ns| {
+            demand.look(&Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks: &[task],
+            });
+            demand.is_moving(task.id)
+        };
+        let mut demand = Demand::default();
+        assert!(!moving(&mut demand, it, 0));
+        demand.send(it.id, 1);
+        assert!(moving(&mut demand, it, 999 * MS));
+        assert!(!moving(&mut demand, it, 1000 * MS));
+        demand.send(it.id, 1);
+        it.core_type = 1;
+        assert!(!moving(&mut demand, it, 1001 * MS));
+    }
+}

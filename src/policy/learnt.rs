@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a model says of threads ([`Sample::sf`]), averaged by phase as history tables do it (CAMPS
+//! 2018, section 4.2), so that one sample more or less changes little, and a phase that comes back
+//! is known at once.
+//!
+//! Estimates from different core types have errors of their own. A phase's SF is the mean over the
+//! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
+//! and two that are alike would trade places for ever.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Snapshot;
+use crate::pmu::module::Sample;
+use crate::slowdown::Phase;
+use crate::table::{Task, TaskId};
+use crate::topology::MAX_CORE_TYPES;
+
+/// Phases that are kept of a thread; the one not seen for longest gives way.
+const PHASES: usize = 8;
+
+/// A sample counts for one in so many in a phase's mean, at the least.
+const AVERAGED: u32 = 16;
+
+/// And in the mean of all that a thread, or a program, does.
+const AVERAGED_USUAL: u32 = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    samples: u32,
+    value: f64,
+}
+
+impl Mean {
+    fn take(&mut self, value: f64, most: u32) {
+        self.samples = (self.samples + 1).min(most);
+        self.value += (value - self.value) / f64::from(self.samples);
+    }
+
+    fn get(&self) -> Option<f64> {
+        (self.samples > 0).then_some(self.value)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    phase: Phase,
+    /// Estimates from each core type.
+    by_type: [Mean; MAX_CORE_TYPES],
+    /// Number of the sample that was its last.
+    used: u64,
+}
+
+impl Entry {
+    fn sf(&self) -> f64 {
+        let known = || self.by_type.iter().filter_map(Mean::get);
+        known().sum::<f64>() / known().count().max(1) as f64
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    phases: Vec<Entry>,
+    /// Which phase it is in.
+    now: usize,
+    samples: u64,
+    usual: Mean,
+}
+
+impl Thread {
+    fn new() -> Self {
+        Self {
+            phases: Vec::with_capacity(PHASES),
+            now: 0,
+            samples: 0,
+            usual: Mean::default(),
+        }
+    }
+
+    /// SF of the phase that this estimate belongs to.
+    fn take(&mut self, phase: Phase, core_type: usize, sf: f64) -> f64 {
+        self.samples += 1;
+        let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
+        let nearest = distances.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+        let same = |&(index, _): &(usize, f64)| self.phases[index].phase.is_same(&phase);
+        self.now = match nearest.filter(same) {
+            Some((index, _)) => index,
+            None => self.put(phase),
+        };
+        let entry = &mut self.phases[self.now];
+        entry.used = self.samples;
+        entry.by_type[core_type].take(sf, AVERAGED);
+        let sf = entry.sf();
+        self.usual.take(sf, AVERAGED_USUAL);
+        sf
+    }
+
+    fn put(&mut self, phase: Phase) -> usize {
+        let entry = Entry {
+            phase,
+            by_type: Default::default(),
+            used: 0,
+        };
+        if self.phases.len() < PHASES {
+            self.phases.push(entry);
+            return self.phases.len() - 1;
+        }
+        let ages = self.phases.iter().map(|entry| entry.used).enumerate();
+        let oldest = ages.min_by_key(|&(_, used)| used).map_or(0, |(at, _)| at);
+        self.phases[oldest] = entry;
+        oldest
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Learnt {
+    threads: HashMap<TaskId, Thread>,
+    /// By process id.
+    programs: HashMap<u32, Mean>,
+    /// Process ids that there are; kept for its memory.
+    processes: HashSet<u32>,
+}
+
+impl Learnt {
+    /// Takes an estimate in, if the sample has one.
+    pub fn observe(&mut self, sample: &Sample) {
+        let Some(sf) = sample.sf.filter(|sf| sf.is_finite()) else {
+            return;
+        };
+        if sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        let program = self.programs.entry(sample.tgid).or_default();
+        if sample.last {
+            // All that is known of a thread that lives for less than a sample.
+            program.take(sf, AVERAGED_USUAL);
+            return;
+        }
+        let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
+        let sf = thread.take(Phase::of(&sample.metrics), sample.core_type, sf);
+        program.take(sf, AVERAGED_USUAL);
+    }
+
+    /// Forgets threads and programs that have ended.
+    pub fn forget(&mut self, snapshot: &Snapshot) {
+        let known = |task: &&Task| self.threads.contains_key(&task.id);
+        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
+        }
+        if self.programs.is_empty() {
+            return;
+        }
+        self.processes.clear();
+        let processes = snapshot.tasks.iter().map(|task| task.tgid);
+        self.processes.extend(processes);
+        self.programs
+            .retain(|tgid, _| self.processes.contains(tgid));
+    }
+
+    /// SF of a thread in the phase that it was in last.
+    pub fn sf(&self, task: TaskId) -> Option<f64> {
+        let thread = self.threads.get(&task)?;
+        Some(thread.phases.get(thread.now)?.sf())
+    }
+
+    /// SF of a thread over all that it does; of a new one, that of its program.
+    pub fn usual(&self, task: &Task) -> Option<f64> {
+        let thread = self.threads.get(&task.id).and_then(|t| t.usual.get());
+        thread.or_else(|| self.programs.get(&task.tgid)?.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::camps::tests::{board, sample, task};
+
+    /// After a sample of this instruction mix from a core type.
+    fn take(learnt: &mut Learnt, task: &mut Task, place: usize, l1: f64, sf: f64) -> f64 {
+        task.core_type = place;
+        let mut sample = sample(task, 1.0, l1, 0.0);
+        sample.sf = Some(sf);
+        learnt.observe(&sample);
+        learnt.sf(task.id).unwrap()
+    }
+
+    #[test]
+    fn samples_of_a_phase_are_averaged_and_one_that_comes_back_is_known() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        assert_eq!(take(&mut learnt, &mut it, 0, 300.0, 2.0), 2.0);
+        assert_eq!(take(&mut learnt, &mut it, 0, 300.0, 1.0), 1.5);
+        assert_eq!(take(&mut learnt, &mut it, 0, 500.0, 3.0), 3.0);
+        let back = take(&mut learnt, &mut it, 0, 300.0, 3.0);
+        assert_eq!(back, 2.0, "as before, and a third");
+        let usual = learnt.usual(&it).unwrap();
+        assert!((1.5..3.0).contains(&usual), "{usual}");
+    }
+
+    #[test]
+    fn where_a_thread_is_does_not_change_its_sf_once_it_was_everywhere() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        for _ in 0..30 {
+            take(&mut learnt, &mut it, 0, 300.0, 2.2);
+        }
+        assert_eq!(take(&mut learnt, &mut it, 1, 300.0, 1.8), 2.0);
+        for place in [1, 1, 1, 0, 0] {
+            let sf = take(&mut learnt, &mut it, place, 300.0, 2.2 - 0.4 * place as f64);
+            assert!((sf - 2.0).abs() < 1e-9, "{sf}");
+        }
+    }
+
+    #[test]
+    fn who_is_new_is_taken_for_one_of_its_program() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let mut new = task(1, 1, 1);
+        new.tgid = it.tgid;
+        assert_eq!(learnt.usual(&new), None);
+        take(&mut learnt, &mut it, 0, 300.0, 2.0);
+        assert_eq!((learnt.sf(new.id), learnt.usual(&new)), (None, Some(2.0)));
+        let mut brief = sample(&new, 1.0, 300.0, 0.0);
+        (brief.sf, brief.last) = (Some(1.0), true);
+        learnt.observe(&brief);
+        assert_eq!(learnt.usual(&new), Some(1.5));
+        let topology = board(2, 4);
+        let mut forget = |tasks: &[Task]| {
+            let snapshot = Snapshot {
+                now_ns: 0,
+                topology: &topology,
+                tasks,
+            };
+            learnt.forget(&snapshot);
+            (learnt.sf(it.id), learnt.usual(&new))
+        };
+        assert_eq!(forget(&[new]), (None, Some(1.5)));
+        assert_eq!(forget(&[]), (None, None));
+    }
+
+    #[test]
+    fn the_phase_not_seen_for_longest_gives_way_and_nonsense_is_no_estimate() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        for turn in 0..=PHASES {
+            take(&mut learnt, &mut it, 0, 100.0 * turn as f64, turn as f64);
+        }
+        let second = take(&mut learnt, &mut it, 0, 100.0, 5.0);
+        assert_eq!(second, 3.0, "still known");
+        assert_eq!(take(&mut learnt, &mut it, 0, 0.0, 5.0), 5.0, "forgotten");
+        assert_eq!(take(&mut learnt, &mut it, 0, 0.0, f64::NAN), 5.0);
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `rank`: the fast cores to the threads that a model says gain most from them, after the placement
+//! by a learnt ranking in topology-aware-ml-2024 (sections 4.1 and 4.2).
+//!
+//! As there: threads that use less than 5 % of a CPU are left alone; the others are ranked, the top
+//! ones go to fast cores, and those take more threads than they have CPUs, for else the slower ones
+//! would be overworked. Otherwise than there:
+//!
+//! - Threads are ranked by the SF that a model of the machine estimates, which is right about more
+//!   pairs than a classifier like the paper's (`docs/ml.md`); so one evaluation a sample, none here.
+//! - Only threads that want most of a CPU are ranked by the phase that they are in. Those that come
+//!   and go, on which the paper's scheduler failed (Fig. 4.7), are by all that is known of them or
+//!   of their program.
+//! - The top N is in CPUs: threads that come and go count for a part of one, see [`rooms`].
+//! - A thread must be better than another by more than models can tell to take its place.
+//!
+//! With three or more core types the middle ones get the middle ranks.
+
+use std::time::Duration;
+
+use super::demand::Demand;
+use super::speedup::Speedups;
+use super::{Action, Policy, Seen, Snapshot};
+use crate::placement;
+use crate::pmu::module::{self, Module, Sample};
+use crate::table::Task;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// Threads that each fast core is to have, where slower ones have something to do: the paper's best
+/// (Fig. 4.5) is 2.5 to 3.
+pub const OVERSUBSCRIBE: f64 = 2.5;
+
+/// Reads [`OVERSUBSCRIBE`] from the command line.
+///
+/// # Errors
+/// It is not a number, or not one from 1 to 100.
+pub fn parse_oversubscribe(text: &str) -> Result<f64, String> {
+    let threads: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if !(1.0..=100.0).contains(&threads) {
+        return Err("must lie between 1 and 100 threads".into());
+    }
+    Ok(threads)
+}
+
+/// Who wants less of a CPU is not ranked (section 4.1).
+const CUT_OFF: f64 = 0.05;
+
+/// Who wants less comes and goes: the phase that it was in last says little of the next one.
+const STEADY: f64 = 0.5;
+
+/// By how much an SF must be greater for its thread to displace another. Of pairs whose SFs are 5 %
+/// apart the model of the virtual machine puts 97 % in the right order, of all 92 % (`docs/ml.md`).
+const MARGIN: f64 = 1.05;
+
+/// Time between decisions.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// A thread that has a rank.
+#[derive(Clone, Copy, Debug)]
+struct Ranked {
+    seen: Seen,
+    /// What it is ranked by: SF, and more of it for who is on a fast core already.
+    score: f64,
+    /// Share of a CPU that is kept for it.
+    takes: f64,
+    /// Core types that its affinity allows, a bit each.
+    allowed: u8,
+    /// What it was hinted last.
+    hint: Option<usize>,
+    /// Where it should be.
+    to: usize,
+    /// It may be told to go elsewhere now.
+    settled: bool,
+}
+
+/// See the module.
+pub struct Rank {
+    oversubscribe: f64,
+    speedups: Speedups,
+    demand: Demand,
+    /// All that follow are kept for their memory.
+    ranked: Vec<Ranked>,
+    rising: Vec<Ranked>,
+    falling: Vec<Ranked>,
+}
+
+impl Rank {
+    /// With so many threads for each fast core, see [`OVERSUBSCRIBE`].
+    pub fn new(oversubscribe: f64) -> Self {
+        Self {
+            oversubscribe,
+            speedups: Speedups::default(),
+            demand: Demand::default(),
+            ranked: Vec::new(),
+            rising: Vec::new(),
+            falling: Vec::new(),
+        }
+    }
+
+    /// SF by which a thread is ranked.
+    fn sf(&self, task: &Task, wants: f64, topology: &Topology) -> f64 {
+        if task.spinning {
+            return 1.0;
+        }
+        let learnt = self.speedups.learnt();
+        let now = learnt.sf(task.id).filter(|_| wants >= STEADY);
+        let known = now.or_else(|| learnt.usual(task));
+        known.unwrap_or_else(|| self.speedups.sf(task.id, topology))
+    }
+
+    /// Fills `ranked`, best first, and returns what is wanted on each core type by those that
+    /// cannot move. Takes their hints back from threads that have no rank any longer.
+    fn rank(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) -> [f64; MAX_CORE_TYPES] {
+        let slowest = snapshot.topology.types.len() - 1;
+        let mut fixed = [0.0; MAX_CORE_TYPES];
+        let mut ranked = std::mem::take(&mut self.ranked);
+        ranked.clear();
+        for task in snapshot.tasks {
+            let wants = self.demand.of(task.id);
+            let free = !task.kthread && !task.pinned && task.allowed_types.count_ones() > 1;
+            if wants < CUT_OFF {
+                if free && task.hint.is_some() {
+                    actions.push(Action::Hint(task.into(), None));
+                }
+                continue;
+            }
+            if !free {
+                fixed[task.core_type.min(slowest)] += takes(wants);
+                continue;
+            }
+            let place = task.hint.unwrap_or(task.core_type).min(slowest);
+            let kept = MARGIN.powi((slowest - place) as i32);
+            ranked.push(Ranked {
+                seen: task.into(),
+                score: self.sf(task, wants, snapshot.topology) * kept,
+                takes: takes(wants),
+                allowed: task.allowed_types,
+                hint: task.hint,
+                to: task.core_type,
+                settled: !self.demand.is_moving(task.id),
+            });
+        }
+        ranked.sort_unstable_by(|a, b| {
+            let by_score = b.score.total_cmp(&a.score);
+            by_score.then(a.seen.task.cmp(&b.seen.task))
+        });
+        self.ranked = ranked;
+        fixed
+    }
+
+    /// Appends what brings everybody to where it should be: exchanges of two first, for neither
+    /// can go where the other still runs; no more than `most`, which is how many can run.
+    fn act(&mut self, slowest: usize, most: usize, actions: &mut Vec<Action>) {
+        self.rising.clear();
+        self.falling.clear();
+        for ranked in &self.ranked {
+            let list = match ranked.to.cmp(&ranked.seen.on) {
+                _ if !ranked.settled => continue,
+                std::cmp::Ordering::Less => &mut self.rising,
+                std::cmp::Ordering::Greater => &mut self.falling,
+                std::cmp::Ordering::Equal => {
+                    // Below all others no wish is needed, and a faster CPU that idles may take it.
+                    let wish = (ranked.to < slowest).then_some(ranked.to);
+                    if ranked.hint != wish {
+                        actions.push(Action::Hint(ranked.seen, wish));
+                    }
+                    continue;
+                }
+            };
+            list.push(*ranked);
+        }
+        // The best goes up first, the worst goes down first.
+        self.falling.reverse();
+        let mut left = most;
+        let (falling, demand) = (&mut self.falling, &mut self.demand);
+        self.rising.retain(|up| {
+            let exact = |down: &Ranked| down.seen.on == up.to && down.to == up.seen.on;
+            // Among three types it may have to go round.
+            let here = 1 << up.seen.on;
+            let makes_room = |down: &Ranked| down.seen.on == up.to && down.allowed & here != 0;
+            let partner = match left {
+                0 => None,
+                _ => falling
+                    .iter()
+                    .position(exact)
+                    .or_else(|| falling.iter().position(makes_room)),
+            };
+            let Some(partner) = partner else {
+                return true;
+            };
+            let down = falling.remove(partner);
+            actions.push(Action::Swap([(down.seen, up.seen.on), (up.seen, up.to)]));
+            demand.send(down.seen.task, up.seen.on);
+            demand.send(up.seen.task, up.to);
+            left -= 1;
+            false
+        });
+        for alone in self.rising.iter().chain(&self.falling) {
+            if alone.hint != Some(alone.to) {
+                actions.push(Action::Hint(alone.seen, Some(alone.to)));
+                self.demand.send(alone.seen.task, alone.to);
+            }
+        }
+    }
+}
+
+/// How many CPUs' worth of threads each core type is to have, of `wanted` in all.
+///
+/// The fast type has its part of the machine, as without a ranking. Where more is wanted than there
+/// are CPUs it has up to `oversubscribe` for each of its cores, but never so much that a slower CPU
+/// would have nothing to do. With 16 threads on 4 fast and 4 slow cores: 10, as in the paper; with
+/// 8 threads 4, for else the slow cores would take what they find waiting, whatever its rank.
+fn rooms(topology: &Topology, wanted: f64, oversubscribe: f64) -> [f64; MAX_CORE_TYPES] {
+    // Below a thread a CPU what is wanted in part takes a whole one.
+    let threads = wanted.ceil().min(topology.cpus.len() as f64);
+    let shares = placement::shares(topology, threads.max(wanted.round()) as usize);
+    let mut rooms = shares.map(|share| share as f64);
+    let fast = &topology.types[BIG].cpus;
+    let is_first = |cpu: &&u32| {
+        let cpu = topology.cpu(**cpu);
+        cpu.is_some_and(|cpu| cpu.siblings.iter().all(|&sibling| sibling >= cpu.id))
+    };
+    let cores = fast.iter().filter(is_first).count() as f64;
+    let slower = (topology.cpus.len() - fast.len()) as f64;
+    let most = (oversubscribe * cores).min(wanted - slower);
+    let others: f64 = rooms[1..].iter().sum();
+    if most > rooms[BIG] && others > 0.0 {
+        let left = (wanted - most) / others;
+        rooms[1..].iter_mut().for_each(|room| *room *= left);
+        rooms[BIG] = most;
+    }
+    rooms
+}
+
+/// Share of a CPU to be kept for a thread that wants so much. Two that want most of one do not fit on
+/// it: either would often find the other there.
+fn takes(wants: f64) -> f64 {
+    if wants < STEADY { wants } else { 1.0 }
+}
+
+/// Says of each thread where it should be: from the best on down to the fastest core type that has
+/// room for at least half of what it takes.
+fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
+    for thread in ranked {
+        let may = |&core_type: &usize| thread.allowed & 1 << core_type != 0;
+        let slowest = (0..rooms.len()).rev().find(may);
+        let room = (0..rooms.len())
+            .filter(may)
+            .find(|&core_type| rooms[core_type] >= thread.takes / 2.0);
+        let Some(to) = room.or(slowest) else {
+            continue;
+        };
+        rooms[to] -= thread.takes;
+        thread.to = to;
+    }
+}
+
+impl Policy for Rank {
+    fn module(&self) -> Option<&dyn Module> {
+        Some(&module::Speed)
+    }
+
+    fn observe(&mut self, sample: &Sample) {
+        self.speedups.observe(sample);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.speedups.look(snapshot, actions);
+        let nr_types = snapshot.topology.types.len();
+        if nr_types < 2 {
+            return;
+        }
+        self.demand.look(snapshot);
+        let fixed = self.rank(snapshot, actions);
+        let wanted: f64 = self.ranked.iter().map(|ranked| ranked.takes).sum();
+        let wanted = wanted + fixed.iter().sum::<f64>();
+        let mut rooms = rooms(snapshot.topology, wanted, self.oversubscribe);
+        for (room, fixed) in rooms.iter_mut().zip(fixed) {
+            *room -= fixed;
+        }
+        place(&mut self.ranked, &mut rooms[..nr_types]);
+        self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
+    }
+}
+
+#[cfg(test)]
+mod tests;
