@@ -7,6 +7,7 @@
 //! and no file, so they run the same in tests.
 
 pub mod arith;
+pub mod ask;
 pub mod bench;
 mod bpf;
 pub mod calibrate;

@@ -153,6 +153,24 @@ impl Sampler {
         lines
     }
 
+    /// What `module` wants and no core type counts.
+    pub fn lacks(&self, module: &dyn Module) -> Vec<Meaning> {
+        let sets = self
+            .types
+            .iter()
+            .flatten()
+            .flat_map(|events| &events.plan.sets);
+        let counted: Vec<&Event> = sets
+            .flat_map(|set| set.events.iter().map(|(event, _)| event))
+            .collect();
+        let is_counted = |meaning: &Meaning| {
+            let event = Event::from(*meaning);
+            counted.iter().any(|counted| **counted == event)
+        };
+        let wanted = module.meanings().iter().copied();
+        wanted.filter(|meaning| !is_counted(meaning)).collect()
+    }
+
     /// How many events each set of each core type has, for the BPF half.
     pub fn set_events(&self) -> [[u8; MAX_SETS]; MAX_CORE_TYPES] {
         let mut numbers = [[0; MAX_SETS]; MAX_CORE_TYPES];

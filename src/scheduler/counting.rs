@@ -19,7 +19,7 @@ use super::Options;
 use crate::bpf::{OpenBpfSkel, intf};
 use crate::pmu::module::{Module, Sample};
 use crate::pmu::sampler::{Sampler, Tally, decode};
-use crate::pmu::{Event, Machine};
+use crate::pmu::{Event, Machine, Meaning};
 use crate::stats::Counted;
 use crate::table::Task;
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -184,6 +184,11 @@ impl Counting {
         self.processes
             .iter()
             .map(|(&tgid, &counted)| (tgid, counted))
+    }
+
+    /// What `module` wants and is not counted.
+    pub(super) fn lacks(&self, module: &dyn Module) -> Vec<Meaning> {
+        self.sampler.lacks(module)
     }
 
     pub(super) fn tally(&self) -> Tally {

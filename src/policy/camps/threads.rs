@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::{Action, Snapshot};
+use super::super::{Action, Insight, Snapshot};
 use super::load::Planned;
 use super::swap::Runner;
 use crate::pmu::module::{Metrics, Sample};
@@ -32,6 +32,8 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// Slowdown on slower core types when it was last measured without contention there.
+    asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
     cpu: Option<u32>,
     cpu_before: Option<u32>,
@@ -111,6 +113,30 @@ impl Threads {
     /// What was made of a thread's latest sample.
     pub fn last_outcome(&self, task: TaskId) -> Option<Outcome> {
         self.threads.get(&task)?.last
+    }
+
+    /// What is known of a thread, for who watches it.
+    pub(super) fn insight(&self, task: TaskId, topology: &Topology) -> Insight {
+        let mut insight = Insight::default();
+        let Some(thread) = self.threads.get(&task) else {
+            return insight;
+        };
+        for core_type in 0..topology.types.len() {
+            insight.slowdown[core_type] = thread.estimator.slowdown(core_type);
+            insight.asymmetry[core_type] = thread.asymmetry[core_type];
+        }
+        insight.asymmetry[BIG] = Some(1.0);
+        let known = matches!(thread.last, Some(Outcome::Hit | Outcome::Learned { .. }));
+        insight.btr = thread
+            .btr_on
+            .iter()
+            .any(Option::is_some)
+            .then_some(thread.btr);
+        insight.phase = thread.estimator.history().latest().filter(|_| known);
+        let intervals = thread.estimator.intervals();
+        insight.hit_rate =
+            (intervals > 0).then(|| thread.estimator.hit_rate(Estimator::MAX_INTERVALS));
+        insight
     }
 
     /// A thread's latest BTR, bytes/s; 0 if it is not known.
@@ -247,6 +273,9 @@ impl Threads {
                 self.hits_and_misses.1 += 1;
             }
         }
+        if low_contention && outcome == Outcome::Hit {
+            thread.asymmetry[sample.core_type] = thread.estimator.slowdown(sample.core_type);
+        }
         thread.last = Some(outcome);
     }
 
@@ -284,6 +313,7 @@ impl Thread {
             last: None,
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
+            asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
             cpu_before: None,
             total_ns: 0,
