@@ -32,7 +32,7 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
-    /// Slowdown on slower core types when it was last measured without contention there.
+    /// By slower core type: see [`asymmetry`].
     asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
     cpu: Option<u32>,
@@ -273,8 +273,10 @@ impl Threads {
                 self.hits_and_misses.1 += 1;
             }
         }
-        if low_contention && outcome == Outcome::Hit {
-            thread.asymmetry[sample.core_type] = thread.estimator.slowdown(sample.core_type);
+        if sample.core_type != BIG && matches!(outcome, Outcome::Hit | Outcome::Miss) {
+            let part = &mut thread.asymmetry[sample.core_type];
+            let slowdown = thread.estimator.slowdown(sample.core_type);
+            *part = asymmetry(*part, slowdown, low_contention);
         }
         thread.last = Some(outcome);
     }
@@ -343,6 +345,17 @@ impl Thread {
     }
 }
 
+/// The part of a slowdown that the core type makes: all of one measured without contention; and
+/// with contention no more than the whole, whatever it was in another phase.
+fn asymmetry(known: Option<f64>, slowdown: Option<f64>, low_contention: bool) -> Option<f64> {
+    let slowdown = slowdown?;
+    if low_contention {
+        Some(slowdown)
+    } else {
+        known.map(|known| known.min(slowdown))
+    }
+}
+
 /// Whether `inverse` is worth telling the BPF half, who knows `told`; notes that it is told.
 pub(in super::super) fn tell(
     told: &mut Option<[f32; MAX_CORE_TYPES]>,
@@ -368,4 +381,19 @@ fn running_on(task: &Task) -> Option<u32> {
     (task.state == State::Running)
         .then(|| u32::try_from(task.cpu).ok())
         .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_the_core_type_is_no_greater_than_the_whole() {
+        let undisturbed = asymmetry(None, Some(1.8), true);
+        assert_eq!(undisturbed, Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(2.4), false), Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(1.3), false), Some(1.3));
+        assert_eq!(asymmetry(None, Some(2.4), false), None);
+        assert_eq!(asymmetry(undisturbed, Some(1.5), true), Some(1.5));
+    }
 }
