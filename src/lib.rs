@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod exit;
 pub mod mechanism;
 pub mod ml;
+pub mod monitor;
 pub mod placement;
 pub mod pmc;
 pub mod pmu;

@@ -18,7 +18,9 @@ use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{bench, calibrate, collect, doctor, exit, ml, pmc, policy, preflight, sim, stats};
+use scx_hetero::{
+    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, sim, stats,
+};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -77,6 +79,8 @@ enum Command {
     /// Look for what keeps the scheduler from working here, or from working well, and
     /// name the remedies
     Doctor(doctor::Args),
+    /// Watch the running scheduler on a terminal: CPUs, threads, slowdowns, moves
+    Monitor(monitor::Args),
     /// Tell how fast a process's threads are where, and why they were moved
     Why(ask::Why),
     /// Change the running scheduler's policy or fairness, without detaching
@@ -222,6 +226,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Monitor(args)) => {
+            let (stop, _) = on_signal()?;
+            monitor::run(&args, &stop).map(|()| 0)
+        }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
