@@ -174,7 +174,7 @@ fn story(pid: u32) -> Story {
             moved(
                 123,
                 1,
-                "swapped with 1003 (sqlite3): progress 9,100 ms behind 14,300",
+                "swapped with 1004 (bzip2): progress 9,100 ms behind 14,300",
             ),
             moved(
                 21,
