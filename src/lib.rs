@@ -7,6 +7,7 @@
 //! and no file, so they run the same in tests.
 
 pub mod arith;
+pub mod ask;
 pub mod bench;
 mod bpf;
 pub mod calibrate;
@@ -16,6 +17,7 @@ pub mod doctor;
 pub mod exit;
 pub mod mechanism;
 pub mod ml;
+pub mod monitor;
 pub mod placement;
 pub mod pmc;
 pub mod pmu;

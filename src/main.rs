@@ -13,11 +13,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
+use scx_hetero::ask::{self, seconds};
 use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
-use scx_hetero::{bench, calibrate, collect, doctor, exit, ml, pmc, policy, preflight, sim, stats};
+use scx_hetero::{
+    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, sim, stats,
+};
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
@@ -76,6 +79,12 @@ enum Command {
     /// Look for what keeps the scheduler from working here, or from working well, and
     /// name the remedies
     Doctor(doctor::Args),
+    /// Watch the running scheduler on a terminal: CPUs, threads, slowdowns, moves
+    Monitor(monitor::Args),
+    /// Tell how fast a process's threads are where, and why they were moved
+    Why(ask::Why),
+    /// Change the running scheduler's policy or fairness, without detaching
+    Set(ask::Set),
     /// Write man pages and completions for shells, for packages
     #[command(hide = true)]
     Generate {
@@ -174,16 +183,6 @@ struct Run {
     without: Vec<Mechanism>,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "not a number of seconds".to_string())?;
-    if !(0.01..=86_400.0).contains(&seconds) {
-        return Err("must lie between 0.01 and 86400 seconds".into());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = if cli.run.verbose {
@@ -237,6 +236,12 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Monitor(args)) => {
+            let (stop, _) = on_signal()?;
+            monitor::run(&args, &stop).map(|()| 0)
+        }
+        Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
+        Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the BPF half, runs the loop between it and the policy, and lets go.
 
+mod answers;
 mod carry;
 mod counting;
 mod describe;
 mod encode;
 mod explain;
 mod model;
+mod moves;
 mod rest;
 mod spinning;
 
@@ -33,6 +35,7 @@ use describe::describe;
 use encode::encode;
 use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
 pub use model::PATH as MODEL_PATH;
+use moves::Moves;
 use rest::{Bell, Rest};
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
@@ -44,7 +47,7 @@ use crate::ml::model::Model;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::spin;
-use crate::stats::{self, CoreTypeTotals, Counts, Totals};
+use crate::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
 use crate::table::{self, State, Task};
 use crate::topology::{CoreTypesSpec, Topology};
 
@@ -96,6 +99,13 @@ pub struct Options {
     pub without: Vec<Mechanism>,
 }
 
+/// What was asked for at the start, or at the statistics socket since.
+#[derive(Clone, Copy)]
+struct Wish {
+    policy: Option<policy::Name>,
+    fairness: u8,
+}
+
 /// A loaded and attached scheduler. It lets go when dropped.
 pub struct Scheduler<'a> {
     skel: BpfSkel<'a>,
@@ -103,6 +113,9 @@ pub struct Scheduler<'a> {
     topology: Topology,
     policy_name: policy::Name,
     policy: Box<dyn Policy>,
+    settings: policy::Settings<'a>,
+    wish: Wish,
+    moves: Moves,
     counting: Option<Counting>,
     reader: table::Reader,
     /// What it read last.
@@ -111,7 +124,7 @@ pub struct Scheduler<'a> {
     applied: u64,
     stale: u64,
     started: Instant,
-    stats_server: StatsServer<(), Totals>,
+    stats_server: StatsServer<Request, Answer>,
     spin_server: Option<spin::server::Server>,
     limited: Limited,
     bell: Bell,
@@ -145,8 +158,13 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     let mut carried = None;
+    let mut wish = Wish {
+        policy: options.policy,
+        fairness: options.settings.fairness,
+    };
     loop {
-        let mut scheduler = Scheduler::init(options, model.as_ref(), &mut object, carried.take())?;
+        let mut scheduler =
+            Scheduler::init(options, wish, model.as_ref(), &mut object, carried.take())?;
         if let Some(attached) = attached.take() {
             attached();
         }
@@ -154,6 +172,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         if !exit.should_restart() {
             return Ok(());
         }
+        wish = scheduler.wish;
         info!("CPUs came or went, starting anew");
         if !options.without.contains(&Mechanism::Carry) {
             carried = scheduler.carry();
@@ -163,7 +182,8 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
 
 impl<'a> Scheduler<'a> {
     fn init(
-        options: &Options,
+        options: &'a Options,
+        wish: Wish,
         model: Option<&Model>,
         object: &'a mut MaybeUninit<OpenObject>,
         carried: Option<Carried>,
@@ -182,6 +202,7 @@ impl<'a> Scheduler<'a> {
         let settings = policy::Settings {
             limits,
             without: &options.without,
+            fairness: wish.fairness,
             ..options.settings
         };
 
@@ -199,7 +220,7 @@ impl<'a> Scheduler<'a> {
             .unwrap_or_else(|| name.build(settings))
         };
         let best = |counters| policy::Name::best(&topology, counters);
-        let mut policy_name = options.policy.unwrap_or_else(|| best(true));
+        let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
         let counting = Counting::plan(&mut skel, &topology, policy.module(), model, options)?;
 
@@ -211,7 +232,7 @@ impl<'a> Scheduler<'a> {
             Some(planned) => planned.open(&skel.maps.events, &skel.maps.samples)?,
             None => None,
         };
-        if options.policy.is_none() && counting.is_none() {
+        if wish.policy.is_none() && counting.is_none() {
             policy_name = best(false);
             policy = make_policy(policy_name);
         }
@@ -221,9 +242,7 @@ impl<'a> Scheduler<'a> {
         }
         beat(&mut skel);
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
-        let stats_server = StatsServer::new(stats::server_data())
-            .launch()
-            .context("cannot open the statistics socket")?;
+        let stats_server = stats::listen(Path::new(stats::SOCKET))?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)
@@ -241,19 +260,26 @@ impl<'a> Scheduler<'a> {
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }
+        let (started, moves) = carried.map_or_else(
+            || (Instant::now(), Moves::default()),
+            |carried| (carried.started, carried.moves),
+        );
         Ok(Self {
             skel,
             link: Some(link),
             topology,
             policy_name,
             policy,
+            settings,
+            wish,
+            moves,
             counting,
             reader: table::Reader::default(),
             tasks: Vec::new(),
             actions: Vec::new(),
             applied: 0,
             stale: 0,
-            started: carried.map_or_else(Instant::now, |carried| carried.started),
+            started,
             stats_server,
             spin_server: spinning::listen(),
             limited,
@@ -267,8 +293,10 @@ impl<'a> Scheduler<'a> {
         let (answers, requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
-        let interval = self.policy.interval();
-        let mut due = interval.map(|interval| Instant::now() + interval);
+        let mut due = self
+            .policy
+            .interval()
+            .map(|interval| Instant::now() + interval);
         let turn = self.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
@@ -288,10 +316,13 @@ impl<'a> Scheduler<'a> {
             select! {
                 recv(stop) -> _ => break,
                 recv(requests) -> request => {
-                    request.context("the statistics server is gone")?;
+                    let request = request.context("the statistics server is gone")?;
                     self.take_samples()?;
-                    let totals = self.totals();
-                    answers.send(totals)?;
+                    let policy = self.policy_name;
+                    answers.send(self.answer(request)?)?;
+                    if self.policy_name != policy {
+                        due = self.policy.interval().map(|interval| Instant::now() + interval);
+                    }
                 }
                 recv(spinners) -> spinner => match spinner {
                     Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
@@ -322,7 +353,7 @@ impl<'a> Scheduler<'a> {
                 tidied = now;
             }
             self.watch_cgroups();
-            if let (Some(at), Some(interval)) = (due, interval)
+            if let (Some(at), Some(interval)) = (due, self.policy.interval())
                 && now >= at
             {
                 self.decide()?;
@@ -370,6 +401,7 @@ impl<'a> Scheduler<'a> {
             self.policy_name,
             policy,
             self.started,
+            std::mem::take(&mut self.moves),
         )
     }
 
@@ -396,6 +428,7 @@ impl<'a> Scheduler<'a> {
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
         }
+        self.moves.retain(&self.tasks);
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
@@ -434,12 +467,16 @@ impl<'a> Scheduler<'a> {
         };
         let mut actions = std::mem::take(&mut self.actions);
         self.policy.decide(&snapshot, &mut actions);
-        let outcome = actions
-            .chunks(intf::hetero_consts_MAX_ACTIONS as usize)
-            .try_for_each(|batch| self.apply(batch));
+        let outcome = self.apply_all(&actions);
         actions.clear();
         self.actions = actions;
         outcome
+    }
+
+    fn apply_all(&mut self, actions: &[Action]) -> Result<()> {
+        actions
+            .chunks(intf::hetero_consts_MAX_ACTIONS as usize)
+            .try_for_each(|batch| self.apply(batch))
     }
 
     /// Hands a batch of actions to the BPF half.
@@ -464,12 +501,16 @@ impl<'a> Scheduler<'a> {
                 outcome.return_value as i32
             );
         }
+        let now_ns = self.started.elapsed().as_nanos() as u64;
         let Some(data) = self.skel.maps.bss_actions_data.as_ref() else {
             return Ok(());
         };
         for (entry, action) in data.action_batch.actions.iter().zip(actions) {
             match entry.result {
-                intf::action_result_ACTION_APPLIED => self.applied += 1,
+                intf::action_result_ACTION_APPLIED => {
+                    self.applied += 1;
+                    self.moves.note(now_ns, action, &*self.policy, &self.tasks);
+                }
                 intf::action_result_ACTION_STALE => self.stale += 1,
                 result => debug!("{action:?} was refused ({result})"),
             }

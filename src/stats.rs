@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Live statistics: running totals inside, rates per interval on the wire.
 
+pub mod live;
+mod serve;
+pub mod story;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -8,9 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use scx_stats::prelude::*;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
+
+pub use serve::{Answer, Client, Request, SOCKET, listen, server_data};
 
 /// How many processes are listed, by CPU time.
 const LISTED: usize = 10;
@@ -80,7 +85,7 @@ pub struct Counted {
 }
 
 #[stat_doc]
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, Stats)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(desc = "events in the interval", _om_prefix = "n_")]
 pub struct Counts {
     #[stat(desc = "tasks put on an idle CPU when they woke up")]
@@ -392,29 +397,6 @@ impl Metrics {
         writeln!(out)?;
         Ok(())
     }
-}
-
-/// What the scheduler's statistics socket serves.
-pub fn server_data() -> StatsServerData<(), Totals> {
-    let open: Box<dyn StatsOpener<(), Totals>> = Box::new(move |(requests, answers)| {
-        requests.send(())?;
-        let mut before = answers.recv()?;
-        let read: Box<dyn StatsReader<(), Totals>> = Box::new(move |_, (requests, answers)| {
-            requests.send(())?;
-            let now = answers.recv()?;
-            let metrics = Metrics::between(&before, &now);
-            before = now;
-            metrics.to_json()
-        });
-        Ok(read)
-    });
-
-    StatsServerData::new()
-        .add_meta(Metrics::meta())
-        .add_meta(CoreTypeStats::meta())
-        .add_meta(ProcessStats::meta())
-        .add_meta(Counts::meta())
-        .add_ops("top", StatsOps { open, close: None })
 }
 
 /// Prints the running scheduler's statistics every `interval` until `stop`.

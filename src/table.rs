@@ -29,6 +29,17 @@ pub enum State {
     Running,
 }
 
+impl State {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Queued => "queued",
+            Self::Running => "running",
+        }
+    }
+}
+
 /// A thread's name: up to 15 bytes, ended by a zero.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Comm(pub [u8; 16]);

@@ -11,9 +11,18 @@ pub fn wrap(text: &str) -> String {
 
 /// The same for text that begins in column `first` and goes on in column `indent`.
 pub fn hang(text: &str, first: usize, indent: usize) -> String {
-    let (mut wrapped, mut column) = (String::new(), first);
     // After a comma too: lists of CPUs can be longer than a line.
-    for word in text.split_inclusive([' ', ',']) {
+    fold(text, first, indent, &[' ', ','])
+}
+
+/// The same, but broken at spaces only, for text with numbers like 14,300.
+pub fn hang_words(text: &str, first: usize, indent: usize) -> String {
+    fold(text, first, indent, &[' '])
+}
+
+fn fold(text: &str, first: usize, indent: usize, breaks: &[char]) -> String {
+    let (mut wrapped, mut column) = (String::new(), first);
+    for word in text.split_inclusive(breaks) {
         if column + word.trim_end().chars().count() > WIDTH {
             wrapped.truncate(wrapped.trim_end().len());
             wrapped += "\n";
@@ -26,9 +35,29 @@ pub fn hang(text: &str, first: usize, indent: usize) -> String {
     wrapped
 }
 
+/// A whole number with its thousands apart: 14,300.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::from(if number < 0 { "-" } else { "" });
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_told_apart() {
+        let numbers = [0, 999, 14_300, -1_000, 1_234_567];
+        let words = numbers.map(grouped);
+        assert_eq!(words, ["0", "999", "14,300", "-1,000", "1,234,567"]);
+    }
 
     #[test]
     fn long_text_is_broken_between_words() {

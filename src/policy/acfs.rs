@@ -14,9 +14,12 @@ use super::camps::LOOK;
 use super::camps::progress::patience_ns;
 use super::camps::threshold::Threshold;
 use super::exchange::Exchange;
+use super::reason::Measure;
 use super::speedup::Speedups;
-use super::{Action, Policy, Snapshot};
+use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
+use crate::table::{Task, TaskId};
+use crate::topology::Topology;
 
 /// See the module.
 pub struct Acfs {
@@ -30,7 +33,7 @@ impl Acfs {
     pub fn new(migration_interval: Duration) -> Self {
         Self {
             speedups: Speedups::default(),
-            exchange: Exchange::default(),
+            exchange: Exchange::by(Measure::Progress),
             threshold: Threshold::new(migration_interval),
         }
     }
@@ -62,6 +65,15 @@ impl Policy for Acfs {
         let contested_ns = self.exchange.contested_ns();
         let swaps = self.exchange.act(snapshot, None, threshold, actions);
         self.threshold.note(contested_ns, swaps);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.exchange.reason(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        let insight = self.exchange.insight(task);
+        self.speedups.insight(task.id, topology, insight)
     }
 }
 

@@ -18,8 +18,9 @@ use std::time::Duration;
 use super::camps::LOOK;
 use super::exchange::Exchange;
 use super::ledger::Ledger;
-use super::{Action, Policy, Snapshot};
-use crate::table::Task;
+use super::reason::Measure;
+use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::table::{Task, TaskId};
 use crate::topology::Topology;
 
 /// Weight of nice 0.
@@ -37,7 +38,7 @@ impl Adwrr {
     pub fn new(round: Duration) -> Self {
         Self {
             round,
-            exchange: Exchange::default(),
+            exchange: Exchange::by(Measure::ScaledTime),
             ledger: Ledger::default(),
         }
     }
@@ -71,6 +72,14 @@ impl Policy for Adwrr {
         });
         ledger.close(|task| snapshot.is_alive(task));
         exchange.act(snapshot, None, round.as_nanos() as i64, actions);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.exchange.reason(task)
+    }
+
+    fn insight(&self, task: &Task, _: &Topology) -> Insight {
+        self.exchange.insight(task)
     }
 }
 

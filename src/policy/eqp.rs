@@ -23,10 +23,11 @@ use super::camps::LOOK;
 use super::camps::threshold::Threshold;
 use super::exchange::Exchange;
 use super::explore::Explorer;
+use super::reason::Measure;
 use super::speedup::Speedups;
-use super::{Action, Policy, Snapshot};
+use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
-use crate::table::Task;
+use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// See the module.
@@ -42,7 +43,7 @@ impl Eqp {
     pub fn new(migration_interval: Duration) -> Self {
         Self {
             speedups: Speedups::default(),
-            exchange: Exchange::default(),
+            exchange: Exchange::by(Measure::Lead),
             explorer: Explorer::default(),
             threshold: Threshold::new(migration_interval),
         }
@@ -101,6 +102,15 @@ impl Policy for Eqp {
         let explorer = Some((explorer, &*speedups));
         let swaps = exchange.act(snapshot, explorer, threshold.ns(), actions);
         threshold.note(contested_ns, swaps);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.exchange.reason(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        let insight = self.exchange.insight(task);
+        self.speedups.insight(task.id, topology, insight)
     }
 }
 

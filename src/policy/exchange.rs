@@ -6,8 +6,9 @@ use super::camps::progress::Progress;
 use super::camps::swap::{NoContention, Rules, Runner, plan};
 use super::camps::{balance, is_contested};
 use super::explore::Explorer;
+use super::reason::{Measure, Reason, Reasons};
 use super::speedup::Speedups;
-use super::{Action, Snapshot};
+use super::{Action, Insight, Snapshot};
 use crate::table::{Task, TaskId};
 
 /// See the module.
@@ -15,13 +16,39 @@ use crate::table::{Task, TaskId};
 pub struct Exchange {
     progress: Progress,
     runners: Vec<Runner>,
+    reasons: Reasons,
+    /// What ranks are.
+    measure: Measure,
     looked_at_ns: Option<u64>,
     elapsed_ns: u64,
 }
 
 impl Exchange {
+    /// One whose ranks are so measured; ranks of no meaning by default.
+    pub fn by(measure: Measure) -> Self {
+        Self {
+            measure,
+            ..Self::default()
+        }
+    }
+
+    /// Why a thread was just moved.
+    pub fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.reasons.of(task)
+    }
+
+    /// What is known of a thread.
+    pub fn insight(&self, task: &Task) -> Insight {
+        Insight {
+            takes_part: Some(self.progress.takes_part(task)),
+            progress_ns: self.progress.of(task),
+            ..Insight::default()
+        }
+    }
+
     /// Looks who takes part; see [`Progress::update`] for `patience`, ns.
     pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+        self.reasons.begin();
         self.progress.update(snapshot, patience);
         let before = self.looked_at_ns.unwrap_or(snapshot.now_ns);
         self.elapsed_ns = snapshot.now_ns.saturating_sub(before);
@@ -70,14 +97,19 @@ impl Exchange {
         let first = actions.len();
         let mut exchanged = 0;
         balance(snapshot, &self.progress, &mut self.runners, actions);
+        self.reasons.balanced(&actions[first..]);
         if actions.len() == first {
             self.progress.settled(&mut self.runners);
             if let Some((explorer, speedups)) = explorer {
                 explorer.step(snapshot, speedups, &mut self.runners, actions);
+                self.reasons.explored(&actions[first..]);
             }
+            let compared = actions.len();
             let runners = &mut self.runners;
             let rules = Rules::new(apart);
             exchanged = plan(runners, nr_types, rules, &mut NoContention, actions).swaps;
+            let swaps = &actions[compared..];
+            self.reasons.compared(swaps, self.measure, &self.runners);
         }
         self.progress.note(&actions[first..], snapshot.now_ns);
         exchanged

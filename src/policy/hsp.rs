@@ -21,9 +21,12 @@ use std::time::Duration;
 
 use super::exchange::Exchange;
 use super::explore::Explorer;
+use super::reason::Measure;
 use super::speedup::Speedups;
-use super::{Action, Policy, Snapshot};
+use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
+use crate::table::{Task, TaskId};
+use crate::topology::Topology;
 
 /// Two threads change places only if that gains so much: less may be noise, and they would trade
 /// places for ever.
@@ -37,11 +40,20 @@ const LOOK: Duration = Duration::from_millis(200);
 const PER_UTILITY: f64 = 1e6;
 
 /// See the module.
-#[derive(Default)]
 pub struct Hsp {
     speedups: Speedups,
     exchange: Exchange,
     explorer: Explorer,
+}
+
+impl Default for Hsp {
+    fn default() -> Self {
+        Self {
+            speedups: Speedups::default(),
+            exchange: Exchange::by(Measure::Utility),
+            explorer: Explorer::default(),
+        }
+    }
 }
 
 /// What one of `big` big CPUs is worth to a thread with this SF, of a program with `threads`
@@ -83,6 +95,15 @@ impl Policy for Hsp {
         });
         let apart = (LEAST_GAIN * PER_UTILITY) as i64;
         exchange.act(snapshot, Some((explorer, speedups)), apart, actions);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.exchange.reason(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        let insight = self.exchange.insight(task);
+        self.speedups.insight(task.id, topology, insight)
     }
 }
 

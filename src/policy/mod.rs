@@ -10,21 +10,25 @@ pub mod eqp;
 mod exchange;
 mod explore;
 pub mod hsp;
+pub mod insight;
 mod learnt;
 mod ledger;
 mod none;
 pub mod rank;
+pub mod reason;
 mod rr;
 mod speedup;
 
 use std::time::Duration;
 
+pub use insight::Insight;
 pub use none::None as NoPolicy;
+pub use reason::Reason;
 pub use rr::RoundRobin;
 
 use crate::mechanism::Mechanism;
 use crate::pmu::module::{Module, Sample};
-use crate::slowdown::Thresholds;
+use crate::slowdown::{History, Thresholds};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -121,6 +125,26 @@ pub trait Policy {
     /// See [`Tally`].
     fn tally(&self) -> Tally {
         Tally::default()
+    }
+
+    /// Why the last decision moved a thread; `None` if it did not.
+    fn reason(&self, _task: TaskId) -> Option<Reason> {
+        None
+    }
+
+    /// What it knows of a thread.
+    fn insight(&self, _task: &Task, _topology: &Topology) -> Insight {
+        Insight::default()
+    }
+
+    /// The phases that it knows of a thread, where it keeps such a table.
+    fn history(&self, _task: TaskId) -> Option<&History> {
+        None
+    }
+
+    /// Changes [`Settings::fairness`] from now on; false if that is nothing to it.
+    fn set_fairness(&mut self, _percent: u8) -> bool {
+        false
     }
 }
 

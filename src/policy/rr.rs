@@ -12,9 +12,11 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::{Action, Policy, Seen, Snapshot};
+use super::reason::{Measure, Reasons};
+use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::table::{State, Task, TaskId};
+use crate::topology::Topology;
 
 /// A thread counts as busy if it ran for at least one in so many nanoseconds.
 const BUSY_ONE_IN: u64 = 4;
@@ -37,6 +39,7 @@ pub struct RoundRobin {
     applications: HashMap<u32, Share>,
     /// When it last looked.
     looked_at_ns: Option<u64>,
+    reasons: Reasons,
     /// What a look needs, kept for its memory.
     scratch: Scratch,
 }
@@ -133,6 +136,24 @@ struct Candidate {
     had: (u64, u64),
 }
 
+impl Candidate {
+    /// Why it changes places with `other`: see [`RoundRobin::should_yield`].
+    fn compared(&self, other: &Self) -> Reason {
+        let had = |candidate: &Self| {
+            if self.task.tgid == other.task.tgid {
+                candidate.had.1
+            } else {
+                candidate.had.0
+            }
+        };
+        Reason::Compared {
+            by: Measure::BigTime,
+            own: had(self) as i64,
+            other: had(other) as i64,
+        }
+    }
+}
+
 impl RoundRobin {
     /// Decides once per `interval`, which is about how long a thread holds a
     /// big core.
@@ -142,6 +163,7 @@ impl RoundRobin {
             threads: HashMap::new(),
             applications: HashMap::new(),
             looked_at_ns: None,
+            reasons: Reasons::default(),
             scratch: Scratch::default(),
         }
     }
@@ -286,6 +308,7 @@ impl Policy for RoundRobin {
     }
 
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.reasons.begin();
         let nr_types = snapshot.topology.types.len();
         if nr_types < 2 {
             return;
@@ -315,6 +338,7 @@ impl Policy for RoundRobin {
         // Those that had most leave first; those that had least enter first.
         on_big.sort_unstable_by_key(|candidate| Reverse((candidate.had, candidate.task.id)));
         elsewhere.sort_unstable_by_key(|candidate| (candidate.had, candidate.task.id));
+        let first = actions.len();
         let mut leaving = on_big.iter();
         let mut entering = elsewhere.iter();
 
@@ -339,17 +363,34 @@ impl Policy for RoundRobin {
                 actions.push(Action::Hint((&out.task).into(), emptiest));
             }
         }
+        self.reasons.balanced(&actions[first..]);
         for (out, next) in leaving.zip(entering) {
             if self.should_yield(out, next) && out.task.may_use(next.place) {
                 actions.push(Action::Swap([
                     ((&out.task).into(), next.place),
                     ((&next.task).into(), BIG),
                 ]));
+                for (one, other) in [(out, next), (next, out)] {
+                    self.reasons.note(one.task.id, one.compared(other));
+                }
             }
         }
         self.note_moves(actions);
         self.scratch.busy = busy;
         self.scratch.on_big = on_big;
         self.scratch.elsewhere = elsewhere;
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.reasons.of(task)
+    }
+
+    fn insight(&self, task: &Task, _: &Topology) -> Insight {
+        let thread = self.threads.get(&task.id);
+        let busy_at = thread.and_then(|thread| thread.share.busy_at_ns);
+        Insight {
+            takes_part: Some(busy_at.is_some() && busy_at == self.looked_at_ns),
+            ..Insight::default()
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::camps::threads::tell;
 use super::learnt::Learnt;
-use super::{Action, Snapshot};
+use super::{Action, Insight, Snapshot};
 use crate::pmu::module::Sample;
 use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
 use crate::table::TaskId;
@@ -118,6 +118,21 @@ impl Speedups {
     pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
         let slowest = topology.types.len().saturating_sub(1);
         1.0 / f64::from(self.inverse(task, topology)[slowest])
+    }
+
+    /// Adds to `insight` what was measured.
+    pub fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
+        let inverse = self.inverse(task, topology);
+        let types = inverse.iter().enumerate().take(topology.types.len());
+        for (core_type, inverse) in types {
+            let known = |on| self.age_ns(task, on).is_some();
+            if known(BIG) && known(core_type) {
+                let sf = 1.0 / f64::from(*inverse);
+                insight.asymmetry[core_type] = Some(sf);
+                insight.slowdown[core_type] = Some(sf);
+            }
+        }
+        insight
     }
 
     /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.

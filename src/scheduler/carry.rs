@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 use log::{debug, info};
 
+use super::moves::Moves;
 use crate::bpf::{BpfSkel, intf, types};
 use crate::policy::{self, Policy};
 use crate::topology::Topology;
@@ -21,6 +22,7 @@ pub(super) struct Carried {
     core_types: Vec<String>,
     policy: Option<(policy::Name, Box<dyn Policy>)>,
     pub(super) started: Instant,
+    pub(super) moves: Moves,
     slots: Vec<types::task_slot>,
     max_progress: u64,
 }
@@ -38,6 +40,7 @@ impl Carried {
         name: policy::Name,
         policy: Box<dyn Policy>,
         started: Instant,
+        moves: Moves,
     ) -> Option<Self> {
         let bss = skel.maps.bss_data.as_ref()?;
         let slots = &skel.maps.bss_slots_data.as_ref()?.slots;
@@ -45,6 +48,7 @@ impl Carried {
             core_types: core_types(topology),
             policy: Some((name, policy)),
             started,
+            moves,
             slots: slots[..(bss.nr_slots_used as usize).min(slots.len())].to_vec(),
             max_progress: bss.max_progress,
         })

@@ -21,7 +21,7 @@ use crate::ml::live::Live;
 use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};
 use crate::pmu::sampler::{Sampler, Tally, decode};
-use crate::pmu::{Machine, Pmu};
+use crate::pmu::{Event, Machine, Meaning, Pmu};
 use crate::stats::Counted;
 use crate::table::Task;
 use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
@@ -230,6 +230,20 @@ impl Counting {
         self.processes
             .iter()
             .map(|(&tgid, &counted)| (tgid, counted))
+    }
+
+    /// What `module` wants and no core type counts.
+    pub(super) fn lacks(&self, module: &dyn Module, nr_types: usize) -> Vec<Meaning> {
+        let is_counted = |meaning: &Meaning| {
+            let event = [Event::from(*meaning)];
+            (0..nr_types).any(|core_type| self.sampler.lacks(core_type, &event).is_empty())
+        };
+        let wanted = module.meanings().iter().copied();
+        wanted.filter(|meaning| !is_counted(meaning)).collect()
+    }
+
+    pub(super) fn has_model(&self) -> bool {
+        self.live.is_some()
     }
 
     pub(super) fn tally(&self) -> Tally {

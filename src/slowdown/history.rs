@@ -66,6 +66,12 @@ impl History {
         &self.entries
     }
 
+    /// Which entry was found or updated last, by its place in [`History::entries`].
+    pub fn latest(&self) -> Option<usize> {
+        let entries = self.entries.iter().enumerate();
+        Some(entries.max_by_key(|(_, entry)| entry.used)?.0)
+    }
+
     /// The entry nearest to `phase`, if that is the same phase: a phase hit.
     pub fn find(&mut self, phase: &Phase) -> Option<Entry> {
         let index = self.index(phase)?;

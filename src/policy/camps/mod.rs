@@ -21,11 +21,13 @@ pub(super) mod threshold;
 
 use std::time::Duration;
 
-use super::{Action, Policy, Seen, Snapshot, Tally};
+use super::reason::{Measure, Reasons};
+use super::{Action, Insight, Policy, Reason, Seen, Snapshot, Tally};
 use crate::pmu::module::{self, Module, Sample};
-use crate::slowdown::Thresholds;
 use crate::slowdown::history::THREAD_ENTRIES;
-use crate::table::Task;
+use crate::slowdown::{History, Thresholds};
+use crate::table::{Task, TaskId};
+use crate::topology::Topology;
 use fairness::Fairness;
 use nwc::{Nwc, Rules, Wish};
 use progress::Progress;
@@ -86,6 +88,7 @@ pub struct Camps {
     nwc: Option<Nwc>,
     fairness: Option<Fairness>,
     looked_at_ns: Option<u64>,
+    reasons: Reasons,
     runners: Vec<Runner>,
     wishes: Vec<Wish>,
     /// What NWC mode sees, kept for its memory.
@@ -105,6 +108,7 @@ impl Camps {
             nwc: options.nwc.map(Nwc::new),
             fairness: Fairness::new(options.fairness),
             looked_at_ns: None,
+            reasons: Reasons::default(),
             runners: Vec::new(),
             wishes: Vec::new(),
             nwc_threads: Vec::new(),
@@ -186,6 +190,10 @@ impl Camps {
                     let partner = partner
                         .and_then(|partner| snapshot.task(partner))
                         .filter(|partner| partner.may_use(place));
+                    self.reasons.note(thread.id, Reason::Undisturbed);
+                    if let Some(partner) = partner {
+                        self.reasons.note(partner.id, Reason::MadeRoom);
+                    }
                     actions.push(match partner {
                         Some(partner) => {
                             Action::Swap([(Seen::from(thread), BIG), (Seen::from(partner), place)])
@@ -214,6 +222,7 @@ impl Policy for Camps {
     }
 
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.reasons.begin();
         let nr_types = snapshot.topology.types.len();
         self.threads.look(snapshot, actions);
         if nr_types < 2 {
@@ -245,6 +254,7 @@ impl Policy for Camps {
         }
         let contested = is_contested(&self.runners);
         balance(snapshot, &self.progress, &mut self.runners, actions);
+        self.reasons.balanced(&actions[first..]);
         let mut swaps = 0;
         if actions.len() == first {
             self.progress.settled(&mut self.runners);
@@ -256,6 +266,9 @@ impl Policy for Camps {
             let planned = swap::plan(&mut self.runners, nr_types, rules, &mut contention, actions);
             swaps = planned.swaps;
             self.forced_swaps += u64::from(planned.forced);
+            let planned = &actions[first..];
+            self.reasons
+                .compared(planned, Measure::Progress, &self.runners);
         }
         if contested {
             self.threshold.note(elapsed, swaps);
@@ -274,6 +287,27 @@ impl Policy for Camps {
             nwc_learned: nwc.map_or(0, Nwc::learned),
             nwc_ns: nwc.map_or(0, Nwc::spent_ns),
         }
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.reasons.of(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        Insight {
+            takes_part: Some(self.progress.takes_part(task)),
+            progress_ns: self.progress.of(task),
+            ..self.threads.insight(task.id, topology)
+        }
+    }
+
+    fn history(&self, task: TaskId) -> Option<&History> {
+        Some(self.threads.estimator(task)?.history())
+    }
+
+    fn set_fairness(&mut self, percent: u8) -> bool {
+        self.fairness = Fairness::new(percent);
+        true
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::{Action, Snapshot};
+use super::super::{Action, Insight, Snapshot};
 use super::load::Planned;
 use super::swap::Runner;
 use crate::pmu::module::{Metrics, Sample};
@@ -32,6 +32,8 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// By slower core type: see [`asymmetry`].
+    asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
     cpu: Option<u32>,
     cpu_before: Option<u32>,
@@ -111,6 +113,30 @@ impl Threads {
     /// What was made of a thread's latest sample.
     pub fn last_outcome(&self, task: TaskId) -> Option<Outcome> {
         self.threads.get(&task)?.last
+    }
+
+    /// What is known of a thread, for who watches it.
+    pub(super) fn insight(&self, task: TaskId, topology: &Topology) -> Insight {
+        let mut insight = Insight::default();
+        let Some(thread) = self.threads.get(&task) else {
+            return insight;
+        };
+        for core_type in 0..topology.types.len() {
+            insight.slowdown[core_type] = thread.estimator.slowdown(core_type);
+            insight.asymmetry[core_type] = thread.asymmetry[core_type];
+        }
+        insight.asymmetry[BIG] = Some(1.0);
+        let known = matches!(thread.last, Some(Outcome::Hit | Outcome::Learned { .. }));
+        insight.btr = thread
+            .btr_on
+            .iter()
+            .any(Option::is_some)
+            .then_some(thread.btr);
+        insight.phase = thread.estimator.history().latest().filter(|_| known);
+        let intervals = thread.estimator.intervals();
+        insight.hit_rate =
+            (intervals > 0).then(|| thread.estimator.hit_rate(Estimator::MAX_INTERVALS));
+        insight
     }
 
     /// A thread's latest BTR, bytes/s; 0 if it is not known.
@@ -247,6 +273,11 @@ impl Threads {
                 self.hits_and_misses.1 += 1;
             }
         }
+        if sample.core_type != BIG && matches!(outcome, Outcome::Hit | Outcome::Miss) {
+            let part = &mut thread.asymmetry[sample.core_type];
+            let slowdown = thread.estimator.slowdown(sample.core_type);
+            *part = asymmetry(*part, slowdown, low_contention);
+        }
         thread.last = Some(outcome);
     }
 
@@ -284,6 +315,7 @@ impl Thread {
             last: None,
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
+            asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
             cpu_before: None,
             total_ns: 0,
@@ -313,6 +345,17 @@ impl Thread {
     }
 }
 
+/// The part of a slowdown that the core type makes: all of one measured without contention; and
+/// with contention no more than the whole, whatever it was in another phase.
+fn asymmetry(known: Option<f64>, slowdown: Option<f64>, low_contention: bool) -> Option<f64> {
+    let slowdown = slowdown?;
+    if low_contention {
+        Some(slowdown)
+    } else {
+        known.map(|known| known.min(slowdown))
+    }
+}
+
 /// Whether `inverse` is worth telling the BPF half, who knows `told`; notes that it is told.
 pub(in super::super) fn tell(
     told: &mut Option<[f32; MAX_CORE_TYPES]>,
@@ -338,4 +381,19 @@ fn running_on(task: &Task) -> Option<u32> {
     (task.state == State::Running)
         .then(|| u32::try_from(task.cpu).ok())
         .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_the_core_type_is_no_greater_than_the_whole() {
+        let undisturbed = asymmetry(None, Some(1.8), true);
+        assert_eq!(undisturbed, Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(2.4), false), Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(1.3), false), Some(1.3));
+        assert_eq!(asymmetry(None, Some(2.4), false), None);
+        assert_eq!(asymmetry(undisturbed, Some(1.5), true), Some(1.5));
+    }
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero why` and `scx_hetero set`: one question to the running scheduler each.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+
+use crate::policy;
+use crate::stats::{Client, SOCKET};
+
+/// An interval on the command line.
+///
+/// # Errors
+/// Where it is no number, or not a sensible one.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_string())?;
+    if !(0.01..=86_400.0).contains(&seconds) {
+        return Err("must lie between 0.01 and 86400 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Where the scheduler is asked.
+#[derive(Debug, clap::Args)]
+pub struct Socket {
+    /// The scheduler's statistics socket
+    #[arg(long, hide = true, global = true, value_name = "PATH", default_value = SOCKET)]
+    pub socket: PathBuf,
+}
+
+/// Arguments of `scx_hetero why`.
+#[derive(Debug, clap::Args)]
+pub struct Why {
+    /// Process or thread id
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+
+    /// Print JSON instead
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    at: Socket,
+}
+
+/// Arguments of `scx_hetero set`.
+#[derive(Debug, clap::Args)]
+pub struct Set {
+    #[command(subcommand)]
+    what: Setting,
+
+    #[command(flatten)]
+    at: Socket,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Setting {
+    /// Let another policy decide from now on
+    Policy {
+        /// Which
+        #[arg(value_enum)]
+        name: policy::Name,
+    },
+    /// Of policy camps: from 0, most throughput, to 100, even progress
+    Fairness {
+        /// As of --fairness
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+        percent: u8,
+    },
+}
+
+/// Tells about a process.
+///
+/// # Errors
+/// Where no scheduler answers, or it does not know the process.
+pub fn why(args: &Why) -> Result<()> {
+    let story = Client::connect(&args.at.socket)?.story(args.pid)?;
+    if story.threads.is_empty() {
+        bail!(
+            "the scheduler does not know {}: it does not exist, has run for less than 5 ms in its \
+             life, or is not scheduled by it",
+            args.pid
+        );
+    }
+    let text = if args.json {
+        serde_json::to_string_pretty(&story)?
+    } else {
+        story.lines().join("\n")
+    };
+    // Whoever closes its end of a pipe has read enough.
+    let _ = writeln!(std::io::stdout(), "{text}");
+    Ok(())
+}
+
+/// Changes a setting, and says what it is then.
+///
+/// # Errors
+/// Where no scheduler answers, or it refuses.
+pub fn set(args: &Set) -> Result<()> {
+    let (name, value) = match args.what {
+        Setting::Policy { name } => ("policy", name.to_string()),
+        Setting::Fairness { percent } => ("fairness", percent.to_string()),
+    };
+    let said = Client::connect(&args.at.socket)?.set(name, &value)?;
+    println!("{}", said.map_err(|why| anyhow!(why))?);
+    Ok(())
+}

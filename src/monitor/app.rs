@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the monitor knows and shows: pure state. News and keys' actions in, questions out.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use super::keys::Action;
+use crate::stats::live::{Live, Thread};
+use crate::stats::story::Story;
+
+/// How many readings the curves go back.
+const CURVE: usize = 240;
+
+/// News for the monitor.
+#[derive(Clone, Debug)]
+pub enum Update {
+    /// A reading.
+    Live(Box<Live>),
+    /// Of the thread that was asked about.
+    Story(Story),
+    /// What the scheduler says to a setting.
+    Said(Result<String, String>),
+    /// No scheduler answers, and why.
+    Gone(String),
+}
+
+/// What the monitor wants of the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// This thread's story with every reading; `None` is no longer.
+    Story(Option<u32>),
+    /// Another policy.
+    SetPolicy(String),
+}
+
+/// What is on the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The table of threads.
+    Threads,
+    /// The same, while the filter is being typed.
+    Filter,
+    /// A thread's story, from this line on.
+    Story(u32, usize),
+    /// The list of policies, with the one that is pointed at.
+    Policies(usize),
+    /// Which key does what.
+    Help,
+}
+
+/// By what threads are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// CPU time.
+    #[default]
+    Load,
+    /// Thread id.
+    Tid,
+    /// Name.
+    Name,
+    /// Core type, the fastest first.
+    Type,
+    /// Slowdown where it is.
+    Slowdown,
+    /// Speedup factor.
+    Sf,
+    /// Bus transfer rate.
+    Btr,
+    /// Phase hits, the fewest first.
+    Hits,
+    /// Progress, those behind first.
+    Progress,
+    /// Moves.
+    Moves,
+}
+
+impl Sort {
+    const ALL: [Self; 10] = [
+        Self::Load,
+        Self::Tid,
+        Self::Name,
+        Self::Type,
+        Self::Slowdown,
+        Self::Sf,
+        Self::Btr,
+        Self::Hits,
+        Self::Progress,
+        Self::Moves,
+    ];
+
+    /// As people see it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Tid => "tid",
+            Self::Name => "name",
+            Self::Type => "core type",
+            Self::Slowdown => "slowdown",
+            Self::Sf => "SF",
+            Self::Btr => "BTR",
+            Self::Hits => "hits",
+            Self::Progress => "progress",
+            Self::Moves => "moves",
+        }
+    }
+
+    fn step(self, by: usize) -> Self {
+        let here = Self::ALL.iter().position(|&sort| sort == self);
+        Self::ALL[(here.unwrap_or(0) + by) % Self::ALL.len()]
+    }
+
+    /// What is not known comes last.
+    fn order(self, a: &Thread, b: &Thread) -> Ordering {
+        let most = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => b.total_cmp(&a),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        };
+        let least = |a: Option<f64>, b: Option<f64>| most(a.map(|a| -a), b.map(|b| -b));
+        match self {
+            Self::Load => b.load_pct.total_cmp(&a.load_pct),
+            Self::Tid => Ordering::Equal,
+            Self::Name => a.comm.cmp(&b.comm),
+            Self::Type => a.core_type.cmp(&b.core_type),
+            Self::Slowdown => most(a.slowdown, b.slowdown),
+            Self::Sf => most(a.sf, b.sf),
+            Self::Btr => most(a.btr, b.btr),
+            Self::Hits => least(a.hit_rate, b.hit_rate),
+            Self::Progress => least(a.lead_ns.map(|ns| ns as f64), b.lead_ns.map(|ns| ns as f64)),
+            Self::Moves => b.moves.cmp(&a.moves),
+        }
+        .then(a.tid.cmp(&b.tid))
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// The last reading.
+    pub live: Option<Live>,
+    /// Why there is none any more.
+    pub gone: Option<String>,
+    /// What is on the screen.
+    pub view: View,
+    /// By what threads are sorted.
+    pub sort: Sort,
+    /// And whether the other way round.
+    pub reversed: bool,
+    /// Only threads with this in their name or at the beginning of an id.
+    pub filter: String,
+    /// The thread that is pointed at.
+    pub selected: Option<u32>,
+    /// Readings are let pass.
+    pub paused: bool,
+    /// What the scheduler said last, and whether it refused.
+    pub said: Option<Result<String, String>>,
+    /// The story that was asked for.
+    pub story: Option<Story>,
+    /// Unfairness in the last readings, oldest first.
+    pub unfairness: VecDeque<f64>,
+    /// Throughput, likewise.
+    pub stp: VecDeque<f64>,
+    /// It is time to go.
+    pub quit: bool,
+}
+
+impl Default for App {
+    fn default() -> Self {
+        Self {
+            live: None,
+            gone: None,
+            view: View::Threads,
+            sort: Sort::default(),
+            reversed: false,
+            filter: String::new(),
+            selected: None,
+            paused: false,
+            said: None,
+            story: None,
+            unfairness: VecDeque::new(),
+            stp: VecDeque::new(),
+            quit: false,
+        }
+    }
+}
+
+fn push(curve: &mut VecDeque<f64>, value: Option<f64>) {
+    if let Some(value) = value {
+        if curve.len() == CURVE {
+            curve.pop_front();
+        }
+        curve.push_back(value);
+    }
+}
+
+impl App {
+    /// Takes news in.
+    pub fn update(&mut self, update: Update) {
+        match update {
+            Update::Live(_) | Update::Story(_) if self.paused => self.gone = None,
+            Update::Live(live) => {
+                self.gone = None;
+                push(&mut self.unfairness, live.unfairness);
+                push(&mut self.stp, live.stp);
+                self.live = Some(*live);
+            }
+            Update::Story(story) => self.story = Some(story),
+            Update::Said(said) => self.said = Some(said),
+            Update::Gone(why) => self.gone = Some(why),
+        }
+    }
+
+    /// The threads to be listed, in order.
+    pub fn threads(&self) -> Vec<&Thread> {
+        let all = self.live.iter().flat_map(|live| &live.threads);
+        let filter = self.filter.to_lowercase();
+        let fits = |thread: &&Thread| {
+            thread.comm.to_lowercase().contains(&filter)
+                || thread.tid.to_string().starts_with(&filter)
+                || thread.pid.to_string().starts_with(&filter)
+        };
+        let mut threads: Vec<&Thread> = all.filter(fits).collect();
+        threads.sort_by(|a, b| self.sort.order(a, b));
+        if self.reversed {
+            threads.reverse();
+        }
+        threads
+    }
+
+    /// The place of the thread that is pointed at among those listed; the first if that is gone.
+    pub fn selected_index(&self, threads: &[&Thread]) -> usize {
+        let is_it = |thread: &&Thread| Some(thread.tid) == self.selected;
+        threads.iter().position(is_it).unwrap_or(0)
+    }
+
+    /// Does what a key asks for.
+    pub fn act(&mut self, action: Action) -> Option<Question> {
+        self.said = None;
+        match action {
+            Action::Quit => self.quit = true,
+            Action::Help => self.view = View::Help,
+            Action::Pause => self.paused = !self.paused,
+            Action::NextSort => self.sort = self.sort.step(1),
+            Action::LastSort => self.sort = self.sort.step(Sort::ALL.len() - 1),
+            Action::Reverse => self.reversed = !self.reversed,
+            Action::EditFilter => self.view = View::Filter,
+            Action::Type(letter) => self.filter.push(letter),
+            Action::Erase => drop(self.filter.pop()),
+            Action::NoFilter => {
+                self.filter.clear();
+                self.view = View::Threads;
+            }
+            Action::Down(by) => self.step(by as isize),
+            Action::Up(by) => self.step(-(by as isize)),
+            Action::Policies => {
+                let live = self.live.as_ref()?;
+                let here = live.policies.iter().position(|name| *name == live.policy);
+                self.view = View::Policies(here.unwrap_or(0));
+            }
+            Action::Back => return self.back(),
+            Action::Enter => return self.enter(),
+        }
+        None
+    }
+
+    fn back(&mut self) -> Option<Question> {
+        match std::mem::replace(&mut self.view, View::Threads) {
+            View::Story(..) => {
+                self.story = None;
+                Some(Question::Story(None))
+            }
+            View::Threads => {
+                self.filter.clear();
+                None
+            }
+            View::Filter | View::Policies(_) | View::Help => None,
+        }
+    }
+
+    fn enter(&mut self) -> Option<Question> {
+        match self.view {
+            View::Threads => {
+                let threads = self.threads();
+                let tid = threads.get(self.selected_index(&threads))?.tid;
+                self.selected = Some(tid);
+                self.view = View::Story(tid, 0);
+                Some(Question::Story(Some(tid)))
+            }
+            View::Policies(index) => {
+                let name = self.live.as_ref()?.policies.get(index)?.clone();
+                self.view = View::Threads;
+                Some(Question::SetPolicy(name))
+            }
+            View::Story(..) | View::Filter | View::Help => self.back(),
+        }
+    }
+
+    fn step(&mut self, by: isize) {
+        match &mut self.view {
+            View::Story(_, line) => {
+                let lines = self.story.as_ref().map_or(0, |story| story.lines().len());
+                *line = line.saturating_add_signed(by).min(lines.saturating_sub(1));
+            }
+            View::Policies(index) => {
+                let policies = self.live.as_ref().map_or(0, |live| live.policies.len());
+                *index = index
+                    .saturating_add_signed(by)
+                    .min(policies.saturating_sub(1));
+            }
+            View::Threads | View::Filter | View::Help => {
+                let threads = self.threads();
+                let last = threads.len().saturating_sub(1);
+                let index = self.selected_index(&threads);
+                let index = index.saturating_add_signed(by).min(last);
+                self.selected = threads.get(index).map(|thread| thread.tid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How the monitor looks: pure, state in and a frame out.
+
+mod cpus;
+mod curve;
+mod threads;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Clear, Paragraph};
+
+use super::app::{App, View};
+use super::keys;
+use crate::stats::live::Live;
+
+/// Less than this cannot be read.
+const LEAST: (u16, u16) = (40, 10);
+
+/// What the terminal can do, and what the user wants of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Colours may be used.
+    pub color: bool,
+    /// Letters beyond ASCII may be used.
+    pub unicode: bool,
+}
+
+impl Look {
+    /// As the environment says: <https://no-color.org>, and the locale.
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+        let locale = locale.unwrap_or_default().to_lowercase();
+        Self {
+            color: set("NO_COLOR").is_none(),
+            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        }
+    }
+
+    /// Where there are no colours, what matters stands out otherwise or not at all.
+    fn style(self, color: Color) -> Style {
+        if self.color {
+            Style::new().fg(color)
+        } else {
+            Style::new()
+        }
+    }
+
+    fn warning(self) -> Style {
+        self.style(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    /// Of a core type: the fastest stands out.
+    fn core_type(self, rank: usize) -> Style {
+        const COLORS: [Color; 4] = [Color::Cyan, Color::Yellow, Color::Magenta, Color::Blue];
+        self.style(COLORS[rank.min(COLORS.len() - 1)])
+    }
+
+    fn heading(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame, app: &App, look: Look) {
+    let area = frame.area();
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let (width, height) = LEAST;
+        let text = format!("too small: {width}x{height} at the least");
+        frame.render_widget(Paragraph::new(text), area);
+        return;
+    }
+    let nr_rows = app.live.as_ref().map_or(0, |live| {
+        cpus::rows(live, area.width, usize::from(area.height / 3)).len()
+    });
+    let is_story = matches!(app.view, View::Story(..));
+    let [title, curves, events, above, below, footer] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(if is_story { 0 } else { nr_rows as u16 }),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    draw_title(frame, title, app, look);
+    if let Some(live) = &app.live {
+        frame.render_widget(curve::line(app, live, curves.width, look), curves);
+        frame.render_widget(events_line(live, look), events);
+        if !is_story {
+            let rows = cpus::rows(live, above.width, usize::from(area.height / 3));
+            let lines = rows.iter().map(|row| cpus::line(live, row, look));
+            frame.render_widget(Text::from_iter(lines), above);
+        }
+    }
+    match app.view {
+        View::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
+        _ => threads::draw(frame, below, app, look),
+    }
+    draw_footer(frame, footer, app, look);
+    match app.view {
+        View::Policies(index) => draw_policies(frame, below, app, index, look),
+        View::Help => draw_help(frame, area, look),
+        _ => {}
+    }
+}
+
+fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Look) {
+    let mut left = vec![Span::raw(" scx_hetero").style(Modifier::BOLD)];
+    let mut right = String::new();
+    if let Some(live) = &app.live {
+        left.push(Span::raw(format!("  policy {}", live.policy)));
+        if let Some(fairness) = live.fairness {
+            left.push(Span::raw(format!(", fairness {fairness}")));
+        }
+        right = format!("{} threads, {} runnable ", live.tasks, live.runnable);
+    } else if app.gone.is_none() {
+        right = "asking ... ".into();
+    }
+    if app.paused {
+        left.push("  ".into());
+        left.push(Span::raw(" PAUSED ").style(look.heading()));
+    }
+    if app.gone.is_some() {
+        left.push("  ".into());
+        left.push(Span::raw(" NO ANSWER ").style(look.warning().add_modifier(Modifier::REVERSED)));
+    }
+    frame.render_widget(Line::from(left), area);
+    let width = (right.len() as u16).min(area.width);
+    let corner = Rect {
+        x: area.right() - width,
+        width,
+        ..area
+    };
+    frame.render_widget(Line::from(right), corner);
+}
+
+/// What was done and what was lost.
+fn events_line(live: &Live, look: Look) -> Line<'static> {
+    let (now, all) = (&live.counts, &live.total_counts);
+    let seconds = (live.elapsed_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+    let mut spans = vec![Span::raw(format!(
+        " NWC {}, learned {}  swapped {}, forced {}",
+        all.nwc_episodes, all.nwc_learned, all.swapped, all.forced_swaps
+    ))];
+    if all.samples == 0 {
+        spans.push("  no counters".into());
+        return spans.into();
+    }
+    let per_second = now.samples as f64 / seconds;
+    let doubted = 100.0 * now.stretches_discarded as f64 / now.stretches.max(1) as f64;
+    spans.push(format!("  samples {per_second:.0}/s, ").into());
+    let parts = [
+        (format!("lost {}", all.samples_lost), all.samples_lost > 0),
+        (format!("doubted {doubted:.1}%"), doubted >= 5.0),
+    ];
+    for (index, (text, is_much)) in parts.into_iter().enumerate() {
+        if index > 0 {
+            spans.push(", ".into());
+        }
+        let style = if is_much {
+            look.warning()
+        } else {
+            Style::new()
+        };
+        spans.push(Span::styled(text, style));
+    }
+    spans.into()
+}
+
+fn draw_story(frame: &mut Frame, area: Rect, app: &App, (tid, first): (u32, usize), look: Look) {
+    let Some(story) = &app.story else {
+        frame.render_widget(Line::from(format!(" asking about {tid} ...")), area);
+        return;
+    };
+    let lines = match story.lines() {
+        lines if lines.is_empty() => vec![format!("{tid} has ended")],
+        lines => lines,
+    };
+    let lines = lines.into_iter().skip(first).enumerate();
+    let text = lines.map(|(index, line)| {
+        let line = Line::from(format!(" {line}"));
+        if index == 0 && first == 0 {
+            line.style(look.heading())
+        } else {
+            line
+        }
+    });
+    frame.render_widget(Text::from_iter(text), area);
+}
+
+fn draw_footer(frame: &mut Frame, area: Rect, app: &App, look: Look) {
+    let line = if let Some(why) = &app.gone {
+        let text = format!(" {why}; trying again ... (q quits)");
+        Line::styled(text, look.warning())
+    } else if let Some(said) = &app.said {
+        match said {
+            Ok(text) => Line::styled(format!(" now {text}"), look.style(Color::Green)),
+            Err(why) => Line::styled(format!(" refused: {why}"), look.warning()),
+        }
+    } else if app.view == View::Filter {
+        Line::from(format!(
+            " filter: {}_   {}",
+            app.filter,
+            keys::hint(&app.view)
+        ))
+    } else {
+        Line::from(format!(" {}", keys::hint(&app.view)))
+    };
+    frame.render_widget(line, area);
+}
+
+/// A box over what is there, with a heading.
+fn draw_box(frame: &mut Frame, around: Rect, heading: &str, lines: Vec<Line>, look: Look) {
+    let widest = lines.iter().map(Line::width).max().unwrap_or(0);
+    let width = (widest.max(heading.len()) as u16 + 4).min(around.width);
+    let height = (lines.len() as u16 + 2).min(around.height);
+    let area = Rect {
+        x: around.x + (around.width - width) / 2,
+        y: around.y + (around.height - height) / 2,
+        width,
+        height,
+    };
+    let wide = usize::from(width);
+    let mut text = vec![Line::styled(format!("  {heading:<wide$}"), look.heading())];
+    text.extend(lines.into_iter().map(|line| {
+        let mut spans = vec![Span::raw("  ")];
+        let style = line.style;
+        spans.extend(line.spans);
+        Line::from(spans).style(style)
+    }));
+    text.push(Line::styled(" ".repeat(wide), look.heading()));
+    text.truncate(usize::from(height));
+    frame.render_widget(Clear, area);
+    frame.render_widget(Text::from(text), area);
+}
+
+fn draw_policies(frame: &mut Frame, area: Rect, app: &App, index: usize, look: Look) {
+    let Some(live) = &app.live else { return };
+    let lines = live.policies.iter().enumerate().map(|(place, name)| {
+        let at = if place == index { ">" } else { " " };
+        let force = if *name == live.policy {
+            " (in force)"
+        } else {
+            ""
+        };
+        let line = Line::from(format!("{at} {name}{force}"));
+        if place == index {
+            line.style(Modifier::BOLD)
+        } else {
+            line
+        }
+    });
+    draw_box(frame, area, "Switch the policy", lines.collect(), look);
+}
+
+fn draw_help(frame: &mut Frame, area: Rect, look: Look) {
+    let mut lines: Vec<Line> = keys::KEYS
+        .iter()
+        .map(|(key, what)| format!("{key:<14}{what}").into())
+        .collect();
+    lines.push("".into());
+    lines.extend(threads::COLUMNS.map(Line::from));
+    draw_box(frame, area, "Keys, and columns", lines, look);
+}
+
+#[cfg(test)]
+mod tests;

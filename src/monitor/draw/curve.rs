@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Unfairness and throughput over time, in one line.
+
+use std::collections::VecDeque;
+
+use ratatui::style::Color;
+use ratatui::text::{Line, Span};
+
+use super::Look;
+use crate::monitor::app::App;
+use crate::stats::live::Live;
+
+/// Levels of a curve, the lowest first.
+const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 8] = ['_', '.', ',', '-', '~', '=', '+', '#'];
+
+/// An unfairness of this or less is the lower half of the curve.
+const FAIR: f64 = 2.0;
+
+pub(super) fn line(app: &App, live: &Live, width: u16, look: Look) -> Line<'static> {
+    let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:.2}"));
+    let asp = format!("  ASP {}", number(live.asp));
+    let unfairness = format!(" unfairness {} ", number(live.unfairness));
+    let stp = format!("  throughput {} ", number(live.stp));
+    let left = usize::from(width).saturating_sub(unfairness.len() + stp.len() + asp.len() + 1);
+    let top = app.unfairness.iter().copied().fold(FAIR, f64::max);
+    let unfair = curve(&app.unfairness, (1.0, top), left / 2, look);
+    let top = app.stp.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let through = curve(&app.stp, (0.0, top), left / 2, look);
+    Line::from(vec![
+        Span::raw(unfairness),
+        Span::styled(unfair, look.style(Color::Red)),
+        Span::raw(stp),
+        Span::styled(through, look.style(Color::Green)),
+        Span::raw(asp),
+    ])
+}
+
+/// The last values as one letter each, from the left, filled up to `width`.
+fn curve(values: &VecDeque<f64>, (low, high): (f64, f64), width: usize, look: Look) -> String {
+    let levels = if look.unicode { UNICODE } else { ASCII };
+    let skipped = values.len().saturating_sub(width);
+    let shown = values.iter().skip(skipped).map(|value| {
+        let part = (value - low) / (high - low).max(f64::MIN_POSITIVE);
+        let level = (part.clamp(0.0, 1.0) * (levels.len() - 1) as f64).round();
+        levels[level as usize]
+    });
+    let text: String = shown.collect();
+    format!("{text:<width$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_shows_the_latest_values_between_its_ends() {
+        let ascii = Look {
+            color: false,
+            unicode: false,
+        };
+        let values = VecDeque::from([9.0, 1.0, 1.5, 2.0]);
+        assert_eq!(curve(&values, (1.0, 2.0), 3, ascii), "_~#");
+        assert_eq!(curve(&values, (1.0, 2.0), 6, ascii), "#_~#  ");
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+use crate::monitor::app::Update;
+use crate::monitor::app::tests::{app, live};
+use crate::monitor::keys::Action;
+use crate::stats::live::Cpu;
+use crate::stats::story::{Story, ThreadStory};
+
+const PLAIN: Look = Look {
+    color: false,
+    unicode: true,
+};
+
+/// The lines of the screen.
+fn screen(app: &App, width: u16, height: u16, look: Look) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app, look)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+    };
+    (0..height)
+        .map(|y| line(y).trim_end().to_string())
+        .collect()
+}
+
+#[test]
+fn everything_is_there_in_80_columns() {
+    let text = screen(&app(), 80, 24, PLAIN).join("\n");
+    for part in [
+        "policy camps, fairness 100",
+        "30 threads, 3 runnable",
+        "unfairness 1.12",
+        "throughput 4.31",
+        "ASP 2.10",
+        " P      0 [|||   ]  50% 4.70G stress-ng-c",
+        "SLOW=TYPExCONT",
+        "1.98=1.80x1.10 1.80 120M  1  93%",
+        "q quit",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_wide_screen_has_room_for_names_and_bars() {
+    let text = screen(&app(), 120, 40, PLAIN).join("\n");
+    for part in ["a-name-of-15-ch", "BEHIND|AHEAD", "4.70G stress-ng-cpu "] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn many_cpus_leave_room_for_threads() {
+    let mut app = app();
+    let mut live = live();
+    let one = live.cpus[5].clone();
+    live.cpus
+        .extend((6..256).map(|cpu| Cpu { cpu, ..one.clone() }));
+    app.update(Update::Live(Box::new(live)));
+    let lines = screen(&app, 80, 24, PLAIN);
+    let header = lines.iter().position(|line| line.contains("NAME"));
+    assert!(
+        header.is_some_and(|line| line <= 11),
+        "{}",
+        lines.join("\n")
+    );
+}
+
+#[test]
+fn any_size_can_be_drawn() {
+    let mut app = app();
+    for view in [
+        View::Threads,
+        View::Filter,
+        View::Story(101, 0),
+        View::Policies(1),
+        View::Help,
+    ] {
+        app.view = view;
+        for (width, height) in [(1, 1), (39, 9), (40, 10), (80, 10), (300, 100)] {
+            screen(&app, width, height, PLAIN);
+        }
+    }
+    screen(&App::default(), 80, 24, PLAIN);
+}
+
+#[test]
+fn who_is_gone_is_said_to_be() {
+    let mut app = app();
+    app.update(Update::Gone("no sched_ext scheduler answers".into()));
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(
+        text.contains("NO ANSWER") && text.contains("trying again"),
+        "{text}"
+    );
+    assert!(text.contains("openssl"), "what was seen last stays");
+}
+
+#[test]
+fn what_the_scheduler_says_to_a_setting_is_shown() {
+    let mut app = app();
+    app.update(Update::Said(Ok("policy rr".into())));
+    assert!(screen(&app, 80, 24, PLAIN)[23].contains("now policy rr"));
+    app.update(Update::Said(Err("no".into())));
+    assert!(screen(&app, 80, 24, PLAIN)[23].contains("refused: no"));
+}
+
+#[test]
+fn the_story_the_policies_and_the_help_can_be_read() {
+    let mut app = app();
+    app.act(Action::Enter);
+    assert!(
+        screen(&app, 80, 24, PLAIN)
+            .join("\n")
+            .contains("asking about 101")
+    );
+    app.update(Update::Story(Story {
+        core_types: vec!["P".into()],
+        threads: vec![ThreadStory {
+            tid: 101,
+            pid: 101,
+            comm: "xz".into(),
+            ..ThreadStory::default()
+        }],
+        ..Story::default()
+    }));
+    assert!(screen(&app, 80, 24, PLAIN).join("\n").contains("101 (xz)"));
+    app.act(Action::Back);
+    app.act(Action::Policies);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(text.contains("> camps (in force)"), "{text}");
+    app.act(Action::Back);
+    app.act(Action::Help);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(
+        text.contains("switch the policy") && text.contains("q, Ctrl-C"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_colour_and_unicode_there_is_none() {
+    let ascii = Look::of(|name| match name {
+        "NO_COLOR" => Some("1".into()),
+        "LANG" => Some("C".into()),
+        _ => None,
+    });
+    assert!(!ascii.color && !ascii.unicode);
+    assert!(screen(&app(), 80, 24, ascii).join("\n").is_ascii());
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, &app(), ascii)).unwrap();
+    let cells = terminal.backend().buffer().content();
+    assert!(
+        cells
+            .iter()
+            .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
+    );
+    let utf8 = Look::of(|name| (name == "LC_ALL").then(|| "en_US.UTF-8".into()));
+    assert!(utf8.color && utf8.unicode);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table of threads.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Row, Table, TableState};
+
+use super::Look;
+use crate::monitor::app::{App, Sort};
+use crate::stats::live::{Live, Thread};
+
+/// What the columns mean.
+pub(super) const COLUMNS: [&str; 6] = [
+    "SLOW = TYPE x CONT   slowdown here = by core type x by contention",
+    "SF    speed on the fastest core type over that on the slowest",
+    "BTR   memory traffic, bytes per second",
+    "PH    phase, by number in the history; HIT phases that were known",
+    "BEHIND AHEAD   progress, against the mean of those that compete",
+    "MOVES by the policy, so far",
+];
+
+/// Columns for a name at the least.
+const NAME: u16 = 9;
+
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Look) {
+    let Some(live) = &app.live else { return };
+    let threads = app.threads();
+    if threads.is_empty() && !app.filter.is_empty() {
+        let text = format!(" no thread has '{}' in its name or id", app.filter);
+        frame.render_widget(Line::from(text), area);
+        return;
+    }
+    let bar = bar_width(area.width);
+    let most = threads.iter().filter_map(|thread| thread.lead_ns);
+    let most = most.map(i64::unsigned_abs).max().unwrap_or(0).max(1);
+    let rows = threads.iter().map(|thread| {
+        let style = if thread.state == "blocked" {
+            Style::new().add_modifier(Modifier::DIM)
+        } else {
+            Style::new()
+        };
+        Row::new(cells(thread, live, bar, most, look)).style(style)
+    });
+    let widths = [7, NAME, 4, 3, 4, 14, 4, 4, 2, 4, bar as u16, 5];
+    let widths = widths.into_iter().enumerate().map(|(column, width)| {
+        if column == 1 {
+            Constraint::Min(width)
+        } else {
+            Constraint::Length(width)
+        }
+    });
+    let table = Table::new(rows, widths)
+        .header(Row::new(header(app, bar)).style(look.heading()))
+        .column_spacing(1)
+        .row_highlight_style(Modifier::REVERSED);
+    let mut state = TableState::default();
+    state.select((!threads.is_empty()).then(|| app.selected_index(&threads)));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// The bar takes what the name leaves of a wide screen; odd, so that it has a middle.
+fn bar_width(width: u16) -> usize {
+    let spare = usize::from(width.saturating_sub(80));
+    (9 + spare / 3).min(31) | 1
+}
+
+fn header(app: &App, bar: usize) -> [Cell<'static>; 12] {
+    let columns = [
+        ("    TID", Some(Sort::Tid)),
+        ("NAME", Some(Sort::Name)),
+        ("ON", Some(Sort::Type)),
+        ("CPU", None),
+        ("LOAD", Some(Sort::Load)),
+        ("SLOW=TYPExCONT", Some(Sort::Slowdown)),
+        ("  SF", Some(Sort::Sf)),
+        (" BTR", Some(Sort::Btr)),
+        ("PH", None),
+        (" HIT", Some(Sort::Hits)),
+        ("", Some(Sort::Progress)),
+        ("MOVES", Some(Sort::Moves)),
+    ];
+    columns.map(|(name, sort)| {
+        let half = bar / 2;
+        let name = match (sort, bar >= 15) {
+            (Some(Sort::Progress), true) => format!("{:>half$}|AHEAD", "BEHIND"),
+            (Some(Sort::Progress), false) => format!("{:^bar$}", "PROGRESS"),
+            _ => name.to_string(),
+        };
+        let style = if sort == Some(app.sort) {
+            Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+        } else {
+            Style::new()
+        };
+        Cell::from(Span::styled(name, style))
+    })
+}
+
+fn cells<'a>(
+    thread: &'a Thread,
+    live: &'a Live,
+    bar: usize,
+    most: u64,
+    look: Look,
+) -> [Cell<'a>; 12] {
+    let kind = live.core_types.get(thread.core_type);
+    let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:4.2}"));
+    let hits = thread
+        .hit_rate
+        .map(|rate| format!("{:>3.0}%", 100.0 * rate));
+    let phase = thread.phase.map(|phase| format!("{phase:>2}"));
+    [
+        format!("{:>7}", thread.tid).into(),
+        thread.comm.as_str().into(),
+        Span::styled(
+            kind.map_or("?", |kind| kind.name.as_str()),
+            look.core_type(thread.core_type),
+        )
+        .into(),
+        format!("{:>3}", thread.cpu).into(),
+        format!("{:>3.0}%", thread.load_pct).into(),
+        slowdown(thread).into(),
+        number(thread.sf).into(),
+        thread.btr.map_or_else(|| "   -".into(), bytes).into(),
+        phase.unwrap_or_else(|| " -".into()).into(),
+        hits.unwrap_or_else(|| "   -".into()).into(),
+        progress(thread.lead_ns, bar, most, look).into(),
+        format!("{:>5}", thread.moves).into(),
+    ]
+}
+
+fn slowdown(thread: &Thread) -> String {
+    let Some(whole) = thread.slowdown else {
+        return "   -".into();
+    };
+    let mut text = format!("{whole:4.2}");
+    if let (Some(part), Some(rest)) = (thread.asymmetry, thread.contention) {
+        text += &format!("={part:.2}x{rest:.2}");
+    }
+    text
+}
+
+/// Bytes per second in four columns.
+fn bytes(per_second: f64) -> String {
+    let units = [(1e9, 'G'), (1e6, 'M'), (1e3, 'k')];
+    let unit = units.iter().find(|(size, _)| per_second >= 0.9995 * size);
+    match unit {
+        Some((size, name)) if per_second / size < 9.95 => {
+            format!("{:.1}{name}", per_second / size)
+        }
+        Some((size, name)) => format!("{:>3.0}{name}", per_second / size),
+        None => format!("{per_second:>4.0}"),
+    }
+}
+
+/// To the left of the middle who is behind, to the right who is ahead.
+fn progress(lead_ns: Option<i64>, width: usize, most: u64, look: Look) -> Line<'static> {
+    let half = width / 2;
+    let Some(lead) = lead_ns else {
+        return Line::from(format!("{:>half$}", ""));
+    };
+    let part = lead.unsigned_abs() as f64 / most as f64;
+    let full = "#".repeat((part * half as f64).round() as usize);
+    let (left, right) = if lead < 0 {
+        (full, String::new())
+    } else {
+        (String::new(), full)
+    };
+    Line::from(vec![
+        Span::styled(format!("{left:>half$}"), look.style(Color::Red)),
+        Span::raw("|"),
+        Span::styled(right, look.style(Color::Green)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_takes_four_columns() {
+        let texts = [0.0, 999.0, 1234.0, 9.96e6, 999.7e6, 12.3e9].map(bytes);
+        assert_eq!(texts, ["   0", " 999", "1.2k", " 10M", "1.0G", " 12G"]);
+    }
+
+    #[test]
+    fn progress_points_where_it_is() {
+        let plain = Look {
+            color: false,
+            unicode: false,
+        };
+        let bar = |lead| progress(Some(lead), 9, 100, plain).to_string();
+        assert_eq!(bar(-100), "####|");
+        assert_eq!(bar(50), "    |##");
+        assert_eq!(bar(0), "    |");
+        assert!(progress(None, 9, 100, plain).to_string().trim().is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the scheduler answers those who ask at its statistics socket, and does for them.
+
+use anyhow::Result;
+use log::info;
+
+use super::Scheduler;
+use crate::policy::{self, Action};
+use crate::stats::live::{CpuReading, Reading, ThreadReading};
+use crate::stats::story::{Phase, Story, THREADS, ThreadStory};
+use crate::stats::{Answer, Request};
+use crate::table::Task;
+use crate::topology::MAX_CORE_TYPES;
+
+impl Scheduler<'_> {
+    pub(super) fn answer(&mut self, request: Request) -> Result<Answer> {
+        Ok(match request {
+            Request::Totals => Answer::Totals(Box::new(self.totals())),
+            Request::Reading => Answer::Reading(Box::new(self.reading())),
+            Request::Story(pid) => Answer::Story(self.story(pid)),
+            Request::SetPolicy(name) => Answer::Set(Ok(self.set_policy(name)?)),
+            Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
+        })
+    }
+
+    fn reading(&mut self) -> Reading {
+        let totals = self.totals();
+        let busy_ns = |cpu: u32| {
+            let bss = self.skel.maps.bss_data.as_ref();
+            bss.map_or(0, |bss| bss.cpu_ctxs[cpu as usize].busy_ns.iter().sum())
+        };
+        let cpus = self.topology.cpus.iter().map(|cpu| CpuReading {
+            cpu: cpu.id,
+            core_type: cpu.core_type,
+            domain: cpu.domain,
+            llc: cpu.llc,
+            busy_ns: busy_ns(cpu.id),
+        });
+        let threads = self.tasks.iter().map(|task| ThreadReading {
+            task: *task,
+            insight: self.policy.insight(task, &self.topology),
+            moves: self.moves.of(task.id),
+        });
+        let types = self.topology.types.iter();
+        Reading {
+            totals,
+            fairness: (self.policy_name == policy::Name::Camps).then_some(self.wish.fairness),
+            capacities: types.map(|kind| kind.capacity).collect(),
+            cpus: cpus.collect(),
+            threads: threads.collect(),
+        }
+    }
+
+    /// Of the process or of the thread with this id.
+    fn story(&mut self, pid: u32) -> Story {
+        self.look();
+        let process = self.tasks.iter().filter(|task| task.tgid == pid);
+        let mut tasks: Vec<&Task> = process.collect();
+        if tasks.is_empty() {
+            tasks.extend(self.tasks.iter().find(|task| task.tid == pid));
+        }
+        tasks.sort_by_key(|task| std::cmp::Reverse((task.total_ns(), task.id)));
+        let types = self.topology.types.iter();
+        Story {
+            core_types: types.map(|kind| kind.name.clone()).collect(),
+            policy: self.policy_name.to_string(),
+            more: tasks.len().saturating_sub(THREADS),
+            threads: tasks
+                .iter()
+                .take(THREADS)
+                .map(|task| self.thread_story(task))
+                .collect(),
+        }
+    }
+
+    fn thread_story(&self, task: &Task) -> ThreadStory {
+        let nr_types = self.topology.types.len();
+        let insight = self.policy.insight(task, &self.topology);
+        let history = self.policy.history(task.id);
+        let phase = |entry: &crate::slowdown::history::Entry| Phase {
+            l1_per_kilo: entry.phase.l1_per_kilo,
+            branch_percent: entry.phase.branch_percent,
+            ipc: entry.ipc,
+            frequency: entry.frequency,
+            samples: entry.samples,
+        };
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        ThreadStory {
+            tid: task.tid,
+            pid: task.tgid,
+            comm: task.comm.to_string(),
+            state: task.state.name().into(),
+            cpu: task.cpu.max(0) as u32,
+            core_type: task.core_type,
+            pinned: task.pinned,
+            spinning: task.spinning,
+            run_ns: task.run_ns[..nr_types].to_vec(),
+            slowdown: insight.slowdown[..nr_types].to_vec(),
+            asymmetry: insight.asymmetry[..nr_types].to_vec(),
+            btr: insight.btr,
+            hit_rate: insight.hit_rate,
+            phase: insight.phase,
+            phases: history.map_or_else(Vec::new, |h| h.entries().iter().map(phase).collect()),
+            moves: self.moves.of(task.id),
+            last_moves: self.moves.told(task.id, now_ns),
+        }
+    }
+
+    /// Lets another policy decide from now on. What the one before wished for is taken back, and
+    /// progress is charged by static capacities until the new one knows better.
+    fn set_policy(&mut self, name: policy::Name) -> Result<String> {
+        if name == self.policy_name {
+            return Ok(format!("policy {name}, as before"));
+        }
+        self.policy = name.build(self.settings);
+        self.policy_name = name;
+        self.wish.policy = Some(name);
+        self.look();
+        let types = &self.topology.types;
+        let mut inverse = [1.0; MAX_CORE_TYPES];
+        for (inverse, kind) in inverse.iter_mut().zip(types) {
+            *inverse = kind.capacity.clamp(1, 1024) as f32 / 1024.0;
+        }
+        let mut actions = Vec::new();
+        let agent = std::process::id();
+        for task in self.tasks.iter().filter(|task| task.tgid != agent) {
+            if task.hint.is_some() {
+                actions.push(Action::Hint(task.into(), None));
+            }
+            actions.push(Action::Slowdown(task.id, inverse));
+        }
+        self.apply_all(&actions)?;
+        let lacks = self.lacking();
+        info!("policy {name}{lacks}");
+        Ok(format!("policy {name}{lacks}"))
+    }
+
+    /// What the policy would count and is not counted, in words.
+    fn lacking(&self) -> String {
+        let Some(module) = self.policy.module() else {
+            return String::new();
+        };
+        let name = self.policy_name;
+        let remedy = format!("start with --policy {name} to have that");
+        match &self.counting {
+            None => format!(", without hardware counters ({remedy})"),
+            Some(counting) => {
+                let lacks = counting.lacks(module, self.topology.types.len());
+                let mut names: Vec<String> = lacks.iter().map(ToString::to_string).collect();
+                if name == policy::Name::Rank && !counting.has_model() {
+                    names.push("a model".into());
+                }
+                match names.is_empty() {
+                    true => String::new(),
+                    false => format!(", without {} ({remedy})", names.join(", ")),
+                }
+            }
+        }
+    }
+
+    fn set_fairness(&mut self, percent: u8) -> Result<String, String> {
+        if !self.policy.set_fairness(percent) {
+            let name = self.policy_name;
+            return Err(format!("fairness is for policy camps; {name} is in force"));
+        }
+        self.settings.fairness = percent;
+        self.wish.fairness = percent;
+        info!("fairness {percent}");
+        Ok(format!("fairness {percent}"))
+    }
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the monitor shows: the machine, its CPUs and its threads, as rates between two readings.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::{CoreTypeTotals, Counts, Totals, percent};
+use crate::policy::Insight;
+use crate::table::{State, Task, TaskId};
+
+/// The most threads that are told, by load.
+pub const LISTED: usize = 500;
+
+/// A thread with so much load, percent of a CPU, is of the field where the policy does not say.
+const BUSY_PERCENT: f64 = 25.0;
+
+/// Unfairness and throughput are of the last so many ns, for over one interval between swaps every
+/// schedule is unfair.
+const WINDOW_NS: u64 = 10_000_000_000;
+
+/// And are looked back to in steps of this, ns.
+const MARK_NS: u64 = 1_000_000_000;
+
+/// What the scheduler knows at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// What is counted in all.
+    pub totals: Totals,
+    /// Percent, of a policy that knows it; see `--fairness`.
+    pub fairness: Option<u8>,
+    /// Static capacity by core type, of 1024.
+    pub capacities: Vec<u32>,
+    /// Every online CPU.
+    pub cpus: Vec<CpuReading>,
+    /// Every thread in the table.
+    pub threads: Vec<ThreadReading>,
+}
+
+/// A CPU at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuReading {
+    /// CPU id.
+    pub cpu: u32,
+    /// Core type, index.
+    pub core_type: usize,
+    /// Cluster of that type.
+    pub domain: usize,
+    /// CPUs with the same number share the last-level cache.
+    pub llc: usize,
+    /// How long it has been busy, ns.
+    pub busy_ns: u64,
+}
+
+/// A thread at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadReading {
+    /// What the BPF half says.
+    pub task: Task,
+    /// What the policy says.
+    pub insight: Insight,
+    /// How often it was moved by the policy.
+    pub moves: u64,
+}
+
+/// Everything that the monitor shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// Time that the rates are of, ns.
+    pub elapsed_ns: u64,
+    /// Policy in force.
+    pub policy: String,
+    /// Those that there are.
+    pub policies: Vec<String>,
+    /// Percent, of a policy that knows it; see `--fairness`.
+    pub fairness: Option<u8>,
+    /// Fastest first.
+    pub core_types: Vec<CoreType>,
+    /// By id.
+    pub cpus: Vec<Cpu>,
+    /// The busiest [`LISTED`], the busiest first.
+    pub threads: Vec<Thread>,
+    /// Threads in the table, and how many of them are runnable.
+    pub tasks: u64,
+    /// See `tasks`.
+    pub runnable: u64,
+    /// The greatest slowdown over the least among threads that compete for fast cores, by what they
+    /// did in the last ten seconds; `None` with fewer than two.
+    pub unfairness: Option<f64>,
+    /// Aggregate speedup over the slowest core type, likewise: Σ(progress · SF − 1).
+    pub asp: Option<f64>,
+    /// Throughput in units of one thread alone on the fastest core type, likewise.
+    pub stp: Option<f64>,
+    /// Events in the interval, and since the scheduler began.
+    pub counts: Counts,
+    /// See `counts`.
+    pub total_counts: Counts,
+}
+
+/// A core type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoreType {
+    /// Its name.
+    pub name: String,
+    /// Its online CPUs.
+    pub cpus: u64,
+    /// Busy, percent of all of them.
+    pub busy_pct: f64,
+}
+
+/// A CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// CPU id.
+    pub cpu: u32,
+    /// Core type, index.
+    pub core_type: usize,
+    /// Cluster of that type.
+    pub domain: usize,
+    /// CPUs with the same number share the last-level cache.
+    pub llc: usize,
+    /// Busy, percent.
+    pub busy_pct: f64,
+    /// Present clock; `None` where the kernel does not say.
+    pub mhz: Option<u32>,
+    /// The thread that is on it, of those in the table.
+    pub tid: Option<u32>,
+    /// That thread's name.
+    pub comm: String,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// `running`, `queued` or `blocked`.
+    pub state: String,
+    /// CPU that it runs on, or ran on last.
+    pub cpu: u32,
+    /// Core type of that CPU, index.
+    pub core_type: usize,
+    /// CPU time, percent of one CPU.
+    pub load_pct: f64,
+    /// It competes for fast cores.
+    pub takes_part: bool,
+    /// Slowdown where it is, relative to the fastest core type undisturbed.
+    pub slowdown: Option<f64>,
+    /// Of it, what the core type makes.
+    pub asymmetry: Option<f64>,
+    /// And what contention makes.
+    pub contention: Option<f64>,
+    /// IPS on the fastest core type over that on the slowest, alone.
+    pub sf: Option<f64>,
+    /// Bus transfer rate, bytes/s.
+    pub btr: Option<f64>,
+    /// Its phase, by number in its history table.
+    pub phase: Option<usize>,
+    /// Phase hits among its latest samples, 0 to 1.
+    pub hit_rate: Option<f64>,
+    /// Effective progress, ns, from the mean of those that take part.
+    pub lead_ns: Option<i64>,
+    /// Moves by the policy in its life.
+    pub moves: u64,
+}
+
+/// How far threads had come.
+struct Mark {
+    at_ns: u64,
+    progress: HashMap<TaskId, u64>,
+}
+
+/// Turns readings into what is shown, for one who asks again and again.
+#[derive(Default)]
+pub struct Rates {
+    before: Option<Reading>,
+    marks: VecDeque<Mark>,
+}
+
+impl Rates {
+    /// What to show after `now`; of the first reading there are no rates yet.
+    pub fn next(&mut self, now: Reading) -> Live {
+        let none = Reading::default();
+        let before = self.before.as_ref().unwrap_or(&none);
+        let since = self
+            .before
+            .as_ref()
+            .map_or(now.totals.at_ns, |b| b.totals.at_ns);
+        let elapsed = now.totals.at_ns.saturating_sub(since);
+        let earlier = self.before.as_ref().unwrap_or(&now);
+        let counts = earlier.totals.counts;
+        let ran: HashMap<TaskId, u64> = before
+            .threads
+            .iter()
+            .map(|thread| (thread.task.id, thread.task.total_ns()))
+            .collect();
+        let mut threads: Vec<(TaskId, u64, Thread)> = now
+            .threads
+            .iter()
+            .filter(|thread| !thread.task.kthread)
+            .map(|reading| {
+                let task = &reading.task;
+                let earlier = ran.get(&task.id).copied().unwrap_or(task.total_ns());
+                let load = percent(task.total_ns().saturating_sub(earlier), elapsed);
+                (task.id, task.amp_progress, thread(reading, load.min(100.0)))
+            })
+            .collect();
+        level(&now, &mut threads);
+        let mut live = Live {
+            elapsed_ns: elapsed,
+            policy: now.totals.policy.clone(),
+            fairness: now.fairness,
+            core_types: core_types(before, &now, elapsed),
+            cpus: cpus(before, &now, elapsed),
+            tasks: now.totals.tasks,
+            runnable: now.totals.runnable,
+            counts: now.totals.counts.since(&counts),
+            total_counts: now.totals.counts,
+            ..Live::default()
+        };
+        self.judge(&now, &threads, &mut live);
+        threads.sort_by(|(_, _, a), (_, _, b)| {
+            (b.load_pct.total_cmp(&a.load_pct)).then(a.tid.cmp(&b.tid))
+        });
+        threads.truncate(LISTED);
+        live.threads = threads.into_iter().map(|(_, _, thread)| thread).collect();
+        self.before = Some(now);
+        live
+    }
+
+    /// Unfairness and throughput, by what those that take part did within the window.
+    fn judge(&mut self, now: &Reading, threads: &[(TaskId, u64, Thread)], live: &mut Live) {
+        let at_ns = now.totals.at_ns;
+        let old = |mark: &Mark| at_ns.saturating_sub(mark.at_ns) > WINDOW_NS;
+        while self.marks.len() > 1 && self.marks.front().is_some_and(old) {
+            self.marks.pop_front();
+        }
+        if let Some(mark) = self.marks.front()
+            && at_ns > mark.at_ns
+        {
+            let elapsed = (at_ns - mark.at_ns) as f64;
+            let slowest = now.capacities.last().copied().unwrap_or(1024).max(1);
+            let assumed = 1024.0 / f64::from(slowest);
+            let speeds: Vec<(f64, f64)> = threads
+                .iter()
+                .filter(|(_, _, thread)| thread.takes_part)
+                .filter_map(|(id, progress, thread)| {
+                    let done = progress.saturating_sub(*mark.progress.get(id)?);
+                    Some((done as f64 / elapsed, thread.sf.unwrap_or(assumed)))
+                })
+                .collect();
+            let most = speeds.iter().map(|speed| speed.0).fold(0.0, f64::max);
+            let least = speeds.iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
+            if speeds.len() > 1 && least > 0.0 {
+                live.unfairness = Some(most / least);
+            }
+            if !speeds.is_empty() {
+                live.stp = Some(speeds.iter().map(|speed| speed.0).sum());
+                live.asp = Some(speeds.iter().map(|(speed, sf)| speed * sf - 1.0).sum());
+            }
+        }
+        let due = |mark: &Mark| at_ns.saturating_sub(mark.at_ns) >= MARK_NS;
+        if self.marks.back().is_none_or(due) {
+            let progress = threads.iter().map(|(id, progress, _)| (*id, *progress));
+            self.marks.push_back(Mark {
+                at_ns,
+                progress: progress.collect(),
+            });
+        }
+    }
+}
+
+/// A thread, but for what takes the others to tell.
+fn thread(reading: &ThreadReading, load_pct: f64) -> Thread {
+    let ThreadReading {
+        task,
+        insight,
+        moves,
+    } = reading;
+    let on = |by_type: &[Option<f64>]| by_type.get(task.core_type).copied().flatten();
+    let (slowdown, asymmetry) = (on(&insight.slowdown), on(&insight.asymmetry));
+    let runs = task.state != State::Blocked && load_pct >= BUSY_PERCENT;
+    Thread {
+        tid: task.tid,
+        pid: task.tgid,
+        comm: task.comm.to_string(),
+        state: task.state.name().into(),
+        cpu: task.cpu.max(0) as u32,
+        core_type: task.core_type,
+        load_pct,
+        takes_part: insight.takes_part.unwrap_or(runs),
+        slowdown,
+        asymmetry,
+        contention: slowdown
+            .zip(asymmetry)
+            .map(|(whole, part)| (whole / part).max(1.0)),
+        sf: None,
+        btr: insight.btr,
+        phase: insight.phase,
+        hit_rate: insight.hit_rate,
+        lead_ns: None,
+        moves: *moves,
+    }
+}
+
+/// Fills in SFs, and leads over the mean progress of those that take part.
+fn level(now: &Reading, threads: &mut [(TaskId, u64, Thread)]) {
+    let slowest = now.totals.core_types.len().saturating_sub(1);
+    let readings = now.threads.iter().filter(|thread| !thread.task.kthread);
+    let known: Vec<_> = readings
+        .map(|reading| {
+            let own = reading.task.amp_progress as i64;
+            (reading.insight.progress_ns.unwrap_or(own), reading.insight)
+        })
+        .collect();
+    let (mut sum, mut count) = (0_i128, 0_i128);
+    for ((progress, _), (_, _, thread)) in known.iter().zip(&*threads) {
+        if thread.takes_part {
+            sum += i128::from(*progress);
+            count += 1;
+        }
+    }
+    let mean = (sum / count.max(1)) as i64;
+    for ((progress, insight), (_, _, thread)) in known.iter().zip(threads) {
+        thread.lead_ns = thread.takes_part.then(|| progress.saturating_sub(mean));
+        thread.sf = insight.asymmetry.get(slowest).copied().flatten();
+    }
+}
+
+fn core_types(before: &Reading, now: &Reading, elapsed: u64) -> Vec<CoreType> {
+    let earlier = |rank: usize| before.totals.core_types.get(rank);
+    let types = now.totals.core_types.iter().enumerate();
+    types
+        .map(|(rank, kind): (usize, &CoreTypeTotals)| {
+            let busy = earlier(rank).map_or(kind.busy_ns, |earlier| earlier.busy_ns);
+            let busy = kind.busy_ns.saturating_sub(busy);
+            CoreType {
+                name: kind.name.clone(),
+                cpus: kind.cpus,
+                busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
+            }
+        })
+        .collect()
+}
+
+fn cpus(before: &Reading, now: &Reading, elapsed: u64) -> Vec<Cpu> {
+    let running: HashMap<i32, &Task> = now
+        .threads
+        .iter()
+        .filter(|thread| thread.task.state == State::Running)
+        .map(|thread| (thread.task.cpu, &thread.task))
+        .collect();
+    let busy: HashMap<u32, u64> = before
+        .cpus
+        .iter()
+        .map(|cpu| (cpu.cpu, cpu.busy_ns))
+        .collect();
+    let cpus = now.cpus.iter();
+    cpus.map(|cpu| {
+        let earlier = busy.get(&cpu.cpu).copied().unwrap_or(cpu.busy_ns);
+        let task = running.get(&(cpu.cpu as i32));
+        Cpu {
+            cpu: cpu.cpu,
+            core_type: cpu.core_type,
+            domain: cpu.domain,
+            llc: cpu.llc,
+            busy_pct: percent(cpu.busy_ns.saturating_sub(earlier), elapsed).min(100.0),
+            mhz: None,
+            tid: task.map(|task| task.tid),
+            comm: task.map_or_else(String::new, |task| task.comm.to_string()),
+        }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::table::Comm;
+use crate::topology::MAX_CORE_TYPES;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Two threads, on a fast CPU and a slow one of half the capacity, that have run and come so far.
+fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
+    let thread = |slot: u32| {
+        let index = slot as usize;
+        let mut run_ns = [0; MAX_CORE_TYPES];
+        run_ns[index] = at_s * SECOND;
+        let insight = Insight {
+            takes_part: Some(true),
+            slowdown: [None, Some(2.2), None, None],
+            asymmetry: [None, Some(2.0), None, None],
+            ..Insight::default()
+        };
+        ThreadReading {
+            task: Task {
+                id: TaskId {
+                    slot,
+                    generation: 1,
+                },
+                tid: 100 + slot,
+                tgid: 100,
+                comm: Comm(*b"worker\0\0\0\0\0\0\0\0\0\0"),
+                start_time: 0,
+                state: State::Running,
+                cpu: slot as i32,
+                core_type: index,
+                hint: None,
+                allowed_types: 0b11,
+                kthread: false,
+                pinned: false,
+                spinning: false,
+                weight: 1024,
+                nr_runnable: 2,
+                run_ns,
+                amp_progress: progress_ns[index],
+                first_progress: 0,
+            },
+            insight,
+            moves: 3,
+        }
+    };
+    let kind = |name: &str| CoreTypeTotals {
+        name: name.into(),
+        cpus: 1,
+        busy_ns: at_s * SECOND / 2,
+        perf: 0,
+    };
+    let cpu = |cpu: u32| CpuReading {
+        cpu,
+        core_type: cpu as usize,
+        domain: cpu as usize,
+        llc: 0,
+        busy_ns: at_s * SECOND / 4,
+    };
+    Reading {
+        totals: Totals {
+            at_ns: at_s * SECOND,
+            policy: "camps".into(),
+            core_types: vec![kind("P"), kind("E")],
+            tasks: 2,
+            runnable: 2,
+            ..Totals::default()
+        },
+        fairness: Some(100),
+        capacities: vec![1024, 512],
+        cpus: vec![cpu(0), cpu(1)],
+        threads: vec![thread(0), thread(1)],
+    }
+}
+
+#[test]
+fn rates_are_of_the_time_between_two_readings() {
+    let mut rates = Rates::default();
+    let first = rates.next(reading(10, [0, 0]));
+    assert_eq!(first.elapsed_ns, 0);
+    assert!(first.threads.iter().all(|thread| thread.load_pct == 0.0));
+    assert_eq!((first.unfairness, first.stp), (None, None));
+    let live = rates.next(reading(11, [SECOND, SECOND / 2]));
+    assert_eq!(live.elapsed_ns, SECOND);
+    assert_eq!(live.core_types[0].busy_pct, 50.0);
+    assert_eq!((live.cpus[1].busy_pct, live.cpus[1].tid), (25.0, Some(101)));
+    let thread = &live.threads[1];
+    assert_eq!((thread.load_pct, thread.moves), (100.0, 3));
+}
+
+#[test]
+fn a_slowdown_is_told_in_its_two_parts() {
+    let live = Rates::default().next(reading(1, [0, 0]));
+    let thread = live
+        .threads
+        .iter()
+        .find(|thread| thread.tid == 101)
+        .unwrap();
+    assert_eq!((thread.slowdown, thread.asymmetry), (Some(2.2), Some(2.0)));
+    assert!((thread.contention.unwrap() - 1.1).abs() < 1e-9);
+    assert_eq!(thread.sf, Some(2.0));
+}
+
+#[test]
+fn unfairness_and_throughput_are_of_progress_made() {
+    let mut rates = Rates::default();
+    rates.next(reading(10, [0, 0]));
+    let live = rates.next(reading(12, [2 * SECOND, SECOND]));
+    assert_eq!((live.unfairness, live.stp), (Some(2.0), Some(1.5)));
+    // Twice as fast as on the slowest core type, and just as fast.
+    assert_eq!(live.asp, Some(1.0));
+    let leads: Vec<_> = live.threads.iter().map(|thread| thread.lead_ns).collect();
+    let half = SECOND as i64 / 2;
+    assert_eq!(leads, [Some(half), Some(-half)]);
+}
+
+#[test]
+fn what_is_told_is_bounded() {
+    let mut now = reading(1, [0, 0]);
+    now.threads = vec![now.threads[0]; 2 * LISTED];
+    assert_eq!(Rates::default().next(now).threads.len(), LISTED);
+}

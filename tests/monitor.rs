@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero monitor`, `why` and `set` as people use them: on a terminal (tmux's), against a
+//! server on a socket that knows a machine of its own. Nothing is scheduled.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scx_hetero::policy::{Insight, Name};
+use scx_hetero::stats::live::{CpuReading, Reading, ThreadReading};
+use scx_hetero::stats::story::{Move, Phase, Story, ThreadStory};
+use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
+use scx_hetero::table::{Comm, State, Task, TaskId};
+use scx_stats::prelude::StatsServer;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Names, and how much each thread runs and progresses on its CPU, percent.
+const THREADS: [(&str, u64, u64); 10] = [
+    ("openssl", 98, 81),
+    ("xz", 99, 80),
+    ("fp", 97, 84),
+    ("sqlite3", 99, 78),
+    ("bzip2", 98, 70),
+    ("gzip", 96, 66),
+    ("stress-ng-pipe", 70, 50),
+    ("stress-ng-pipe", 68, 48),
+    ("sleeper", 2, 1),
+    ("a-name-of-15-ch", 1, 1),
+];
+
+fn comm(name: &str) -> Comm {
+    let mut bytes = [0; 16];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    Comm(bytes)
+}
+
+/// A thread of the fake machine after so many seconds.
+fn thread(index: usize, seconds: u64) -> ThreadReading {
+    let (name, load, progress) = THREADS[index];
+    let core_type = usize::from(index >= 4);
+    let mut run_ns = [0; 4];
+    run_ns[core_type] = seconds * SECOND * load / 100;
+    let amp_progress = seconds * SECOND * progress / 100;
+    let known = index < 6;
+    let of = |on_p: f64, on_e: f64| [Some(on_p), Some(on_e), None, None];
+    let task = Task {
+        id: TaskId {
+            slot: index as u32,
+            generation: 1,
+        },
+        tid: 1000 + index as u32,
+        tgid: 1000 + index as u32,
+        comm: comm(name),
+        start_time: 1,
+        state: if load > 50 {
+            State::Running
+        } else {
+            State::Blocked
+        },
+        cpu: (index % 8) as i32,
+        core_type,
+        hint: None,
+        allowed_types: 0b11,
+        kthread: false,
+        pinned: false,
+        spinning: false,
+        weight: 1024,
+        nr_runnable: 1,
+        run_ns,
+        amp_progress,
+        first_progress: 0,
+    };
+    let insight = Insight {
+        takes_part: Some(load > 50),
+        progress_ns: Some(amp_progress as i64),
+        slowdown: if known {
+            of(1.05, 1.92 + index as f64 / 10.0)
+        } else {
+            [None; 4]
+        },
+        asymmetry: if known {
+            of(1.0, 1.8 + index as f64 / 20.0)
+        } else {
+            [None; 4]
+        },
+        btr: known.then_some(3e6 * (1 << index) as f64),
+        phase: known.then_some(index % 3),
+        hit_rate: known.then_some(0.93),
+    };
+    let moves = 3 * index as u64 % 8;
+    ThreadReading {
+        task,
+        insight,
+        moves,
+    }
+}
+
+/// The whole of it: 4 P and 4 E CPUs.
+fn reading(seconds: u64, policy: Name) -> Reading {
+    let kind = |name: &str| CoreTypeTotals {
+        name: name.into(),
+        cpus: 4,
+        busy_ns: 4 * seconds * SECOND * 9 / 10,
+        perf: 4096,
+    };
+    let cpu = |cpu: u32| CpuReading {
+        cpu,
+        core_type: usize::from(cpu >= 4),
+        domain: usize::from(cpu >= 4),
+        llc: 0,
+        busy_ns: seconds * SECOND * u64::from(100 - 5 * cpu) / 100,
+    };
+    Reading {
+        totals: Totals {
+            at_ns: seconds * SECOND,
+            policy: policy.to_string(),
+            core_types: vec![kind("P"), kind("E")],
+            tasks: THREADS.len() as u64,
+            runnable: 8,
+            counts: Counts {
+                samples: 160 * seconds,
+                stretches: 1000 * seconds,
+                stretches_discarded: seconds,
+                swapped: 2 * seconds,
+                forced_swaps: 1,
+                nwc_episodes: 3,
+                nwc_learned: 2,
+                ..Counts::default()
+            },
+            ..Totals::default()
+        },
+        fairness: (policy == Name::Camps).then_some(100),
+        capacities: vec![1024, 560],
+        cpus: (0..8).map(cpu).collect(),
+        threads: (0..THREADS.len()).map(|i| thread(i, seconds)).collect(),
+    }
+}
+
+fn story(pid: u32) -> Story {
+    let index = pid.wrapping_sub(1000) as usize;
+    let moved = |ago: u64, from, why: &str| Move {
+        ago_ns: ago * SECOND / 10,
+        from,
+        to: 1 - from,
+        why: why.into(),
+    };
+    let threads = THREADS.get(index).map(|(name, ..)| ThreadStory {
+        tid: pid,
+        pid,
+        comm: (*name).into(),
+        state: "running".into(),
+        cpu: 5,
+        core_type: 1,
+        run_ns: vec![7 * SECOND, 3 * SECOND],
+        slowdown: vec![Some(1.05), Some(1.92)],
+        asymmetry: vec![Some(1.0), Some(1.8)],
+        btr: Some(120e6),
+        hit_rate: Some(0.93),
+        phase: Some(0),
+        phases: vec![Phase {
+            l1_per_kilo: Some(350.0),
+            branch_percent: Some(12.0),
+            ipc: 1.9,
+            frequency: 4.7e9,
+            samples: 16,
+        }],
+        moves: 5,
+        last_moves: vec![
+            moved(
+                123,
+                1,
+                "swapped with 1004 (bzip2): progress 9,100 ms behind 14,300",
+            ),
+            moved(
+                21,
+                0,
+                "swapped with 1005 (gzip): progress 15,000 ms ahead of 11,200",
+            ),
+        ],
+        ..ThreadStory::default()
+    });
+    Story {
+        core_types: vec!["P".into(), "E".into()],
+        policy: "camps".into(),
+        threads: threads.into_iter().collect(),
+        more: 0,
+    }
+}
+
+/// A socket that answers as a scheduler does, until it is dropped; a second passes with each
+/// reading.
+struct Fake {
+    _server: StatsServer<Request, Answer>,
+    asked: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Fake {
+    fn start(socket: &Path) -> Self {
+        let server = stats::listen(socket).unwrap();
+        let (answers, requests) = server.channels();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        thread::spawn(move || {
+            let (mut seconds, mut policy) = (100, Name::Camps);
+            for request in requests {
+                let answer = match request {
+                    Request::Totals => Answer::Totals(Box::new(reading(seconds, policy).totals)),
+                    Request::Reading => {
+                        seconds += 1;
+                        Answer::Reading(Box::new(reading(seconds, policy)))
+                    }
+                    Request::Story(pid) => Answer::Story(story(pid)),
+                    Request::SetPolicy(name) => {
+                        policy = name;
+                        Answer::Set(Ok(format!("policy {name}")))
+                    }
+                    Request::SetFairness(percent) => Answer::Set(if policy == Name::Camps {
+                        Ok(format!("fairness {percent}"))
+                    } else {
+                        Err(format!(
+                            "fairness is for policy camps; {policy} is in force"
+                        ))
+                    }),
+                };
+                log.lock().unwrap().push(request);
+                if answers.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            _server: server,
+            asked,
+        }
+    }
+
+    fn was_asked(&self, request: Request) -> bool {
+        self.asked.lock().unwrap().contains(&request)
+    }
+}
+
+fn scx_hetero(socket: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
+    command.args(args).arg("--socket").arg(socket);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn why_tells_a_story_and_set_changes_what_may_be_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let fake = Fake::start(&socket);
+
+    let why = scx_hetero(&socket, &["why", "1001"]);
+    let told = text(&why.stdout);
+    assert!(why.status.success(), "{why:?}");
+    assert!(
+        told.contains("1001 (xz): running on CPU 5, type E"),
+        "{told}"
+    );
+    assert!(
+        told.contains("E 1.92 = 1.80 by the core type x 1.07"),
+        "{told}"
+    );
+    assert!(told.contains("swapped with 1005 (gzip)"), "{told}");
+    let json = scx_hetero(&socket, &["why", "1001", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["threads"][0]["tid"], 1001);
+    let nobody = scx_hetero(&socket, &["why", "7"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("does not know 7"));
+
+    let set = scx_hetero(&socket, &["set", "fairness", "50"]);
+    assert_eq!(text(&set.stdout), "fairness 50\n");
+    let set = scx_hetero(&socket, &["set", "policy", "rr"]);
+    assert_eq!(text(&set.stdout), "policy rr\n");
+    assert!(fake.was_asked(Request::SetPolicy(Name::Rr)));
+    let refused = scx_hetero(&socket, &["set", "fairness", "50"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("for policy camps; rr is in force"));
+    for wrong in [["policy", "cfs"], ["fairness", "101"]] {
+        let wrong = scx_hetero(&socket, &["set", wrong[0], wrong[1]]);
+        assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn only_the_owner_may_ask() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let _fake = Fake::start(&socket);
+    let mode = socket.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+}
+
+#[test]
+fn without_a_scheduler_or_a_terminal_it_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nobody");
+    let why = scx_hetero(&socket, &["why", "1"]);
+    assert_eq!(why.status.code(), Some(1));
+    assert!(
+        text(&why.stderr).contains("is scx_hetero running?"),
+        "{why:?}"
+    );
+    let monitor = scx_hetero(&socket, &["monitor"]);
+    assert_eq!(monitor.status.code(), Some(1));
+    assert!(text(&monitor.stderr).contains("--monitor 1"), "{monitor:?}");
+}
+
+/// A terminal with the monitor in it.
+struct Terminal {
+    server: PathBuf,
+}
+
+impl Terminal {
+    /// `environment` is put before the command, as for env(1).
+    fn open(folder: &Path, size: (u32, u32), environment: &str, socket: &Path) -> Self {
+        let terminal = Self {
+            server: folder.join("tmux"),
+        };
+        let binary = env!("CARGO_BIN_EXE_scx_hetero");
+        let socket = socket.display();
+        let command = format!(
+            "env {environment} {binary} monitor -d 0.1 --socket {socket}; code=$?; stty -a; echo left with $code; cat"
+        );
+        let (width, height) = (size.0.to_string(), size.1.to_string());
+        terminal.tmux(&["new-session", "-d", "-x", &width, "-y", &height, &command]);
+        terminal
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command
+            .args(["-u", "-f", "/dev/null", "-S"])
+            .arg(&self.server);
+        let output = command.args(args).output().unwrap();
+        assert!(output.status.success(), "tmux {args:?}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// The monitor's process.
+    fn pid(&self) -> i32 {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        let shell = shell.trim();
+        let children = format!("/proc/{shell}/task/{shell}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        children.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    fn press(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// Waits until the screen is as `is` wants it.
+    fn wait(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            let screen = self.screen();
+            if is(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < give_up, "no {what} on\n{screen}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn see(&self, text: &str) -> String {
+        self.wait(text, |screen| screen.contains(text))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let mut command = Command::new("tmux");
+        let _ = command
+            .arg("-S")
+            .arg(&self.server)
+            .arg("kill-server")
+            .output();
+    }
+}
+
+fn has_tmux() -> bool {
+    let found = Command::new("tmux").arg("-V").output().is_ok();
+    if !found {
+        println!("SKIPPED: there is no tmux; testbed/setup installs it");
+    }
+    found
+}
+
+/// Whether these are the first threads on a screen, in order.
+fn lists(screen: &str, names: &[&str]) -> bool {
+    let rows = screen.lines().skip_while(|line| !line.contains("NAME"));
+    let listed = rows.skip(1).map(|row| row.split_whitespace().nth(1));
+    names
+        .iter()
+        .copied()
+        .eq(listed.map_while(|name| name).take(names.len()))
+}
+
+#[test]
+fn the_monitor_is_driven_by_keys() {
+    if !has_tmux() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let fake = Fake::start(&socket);
+    let terminal = Terminal::open(folder.path(), (80, 24), "LANG=C.UTF-8", &socket);
+    terminal.see("policy camps, fairness 100");
+    let screen = terminal.wait("rates", |screen| {
+        let parts = [
+            "10 threads, 8 runnable",
+            "throughput 5.5",
+            " P      0 [",
+            " E      4 [",
+            " 99% 1.05=1.00x1.05",
+        ];
+        parts.iter().all(|part| screen.contains(part)) && lists(screen, &["xz", "sqlite3"])
+    });
+    println!("{screen}");
+
+    terminal.press(&["s"]);
+    terminal.wait("order by tid", |screen| lists(screen, &["openssl", "xz"]));
+    terminal.press(&["S"]);
+    terminal.press(&["/"]);
+    terminal.press(&["-l", "zip"]);
+    terminal.see("filter: zip_");
+    terminal.wait("filter", |screen| lists(screen, &["bzip2", "gzip"]));
+    terminal.press(&["Escape"]);
+    terminal.wait("all", |screen| screen.contains("openssl"));
+
+    terminal.press(&["Down"]);
+    terminal.press(&["Enter"]);
+    let screen = terminal.wait("story", |screen| {
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        screen.contains("1003 (sqlite3)") && words.join(" ").contains("15,000 ms ahead of 11,200")
+    });
+    println!("{screen}");
+    terminal.press(&["q"]);
+
+    terminal.see("NAME");
+    terminal.press(&["p"]);
+    let screen = terminal.see("> camps (in force)");
+    println!("{screen}");
+    terminal.press(&["Up"]);
+    terminal.press(&["Enter"]);
+    terminal.see("now policy rr");
+    terminal.see("policy rr  ");
+    assert!(fake.was_asked(Request::SetPolicy(Name::Rr)));
+
+    terminal.press(&["?"]);
+    println!("{}", terminal.see("Keys, and columns"));
+    // Before a key follows: Escape and a letter at once are Alt and that letter.
+    terminal.press(&["Escape"]);
+    terminal.wait("table", |screen| !screen.contains("Keys, and columns"));
+    terminal.press(&["Space"]);
+    terminal.see("PAUSED");
+    terminal.press(&["Space"]);
+
+    // It says when the scheduler is gone, and finds the next one.
+    drop(fake);
+    std::fs::remove_file(&socket).unwrap();
+    terminal.see("NO ANSWER");
+    let _fake = Fake::start(&socket);
+    terminal.wait("a new one", |screen| {
+        !screen.contains("NO ANSWER") && screen.contains("policy camps")
+    });
+
+    terminal.press(&["q"]);
+    let left = terminal.see("left with 0");
+    assert!(left.contains(" icanon") && !left.contains("NAME"), "{left}");
+}
+
+#[test]
+fn it_is_plain_where_that_is_asked_for_and_leaves_on_control_c() {
+    if !has_tmux() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let _fake = Fake::start(&socket);
+    let plain = "NO_COLOR=1 LC_ALL=C";
+    let terminal = Terminal::open(folder.path(), (120, 40), plain, &socket);
+    let screen = terminal.see("BEHIND|AHEAD");
+    println!("{screen}");
+    assert!(screen.is_ascii(), "{screen}");
+    // Colours are set by ESC [ 3x or 4x m; reversed and bold text may be.
+    let styled = terminal.tmux(&["capture-pane", "-p", "-e"]);
+    for color in ["[3", "[4", "[9"] {
+        assert!(!styled.contains(&format!("\x1b{color}1")), "{styled:?}");
+        assert!(!styled.contains(&format!("\x1b{color}2")), "{styled:?}");
+    }
+    terminal.press(&["C-c"]);
+    let left = terminal.see("left with 0");
+    assert!(left.contains(" icanon") && left.contains(" echo"), "{left}");
+}
+
+#[test]
+fn it_leaves_when_it_is_told_to_and_when_its_terminal_is_gone() {
+    if !has_tmux() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let _fake = Fake::start(&socket);
+    let terminal = Terminal::open(folder.path(), (80, 24), "LANG=C.UTF-8", &socket);
+    terminal.see("policy camps");
+    let signalled = kill(Pid::from_raw(terminal.pid()), Signal::SIGTERM);
+    assert_eq!(signalled, Ok(()));
+    let left = terminal.see("left with 0");
+    assert!(left.contains(" icanon"), "{left}");
+    drop(terminal);
+
+    let other = tempfile::tempdir().unwrap();
+    let terminal = Terminal::open(other.path(), (80, 24), "LANG=C.UTF-8", &socket);
+    terminal.see("policy camps");
+    let monitor = PathBuf::from(format!("/proc/{}", terminal.pid()));
+    drop(terminal);
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while monitor.exists() {
+        assert!(Instant::now() < give_up, "it stays without a terminal");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
