@@ -2,7 +2,8 @@
 # `make test` also install what they lack (as root, on Debian 12 or later).
 
 KERNEL  ?= 6.18
-KERNELS ?= 6.18 7.2
+# The oldest and the newest that there are.
+KERNELS ?= 6.16 7.3
 # All but 7.1, which cannot be used (docs/desktop.md, Starting).
 ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.2 7.3
 MACHINE ?= alder-lake-4p4e
@@ -35,11 +36,11 @@ run: build       ## watch it schedule programs on a virtual hybrid machine
 	@testbed/boot --kernel $(KERNEL) $(machine) --timeout 300 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
-test: build      ## run the tests: on this machine, then in virtual machines
+test: setup      ## run the tests: on this machine, then in virtual machines
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
 
-test-kernels: build ## run all of them, long ones too, on every kernel that can be had
+test-kernels: setup ## run all of them, long ones too, on every kernel that can be had
 	@BPF_CLANG=$$(testbed/setup clang) LONG=1 testbed/vm-tests \
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
@@ -64,4 +65,4 @@ help:            ## show this list
 	@echo "  make run MACHINE=juno-r1                see: testbed/machine --list"
 	@echo "  make run SIMPLE=1                       on four equal CPUs"
 	@echo "  make run KERNEL=7.2                     another Debian kernel"
-	@echo "  make test KERNELS='6.17 6.18 7.2'        the kernels to test on"
+	@echo "  make test KERNELS='6.17 6.18 7.2'       the kernels to test on"

@@ -33,7 +33,9 @@ use carry::Carried;
 use counting::Counting;
 use describe::describe;
 use encode::encode;
-use explain::{explain_attach_error, explain_load_error, report_verifier_cost};
+use explain::{
+    check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
+};
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use rest::{Bell, Rest};
@@ -206,6 +208,7 @@ impl<'a> Scheduler<'a> {
             ..options.settings
         };
 
+        check_type_information()?;
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(options.verbose);
         let mut skel =

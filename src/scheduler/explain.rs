@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the kernel says about loading and attaching, for people.
 
+use anyhow::Result;
+use libbpf_rs::btf::Btf;
 use log::debug;
 use scx_utils::compat;
 
@@ -15,6 +17,22 @@ pub(super) fn report_verifier_cost() {
             debug!("verifier: {name} {} instructions", program.verified_insns);
         }
     }
+}
+
+/// Whether the kernel's type information can be read; scx_utils panics where it cannot.
+pub(super) fn check_type_information() -> Result<()> {
+    let Err(error) = Btf::from_vmlinux() else {
+        return Ok(());
+    };
+    let error = anyhow::Error::from(error);
+    let text = format!("{error:#}");
+    if ["os error 12)", "os error 24)"]
+        .iter()
+        .any(|of| text.contains(of))
+    {
+        return Err(explain_load_error(error));
+    }
+    Err(error.context("cannot read the kernel's type information (/sys/kernel/btf/vmlinux)"))
 }
 
 pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
