@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the BPF half, the policy and the task table have counted, in sums.
+
+use std::collections::BTreeMap;
+
+use super::Scheduler;
+use crate::bpf::intf;
+use crate::stats::{self, CoreTypeTotals, Counts, Totals};
+use crate::table::State;
+
+impl Scheduler<'_> {
+    pub(super) fn totals(&mut self) -> Totals {
+        self.look();
+        let tasks = &self.tasks;
+        let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
+        for task in tasks.iter().filter(|task| !task.kthread) {
+            let process = processes.entry(task.tgid).or_default();
+            if process.name.is_empty() || task.tid == task.tgid {
+                process.name = task.comm.to_string();
+            }
+            process.threads += 1;
+            process.runnable = task.nr_runnable.into();
+            process.big_ns += task.run_ns[0];
+            process.total_ns += task.total_ns();
+            process.progress_ns += task.amp_progress - task.first_progress;
+        }
+        if let Some(counting) = &self.counting {
+            for (tgid, counted) in counting.processes() {
+                if let Some(process) = processes.get_mut(&tgid) {
+                    process.counted = counted;
+                }
+            }
+        }
+
+        let mut core_types: Vec<CoreTypeTotals> = self
+            .topology
+            .types
+            .iter()
+            .map(|kind| CoreTypeTotals {
+                name: kind.name.clone(),
+                cpus: kind.cpus.len() as u64,
+                busy_ns: 0,
+                perf: 0,
+            })
+            .collect();
+        let mut counted = [0; intf::stat_id_NR_HETERO_STATS as usize];
+        if let Some(bss) = &self.skel.maps.bss_data {
+            for cpu in &self.topology.cpus {
+                core_types[cpu.core_type].perf += u64::from(bss.cpu_ctxs[cpu.id as usize].perf);
+            }
+            for cpu in &bss.cpu_ctxs[..self.topology.nr_cpu_ids as usize] {
+                for (sum, value) in counted.iter_mut().zip(cpu.stats) {
+                    *sum += value;
+                }
+                for (kind, busy_ns) in core_types.iter_mut().zip(cpu.busy_ns) {
+                    kind.busy_ns += busy_ns;
+                }
+            }
+        }
+        let count = |id: intf::stat_id| counted[id as usize];
+        let tally = self.policy.tally();
+        Totals {
+            at_ns: self.started.elapsed().as_nanos() as u64,
+            policy: self.policy_name.to_string(),
+            core_types,
+            processes,
+            tasks: tasks.len() as u64,
+            runnable: tasks
+                .iter()
+                .filter(|task| task.state != State::Blocked)
+                .count() as u64,
+            carried: count(intf::stat_id_STAT_CARRIED),
+            counts: Counts {
+                direct: count(intf::stat_id_STAT_DIRECT),
+                preempted: count(intf::stat_id_STAT_PREEMPTED),
+                sync: count(intf::stat_id_STAT_SYNC),
+                queued: count(intf::stat_id_STAT_QUEUED),
+                kept: count(intf::stat_id_STAT_KEPT),
+                stolen: count(intf::stat_id_STAT_STOLEN),
+                rotated: count(intf::stat_id_STAT_ROTATED),
+                upgraded: count(intf::stat_id_STAT_UPGRADED),
+                swapped: count(intf::stat_id_STAT_SWAPPED),
+                rescued: count(intf::stat_id_STAT_RESCUED),
+                parked: count(intf::stat_id_STAT_PARKED),
+                held: count(intf::stat_id_STAT_HELD),
+                stalls: count(intf::stat_id_STAT_STALLS),
+                shared: count(intf::stat_id_STAT_SHARED),
+                slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
+                samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
+                samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
+                samples_jumped: self.counting.as_ref().map_or(0, |c| c.tally().jumped),
+                samples_spun: self.counting.as_ref().map_or(0, |c| c.tally().spun),
+                stretches: count(intf::stat_id_STAT_STRETCHES),
+                stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
+                phase_hits: tally.phase_hits,
+                phase_misses: tally.phase_misses,
+                forced_swaps: tally.forced_swaps,
+                nwc_episodes: tally.nwc_episodes,
+                nwc_learned: tally.nwc_learned,
+                nwc_ns: tally.nwc_ns,
+                actions_applied: self.applied,
+                actions_stale: self.stale,
+            },
+        }
+    }
+}
