@@ -17,7 +17,6 @@ pub mod learn;
 pub mod linear;
 pub mod live;
 pub mod model;
-pub mod rank;
 mod report;
 pub mod scores;
 pub mod select;
