@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::Snapshot;
+use super::mean::Mean;
 use crate::table::{State, Task, TaskId};
 
 /// A look counts for one in so many in what a thread wants, at the least.
@@ -19,9 +20,8 @@ struct Account {
     total_ns: u64,
     /// It was runnable then.
     awake: bool,
-    /// Share of a CPU, 0 to 1, averaged over so many looks.
-    wants: f64,
-    averaged: u32,
+    /// Share of a CPU, 0 to 1.
+    wants: Mean,
     /// To which core type, and until when that is waited for, ns.
     sent: Option<(usize, u64)>,
 }
@@ -47,8 +47,7 @@ impl Demand {
                     place.insert(Account {
                         total_ns,
                         awake: task.state != State::Blocked,
-                        wants: 0.0,
-                        averaged: 0,
+                        wants: Mean::default(),
                         sent: None,
                     });
                 }
@@ -61,7 +60,8 @@ impl Demand {
 
     /// Share of a CPU that a task wants, 0 to 1; 0 until it was looked at twice.
     pub fn of(&self, task: TaskId) -> f64 {
-        self.accounts.get(&task).map_or(0.0, |a| a.wants)
+        let wants = self.accounts.get(&task).and_then(|a| a.wants.get());
+        wants.unwrap_or(0.0)
     }
 
     /// Whether a task is on its way to where it was sent.
@@ -89,8 +89,7 @@ impl Account {
             } else {
                 total_ns.saturating_sub(self.total_ns) as f64 / elapsed as f64
             };
-            self.averaged = (self.averaged + 1).min(AVERAGED);
-            self.wants += (share.min(1.0) - self.wants) / f64::from(self.averaged);
+            self.wants.take(share.min(1.0), AVERAGED);
         }
         self.total_ns = total_ns;
         self.awake = awake;

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Snapshot;
+use super::mean::Mean;
 use crate::pmu::module::Sample;
 use crate::slowdown::Phase;
 use crate::table::{Task, TaskId};
@@ -23,23 +24,6 @@ const AVERAGED: u32 = 16;
 
 /// And in the mean of all that a thread, or a program, does.
 const AVERAGED_USUAL: u32 = 64;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    samples: u32,
-    value: f64,
-}
-
-impl Mean {
-    fn take(&mut self, value: f64, most: u32) {
-        self.samples = (self.samples + 1).min(most);
-        self.value += (value - self.value) / f64::from(self.samples);
-    }
-
-    fn get(&self) -> Option<f64> {
-        (self.samples > 0).then_some(self.value)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {

@@ -13,6 +13,7 @@ pub mod hsp;
 pub mod insight;
 mod learnt;
 mod ledger;
+mod mean;
 mod none;
 pub mod rank;
 pub mod reason;

@@ -4,13 +4,15 @@
 //!
 //! A thread's SF is the ratio of its own mean IPS on two types once it was sampled on both, taken
 //! at the clocks that the types have at present. Before, it is what a model of the machine says
-//! ([`super::learnt`]), and without one the ratio of the types' static capacities. The two means may belong to different phases of the program: that is the weakness of the
-//! method, and why the means are short and start anew after a while.
+//! ([`super::learnt`]), and without one the ratio of the types' static capacities. The two means may
+//! belong to different phases of the program: that is the weakness of the method, and why the means
+//! are short and start anew after a while.
 
 use std::collections::HashMap;
 
 use super::camps::threads::tell;
 use super::learnt::Learnt;
+use super::mean::Mean;
 use super::{Action, Insight, Snapshot};
 use crate::pmu::module::Sample;
 use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
@@ -29,10 +31,8 @@ const BIG: usize = 0;
 /// A thread on one core type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speed {
-    /// Samples in the mean.
-    averaged: u32,
-    /// Mean instructions per cycle.
-    ipc: f64,
+    /// Instructions per cycle.
+    ipc: Mean,
     /// When the last one was used, ns.
     at_ns: u64,
 }
@@ -73,10 +73,9 @@ impl Speedups {
         }
         let speed = &mut thread.speeds[sample.core_type];
         if self.now_ns.saturating_sub(speed.at_ns) > FORGOTTEN_NS {
-            speed.averaged = 0;
+            speed.ipc = Mean::default();
         }
-        speed.averaged = (speed.averaged + 1).min(AVERAGED);
-        speed.ipc += (metrics.ipc - speed.ipc) / f64::from(speed.averaged);
+        speed.ipc.take(metrics.ipc, AVERAGED);
         speed.at_ns = self.now_ns;
     }
 
@@ -138,7 +137,8 @@ impl Speedups {
     /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.
     pub fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
         let speed = self.threads.get(&task)?.speeds.get(core_type)?;
-        (speed.averaged > 0).then(|| self.now_ns.saturating_sub(speed.at_ns))
+        speed.ipc.get()?;
+        Some(self.now_ns.saturating_sub(speed.at_ns))
     }
 }
 
@@ -152,7 +152,7 @@ impl Thread {
     ) -> [f32; MAX_CORE_TYPES] {
         let ips = |core_type: usize| {
             let speed = self.speeds[core_type];
-            Some((speed.averaged > 0).then_some(speed.ipc)? * frequency[core_type]?)
+            Some(speed.ipc.get()? * frequency[core_type]?)
         };
         let mut inverse = [1.0; MAX_CORE_TYPES];
         for (core_type, kind) in topology.types.iter().enumerate().skip(1) {
