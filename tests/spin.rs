@@ -96,7 +96,8 @@ fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
     assert!(wait.iter().all(|&tid| spun(&samples, tid) > 0.9));
     let on_p_waiting = wait.iter().map(|&tid| on_p(tid)).sum::<f64>() / 3.0;
     assert!(on_p(works) > 2.0 * on_p_waiting);
-    assert!(on_p_waiting < 0.25);
+    // Half of the time it would be without a word of theirs.
+    assert!(on_p_waiting < 0.35);
 }
 
 #[test]
