@@ -4,8 +4,7 @@
 KERNEL  ?= 6.18
 # The oldest and the newest that there are.
 KERNELS ?= 6.16 7.3
-# All but 7.1, which cannot be used (docs/desktop.md, Starting).
-ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.2 7.3
+ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.1 7.2 7.3
 MACHINE ?= alder-lake-4p4e
 ARGS    ?=
 

@@ -11,6 +11,8 @@ use crate::bpf::intf;
 pub enum Mechanism {
     /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
     Kick,
+    /// Looking into queues; what waits is queued anew, as on the kernel that offers no other way
+    Iterate,
     /// Keeping CPUs from ordinary tasks in NWC mode
     Park,
     /// Spin notifications; no thread's word is looked at
@@ -58,6 +60,7 @@ impl Mechanism {
     fn bit(self) -> Option<u32> {
         match self {
             Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
+            Mechanism::Iterate => Some(intf::mechanism_MECHANISM_ITERATE),
             Mechanism::Park => Some(intf::mechanism_MECHANISM_PARK),
             Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
             Mechanism::Validity => Some(intf::mechanism_MECHANISM_VALIDITY),

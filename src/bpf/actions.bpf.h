@@ -86,6 +86,10 @@ static void sweep_queue(u32 domain)
 {
 	struct task_struct *p;
 
+	if (!can_iterate()) {
+		scx_bpf_dsq_reenq(domain, 0);
+		return;
+	}
 	bpf_for_each(scx_dsq, p, domain, 0) {
 		struct task_ctx *tctx = task_ctx_of(p);
 		struct domain_ctx *there;

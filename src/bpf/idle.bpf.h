@@ -24,6 +24,15 @@ static bool can_kick(void)
 	return works(MECHANISM_KICK) && bpf_ksym_exists(scx_bpf_kick_cpu___optional);
 }
 
+/*
+ * Nor can any program look into a queue on Debian's 7.1. There, what waits is handed to enqueue
+ * anew, where somebody else would look for it: requeue() in main.bpf.c.
+ */
+static bool can_iterate(void)
+{
+	return works(MECHANISM_ITERATE) && bpf_ksym_exists(bpf_iter_scx_dsq_new);
+}
+
 struct mask_ctx {
 	struct bpf_cpumask __kptr *cpus;
 	struct bpf_cpumask __kptr *idle;
@@ -395,6 +404,10 @@ static void rescue_queue(u64 dsq)
 {
 	struct task_struct *p;
 
+	if (!can_iterate()) {
+		scx_bpf_dsq_reenq(dsq, 0);
+		return;
+	}
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		s32 cpu = any_idle_for(p);
 

@@ -56,6 +56,7 @@ enum mechanism {
 	MECHANISM_CPUPERF,
 	MECHANISM_PREEMPT,
 	MECHANISM_SYNC,
+	MECHANISM_ITERATE,
 };
 
 /* Where a task is. */

@@ -109,6 +109,41 @@ static bool must_stay(struct task_struct *p, u64 enq_flags)
 	return p->migration_disabled > 2;
 }
 
+/*
+ * What rescue() and sweep_queue() do to a task where they cannot see it (can_iterate()). It stays
+ * counted as waiting: a CPU that falls idle meanwhile must see that.
+ */
+static bool requeue(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	u32 hint, domain = tctx->domain;
+	struct domain_ctx *there;
+	u64 dsq = domain;
+	s32 cpu;
+
+	if (can_iterate() || !(enq_flags & SCX_ENQ_REENQ) || !tctx->waiting)
+		return false;
+	cpu = any_idle_for(p);
+	if (cpu >= 0) {
+		note_idle(cpu, false);
+		count_stat(STAT_RESCUED);
+		insert_on(p, cpu, 0);
+		return true;
+	}
+	hint = wished_type(tctx);
+	if (is_pinned(tctx)) {
+		dsq = CPU_DSQ(tctx->pinned_cpu);
+	} else if (hint != NO_TYPE && hint != type_of_domain(domain)) {
+		domain = lightest_domain_of(hint);
+		there = domain_ctx_of(domain);
+		if (there && domain < MAX_DOMAINS) {
+			there->moved_in = true;
+			dsq = domain;
+		}
+	}
+	scx_bpf_dsq_insert_vtime(p, dsq, slice_ns, p->scx.dsq_vtime, enq_flags);
+	return true;
+}
+
 void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -134,6 +169,10 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
 	}
+	if (requeue(p, tctx, enq_flags))
+		return;
+	/* Who was about to run on a CPU that a real-time task took is counted anew. */
+	uncount_waiting(tctx);
 	if (hold(p, cpu, enq_flags))
 		return;
 	/* A better idle CPU that dispatch claimed for it. */

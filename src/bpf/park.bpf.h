@@ -63,9 +63,13 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 		return 0;
 	cctx->parked_until = 0;
 	bpf_rcu_read_lock();
-	bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
-		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
-		scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
+	if (can_iterate()) {
+		bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
+			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
+		}
+	} else {
+		scx_bpf_dsq_reenq(PARK_DSQ(*key), 0);
 	}
 	if (cctx->is_idle) {
 		/* Claimed and not used, it looks busy to the kernel until it wakes up. */

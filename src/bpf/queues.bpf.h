@@ -65,6 +65,14 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 	bool found = false;
 	u32 seen = 0;
 
+	if (!can_iterate()) {
+		/* Should this CPU not be for the first one, another will take it. */
+		p = bpf_ksym_exists(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(dsq) : NULL;
+		if (!p || !may_use_cpu(p, cpu))
+			return false;
+		*deadline = p->scx.dsq_vtime;
+		return true;
+	}
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		if (may_use_cpu(p, cpu)) {
 			*deadline = p->scx.dsq_vtime;
