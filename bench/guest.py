@@ -22,12 +22,13 @@ def command(options, script, more, **variables):
     return [str(word) for word in (*words, "--", "sh", "/root/script")]
 
 
-def boot(options, script, **variables):
-    """Runs a shell script in the machine; the lines of its output. Ends the program if it fails."""
+def boot(options, script, more=(), **variables):
+    """Runs a shell script in the machine, with `more` options of testbed/boot; the lines of its
+    output. Ends the program if it fails."""
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
         file.write(script)
         file.flush()
-        words = command(options, file.name, ["--timeout", "1800"], **variables)
+        words = command(options, file.name, ["--timeout", "1800", *more], **variables)
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{sys.argv[0]}: the virtual machine ended with {done.returncode}: {done.stdout[-2000:]}")

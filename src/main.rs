@@ -2,6 +2,7 @@
 //! The command line.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded};
 use log::{LevelFilter, warn};
+use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
 use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
+use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
     bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, sim, stats,
@@ -157,6 +160,15 @@ struct Run {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     monitor: Option<Duration>,
 
+    /// Only serve a running scheduler's statistics to Prometheus, over HTTP at
+    /// this address and port [default: 127.0.0.1:9754]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor")]
+    prometheus: Option<SocketAddr>,
+
+    /// Let members of this group, too, ask for statistics and change settings
+    #[arg(long, value_name = "GROUP", value_parser = stats::parse_group)]
+    group: Option<Gid>,
+
     /// Explain the statistics and exit
     #[arg(long)]
     help_stats: bool,
@@ -263,6 +275,9 @@ fn schedule(args: Run) -> Result<()> {
     if let Some(interval) = args.monitor {
         return stats::monitor(interval, &stop);
     }
+    if let Some(address) = args.prometheus {
+        return Exporter::listen(address)?.serve(Path::new(stats::SOCKET), &stop);
+    }
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
     if let Some(policy) = args.policy
         && args.fairness < 100
@@ -291,6 +306,7 @@ fn schedule(args: Run) -> Result<()> {
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
+        group: args.group,
         core_types: args.core_types,
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,

@@ -23,6 +23,7 @@ use crossbeam::select;
 use libbpf_rs::{MapHandle, OpenObject, ProgramInput};
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Gid;
 use scx_stats::prelude::*;
 use scx_utils::{
     UserExitInfo, build_id, scx_ops_attach, scx_ops_load, scx_ops_open, try_set_rlimit_infinity,
@@ -87,6 +88,8 @@ pub struct Options {
     pub sample: Duration,
     /// Where to write every sample, as lines of JSON.
     pub samples: Option<PathBuf>,
+    /// Who besides root may use the statistics socket.
+    pub group: Option<Gid>,
     /// The user's own list of core types.
     pub core_types: Option<CoreTypesSpec>,
     /// Take only the tasks of class SCHED_EXT.
@@ -245,7 +248,7 @@ impl<'a> Scheduler<'a> {
         }
         beat(&mut skel);
         let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
-        let stats_server = stats::listen(Path::new(stats::SOCKET))?;
+        let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)

@@ -2,6 +2,7 @@
 //! Live statistics: running totals inside, rates per interval on the wire.
 
 pub mod live;
+pub mod prometheus;
 mod serve;
 pub mod story;
 
@@ -15,7 +16,7 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-pub use serve::{Answer, Client, Request, SOCKET, listen, server_data};
+pub use serve::{Answer, Client, Request, SOCKET, listen, parse_group, server_data};
 
 /// How many processes are listed, by CPU time.
 const LISTED: usize = 10;

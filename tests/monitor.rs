@@ -2,8 +2,13 @@
 //! `scx_hetero monitor`, `why` and `set` as people use them: on a terminal (tmux's), against a
 //! server on a socket that knows a machine of its own. Nothing is scheduled.
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::{Insight, Name};
 use scx_hetero::stats::live::{CpuReading, Reading, ThreadReading};
+use scx_hetero::stats::prometheus::Exporter;
 use scx_hetero::stats::story::{Move, Phase, Story, ThreadStory};
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
 use scx_hetero::table::{Comm, State, Task, TaskId};
@@ -201,7 +207,7 @@ struct Fake {
 
 impl Fake {
     fn start(socket: &Path) -> Self {
-        let server = stats::listen(socket).unwrap();
+        let server = stats::listen(socket, None).unwrap();
         let (answers, requests) = server.channels();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
@@ -537,4 +543,99 @@ fn it_leaves_when_it_is_told_to_and_when_its_terminal_is_gone() {
         assert!(Instant::now() < give_up, "it stays without a terminal");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// What is said to a request over HTTP: the status, and the text.
+fn get(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    (status.parse().unwrap(), text.into())
+}
+
+#[test]
+fn prometheus_gets_what_the_dashboard_shows_and_hears_when_nobody_schedules() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let exporter = Exporter::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = exporter.address().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| exporter.serve(&socket, &stop).unwrap());
+        let scrape = || get(address, "GET /metrics");
+        let (status, why) = scrape();
+        assert_eq!(status, 503);
+        assert!(why.contains("is scx_hetero running?"), "{why}");
+
+        let fake = Fake::start(&socket);
+        assert_eq!(scrape().0, 200);
+        let (_, metrics) = scrape();
+        let value = |name: &str| -> f64 {
+            let line = metrics
+                .lines()
+                .find(|line| line.starts_with(&format!("{name} ")));
+            line.unwrap_or_else(|| panic!("{name}: {metrics}"))
+                .rsplit(' ')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        };
+        assert_eq!(value("scx_hetero_swapped_total"), 2.0 * 102.0);
+        assert!(value("scx_hetero_unfairness") > 1.0);
+        assert!(metrics.contains("scx_hetero_cpu_busy_ratio{cpu=\"7\",core_type=\"E\"} 0.65"));
+
+        let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/grafana.json");
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(dashboard).unwrap()).unwrap();
+        let mut shown = 0;
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                for name in words.filter(|word| word.starts_with("scx_hetero_")) {
+                    assert!(metrics.contains(&format!("# TYPE {name} ")), "{name}");
+                    shown += 1;
+                }
+            }
+        }
+        assert!(shown > 10, "{shown}");
+
+        assert_eq!(get(address, "GET /").0, 200);
+        assert_eq!(get(address, "GET /secret").0, 404);
+        assert_eq!(get(address, "POST /metrics").0, 405);
+        // One that starts in its place is found.
+        drop(fake);
+        let _ = fs::remove_file(&socket);
+        let _fake = Fake::start(&socket);
+        assert_eq!(scrape().0, 200);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Err(error) = Exporter::listen(taken.local_addr().unwrap()) else {
+        panic!("two listen at one address");
+    };
+    assert!(error.to_string().contains("--prometheus"), "{error}");
+}
+
+#[test]
+fn a_group_may_be_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let mode = || fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+    drop(stats::listen(&socket, None).unwrap());
+    assert_eq!(mode() & 0o077, 0);
+    fs::remove_file(&socket).unwrap();
+    let own = nix::unistd::getgid();
+    let _server = stats::listen(&socket, Some(own)).unwrap();
+    assert_eq!(mode(), 0o660);
+    assert_eq!(fs::metadata(&socket).unwrap().gid(), own.as_raw());
+    assert!(
+        stats::parse_group("no such group")
+            .unwrap_err()
+            .contains("groupadd")
+    );
 }

@@ -103,29 +103,31 @@ fn shells_understand_their_completions() {
 }
 
 #[test]
-fn systemd_finds_no_fault_with_the_unit() {
+fn systemd_finds_no_fault_with_the_units() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scx_hetero.service");
-    // It looks for the program and the man page, which need not be installed.
-    let unit = packaging("scx_hetero.service").replace("/usr/bin/scx_hetero", PROGRAM);
-    let unit = unit
-        .lines()
-        .filter(|line| !line.starts_with("Documentation="));
-    fs::write(&path, unit.collect::<Vec<_>>().join("\n")).unwrap();
-    match Command::new("systemd-analyze")
-        .arg("verify")
-        .arg(&path)
-        .output()
-    {
-        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            // Of units of the machine that it runs on, it may say what it likes.
-            let ours: Vec<_> = said
-                .lines()
-                .filter(|line| line.contains("scx_hetero"))
-                .collect();
-            assert!(output.status.success() && ours.is_empty(), "{said}");
+    for name in ["scx_hetero.service", "scx_hetero-prometheus.service"] {
+        let path = folder.path().join(name);
+        // It looks for the program and the man page, which need not be installed.
+        let unit = packaging(name).replace("/usr/bin/scx_hetero", PROGRAM);
+        let unit = unit
+            .lines()
+            .filter(|line| !line.starts_with("Documentation="));
+        fs::write(&path, unit.collect::<Vec<_>>().join("\n")).unwrap();
+        match Command::new("systemd-analyze")
+            .arg("verify")
+            .arg(&path)
+            .output()
+        {
+            Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                // Of units of the machine that it runs on, it may say what it likes.
+                let ours: Vec<_> = said
+                    .lines()
+                    .filter(|line| line.contains("scx_hetero"))
+                    .collect();
+                assert!(output.status.success() && ours.is_empty(), "{said}");
+            }
         }
     }
 }

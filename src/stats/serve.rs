@@ -2,12 +2,15 @@
 //! The statistics socket: what can be asked there, and who may ask.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Group, chown};
 use scx_stats::prelude::*;
 use serde::de::DeserializeOwned;
 
@@ -21,6 +24,20 @@ pub const SOCKET: &str = "/var/run/scx/root/stats";
 
 /// Who does not answer for so long, ms, does not answer.
 const PATIENCE_MS: u64 = 3000;
+
+/// Looks a group up by its name.
+///
+/// # Errors
+/// There is none, or nobody knows.
+pub fn parse_group(name: &str) -> Result<Gid, String> {
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        Ok(None) => Err(format!(
+            "there is no group of that name; 'groupadd --system {name}' makes it"
+        )),
+        Err(error) => Err(format!("cannot look it up: {error}")),
+    }
+}
 
 /// What a client wants of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,11 +191,12 @@ pub fn server_data() -> StatsServerData<Request, Answer> {
         )
 }
 
-/// Opens the socket at `path`, for its owner alone: who can ask can also switch policies.
+/// Opens the socket at `path`, for its owner and the members of `group` alone: who can ask can also
+/// switch policies.
 ///
 /// # Errors
-/// Where it cannot be made.
-pub fn listen(path: &Path) -> Result<StatsServer<Request, Answer>> {
+/// Where it cannot be made, or not given to the group.
+pub fn listen(path: &Path, group: Option<Gid>) -> Result<StatsServer<Request, Answer>> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -186,7 +204,15 @@ pub fn listen(path: &Path) -> Result<StatsServer<Request, Answer>> {
     let before = umask(Mode::from_bits_truncate(0o077));
     let server = StatsServer::new(server_data()).set_path(path).launch();
     umask(before);
-    server.with_context(|| format!("cannot open the socket {}", path.display()))
+    let server = server.with_context(|| format!("cannot open the socket {}", path.display()))?;
+    if let Some(group) = group {
+        let members = Permissions::from_mode(0o660);
+        chown(path, None, Some(group))
+            .map_err(Into::into)
+            .and_then(|()| std::fs::set_permissions(path, members))
+            .with_context(|| format!("cannot let a group use {}", path.display()))?;
+    }
+    Ok(server)
 }
 
 /// Asks the scheduler.
@@ -203,9 +229,8 @@ impl Client {
         let client = connected.map_err(|error| {
             let why = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
             match why {
-                Some(std::io::ErrorKind::PermissionDenied) => {
-                    error.context("only root may ask the scheduler")
-                }
+                Some(std::io::ErrorKind::PermissionDenied) => error
+                    .context("only root may ask the scheduler, and the group that --group names"),
                 _ => error.context("no sched_ext scheduler answers; is scx_hetero running?"),
             }
         })?;

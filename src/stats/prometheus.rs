@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The running scheduler's statistics over HTTP, as Prometheus asks for them (`--prometheus`).
+//!
+//! A process of its own, and a client like the monitor: the scheduler itself has no business with
+//! the network, and its unit allows it none.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use log::{debug, info, warn};
+use scx_stats::prelude::*;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use super::Counts;
+use super::live::Live;
+use super::serve::Client;
+
+/// Where it listens unless it is told otherwise; reached from this machine alone.
+pub const ADDRESS: &str = "127.0.0.1:9754";
+
+/// How soon it heeds a signal.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// What the text is, by <https://prometheus.io/docs/instrumenting/exposition_formats>.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Reads an address; a port alone is one of this machine's.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
+    }
+    text.parse()
+        .map_err(|_| format!("not an address with a port, like {ADDRESS} or [::1]:9754"))
+}
+
+/// Listens for those who scrape.
+pub struct Exporter {
+    server: Server,
+}
+
+impl Exporter {
+    /// Listens at `address`, of which port 0 is any.
+    ///
+    /// # Errors
+    /// Where it cannot, in one line.
+    pub fn listen(address: SocketAddr) -> Result<Self> {
+        let server = Server::http(address).map_err(|error| {
+            anyhow!("cannot listen at {address}: {error}; name another with --prometheus")
+        })?;
+        if !address.ip().is_loopback() {
+            warn!("whoever reaches {address} can read the statistics");
+        }
+        Ok(Self { server })
+    }
+
+    /// Where.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.server_addr().to_ip()
+    }
+
+    /// Serves what the scheduler at `socket` says, until `stop`.
+    ///
+    /// # Errors
+    /// Where nobody can be heard any more.
+    pub fn serve(&self, socket: &Path, stop: &AtomicBool) -> Result<()> {
+        if let Some(address) = self.address() {
+            info!("serving statistics at http://{address}/metrics");
+        }
+        let mut client = None;
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(request) = self.server.recv_timeout(GLANCE)? {
+                answer(request, &mut client, socket);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer(request: Request, client: &mut Option<Client>, socket: &Path) {
+    let path = request.url().split('?').next().unwrap_or_default();
+    let (status, text) = match (request.method(), path) {
+        (Method::Get | Method::Head, "/metrics") => match ask(client, socket) {
+            Ok(live) => (200, render(&live)),
+            Err(error) => (503, format!("{error:#}\n")),
+        },
+        (Method::Get | Method::Head, "/") => (200, "See /metrics.\n".into()),
+        (Method::Get | Method::Head, _) => (404, "There is /metrics.\n".into()),
+        _ => (405, "Only GET.\n".into()),
+    };
+    let content_type = Header::from_bytes("Content-Type", CONTENT_TYPE);
+    let mut response = Response::from_string(text).with_status_code(status);
+    if let Ok(header) = content_type {
+        response.add_header(header);
+    }
+    if let Err(error) = request.respond(response) {
+        debug!("who asked has gone: {error}");
+    }
+}
+
+/// Asks over the connection that there is, or a new one: the scheduler may have started anew.
+fn ask(client: &mut Option<Client>, socket: &Path) -> Result<Live> {
+    if let Some(mut known) = client.take()
+        && let Ok(live) = known.live()
+    {
+        *client = Some(known);
+        return Ok(live);
+    }
+    let mut fresh = Client::connect(socket)?;
+    let live = fresh.live()?;
+    *client = Some(fresh);
+    Ok(live)
+}
+
+/// Its metrics, as text.
+pub fn render(live: &Live) -> String {
+    let mut text = Text::default();
+    text.family("info", "gauge", "policy in force");
+    text.sample("info", &[("policy", &live.policy)], 1.0);
+    if let Some(percent) = live.fairness {
+        text.gauge(
+            "fairness_ratio",
+            "the knob --fairness, 0 to 1",
+            f64::from(percent) / 100.0,
+        );
+    }
+    text.gauge("tasks", "tasks in the table", live.tasks as f64);
+    text.gauge(
+        "tasks_runnable",
+        "tasks in the table that are runnable",
+        live.runnable as f64,
+    );
+    for (name, help, value) in [
+        (
+            "unfairness",
+            "greatest slowdown over the least, last ten seconds",
+            live.unfairness,
+        ),
+        (
+            "asp",
+            "aggregate speedup over the slowest core type, last ten seconds",
+            live.asp,
+        ),
+        (
+            "stp",
+            "system throughput, threads alone on the fastest core type, last ten seconds",
+            live.stp,
+        ),
+    ] {
+        if let Some(value) = value {
+            text.gauge(name, help, value);
+        }
+    }
+
+    text.family("core_type_cpus", "gauge", "online CPUs of a core type");
+    for kind in &live.core_types {
+        text.sample(
+            "core_type_cpus",
+            &[("core_type", &kind.name)],
+            kind.cpus as f64,
+        );
+    }
+    text.family(
+        "cpu_busy_ratio",
+        "gauge",
+        "busy since the last scrape, 0 to 1",
+    );
+    let name = |core_type: usize| live.core_types.get(core_type).map_or("", |kind| &kind.name);
+    for cpu in &live.cpus {
+        let labels = [
+            ("cpu", &*cpu.cpu.to_string()),
+            ("core_type", name(cpu.core_type)),
+        ];
+        text.sample("cpu_busy_ratio", &labels, cpu.busy_pct / 100.0);
+    }
+    if live.cpus.iter().any(|cpu| cpu.mhz.is_some()) {
+        text.family("cpu_hertz", "gauge", "present clock");
+    }
+    for cpu in &live.cpus {
+        if let Some(mhz) = cpu.mhz {
+            let labels = [
+                ("cpu", &*cpu.cpu.to_string()),
+                ("core_type", name(cpu.core_type)),
+            ];
+            text.sample("cpu_hertz", &labels, f64::from(mhz) * 1e6);
+        }
+    }
+    counters(&mut text, &live.total_counts);
+    text.0
+}
+
+/// Every count by its name and description, as the statistics have them.
+fn counters(text: &mut Text, counts: &Counts) {
+    let Ok(serde_json::Value::Object(counts)) = serde_json::to_value(counts) else {
+        return;
+    };
+    let described = Counts::meta().fields;
+    for (name, value) in counts {
+        let help = described
+            .get(&name)
+            .and_then(|field| field.attrs.desc.as_deref());
+        let value = value.as_f64().unwrap_or_default();
+        // Prometheus counts time in seconds.
+        let (name, help, value) = match name.strip_suffix("_ns") {
+            Some(name) => (
+                format!("{name}_seconds_total"),
+                "seconds in NWC mode",
+                value / 1e9,
+            ),
+            None => (format!("{name}_total"), help.unwrap_or_default(), value),
+        };
+        text.family(&name, "counter", help);
+        text.sample(&name, &[], value);
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP scx_hetero_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE scx_hetero_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let _ = write!(self.0, "scx_hetero_{name}");
+        for (i, (label, of)) in labels.iter().enumerate() {
+            let of = of
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{of}\"", if i == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(
+            self.0,
+            "{} {value}",
+            if labels.is_empty() { "" } else { "}" }
+        );
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::live::{CoreType, Cpu};
+
+    #[test]
+    fn an_address_may_be_a_port_alone() {
+        assert_eq!(parse_address("9754").unwrap(), ADDRESS.parse().unwrap());
+        assert_eq!(parse_address("[::1]:80").unwrap().port(), 80);
+        for bad in ["", "localhost", "1.2.3.4", "70000", "-1"] {
+            assert!(parse_address(bad).unwrap_err().contains("9754"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_metric_has_a_help_and_a_type_and_labels_are_quoted() {
+        let live = Live {
+            policy: "a\\b\"c\nd".into(),
+            fairness: Some(50),
+            unfairness: Some(1.25),
+            core_types: vec![CoreType {
+                name: "P".into(),
+                cpus: 1,
+                ..CoreType::default()
+            }],
+            cpus: vec![Cpu {
+                busy_pct: 12.5,
+                mhz: Some(4400),
+                ..Cpu::default()
+            }],
+            total_counts: Counts {
+                nwc_ns: 1_500_000_000,
+                swapped: 7,
+                ..Counts::default()
+            },
+            ..Live::default()
+        };
+        let text = render(&live);
+        for line in [
+            r#"scx_hetero_info{policy="a\\b\"c\nd"} 1"#,
+            "scx_hetero_fairness_ratio 0.5",
+            "scx_hetero_unfairness 1.25",
+            r#"scx_hetero_core_type_cpus{core_type="P"} 1"#,
+            r#"scx_hetero_cpu_busy_ratio{cpu="0",core_type="P"} 0.125"#,
+            r#"scx_hetero_cpu_hertz{cpu="0",core_type="P"} 4400000000"#,
+            "# HELP scx_hetero_swapped_total tasks that arrived on the CPU of their swap partner",
+            "# TYPE scx_hetero_swapped_total counter",
+            "scx_hetero_swapped_total 7",
+            "scx_hetero_nwc_seconds_total 1.5",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+        // What is not known is left out, and everything else is explained, once.
+        assert!(!text.contains("_asp"));
+        let (mut helps, mut names) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            match line.strip_prefix("# HELP ") {
+                Some(help) => {
+                    let (name, help) = help.split_once(' ').unwrap();
+                    assert!(!help.is_empty(), "{name}");
+                    helps.push(name);
+                }
+                None if !line.starts_with('#') => {
+                    names.push(line.split(['{', ' ']).next().unwrap())
+                }
+                None => {}
+            }
+        }
+        names.dedup();
+        assert_eq!(helps, names);
+    }
+}
