@@ -71,6 +71,8 @@ enum Setting {
         #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
         percent: u8,
     },
+    /// Read the file with the rules again; if it is wrong, the old ones stay
+    Rules,
 }
 
 /// Tells about a process.
@@ -104,6 +106,7 @@ pub fn set(args: &Set) -> Result<()> {
     let (name, value) = match args.what {
         Setting::Policy { name } => ("policy", name.to_string()),
         Setting::Fairness { percent } => ("fairness", percent.to_string()),
+        Setting::Rules => ("rules", String::new()),
     };
     let said = Client::connect(&args.at.socket)?.set(name, &value)?;
     println!("{}", said.map_err(|why| anyhow!(why))?);

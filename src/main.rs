@@ -131,6 +131,11 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 
+    /// Where some programs are to be, whatever the policy [default:
+    /// /etc/scx_hetero/rules.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -294,6 +299,7 @@ fn schedule(args: Run) -> Result<()> {
     let options = Options {
         policy: args.policy,
         model: args.model,
+        rules: args.rules,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,

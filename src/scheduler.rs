@@ -10,6 +10,7 @@ mod explain;
 mod model;
 mod moves;
 mod rest;
+mod ruled;
 mod spinning;
 mod totals;
 
@@ -40,6 +41,7 @@ use explain::{
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use rest::{Bell, Rest};
+use ruled::Ruled;
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::calibrate;
@@ -78,6 +80,8 @@ pub struct Options {
     pub settings: policy::Settings<'static>,
     /// A model of what core types are worth; `None` is the one at [`MODEL_PATH`], if any.
     pub model: Option<PathBuf>,
+    /// Rules for some programs; `None` are those at [`rules::PATH`](crate::rules::PATH), if any.
+    pub rules: Option<PathBuf>,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -121,6 +125,7 @@ pub struct Scheduler<'a> {
     settings: policy::Settings<'a>,
     wish: Wish,
     moves: Moves,
+    ruled: Ruled,
     counting: Option<Counting>,
     reader: table::Reader,
     /// What it read last.
@@ -204,6 +209,7 @@ impl<'a> Scheduler<'a> {
         );
         info!("{}", topology.summary());
         let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
+        let ruled = Ruled::find(options.rules.as_deref(), carried.is_none(), &topology)?;
         let settings = policy::Settings {
             limits,
             without: &options.without,
@@ -279,6 +285,7 @@ impl<'a> Scheduler<'a> {
             settings,
             wish,
             moves,
+            ruled,
             counting,
             reader: table::Reader::default(),
             tasks: Vec::new(),
@@ -299,10 +306,7 @@ impl<'a> Scheduler<'a> {
         let (answers, requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
-        let mut due = self
-            .policy
-            .interval()
-            .map(|interval| Instant::now() + interval);
+        let mut due = self.interval().map(|interval| Instant::now() + interval);
         let turn = self.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
@@ -326,8 +330,8 @@ impl<'a> Scheduler<'a> {
                     self.take_samples()?;
                     let policy = self.policy_name;
                     answers.send(self.answer(request)?)?;
-                    if self.policy_name != policy {
-                        due = self.policy.interval().map(|interval| Instant::now() + interval);
+                    if self.policy_name != policy || due.is_none() {
+                        due = self.interval().map(|interval| Instant::now() + interval);
                     }
                 }
                 recv(spinners) -> spinner => match spinner {
@@ -359,7 +363,7 @@ impl<'a> Scheduler<'a> {
                 tidied = now;
             }
             self.watch_cgroups();
-            if let (Some(at), Some(interval)) = (due, self.policy.interval())
+            if let (Some(at), Some(interval)) = (due, self.interval())
                 && now >= at
             {
                 self.decide()?;
@@ -435,6 +439,13 @@ impl<'a> Scheduler<'a> {
             counting.retain(&self.tasks);
         }
         self.moves.retain(&self.tasks);
+        self.ruled.retain(&self.tasks);
+    }
+
+    /// Time between decisions, if any are to be made.
+    fn interval(&self) -> Option<Duration> {
+        let rules = (!self.ruled.is_idle()).then_some(ruled::LOOK);
+        self.policy.interval().or(rules)
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
@@ -466,12 +477,13 @@ impl<'a> Scheduler<'a> {
         self.look();
         // The agent itself is nobody's to place.
         self.tasks.retain(|task| task.tgid != std::process::id());
+        let mut actions = std::mem::take(&mut self.actions);
+        self.ruled.apply(&mut self.tasks, &mut actions);
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,
             tasks: &self.tasks,
         };
-        let mut actions = std::mem::take(&mut self.actions);
         self.policy.decide(&snapshot, &mut actions);
         let outcome = self.apply_all(&actions);
         actions.clear();

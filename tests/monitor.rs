@@ -225,6 +225,7 @@ impl Fake {
                         policy = name;
                         Answer::Set(Ok(format!("policy {name}")))
                     }
+                    Request::ReadRules => Answer::Set(Err("line 3, column 1: no".into())),
                     Request::SetFairness(percent) => Answer::Set(if policy == Name::Camps {
                         Ok(format!("fairness {percent}"))
                     } else {

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fs;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -435,5 +436,58 @@ fn suspended_to_idle_and_resumed_it_goes_on() {
     let ran = measure(&hogs, s(0), s(2));
     assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
     drop(hogs);
+    scheduler.stop();
+}
+
+#[test]
+fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
+    const RULES: &str = "/tmp/rules.toml";
+    let prefer = |core_type: &str| {
+        let text = format!("[[rule]]\ncomm = \"ruled\"\nprefer = \"{core_type}\"\n");
+        fs::write(RULES, text).unwrap();
+    };
+    prefer("E");
+    let hogs = Hog::start_many(4);
+    for hog in &hogs[..2] {
+        fs::write(format!("/proc/self/task/{}/comm", hog.tid()), "ruled").unwrap();
+    }
+    let scheduler = Scheduler::start(&[SWAPPING, &["--rules", RULES]].concat());
+    let on_p = || -> Vec<f64> {
+        let ran = measure(&hogs, s(2), s(2));
+        let share = |ran: &Ran| ran.on(&[0, 1]) as f64 / ran.total() as f64;
+        ran.iter().map(share).collect()
+    };
+    let apart = |on_p: &[f64], fast: std::ops::Range<usize>| {
+        println!("on P: {on_p:.2?}");
+        let is_right = |(i, &share)| {
+            if fast.contains(&i) {
+                share > 0.9
+            } else {
+                share < 0.1
+            }
+        };
+        on_p.iter().enumerate().all(is_right)
+    };
+    assert!(apart(&on_p(), 2..4));
+
+    prefer("Q");
+    let (status, said) = outcome(&["set", "rules"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("line 3, column 10") && said.contains("it has P, E"),
+        "{said}"
+    );
+    assert!(apart(&on_p(), 2..4));
+
+    prefer("P");
+    assert_eq!(outcome(&["set", "rules"]).0, Some(0));
+    assert!(apart(&on_p(), 0..2));
+
+    // Without any, all take turns again.
+    fs::write(RULES, "").unwrap();
+    assert_eq!(outcome(&["set", "rules"]).0, Some(0));
+    let even = on_p();
+    println!("on P: {even:.2?}");
+    assert!(even.iter().all(|share| (0.3..0.7).contains(share)));
     scheduler.stop();
 }

@@ -20,6 +20,7 @@ impl Scheduler<'_> {
             Request::Story(pid) => Answer::Story(self.story(pid)),
             Request::SetPolicy(name) => Answer::Set(Ok(self.set_policy(name)?)),
             Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
+            Request::ReadRules => Answer::Set(self.ruled.reload(&self.topology)),
         })
     }
 

@@ -52,6 +52,8 @@ pub enum Request {
     SetPolicy(policy::Name),
     /// Another `--fairness` from now on, percent.
     SetFairness(u8),
+    /// What the file with the rules says now.
+    ReadRules,
 }
 
 /// Answers, each to the request of the same name.
@@ -129,9 +131,11 @@ fn setting(args: &BTreeMap<String, String>) -> Result<Request, String> {
             .map(Request::SetFairness)
             .ok_or_else(|| "fairness is a whole number of percent, 0 to 100".into())
     });
-    match (policy, fairness) {
-        (Some(setting), None) | (None, Some(setting)) => setting,
-        _ => Err("set either policy or fairness".into()),
+    let rules = args.get("rules").map(|_| Ok(Request::ReadRules));
+    let mut settings = [policy, fairness, rules].into_iter().flatten();
+    match (settings.next(), settings.next()) {
+        (Some(setting), None) => setting,
+        _ => Err("set either policy, fairness or rules".into()),
     }
 }
 
@@ -267,7 +271,7 @@ impl Client {
         self.get("why", &[("pid", &pid.to_string())])
     }
 
-    /// Sets `policy` or `fairness`; what the scheduler says to that, in words.
+    /// Sets `policy` or `fairness`, or reads `rules` again; what the scheduler says to that, in words.
     ///
     /// # Errors
     /// As [`Client::live`].

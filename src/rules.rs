@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the user wants for some programs, whatever the policy (`/etc/scx_hetero/rules.toml`,
+//! `docs/rules.md`).
+//!
+//! A rule names threads and says where they are to be. The first one that fits a thread counts.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use glob::Pattern;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::topology::Topology;
+
+/// Where rules lie that nobody has named.
+pub const PATH: &str = "/etc/scx_hetero/rules.toml";
+
+/// What `prefer` may be besides the name of a core type.
+const EFFICIENT: &str = "efficient";
+
+/// Where a thread is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// On this core type (index) while it is not crowded out, like by a hint of the policy's.
+    Prefer(usize),
+    /// Wherever the kernel's rules for idle CPUs put it: the policy neither moves it, nor
+    /// idles its CPU to measure others.
+    Leave,
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default, rename = "rule")]
+    rules: Vec<Spanned<Written>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    comm: Option<Spanned<String>>,
+    exe: Option<Spanned<String>>,
+    cgroup: Option<Spanned<String>>,
+    unit: Option<Spanned<String>>,
+    prefer: Option<Spanned<String>>,
+    #[serde(default)]
+    leave: bool,
+}
+
+/// Of a thread; each a shell's pattern, `None` is anything.
+#[derive(Debug)]
+struct Rule {
+    comm: Option<Pattern>,
+    exe: Option<Pattern>,
+    cgroup: Option<Pattern>,
+    unit: Option<Pattern>,
+    verdict: Verdict,
+}
+
+/// All of a file's.
+#[derive(Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+/// What can be known of a thread. Asked only for what a rule names.
+pub trait Facts {
+    /// Its name.
+    fn comm(&self) -> String;
+    /// Path of its program.
+    fn exe(&self) -> Option<String>;
+    /// Path of its cgroup, from the root.
+    fn cgroup(&self) -> Option<String>;
+}
+
+impl Rules {
+    /// Reads a file, for a machine with these core types.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong: with line and column.
+    pub fn read(path: &Path, topology: &Topology) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the rules {}", path.display()))?;
+        Self::parse(&text, topology).with_context(|| format!("wrong rules in {}", path.display()))
+    }
+
+    fn parse(text: &str, topology: &Topology) -> Result<Self> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let at = error.span().unwrap_or_default();
+            anyhow!("{}: {}", place(text, &at), error.message())
+        })?;
+        let rules = file.rules.iter().map(|written| {
+            Rule::new(written, topology).map_err(|(at, why)| anyhow!("{}: {why}", place(text, &at)))
+        });
+        let rules = rules.collect::<Result<_>>()?;
+        Ok(Self { rules })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// What they say of a thread.
+    pub fn of(&self, thread: &impl Facts) -> Option<Verdict> {
+        let found = self.rules.iter().find(|rule| rule.fits(thread));
+        found.map(|rule| rule.verdict)
+    }
+}
+
+/// What is wrong, and where.
+type Wrong = (Range<usize>, String);
+
+impl Rule {
+    fn new(written: &Spanned<Written>, topology: &Topology) -> Result<Self, Wrong> {
+        let whole = written.span();
+        let rule = written.get_ref();
+        let pattern = |of: &Option<Spanned<String>>| match of {
+            None => Ok(None),
+            Some(text) => match Pattern::new(text.get_ref()) {
+                Ok(pattern) => Ok(Some(pattern)),
+                Err(error) => Err((text.span(), format!("not a pattern: {error}"))),
+            },
+        };
+        let verdict = match (&rule.prefer, rule.leave) {
+            (Some(name), false) => Verdict::Prefer(core_type(name, topology)?),
+            (None, true) => Verdict::Leave,
+            _ => {
+                let why = "a rule says either prefer = \"a core type\" or leave = true";
+                return Err((whole, why.into()));
+            }
+        };
+        let rule = Self {
+            comm: pattern(&rule.comm)?,
+            exe: pattern(&rule.exe)?,
+            cgroup: pattern(&rule.cgroup)?,
+            unit: pattern(&rule.unit)?,
+            verdict,
+        };
+        let names = [&rule.comm, &rule.exe, &rule.cgroup, &rule.unit];
+        if names.iter().all(|pattern| pattern.is_none()) {
+            let why = "a rule names threads by comm, exe, cgroup or unit";
+            return Err((whole, why.into()));
+        }
+        Ok(rule)
+    }
+
+    fn fits(&self, thread: &impl Facts) -> bool {
+        let fits = |pattern: &Option<Pattern>, fact: &dyn Fn() -> Option<String>| {
+            let Some(pattern) = pattern else { return true };
+            fact().is_some_and(|fact| pattern.matches(&fact))
+        };
+        let unit = || Some(unit_of(&thread.cgroup()?)?.to_string());
+        fits(&self.comm, &|| Some(thread.comm()))
+            && fits(&self.exe, &|| thread.exe())
+            && fits(&self.cgroup, &|| thread.cgroup())
+            && fits(&self.unit, &unit)
+    }
+}
+
+fn core_type(name: &Spanned<String>, topology: &Topology) -> Result<usize, Wrong> {
+    let types = &topology.types;
+    if name.get_ref() == EFFICIENT {
+        return Ok(types.len() - 1);
+    }
+    let found = types.iter().position(|kind| kind.name == *name.get_ref());
+    found.ok_or_else(|| {
+        let names: Vec<_> = types.iter().map(|kind| kind.name.as_str()).collect();
+        let why = format!(
+            "this machine has no core type '{}'; it has {}, and '{EFFICIENT}' is the slowest",
+            name.get_ref(),
+            names.join(", ")
+        );
+        (name.span(), why)
+    })
+}
+
+/// The systemd unit of a cgroup: the innermost directory that is one.
+fn unit_of(cgroup: &str) -> Option<&str> {
+    let is_unit = |name: &&str| [".service", ".scope"].iter().any(|end| name.ends_with(end));
+    cgroup.rsplit('/').find(is_unit)
+}
+
+/// A place in a text as people count.
+fn place(text: &str, at: &Range<usize>) -> String {
+    let before = text.get(..at.start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        + 1;
+    format!("line {line}, column {column}")
+}
+
+/// A thread of this machine, by /proc.
+pub struct InProc<'a> {
+    /// Thread id.
+    pub tid: u32,
+    /// Its name.
+    pub comm: &'a dyn std::fmt::Display,
+}
+
+impl Facts for InProc<'_> {
+    fn comm(&self) -> String {
+        self.comm.to_string()
+    }
+
+    fn exe(&self) -> Option<String> {
+        let path = fs::read_link(format!("/proc/{}/exe", self.tid)).ok()?;
+        Some(path.to_string_lossy().trim_end_matches(" (deleted)").into())
+    }
+
+    fn cgroup(&self) -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.tid)).ok()?;
+        let mut lines = text.lines();
+        lines.find_map(|line| Some(line.strip_prefix("0::")?.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::camps::tests::board;
+
+    struct Thread(&'static str, &'static str, &'static str);
+
+    impl Facts for Thread {
+        fn comm(&self) -> String {
+            self.0.into()
+        }
+        fn exe(&self) -> Option<String> {
+            (!self.1.is_empty()).then(|| self.1.into())
+        }
+        fn cgroup(&self) -> Option<String> {
+            (!self.2.is_empty()).then(|| self.2.into())
+        }
+    }
+
+    fn rules(text: &str) -> Result<Rules> {
+        Rules::parse(text, &board(2, 4))
+    }
+
+    const TEXT: &str = r#"
+[[rule]]
+unit = "backup-*.service"
+prefer = "efficient"
+
+[[rule]]
+exe = "/usr/bin/ffmpeg"
+comm = "ff*"
+prefer = "big"
+
+[[rule]]
+cgroup = "/user.slice/*"
+leave = true
+"#;
+
+    #[test]
+    fn the_first_rule_that_fits_in_all_it_names_counts() {
+        let rules = rules(TEXT).unwrap();
+        assert_eq!(rules.len(), 3);
+        let of = |comm, exe, cgroup| rules.of(&Thread(comm, exe, cgroup));
+        let backup = "/system.slice/backup-home.service/worker";
+        assert_eq!(of("sh", "", backup), Some(Verdict::Prefer(1)));
+        assert_eq!(
+            of("ffmpeg", "/usr/bin/ffmpeg", "/user.slice/a"),
+            Some(Verdict::Prefer(0))
+        );
+        assert_eq!(
+            of("av:h264", "/usr/bin/ffmpeg", "/user.slice/a/b"),
+            Some(Verdict::Leave)
+        );
+        assert_eq!(of("ffmpeg", "", ""), None);
+        assert_eq!(of("sh", "/bin/sh", "/system.slice/cron.service"), None);
+        assert!(Rules::default().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_line_and_column() {
+        for (text, at, why) in [
+            (
+                "[[rule]]\ncomm = \"a\"\nprefer = \"X\"",
+                "line 3, column 10",
+                "it has big, LITTLE",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ncolour = 1",
+                "line 3, column 1",
+                "colour",
+            ),
+            (
+                "[[rule]]\nprefer = \"big\"",
+                "line 1, column 1",
+                "comm, exe",
+            ),
+            ("[[rule]]\ncomm = \"a\"", "line 1, column 1", "leave = true"),
+            (
+                "\n[[rule]]\ncomm = \"[\"\nleave = true",
+                "line 3, column 8",
+                "pattern",
+            ),
+            (
+                "[[rule]]\ncomm = 5\nleave = true",
+                "line 2, column 8",
+                "string",
+            ),
+            ("[[rule]\n", "line 1", ""),
+        ] {
+            let error = format!("{:#}", rules(text).unwrap_err());
+            assert!(error.contains(at) && error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn this_very_thread_is_found_in_proc() {
+        let me = InProc {
+            tid: std::process::id(),
+            comm: &"me",
+        };
+        assert!(me.exe().unwrap().contains("scx_hetero"));
+        assert_eq!(me.comm(), "me");
+        let gone = InProc {
+            tid: u32::MAX,
+            comm: &"",
+        };
+        assert_eq!((gone.exe(), gone.cgroup()), (None, None));
+    }
+}

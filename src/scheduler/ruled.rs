@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The user's rules at work: threads that one fits are kept from the policy, and hinted to where the
+//! rule wants them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use log::{info, warn};
+
+use crate::policy::Action;
+use crate::rules::{self, InProc, Rules, Verdict};
+use crate::table::{Comm, Task, TaskId};
+use crate::topology::Topology;
+
+/// How often rules are looked at where the policy does not look by itself.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+
+/// What was found for a thread.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// While it had this name: whoever starts another program mostly gets another one.
+    comm: Comm,
+    /// In the file as it was read for the so-manieth time.
+    reading: u32,
+    verdict: Option<Verdict>,
+}
+
+/// See the module.
+pub(super) struct Ruled {
+    path: PathBuf,
+    rules: Rules,
+    reading: u32,
+    found: HashMap<TaskId, Found>,
+}
+
+impl Ruled {
+    /// With the rules that the user named, or those that lie at [`rules::PATH`]. Only `strict` are
+    /// wrong ones an error; else none hold, for the service must start all the same.
+    ///
+    /// # Errors
+    /// The rules that the user named cannot be used.
+    pub(super) fn find(named: Option<&Path>, strict: bool, topology: &Topology) -> Result<Self> {
+        let path = named.unwrap_or(Path::new(rules::PATH));
+        let rules = if named.is_none() && !path.exists() {
+            Rules::default()
+        } else {
+            match Rules::read(path, topology) {
+                Err(error) if named.is_none() || !strict => {
+                    warn!("{error:#}; going on without rules");
+                    Rules::default()
+                }
+                read => read?,
+            }
+        };
+        if !rules.is_empty() {
+            info!("{} rules from {}", rules.len(), path.display());
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            rules,
+            reading: 0,
+            found: HashMap::new(),
+        })
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.rules.is_empty() && self.found.is_empty()
+    }
+
+    /// Reads the file again. If it is wrong the old rules stay.
+    pub(super) fn reload(&mut self, topology: &Topology) -> Result<String, String> {
+        let read = Rules::read(&self.path, topology);
+        self.rules = read.map_err(|error| format!("{error:#}; the old rules stay"))?;
+        self.reading += 1;
+        let said = format!("{} rules from {}", self.rules.len(), self.path.display());
+        info!("{said}");
+        Ok(said)
+    }
+
+    /// Lets rules have their say: whom one fits looks pinned to the policy.
+    pub(super) fn apply(&mut self, tasks: &mut [Task], actions: &mut Vec<Action>) {
+        if self.is_idle() {
+            return;
+        }
+        let Self {
+            rules,
+            reading,
+            found,
+            ..
+        } = self;
+        for task in tasks
+            .iter_mut()
+            .filter(|task| !task.kthread && !task.pinned)
+        {
+            let found = found.entry(task.id).or_insert(Found {
+                reading: u32::MAX,
+                ..Found::default()
+            });
+            let before = found.verdict;
+            if found.comm != task.comm || found.reading != *reading {
+                let thread = InProc {
+                    tid: task.tid,
+                    comm: &task.comm,
+                };
+                *found = Found {
+                    comm: task.comm,
+                    reading: *reading,
+                    verdict: rules.of(&thread),
+                };
+            }
+            let wanted = match found.verdict {
+                Some(Verdict::Prefer(core_type)) if task.may_use(core_type) => Some(core_type),
+                Some(_) => None,
+                // The policy goes on with it from nothing.
+                None if before.is_some() => None,
+                None => continue,
+            };
+            if task.hint != wanted {
+                actions.push(Action::Hint((&*task).into(), wanted));
+            }
+            task.pinned = found.verdict.is_some();
+        }
+    }
+
+    /// Forgets threads that are gone, and all of them if there are no rules any longer.
+    pub(super) fn retain(&mut self, tasks: &[Task]) {
+        if self.rules.is_empty() {
+            self.found.clear();
+        } else if self.found.len() > tasks.len() {
+            let alive: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+            self.found.retain(|id, _| alive.contains(id));
+        }
+    }
+}
