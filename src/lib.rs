@@ -23,6 +23,7 @@ pub mod pmc;
 pub mod pmu;
 pub mod policy;
 pub mod preflight;
+pub mod record;
 pub mod scheduler;
 pub mod sim;
 pub mod slowdown;

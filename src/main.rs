@@ -145,6 +145,10 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
 
+    /// Record what the policy sees and decides, for `scx_hetero replay` and `report`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Schedule only tasks of class SCHED_EXT
     #[arg(long)]
     partial: bool,
@@ -291,6 +295,7 @@ fn schedule(args: Run) -> Result<()> {
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
+        record: args.record,
         core_types: args.core_types,
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,

@@ -114,6 +114,7 @@ impl Scheduler<'_> {
         }
         self.policy = name.build(self.settings);
         self.policy_name = name;
+        self.recording.policy(name, &self.settings);
         self.wish.policy = Some(name);
         self.look();
         let types = &self.topology.types;
@@ -164,6 +165,7 @@ impl Scheduler<'_> {
             return Err(format!("fairness is for policy camps; {name} is in force"));
         }
         self.settings.fairness = percent;
+        self.recording.fairness(percent);
         self.wish.fairness = percent;
         info!("fairness {percent}");
         Ok(format!("fairness {percent}"))
