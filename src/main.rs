@@ -19,7 +19,8 @@ use scx_hetero::pmu::Event;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, sim, stats,
+    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, replay, report,
+    sim, stats,
 };
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
@@ -85,6 +86,11 @@ enum Command {
     Why(ask::Why),
     /// Change the running scheduler's policy or fairness, without detaching
     Set(ask::Set),
+    /// Tell what another policy would have decided, seeing what was recorded
+    Replay(replay::Args),
+    /// Draw a recording as one page of HTML: where threads ran, how fast, and why they
+    /// were moved
+    Report(report::Args),
     /// Write man pages and completions for shells, for packages
     #[command(hide = true)]
     Generate {
@@ -246,6 +252,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
+        Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),
+        Some(Command::Report(args)) => report::run(&args).map(|()| 0),
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
