@@ -22,7 +22,8 @@ use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, sim, stats,
+    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, replay, report,
+    sim, stats,
 };
 use scx_utils::build_id;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
@@ -88,6 +89,11 @@ enum Command {
     Why(ask::Why),
     /// Change the running scheduler's policy or fairness, without detaching
     Set(ask::Set),
+    /// Tell what another policy would have decided, seeing what was recorded
+    Replay(replay::Args),
+    /// Draw a recording as one page of HTML: where threads ran, how fast, and why they
+    /// were moved
+    Report(report::Args),
     /// Write man pages and completions for shells, for packages
     #[command(hide = true)]
     Generate {
@@ -152,6 +158,10 @@ struct Run {
     /// Write every sample to a file, as lines of JSON
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
+
+    /// Record what the policy sees and decides, for `scx_hetero replay` and `report`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 
     /// Schedule only tasks of class SCHED_EXT
     #[arg(long)]
@@ -259,6 +269,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
+        Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),
+        Some(Command::Report(args)) => report::run(&args).map(|()| 0),
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
@@ -313,6 +325,7 @@ fn schedule(args: Run) -> Result<()> {
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
         group: args.group,
+        record: args.record,
         core_types: args.core_types,
         partial: args.partial,
         exit_dump_len: args.exit_dump_len,

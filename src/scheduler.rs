@@ -9,6 +9,7 @@ mod encode;
 mod explain;
 mod model;
 mod moves;
+mod recording;
 mod rest;
 mod ruled;
 mod spinning;
@@ -40,6 +41,7 @@ use explain::{
 };
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
+use recording::Recording;
 use rest::{Bell, Rest};
 use ruled::Ruled;
 
@@ -94,6 +96,8 @@ pub struct Options {
     pub samples: Option<PathBuf>,
     /// Who besides root may use the statistics socket.
     pub group: Option<Gid>,
+    /// Where to record what the policy sees and decides.
+    pub record: Option<PathBuf>,
     /// The user's own list of core types.
     pub core_types: Option<CoreTypesSpec>,
     /// Take only the tasks of class SCHED_EXT.
@@ -126,6 +130,7 @@ pub struct Scheduler<'a> {
     wish: Wish,
     moves: Moves,
     ruled: Ruled,
+    recording: &'a mut Recording,
     counting: Option<Counting>,
     reader: table::Reader,
     /// What it read last.
@@ -165,6 +170,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         )?,
         _ => None,
     };
+    let mut recording = Recording::create(options.record.as_deref())?;
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     let mut carried = None;
@@ -173,8 +179,14 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         fairness: options.settings.fairness,
     };
     loop {
-        let mut scheduler =
-            Scheduler::init(options, wish, model.as_ref(), &mut object, carried.take())?;
+        let mut scheduler = Scheduler::init(
+            options,
+            wish,
+            model.as_ref(),
+            &mut object,
+            carried.take(),
+            &mut recording,
+        )?;
         if let Some(attached) = attached.take() {
             attached();
         }
@@ -197,6 +209,7 @@ impl<'a> Scheduler<'a> {
         model: Option<&Model>,
         object: &'a mut MaybeUninit<OpenObject>,
         carried: Option<Carried>,
+        recording: &'a mut Recording,
     ) -> Result<Self> {
         let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
@@ -249,6 +262,8 @@ impl<'a> Scheduler<'a> {
             policy = make_policy(policy_name);
         }
         info!("policy {policy_name}");
+        let kept = carried.as_ref().is_some_and(Carried::gave_policy);
+        recording.begin(&topology, policy_name, &settings, kept);
         if let Some(carried) = &carried {
             carried.restore(&mut skel)?;
         }
@@ -286,6 +301,7 @@ impl<'a> Scheduler<'a> {
             wish,
             moves,
             ruled,
+            recording,
             counting,
             reader: table::Reader::default(),
             tasks: Vec::new(),
@@ -316,7 +332,11 @@ impl<'a> Scheduler<'a> {
         while !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
             let rests = self.may_rest && rest.look(now, self.busy_ns());
-            let next = due.into_iter().chain(turn_due).min();
+            let next = due
+                .into_iter()
+                .chain(turn_due)
+                .chain(self.recording.due())
+                .min();
             let wait = match next {
                 _ if rests => REST_WAIT,
                 Some(due) => due.saturating_duration_since(now).min(AWAKE_WAIT),
@@ -369,6 +389,7 @@ impl<'a> Scheduler<'a> {
                 self.decide()?;
                 due = Some(now + interval);
             }
+            self.record(now);
         }
 
         // Detach first: whatever follows, the kernel has its scheduler back.
@@ -429,7 +450,10 @@ impl<'a> Scheduler<'a> {
         let Some(counting) = &mut self.counting else {
             return Ok(());
         };
-        counting.take(|sample| self.policy.observe(sample))
+        counting.take(|sample| {
+            self.recording.sample(sample);
+            self.policy.observe(sample);
+        })
     }
 
     /// Forgets what was counted of tasks that are gone.
@@ -479,12 +503,15 @@ impl<'a> Scheduler<'a> {
         self.tasks.retain(|task| task.tgid != std::process::id());
         let mut actions = std::mem::take(&mut self.actions);
         self.ruled.apply(&mut self.tasks, &mut actions);
+        let ruled = actions.len();
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,
             tasks: &self.tasks,
         };
+        self.recording.look(&snapshot, true);
         self.policy.decide(&snapshot, &mut actions);
+        self.recording.decided(&actions[ruled..], &*self.policy);
         let outcome = self.apply_all(&actions);
         actions.clear();
         self.actions = actions;
@@ -523,7 +550,11 @@ impl<'a> Scheduler<'a> {
         let Some(data) = self.skel.maps.bss_actions_data.as_ref() else {
             return Ok(());
         };
-        for (entry, action) in data.action_batch.actions.iter().zip(actions) {
+        let entries = data.action_batch.actions.iter().zip(actions);
+        let outcomes = entries.clone().map(|(entry, _)| entry.result);
+        self.recording
+            .carried_out(outcomes.map(|it| it == intf::action_result_ACTION_APPLIED));
+        for (entry, action) in entries {
             match entry.result {
                 intf::action_result_ACTION_APPLIED => {
                     self.applied += 1;

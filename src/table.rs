@@ -5,12 +5,14 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
+use serde::{Deserialize, Serialize};
+
 use crate::bpf::{intf, types};
 use crate::topology::MAX_CORE_TYPES;
 
 /// A task's identity for as long as the scheduler runs: slots change hands,
 /// the generation tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// Index into the table.
     pub slot: u32,
@@ -19,7 +21,7 @@ pub struct TaskId {
 }
 
 /// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Asleep.
     Blocked,
@@ -41,7 +43,7 @@ impl State {
 }
 
 /// A thread's name: up to 15 bytes, ended by a zero.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comm(pub [u8; 16]);
 
 impl fmt::Display for Comm {
@@ -58,7 +60,7 @@ impl fmt::Debug for Comm {
 }
 
 /// One task as it was at the moment of the snapshot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Its slot and generation.
     pub id: TaskId,

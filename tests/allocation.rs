@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use model::{Machine, aggressor, compute, sensitive, steady};
 use scx_hetero::policy::{Name, Settings};
+use scx_hetero::record::Encoder;
 
 thread_local! {
     /// Allocations of this thread so far.
@@ -66,14 +67,24 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let every = policy.interval().map_or(u64::MAX, |i| i.as_nanos() as u64);
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);
     let mut actions = Vec::new();
+    // It records all that, as with `--record`.
+    let mut recording = Encoder::default();
+    let mut written = recording.take(Vec::with_capacity(1 << 20));
+    written.reserve(1 << 20);
     while machine.now_ns < 120_000_000_000 {
         let samples = machine.tick();
         let before = ALLOCATIONS.get();
         for sample in &samples {
+            recording.sample(sample);
             policy.observe(sample);
         }
         if machine.now_ns.is_multiple_of(every) {
-            policy.decide(&machine.snapshot(), &mut actions);
+            let snapshot = machine.snapshot();
+            recording.look(&snapshot, true);
+            policy.decide(&snapshot, &mut actions);
+            recording.decided(&actions, &*policy);
+            recording.carried_out(actions.iter().map(|_| true));
+            written = recording.take(written);
         }
         let made = ALLOCATIONS.get() - before;
         if machine.now_ns < 60_000_000_000 {
@@ -93,7 +104,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
 }
 
 #[test]
-fn no_policy_allocates_while_it_decides_after_warm_up() {
+fn no_policy_allocates_while_it_decides_and_is_recorded_after_warm_up() {
     for &name in Name::value_variants() {
         for fairness in [100, 50] {
             let (allocations, acted) = in_steady_state(name, fairness);

@@ -11,7 +11,7 @@
 //! What a schedule is worth is computed as by the simulator ([`crate::sim::metrics`]), and mixes are
 //! written as there ([`crate::sim::mix`]): `docs/bench.md`.
 
-mod energy;
+pub(crate) mod energy;
 pub mod machine;
 pub mod method;
 pub mod mixes;

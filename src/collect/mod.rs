@@ -10,7 +10,7 @@
 mod args;
 mod run;
 mod suite;
-mod table;
+pub(crate) mod table;
 mod windows;
 
 use std::collections::BTreeMap;

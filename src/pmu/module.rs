@@ -20,6 +20,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// All that were counted.
+    pub fn iter(&self) -> impl Iterator<Item = (&Event, f64)> {
+        self.values.iter().map(|(event, value)| (event, *value))
+    }
+
     pub fn get(&self, meaning: Meaning) -> Option<f64> {
         self.of(&Event::Meaning(meaning))
     }

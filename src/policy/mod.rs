@@ -22,6 +22,8 @@ mod speedup;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use insight::Insight;
 pub use none::None as NoPolicy;
 pub use reason::Reason;
@@ -57,7 +59,7 @@ impl<'a> Snapshot<'a> {
 }
 
 /// A task, and the core type on which the policy saw it run last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The task.
     pub task: TaskId,
@@ -76,7 +78,7 @@ impl From<&Task> for Seen {
 
 /// What a policy may ask of the BPF half. Each names where the policy saw the
 /// task; if it has moved or ended meanwhile, nothing happens.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Wish a core type for a task, or (`None`) take the wish back.
     Hint(Seen, Option<usize>),

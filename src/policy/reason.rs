@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why threads are moved: kept while a policy decides, put in words here and nowhere else.
 
+use serde::{Deserialize, Serialize};
+
 use super::Action;
 use super::camps::swap::Runner;
 use crate::table::TaskId;
 use crate::text::grouped;
 
 /// What two threads were compared by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
     /// A rank of the policy's own: low ones belong on fast core types.
     #[default]
@@ -25,7 +27,7 @@ pub enum Measure {
 }
 
 /// Why a thread was moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// It changed places with one that it was compared with.
     Compared {

@@ -115,6 +115,7 @@ impl Scheduler<'_> {
         }
         self.policy = name.build(self.settings);
         self.policy_name = name;
+        self.recording.policy(name, &self.settings);
         self.wish.policy = Some(name);
         self.look();
         let types = &self.topology.types;
@@ -165,6 +166,7 @@ impl Scheduler<'_> {
             return Err(format!("fairness is for policy camps; {name} is in force"));
         }
         self.settings.fairness = percent;
+        self.recording.fairness(percent);
         self.wish.fairness = percent;
         info!("fairness {percent}");
         Ok(format!("fairness {percent}"))

@@ -69,6 +69,11 @@ impl Carried {
         Some(policy)
     }
 
+    /// Whether somebody took the policy.
+    pub(super) fn gave_policy(&self) -> bool {
+        self.policy.is_none()
+    }
+
     /// Hands the task table to the BPF half, which is loaded and not attached yet.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl Ruled {
             }
         };
         if !rules.is_empty() {
-            info!("{} rules from {}", rules.len(), path.display());
+            info!("rules from {}: {}", path.display(), rules.len());
         }
         Ok(Self {
             path: path.to_path_buf(),
@@ -75,7 +75,7 @@ impl Ruled {
         let read = Rules::read(&self.path, topology);
         self.rules = read.map_err(|error| format!("{error:#}; the old rules stay"))?;
         self.reading += 1;
-        let said = format!("{} rules from {}", self.rules.len(), self.path.display());
+        let said = format!("rules from {}: {}", self.path.display(), self.rules.len());
         info!("{said}");
         Ok(said)
     }

@@ -13,6 +13,8 @@ use super::kernel::{BEGIN_NS, Kernel};
 use super::mechanism::hetero::Hetero;
 use crate::pmu::module::Sample;
 use crate::policy::{Action, Policy, Snapshot};
+use crate::record::format::Begin;
+use crate::record::{Encoder, FLUSH};
 use crate::table::Task;
 
 /// A model of SF, such as could be learnt: the truth, and an error that a phase has on a core type
@@ -48,6 +50,42 @@ pub(super) struct Agent {
     actions: Vec<Action>,
     /// Samples that it was shown.
     pub(super) samples: u64,
+    /// What is recorded, if it is to be.
+    pub(super) recording: Option<Recording>,
+}
+
+/// A recording in memory: records as they go to a file, half a second's together.
+pub(super) struct Recording {
+    pub(super) encoder: Encoder,
+    parts: Vec<Vec<u8>>,
+    flushed_ns: u64,
+}
+
+impl Recording {
+    /// With what comes first.
+    pub(super) fn new(begin: Begin) -> Self {
+        let mut encoder = Encoder::default();
+        encoder.begin(begin);
+        Self {
+            encoder,
+            parts: Vec::new(),
+            flushed_ns: 0,
+        }
+    }
+
+    fn flush(&mut self, now_ns: u64) {
+        if now_ns - self.flushed_ns >= FLUSH.as_nanos() as u64 {
+            self.parts.push(self.encoder.take(Vec::new()));
+            self.flushed_ns = now_ns;
+        }
+    }
+
+    /// All of it.
+    pub(super) fn end(mut self) -> Vec<Vec<u8>> {
+        self.encoder.end();
+        self.parts.push(self.encoder.take(Vec::new()));
+        self.parts
+    }
 }
 
 impl Agent {
@@ -62,6 +100,7 @@ impl Agent {
             tasks: Vec::new(),
             actions: Vec::new(),
             samples: 0,
+            recording: None,
         }
     }
 
@@ -91,6 +130,9 @@ impl Hetero {
         };
         agent.samples += agent.inbox.len() as u64;
         for sample in agent.inbox.drain(..) {
+            if let Some(recording) = &mut agent.recording {
+                recording.encoder.sample(&sample);
+            }
             agent.policy.observe(&sample);
         }
         agent.tasks.clear();
@@ -100,7 +142,13 @@ impl Hetero {
             topology: &k.machine.topology,
             tasks: &agent.tasks,
         };
+        if let Some(recording) = &mut agent.recording {
+            recording.encoder.look(&snapshot, true);
+        }
         agent.policy.decide(&snapshot, &mut agent.actions);
+        if let Some(recording) = &mut agent.recording {
+            recording.encoder.decided(&agent.actions, &*agent.policy);
+        }
         let actions = std::mem::take(&mut agent.actions);
         if let Some(interval) = agent.policy.interval() {
             k.events
@@ -111,6 +159,12 @@ impl Hetero {
         if let Some(agent) = &mut self.agent {
             agent.actions = actions;
             agent.actions.clear();
+            if let Some(recording) = &mut agent.recording {
+                recording
+                    .encoder
+                    .carried_out(self.carried_out.iter().copied());
+                recording.flush(k.now - BEGIN_NS);
+            }
         }
     }
 }

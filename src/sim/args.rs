@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -96,6 +97,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) add_mixes: Vec<PathBuf>,
 
+    /// Record what the policy sees and decides, for `scx_hetero replay` and
+    /// `report`; of one mix and one policy
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+
     /// Print JSON instead of tables, a line for each mix
     #[arg(long)]
     pub(super) json: bool,
@@ -172,6 +178,21 @@ impl Args {
             );
         }
         wished
+    }
+
+    /// # Errors
+    /// What is to be recorded is not one run of a policy that looks at threads.
+    pub(super) fn check_record(&self) -> Result<()> {
+        let looks = |scheduler: &Scheduler| match scheduler {
+            Scheduler::Default | Scheduler::Policy(policy::Name::None) => false,
+            Scheduler::Policy(_) => true,
+        };
+        let one = matches!(&self.schedulers()[..], [scheduler] if looks(scheduler));
+        ensure!(
+            self.record.is_none() || (one && self.mixes.len() == 1),
+            "--record takes one mix, and --policy with one policy that decides anything"
+        );
+        Ok(())
     }
 
     pub(super) fn until(&self) -> Until {

@@ -10,21 +10,21 @@ use anyhow::Result;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::agent::{Agent, Model};
+use super::agent::{Agent, Model, Recording};
 use super::contention::Load;
 use super::cpu_set::CpuSet;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, Kernel};
 use super::library::Library;
 use super::machine::Machine;
-use super::mechanism::Mechanism;
-use super::mechanism::actions_applied;
 use super::mechanism::fair::Fair;
 use super::mechanism::hetero::Hetero;
+use super::mechanism::{Acted, Mechanism, acted};
 use super::metrics::{Metrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
 use super::switch::Sim;
 use crate::policy;
+use crate::record::format::{Begin, Chosen};
 
 /// Who schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Options<'a> {
     pub model_error: Option<f64>,
     /// For policies.
     pub settings: policy::Settings<'a>,
+    /// Keep what the policy sees and decides, see [`Outcome::recorded`].
+    pub record: bool,
 }
 
 /// What came of it.
@@ -79,6 +81,8 @@ pub struct Outcome {
     pub actions: (u64, u64),
     /// Part of all CPUs' time in which some thread ran.
     pub busy: f64,
+    /// What was recorded, as members of a file ([`crate::record`]) that are not packed yet.
+    pub recorded: Vec<Vec<u8>>,
 }
 
 /// A mix on a machine, and how long its programs take alone.
@@ -180,7 +184,7 @@ impl Bench {
     pub fn run(&self, scheduler: Scheduler, options: &Options) -> Outcome {
         let topology = &self.machine.topology;
         match scheduler {
-            Scheduler::Default => self.run_with(Fair::default(), options, |_| (0, 0)),
+            Scheduler::Default => self.run_with(Fair::default(), options, |_| Acted::default()),
             Scheduler::Policy(name) => {
                 let error = match name {
                     policy::Name::Rank => options.model_error.or(Some(MODEL_ERROR)),
@@ -188,9 +192,21 @@ impl Bench {
                 };
                 let seed = options.seed;
                 let model = error.map(|error| Model { error, seed });
-                let agent = Agent::new(name.build(options.settings), options.sample, model);
+                let policy = name.build(options.settings);
+                let mut agent = Agent::new(policy, options.sample, model);
+                if options.record {
+                    agent.recording = Some(Recording::new(Begin {
+                        version: env!("CARGO_PKG_VERSION").into(),
+                        date: String::new(),
+                        kernel: "simulated".into(),
+                        cpu: self.machine.name.clone(),
+                        topology: topology.clone(),
+                        chosen: Chosen::new(name, &options.settings),
+                        kept: false,
+                    }));
+                }
                 let hetero = Hetero::new(topology, options.slice, Some(agent));
-                self.run_with(hetero, options, actions_applied)
+                self.run_with(hetero, options, acted)
             }
         }
     }
@@ -199,7 +215,7 @@ impl Bench {
         &self,
         mechanism: M,
         options: &Options,
-        actions: impl Fn(&M) -> (u64, u64),
+        acted: impl Fn(&mut M) -> Acted,
     ) -> Outcome {
         let kernel = Kernel::new(self.machine.clone(), self.loads.clone(), options.seed);
         let mut sim = Sim::new(kernel, mechanism);
@@ -248,13 +264,15 @@ impl Bench {
         });
         let times: Vec<Times> = times.collect();
         let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+        let acted = acted(&mut sim.mechanism);
         Outcome {
             metrics: Metrics::of(&times),
             times,
             migrations: sim.moves() as f64 / elapsed,
             seconds: elapsed,
             events: sim.kernel.events.pushed(),
-            actions: actions(&sim.mechanism),
+            actions: acted.actions,
+            recorded: acted.recorded,
             busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
         }
     }

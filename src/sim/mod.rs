@@ -45,6 +45,7 @@ use experiment::{Bench, Options};
 use library::Library;
 
 use crate::policy::Settings;
+use crate::record::Members;
 
 /// Simulates what `args` say, and prints what came of it.
 ///
@@ -62,6 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
         println!("{}", render::list(&library));
         return Ok(());
     }
+    args.check_record()?;
     // All names first: a misspelt one should not show after minutes.
     let mixes: Result<Vec<_>> = args.mixes.iter().map(|name| library.mix(name)).collect();
     let mut jobs = Vec::new();
@@ -81,6 +83,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         jobs.push((mix, Rc::new(machine)));
     }
+    let recording = args.record.as_deref().map(Members::create);
+    let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {
         let bench = Bench::new(&library, machine, mix)?;
         let options = Options {
@@ -89,6 +93,7 @@ pub fn run(args: &Args) -> Result<()> {
             slice: Duration::from_micros(args.slice_us),
             sample: Duration::from_millis(args.sample_ms),
             model_error: args.model_error.map(|percent| percent / 100.0),
+            record: args.record.is_some(),
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,
@@ -103,6 +108,11 @@ pub fn run(args: &Args) -> Result<()> {
             .into_iter()
             .map(|scheduler| (scheduler, bench.run(scheduler, &options)))
             .collect();
+        if let (Some(file), [(_, outcome)]) = (&mut recording, &outcomes[..]) {
+            for part in &outcome.recorded {
+                file.write(part)?;
+            }
+        }
         let report = render::Report::new(mix, machine, &outcomes, optimum.as_ref());
         if args.json {
             println!("{}", serde_json::to_string(&report)?);

@@ -41,6 +41,7 @@ fn options(seed: u64, seconds: f64) -> Options<'static> {
         sample: Duration::from_millis(50),
         model_error: None,
         settings: settings(),
+        record: false,
     }
 }
 

@@ -45,7 +45,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use evidence::MIN_GAP_PERCENT;
 pub use spec::CoreTypesSpec;
@@ -55,7 +55,7 @@ pub use sysfs::{Facts, Pmu, RawCpu, Sysfs};
 pub const MAX_CORE_TYPES: usize = 4;
 
 /// Where knowledge about core types comes from.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The user's list.
@@ -92,7 +92,7 @@ impl fmt::Display for Source {
 }
 
 /// CPUs of one kind.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct CoreType {
     /// `P`, `E`, `LP-E`, `big`, `mid`, `LITTLE`, `cpu`, or as the user calls it.
     pub name: String,
@@ -108,7 +108,7 @@ pub struct CoreType {
 }
 
 /// An online CPU.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Cpu {
     /// CPU id.
     pub id: u32,
@@ -137,7 +137,7 @@ pub struct Cpu {
 ///
 /// The cluster is the set that shares an L2 where that is more than one physical core, else the
 /// set that shares the last-level cache.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Domain {
     /// Index into [`Topology::types`].
     pub core_type: usize,
@@ -146,7 +146,7 @@ pub struct Domain {
 }
 
 /// The machine's online CPUs, by core type, cluster and core.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Topology {
     /// Core types, fastest first; at least one and at most [`MAX_CORE_TYPES`].
     pub types: Vec<CoreType>,

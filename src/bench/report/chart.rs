@@ -3,10 +3,11 @@
 //! to the greatest of the repeats.
 
 use svg::Document;
-use svg::node::element::{Group, Line, Rectangle, Style, Text, Title};
+use svg::node::element::{Group, Rectangle, Style, Title};
 
 use super::summary::{Mean, Row, Stat, Summary, schedulers};
 use crate::bench::scheduler::Scheduler;
+use crate::chart::{grid, line, number, text};
 
 /// Text and lines follow the reader's colours, light or dark; bars are seen on either.
 const STYLE: &str = "text { font: 13px sans-serif; fill: #24292f; } \
@@ -34,9 +35,6 @@ const LINE: f64 = 20.0;
 /// What a character takes, at most.
 const CHARACTER: f64 = 7.8;
 const LEAST_WIDTH: f64 = 560.0;
-/// Lines of the grid, about.
-const STEPS: f64 = 6.0;
-
 /// A metric: its file's name, its title, and its number of a mix and of all mixes.
 struct Metric {
     name: &'static str,
@@ -124,18 +122,6 @@ fn clusters<'a>(summary: &'a Summary, names: &[&str], metric: &Metric) -> Vec<Cl
         bars: names.iter().map(mean).collect(),
     };
     of_mix.chain([means]).collect()
-}
-
-/// The lines of the grid: multiples of a round number, from below `low` to above `high`.
-fn grid(low: f64, high: f64) -> Vec<f64> {
-    let (low, high) = (low.min(0.0), high.max(1e-9));
-    let rough = (high - low) / STEPS;
-    let decade = 10f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
-    let step = steps.into_iter().find(|&step| step >= rough * 0.999);
-    let step = step.unwrap_or(10.0 * decade);
-    let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
-    (first..=last).map(|line| line as f64 * step).collect()
 }
 
 /// A colour for each name; policies always have the same.
@@ -233,28 +219,6 @@ fn legend(names: &[&str], colours: &[&str], width: f64) -> (Group, usize) {
     (legend, lines)
 }
 
-fn text(content: &str, x: f64, y: f64, anchor: &str) -> Text {
-    Text::new(content)
-        .set("x", x)
-        .set("y", y)
-        .set("text-anchor", anchor)
-}
-
-fn line(x1: f64, y1: f64, x2: f64, y2: f64, class: &str) -> Line {
-    Line::new()
-        .set("x1", x1)
-        .set("y1", y1)
-        .set("x2", x2)
-        .set("y2", y2)
-        .set("class", class)
-}
-
-/// Without what rounding has left behind.
-fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,17 +234,6 @@ mod tests {
         assert!(unfairness.contains("mean, default: 4.00"));
         assert!(!unfairness.contains("M1, default"), "not run");
         assert_eq!(unfairness.matches("class=\"whisker\"").count(), 1);
-    }
-
-    #[test]
-    fn the_grid_has_round_numbers_and_zero() {
-        assert_eq!(grid(0.0, 5.3), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        assert_eq!(grid(-0.3, 1.1), [-0.5, 0.0, 0.5, 1.0, 1.5]);
-        assert!(grid(0.0, 0.0).len() > 1);
-        assert_eq!(
-            (number(0.30000000000000004), number(20.0)),
-            ("0.3".into(), "20".into())
-        );
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Hetero {
 
     /// Applies what a policy has decided, in batches as the live agent does.
     pub(in crate::sim) fn apply_all(&mut self, k: &mut Kernel, actions: &[Action]) {
+        self.carried_out.clear();
         for batch in actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize) {
             self.apply(k, batch);
         }
@@ -72,6 +73,7 @@ impl Hetero {
                     false => Outcome::Invalid,
                 },
             };
+            self.carried_out.push(matches!(outcome, Outcome::Applied));
             match outcome {
                 Outcome::Applied => self.outcome.applied += 1,
                 Outcome::Stale => self.outcome.stale += 1,

@@ -145,6 +145,8 @@ pub(in crate::sim) struct Hetero {
     steal_order: Vec<Vec<usize>>,
     pub(super) order: u64,
     pub(in crate::sim) outcome: Applied,
+    /// Which of the actions applied last were carried out.
+    pub(in crate::sim) carried_out: Vec<bool>,
     pub(in crate::sim) agent: Option<Agent>,
 }
 
@@ -188,6 +190,7 @@ impl Hetero {
                 .collect(),
             order: 0,
             outcome: Applied::default(),
+            carried_out: Vec::new(),
             agent,
         }
     }

@@ -69,7 +69,21 @@ pub(super) trait Mechanism {
     fn timer(&mut self, kernel: &mut Kernel, event: Event);
 }
 
-/// Actions that were applied, and those dropped as stale.
-pub(super) fn actions_applied(hetero: &hetero::Hetero) -> (u64, u64) {
-    (hetero.outcome.applied, hetero.outcome.stale)
+/// What its agent did.
+#[derive(Default)]
+pub(super) struct Acted {
+    /// Actions that were applied, and those dropped as stale.
+    pub(super) actions: (u64, u64),
+    /// What was recorded, in parts.
+    pub(super) recorded: Vec<Vec<u8>>,
+}
+
+/// See [`Acted`].
+pub(super) fn acted(hetero: &mut hetero::Hetero) -> Acted {
+    let agent = hetero.agent.as_mut();
+    let recording = agent.and_then(|agent| agent.recording.take());
+    Acted {
+        actions: (hetero.outcome.applied, hetero.outcome.stale),
+        recorded: recording.map_or_else(Vec::new, super::agent::Recording::end),
+    }
 }

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a recording as what the policy saw and decided.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use flate2::bufread::GzDecoder;
+
+use super::format::{Begin, Chosen, Decided, Look, MAGIC, Record, SampleRecord};
+use crate::pmu::Event;
+use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::table::{Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// The most that a member may hold, bytes: more than any that was written.
+const LARGEST: u64 = 256 << 20;
+
+/// The next thing that happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The scheduler begins, or begins anew.
+    Begin(Box<Begin>),
+    /// Another policy decides.
+    Policy(Chosen),
+    /// Its fairness changes.
+    Fairness(u8),
+    /// It is shown a sample.
+    Sample(Sample),
+    /// The task table was read, [`Reader::tasks`].
+    Look {
+        /// As in [`Look`].
+        now_ns: u64,
+        /// As in [`Look`].
+        decides: bool,
+        /// ns since the recording began; grows when the scheduler's own clock begins anew, too.
+        at_ns: u64,
+    },
+    /// What was decided then.
+    Decision(Vec<Decided>),
+    /// Which of that was carried out; may come in parts.
+    CarriedOut(Vec<bool>),
+    /// Joules since the recording began.
+    Energy(f64),
+}
+
+/// How a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The scheduler ended.
+    Whole,
+    /// It was killed, or records still.
+    Open,
+    /// So many bytes at the end are of no use.
+    Cut(u64),
+}
+
+/// Reads one input after another.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    file: BufReader<File>,
+    size: u64,
+    /// Bytes of the file that were read and made sense.
+    good: u64,
+    member: Vec<u8>,
+    /// Place in `member`.
+    at: usize,
+    tail: Option<Tail>,
+    events: Vec<Event>,
+    sample_at: u64,
+    tasks: Vec<Task>,
+    core_types: usize,
+    /// Of the last look: `now_ns`, `at_ns`.
+    looked: (u64, u64),
+    /// There was none since the scheduler began.
+    anew: bool,
+}
+
+impl Reader {
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// It cannot be read, is none, or of another version.
+    pub fn open(path: &Path) -> Result<Self> {
+        let cannot = || format!("cannot read the recording {}", path.display());
+        let file = File::open(path).with_context(cannot)?;
+        let size = file.metadata().with_context(cannot)?.len();
+        let mut reader = Self {
+            path: path.to_path_buf(),
+            file: BufReader::with_capacity(1 << 16, file),
+            size,
+            good: 0,
+            member: Vec::new(),
+            at: 0,
+            tail: None,
+            events: Vec::new(),
+            sample_at: 0,
+            tasks: Vec::new(),
+            core_types: 0,
+            looked: (0, 0),
+            anew: true,
+        };
+        reader.next_member();
+        reader.check_magic().with_context(cannot)?;
+        Ok(reader)
+    }
+
+    fn check_magic(&mut self) -> Result<()> {
+        let line = self.member.iter().position(|&byte| byte == b'\n');
+        let line = line.map_or(&[][..], |end| &self.member[..=end]);
+        let name = &MAGIC[..MAGIC.len() - 2];
+        ensure!(
+            line.starts_with(name),
+            "it is no recording of scx_hetero, or was cut short before its first second"
+        );
+        ensure!(
+            line == MAGIC,
+            "it is in version {} of the form, and this scx_hetero reads version {}: use the one that \
+             wrote it",
+            String::from_utf8_lossy(&line[name.len()..]).trim(),
+            String::from_utf8_lossy(&MAGIC[name.len()..]).trim()
+        );
+        self.at = MAGIC.len();
+        Ok(())
+    }
+
+    /// The tasks as they were at the last [`Input::Look`], in ascending order of ids.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// How it ends; `None` before the end.
+    pub fn tail(&self) -> Option<Tail> {
+        self.tail
+    }
+
+    /// What to say of the end, where there is something to say.
+    pub fn complaint(&self) -> Option<String> {
+        let path = self.path.display();
+        match self.tail? {
+            Tail::Whole => None,
+            Tail::Open => Some(format!(
+                "{path}: the recording was not closed: the scheduler was killed, or still records"
+            )),
+            Tail::Cut(bytes) => Some(format!(
+                "{path}: the last {bytes} bytes are cut short or damaged and left out"
+            )),
+        }
+    }
+
+    /// What happened next; `None` at the end.
+    ///
+    /// # Errors
+    /// Records that this version cannot understand, in a member that is not damaged.
+    pub fn next_input(&mut self) -> Result<Option<Input>> {
+        loop {
+            while self.at == self.member.len() {
+                if self.tail.is_some() || !self.next_member() {
+                    return Ok(None);
+                }
+            }
+            let left = &self.member[self.at..];
+            let (record, rest) = postcard::take_from_bytes::<Record>(left)
+                .map_err(|error| anyhow::anyhow!("{error}"))
+                .with_context(|| {
+                    format!(
+                        "{} has a record that does not make sense: it was written by another version, \
+                         or damaged",
+                        self.path.display()
+                    )
+                })?;
+            self.at = self.member.len() - rest.len();
+            if let Some(input) = self.take(record)? {
+                return Ok(Some(input));
+            }
+        }
+    }
+
+    /// Unpacks the next member; false at the end, whatever that is.
+    fn next_member(&mut self) -> bool {
+        self.member.clear();
+        self.at = 0;
+        let more = self.file.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        if more {
+            let mut unpacked = GzDecoder::new(&mut self.file);
+            let read = unpacked
+                .by_ref()
+                .take(LARGEST)
+                .read_to_end(&mut self.member);
+            // It checks the sum at the end, which is beyond `LARGEST` bytes in none of ours.
+            if read.is_ok() && unpacked.read(&mut [0]).is_ok_and(|n| n == 0) {
+                self.good = self.place();
+                return true;
+            }
+            self.member.clear();
+        }
+        self.tail = Some(match self.size.saturating_sub(self.good) {
+            0 => Tail::Open,
+            lost => Tail::Cut(lost),
+        });
+        false
+    }
+
+    /// Bytes of the file that were consumed.
+    fn place(&mut self) -> u64 {
+        use std::io::Seek;
+        self.file.stream_position().unwrap_or(self.good)
+    }
+
+    fn take(&mut self, record: Record) -> Result<Option<Input>> {
+        Ok(Some(match record {
+            Record::Begin(begin) => {
+                ensure!(
+                    is_sound(&begin.topology),
+                    "{} is of a machine that makes no sense",
+                    self.path.display()
+                );
+                self.core_types = begin.topology.types.len();
+                self.anew = true;
+                Input::Begin(begin)
+            }
+            Record::Policy(chosen) => Input::Policy(chosen),
+            Record::Fairness(percent) => Input::Fairness(percent),
+            Record::Event(name) => {
+                self.events.push(Event::from(name));
+                return Ok(None);
+            }
+            Record::Sample(record) => match self.sample(record)? {
+                Some(sample) => Input::Sample(sample),
+                None => return Ok(None),
+            },
+            Record::Look(look) => {
+                let (now_ns, decides) = (look.now_ns, look.decides);
+                self.look(look)?;
+                let (before, at_ns) = self.looked;
+                // A scheduler that begins may have a clock of its own.
+                let own = self.anew.then_some(now_ns);
+                self.anew = false;
+                let passed = now_ns.checked_sub(before).or(own);
+                let passed = passed
+                    .with_context(|| format!("{}: its time runs backwards", self.path.display()))?;
+                let at_ns = at_ns.saturating_add(passed);
+                self.looked = (now_ns, at_ns);
+                Input::Look {
+                    now_ns,
+                    decides,
+                    at_ns,
+                }
+            }
+            Record::Decision(decided) => Input::Decision(decided),
+            Record::CarriedOut(outcomes) => Input::CarriedOut(outcomes),
+            Record::Energy(joules) => Input::Energy(joules),
+            Record::End => {
+                self.tail = Some(Tail::Whole);
+                return Ok(None);
+            }
+        }))
+    }
+
+    fn sample(&mut self, record: SampleRecord) -> Result<Option<Sample>> {
+        let mut counts = Counts::default();
+        for (number, value) in record.counts {
+            let event = self.events.get(usize::from(number));
+            counts.set(
+                event.context("a sample of an unknown event")?.clone(),
+                f64::from(value),
+            );
+        }
+        self.sample_at = self.sample_at.wrapping_add(record.at as u64);
+        let Some(metrics) = Metrics::of(&counts, record.run_ns) else {
+            return Ok(None);
+        };
+        ensure!(
+            record.core_type < self.core_types,
+            "a sample from a core type that there is not"
+        );
+        Ok(Some(Sample {
+            task: TaskId {
+                slot: record.slot,
+                generation: record.generation,
+            },
+            tid: record.tid,
+            tgid: record.tgid,
+            core_type: record.core_type,
+            at_ns: self.sample_at,
+            run_ns: record.run_ns,
+            last: record.last,
+            counts,
+            metrics,
+            sf: record.sf,
+        }))
+    }
+
+    /// Brings the task table up to a look.
+    fn look(&mut self, look: Look) -> Result<()> {
+        let tasks = &mut self.tasks;
+        if !look.gone.is_empty() {
+            tasks.retain(|task| look.gone.binary_search(&task.id).is_err());
+        }
+        for changed in &look.changed {
+            let found = tasks.binary_search_by_key(&changed.slot, |task| task.id.slot);
+            let Ok(found) = found else {
+                bail!("{}: a task changed that there is not", self.path.display());
+            };
+            changed.apply(&mut tasks[found]);
+        }
+        for whole in look.whole {
+            match tasks.binary_search_by_key(&whole.id, |task| task.id) {
+                Ok(found) => tasks[found] = whole,
+                Err(place) => tasks.insert(place, whole),
+            }
+        }
+        // Policies index by these.
+        let sound = |task: &Task| {
+            task.core_type < self.core_types && task.hint.is_none_or(|hint| hint < MAX_CORE_TYPES)
+        };
+        ensure!(
+            tasks.iter().all(sound),
+            "{}: a task on a core type that there is not",
+            self.path.display()
+        );
+        Ok(())
+    }
+}
+
+/// Whether a topology names no core type, domain or CPU that it has not: policies rely on that.
+fn is_sound(topology: &Topology) -> bool {
+    let (types, domains) = (&topology.types, &topology.domains);
+    (1..=MAX_CORE_TYPES).contains(&types.len())
+        && types.iter().all(|kind| !kind.cpus.is_empty())
+        && domains.iter().all(|domain| domain.core_type < types.len())
+        && topology
+            .cpus
+            .iter()
+            .all(|cpu| cpu.core_type < types.len() && cpu.domain < domains.len())
+        && types
+            .iter()
+            .flat_map(|kind| &kind.cpus)
+            .all(|&id| topology.cpu(id).is_some())
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Numbers over time.
+
+use std::fmt::Write as _;
+
+use svg::Document;
+use svg::node::element::{Group, Path, Title};
+
+use super::gather::Curve;
+use crate::chart::{grid, line, number, text};
+
+/// All drawings are so wide, in their own units; where time begins, and what is left beside its end.
+pub const WIDTH: f64 = 1000.0;
+pub const LEFT: f64 = 170.0;
+pub const RIGHT: f64 = 16.0;
+
+const TOP: f64 = 10.0;
+const HEIGHT: f64 = 200.0;
+const LINE: f64 = 20.0;
+/// What a character takes, at most.
+const CHARACTER: f64 = 7.8;
+
+/// Curves that have a colour of their own; the others are grey.
+pub const COLOURS: usize = 8;
+
+/// One of several in a drawing.
+pub struct Named<'a> {
+    /// Whose it is.
+    pub name: String,
+    /// Its points.
+    pub curve: &'a Curve,
+}
+
+/// A drawing of curves over `seconds`, the first ones in colours; `None` if there is no point.
+pub fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
+    let curves: Vec<&Named> = curves.iter().filter(|c| !c.curve.is_empty()).collect();
+    let values = || curves.iter().flat_map(|c| c.curve).map(|point| point.1);
+    let high = values().fold(f64::NEG_INFINITY, f64::max);
+    let low = values().fold(f64::INFINITY, f64::min);
+    if !(high.is_finite() && low.is_finite()) {
+        return None;
+    }
+    let base = if from_zero { 0.0 } else { low.min(1.0) };
+    let lines = grid(low.min(0.0), high);
+    let lines: Vec<f64> = lines.into_iter().filter(|v| *v >= base.floor()).collect();
+    let (bottom, top) = (lines[0], lines[lines.len() - 1]);
+    let (legend, rows) = legend(&curves);
+    let above = TOP
+        + if curves.len() > 1 {
+            rows as f64 * LINE
+        } else {
+            0.0
+        };
+    let x = |second: f64| LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);
+    let y = |value: f64| above + HEIGHT * (top - value) / (top - bottom).max(1e-9);
+    let mut document = Document::new()
+        .set("viewBox", (0, 0, WIDTH, above + HEIGHT + 30.0))
+        .set("role", "img")
+        .add(Title::new(title))
+        .add(time_axis(seconds, above, above + HEIGHT));
+    for value in &lines {
+        let at = y(*value);
+        document = document
+            .add(line(LEFT, at, WIDTH - RIGHT, at, "grid"))
+            .add(text(&number(*value), LEFT - 8.0, at + 4.5, "end"));
+    }
+    // The first ones last, above the grey ones.
+    for (index, named) in curves.iter().enumerate().rev() {
+        let mut path = String::new();
+        for (place, (second, value)) in named.curve.iter().enumerate() {
+            let letter = if place == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{:.1} {:.1}", x(*second), y(*value));
+        }
+        let path = Path::new().set("d", path).set("class", class(index));
+        document = document.add(path.add(Title::new(named.name.as_str())));
+    }
+    if curves.len() > 1 {
+        document = document.add(legend);
+    }
+    Some(document.to_string())
+}
+
+fn class(index: usize) -> String {
+    if index < COLOURS {
+        format!("curve curve{index}")
+    } else {
+        "curve other".into()
+    }
+}
+
+/// A stroke and a name for each that has a colour, in as many lines as it takes.
+fn legend(curves: &[&Named]) -> (Group, usize) {
+    const STROKE: f64 = 22.0;
+    let (mut legend, mut x, mut rows) = (Group::new(), LEFT, 1);
+    let others = curves.len().saturating_sub(COLOURS);
+    let others = (others > 0).then(|| format!("{others} others"));
+    let names = curves.iter().take(COLOURS).map(|named| named.name.clone());
+    for (index, name) in names.chain(others).enumerate() {
+        let takes = STROKE + 6.0 + name.chars().count() as f64 * CHARACTER + 12.0;
+        if x + takes > WIDTH && x > LEFT {
+            (x, rows) = (LEFT, rows + 1);
+        }
+        let y = rows as f64 * LINE - 6.0;
+        let stroke = format!("M{x:.1} {:.1}h{STROKE}", y - 4.0);
+        legend = legend
+            .add(Path::new().set("d", stroke).set("class", class(index)))
+            .add(text(&name, x + STROKE + 6.0, y, "start"));
+        x += takes;
+    }
+    (legend, rows)
+}
+
+/// Lines at round seconds, with numbers below.
+pub fn time_axis(seconds: f64, top: f64, bottom: f64) -> Group {
+    let mut axis = Group::new();
+    for second in grid(0.0, seconds).into_iter().filter(|s| *s <= seconds) {
+        let x = LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);
+        axis = axis.add(line(x, top, x, bottom, "grid"));
+        let label = format!("{} s", number(second));
+        axis = axis.add(text(&label, x, bottom + 18.0, "middle"));
+    }
+    axis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_draw_is_no_drawing_and_one_curve_needs_no_legend() {
+        let (none, some) = (Vec::new(), vec![(0.0, 1.0), (1.0, 3.0)]);
+        let named = |curve| Named {
+            name: "xz <1>".into(),
+            curve,
+        };
+        assert_eq!(draw("t", 1.0, true, &[named(&none)]), None);
+        let one = draw("t", 1.0, true, &[named(&some), named(&none)]).unwrap();
+        assert_eq!(one.matches("<path").count(), 1);
+        let two = draw("t", 1.0, true, &[named(&some), named(&some)]).unwrap();
+        assert_eq!(two.matches("<path").count(), 4);
+        assert!(two.contains("xz &lt;1&gt;"), "{two}");
+        let point = draw("t", 0.0, true, &[named(&vec![(0.0, f64::NAN)])]);
+        assert_eq!(point, None);
+    }
+
+    #[test]
+    fn beyond_the_colours_curves_are_grey() {
+        let curve = vec![(0.0, 1.0)];
+        let many: Vec<Named> = (0..12)
+            .map(|index| Named {
+                name: format!("{index}"),
+                curve: &curve,
+            })
+            .collect();
+        let drawn = draw("t", 1.0, true, &many).unwrap();
+        assert_eq!(drawn.matches("curve other").count(), 5);
+        assert!(drawn.contains("4 others"));
+    }
+}

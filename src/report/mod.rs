@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero report`: a recording as one page of HTML.
+
+mod curves;
+mod gather;
+mod page;
+mod timeline;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use log::warn;
+
+use crate::collect::table::write_whole;
+use crate::record::Reader;
+
+/// What to draw, and where.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero report FILE                  writes FILE.html\n  \
+    scx_hetero report FILE --out page.html  then open page.html in a browser")]
+pub struct Args {
+    /// A recording, by `scx_hetero --record FILE`
+    file: PathBuf,
+
+    /// The page [default: the recording's name and .html]
+    #[arg(short, long, value_name = "PAGE")]
+    out: Option<PathBuf>,
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// The file is no recording that this version can read, or the page cannot be written.
+pub fn run(args: &Args) -> Result<()> {
+    let story = gather::gather(|| Reader::open(&args.file))?;
+    if let Some(complaint) = &story.complaint {
+        warn!("{complaint}");
+    }
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let page = page::page(&story, &name);
+    let out = args.out.clone().unwrap_or_else(|| {
+        let mut out = args.file.clone().into_os_string();
+        out.push(".html");
+        out.into()
+    });
+    write_whole(&out, page.as_bytes())?;
+    println!("{}: {} kB", out.display(), page.len().div_ceil(1000));
+    Ok(())
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `--record`: what the policy sees and decides goes to a file, which another thread writes. The
+//! agent never waits for it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use log::warn;
+use scx_utils::build_id;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::Scheduler;
+use crate::calibrate::{self, store::cpu_name};
+use crate::pmu::module::Sample;
+use crate::policy::{self, Action, Policy, Settings, Snapshot};
+use crate::record::format::{Begin, Chosen};
+use crate::record::{Background, Encoder, FLUSH, Members};
+use crate::topology::Topology;
+
+/// How often the task table is looked at, if the policy looks more seldom: what another policy
+/// would have decided cannot be told in more detail.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// So many bytes may wait for the disk.
+const MOST: usize = 32 << 20;
+
+/// Nothing, unless a recording was asked for.
+#[derive(Default)]
+pub(super) struct Recording {
+    open: Option<Open>,
+}
+
+struct Open {
+    encoder: Encoder,
+    file: Background,
+    flushed: Instant,
+    looked: Instant,
+}
+
+impl Recording {
+    /// Begins a file, if there is to be one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn create(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let file = Background::start(Members::create(path)?)?;
+        let now = Instant::now();
+        Ok(Self {
+            open: Some(Open {
+                encoder: Encoder::default(),
+                file,
+                flushed: now,
+                looked: now,
+            }),
+        })
+    }
+
+    fn put(&mut self, record: impl FnOnce(&mut Encoder)) {
+        if let Some(open) = &mut self.open {
+            record(&mut open.encoder);
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        topology: &Topology,
+        name: policy::Name,
+        settings: &Settings,
+        kept: bool,
+    ) {
+        self.put(|encoder| {
+            let now = OffsetDateTime::now_utc().truncate_to_second();
+            encoder.begin(Begin {
+                version: build_id::full_version(env!("CARGO_PKG_VERSION")),
+                date: now.format(&Rfc3339).unwrap_or_default(),
+                kernel: calibrate::kernel(),
+                cpu: cpu_name(),
+                topology: topology.clone(),
+                chosen: Chosen::new(name, settings),
+                kept,
+            });
+        });
+    }
+
+    pub(super) fn policy(&mut self, name: policy::Name, settings: &Settings) {
+        self.put(|encoder| encoder.policy(name, settings));
+    }
+
+    pub(super) fn fairness(&mut self, percent: u8) {
+        self.put(|encoder| encoder.fairness(percent));
+    }
+
+    pub(super) fn sample(&mut self, sample: &Sample) {
+        self.put(|encoder| encoder.sample(sample));
+    }
+
+    pub(super) fn look(&mut self, snapshot: &Snapshot, decides: bool) {
+        self.put(|encoder| encoder.look(snapshot, decides));
+        if let Some(open) = &mut self.open {
+            open.looked = Instant::now();
+        }
+    }
+
+    pub(super) fn decided(&mut self, actions: &[Action], policy: &dyn Policy) {
+        self.put(|encoder| encoder.decided(actions, policy));
+    }
+
+    pub(super) fn carried_out(&mut self, outcomes: impl Iterator<Item = bool>) {
+        self.put(|encoder| encoder.carried_out(outcomes));
+    }
+
+    /// When it wants to look at the task table, if nobody else does before.
+    pub(super) fn due(&self) -> Option<Instant> {
+        Some(self.open.as_ref()?.looked + LOOK)
+    }
+
+    /// Hands to the file what has come together for a while.
+    fn flush(&mut self, now: Instant) {
+        let Some(open) = &mut self.open else { return };
+        if now - open.flushed < FLUSH || open.encoder.pending() == 0 {
+            return;
+        }
+        let Ok(free) = open.file.is_free() else {
+            self.open = None;
+            return;
+        };
+        if free {
+            let records = open.encoder.take(open.file.empty());
+            open.flushed = now;
+            // It can only have given up since, and has said so then.
+            let _ = open.file.write(records);
+        } else if open.encoder.pending() > MOST {
+            warn!("the recording ends here: its disk is too slow; the scheduler goes on without");
+            self.open = None;
+        }
+    }
+}
+
+impl Drop for Recording {
+    /// Closes the file.
+    fn drop(&mut self) {
+        if let Some(mut open) = self.open.take() {
+            open.encoder.end();
+            let records = open.encoder.take(Vec::new());
+            open.file.finish(records);
+        }
+    }
+}
+
+impl Scheduler<'_> {
+    /// Looks at the task table for the recording, if that is due, and lets it be written.
+    pub(super) fn record(&mut self, now: Instant) {
+        if self.recording.due().is_some_and(|due| now >= due) {
+            self.look();
+            self.tasks.retain(|task| task.tgid != std::process::id());
+            let snapshot = Snapshot {
+                now_ns: self.started.elapsed().as_nanos() as u64,
+                topology: &self.topology,
+                tasks: &self.tasks,
+            };
+            self.recording.look(&snapshot, false);
+        }
+        self.recording.flush(now);
+    }
+}
