@@ -6,6 +6,7 @@ mod carry;
 mod counting;
 mod describe;
 mod encode;
+mod estimates;
 mod explain;
 mod model;
 mod moves;
@@ -33,6 +34,7 @@ use carry::Carried;
 use counting::Counting;
 use describe::describe;
 use encode::encode;
+pub use estimates::Trial as EstimateTrial;
 use explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
@@ -232,7 +234,7 @@ impl<'a> Scheduler<'a> {
             report_verifier_cost();
         }
         let counting = match counting {
-            Some(planned) => planned.open(&skel.maps.events, &skel.maps.samples)?,
+            Some(planned) => planned.open(&mut skel)?,
             None => None,
         };
         if wish.policy.is_none() && counting.is_none() {

@@ -74,6 +74,7 @@ fn thread(index: usize, seconds: u64) -> ThreadReading {
         run_ns,
         amp_progress,
         first_progress: 0,
+        sf: None,
     };
     let insight = Insight {
         takes_part: Some(load > 50),

@@ -266,6 +266,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->kthread = !!(p->flags & PF_KTHREAD);
 	s->pinned = tctx->pinned_cpu != NO_CPU;
 	s->spinning = tctx->spinning;
+	s->sf = 0;
 	s->stall = 0;
 	s->surplus = 0;
 	s->state = TASK_QUEUED;

@@ -2,6 +2,8 @@
 //! A model at work: what it asks for on each core type of this machine, and what it says of a
 //! thread's counts.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::data::{INSTRUCTIONS, Per};
@@ -51,6 +53,22 @@ impl Live {
         Ok(Self {
             by_type: by_type.collect::<Result<_>>()?,
         })
+    }
+
+    /// The forest of a core type with its features numbered as `place` says that events stand in
+    /// samples, and what those are divided by; `None` where it has none, or where an event has no
+    /// place, or not one of its own.
+    pub fn laid_out(
+        &self,
+        core_type: usize,
+        place: impl Fn(&Event) -> Option<usize>,
+    ) -> Option<(Per, Box<Forest>)> {
+        let of = self.on(core_type)?;
+        let places: Vec<usize> = of.events.iter().map(place).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&usize> = places.iter().collect();
+        let fits =
+            distinct.len() == places.len() && places.iter().all(|&place| place < MAX_FEATURES);
+        fits.then(|| (of.per, of.forest.renumbered(&places)))
     }
 
     fn on(&self, core_type: usize) -> Option<&Estimate> {

@@ -11,12 +11,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use log::{debug, info, warn};
 use serde::Serialize;
 
 use super::Options;
-use crate::bpf::{OpenBpfSkel, intf};
+use super::estimates;
+use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
+use crate::ml::forest::to_number;
 use crate::ml::live::Live;
 use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};
@@ -61,6 +63,8 @@ struct Line<'a> {
     spun: bool,
     /// As estimated when the sample ended.
     slowdown: f64,
+    /// By the BPF half, in 1/2^20; 0 where it made no estimate.
+    sf: i64,
 }
 
 /// What progress is charged by, from its inverse in Q16 (0 is: not known, so 1).
@@ -140,6 +144,9 @@ impl Counting {
         for line in live.iter().flat_map(|live| lacks(live, &sampler, topology)) {
             warn!("{line}");
         }
+        if live.is_some() {
+            estimates::make_room(skel)?;
+        }
         let log = match &options.samples {
             Some(path) => {
                 // Not emptied: after hotplug the scheduler starts anew.
@@ -199,6 +206,7 @@ impl Counting {
                     last: raw.last != 0,
                     spun: raw.spun != 0,
                     slowdown: slowdown(raw.inv_slowdown),
+                    sf: raw.sf,
                 };
                 let written = serde_json::to_writer(&mut *log, &line)
                     .map_err(std::io::Error::from)
@@ -210,7 +218,11 @@ impl Counting {
             }
             if let Some(mut sample) = self.sampler.sample(&raw) {
                 let live = self.live.as_ref();
-                sample.sf = live.and_then(|live| live.sf(sample.core_type, &sample.counts));
+                let ask = |live: &Live| live.sf(sample.core_type, &sample.counts);
+                sample.sf = match raw.sf {
+                    0 => live.and_then(ask),
+                    sf => Some(to_number(sf)),
+                };
                 observe(&sample);
             }
         }
@@ -266,20 +278,19 @@ fn cannot_write(path: &Path) -> String {
 
 impl Planned {
     /// Opens the events. Where that fails, says why once and goes on without.
-    pub(super) fn open(
-        mut self,
-        events: &impl MapCore,
-        samples: &dyn MapCore,
-    ) -> Result<Option<Counting>> {
-        if let Err(why) = self.sampler.open(events) {
+    pub(super) fn open(mut self, skel: &mut BpfSkel) -> Result<Option<Counting>> {
+        if let Err(why) = self.sampler.open(&skel.maps.events) {
             warn!("scheduling without hardware counters: {why:#}");
             return Ok(None);
+        }
+        if let Some(live) = &self.live {
+            estimates::hand_over(live, &self.sampler, skel)?;
         }
         let inbox = Rc::new(RefCell::new(Vec::new()));
         let slot = Rc::clone(&inbox);
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(samples, move |bytes| {
+            .add(&skel.maps.samples, move |bytes| {
                 match decode(bytes) {
                     Some(raw) => slot.borrow_mut().push(raw),
                     None => debug!("a record of {} bytes is no sample", bytes.len()),
