@@ -8,6 +8,7 @@ mod describe;
 mod encode;
 mod estimates;
 mod explain;
+mod learning;
 mod model;
 mod moves;
 mod rest;
@@ -38,6 +39,7 @@ pub use estimates::Trial as EstimateTrial;
 use explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
+use learning::Learning;
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use rest::{Bell, Rest};
@@ -79,6 +81,8 @@ pub struct Options {
     pub settings: policy::Settings<'static>,
     /// A model of what core types are worth; `None` is the one at [`MODEL_PATH`], if any.
     pub model: Option<PathBuf>,
+    /// Learn from threads that are moved, and replace the model by a better one.
+    pub learn: bool,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -121,6 +125,7 @@ pub struct Scheduler<'a> {
     wish: Wish,
     moves: Moves,
     counting: Option<Counting>,
+    learning: Option<Learning>,
     reader: table::Reader,
     /// What it read last.
     tasks: Vec<Task>,
@@ -151,14 +156,15 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
     }
-    let model = match options.policy {
-        Some(policy) if policy.takes_model() => model::find(
-            options.model.as_deref(),
-            Path::new(MODEL_PATH),
-            options.core_types.as_ref(),
-        )?,
-        _ => None,
+    let takes_model = options.policy.is_some_and(policy::Name::takes_model);
+    let model = match takes_model {
+        true => model::find(options, Path::new(MODEL_PATH))?,
+        false => None,
     };
+    let mut learning = (options.learn && takes_model).then(|| {
+        let path = options.model.as_deref().unwrap_or(Path::new(MODEL_PATH));
+        Learning::new(path, model.clone())
+    });
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     let mut carried = None;
@@ -167,8 +173,17 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         fairness: options.settings.fairness,
     };
     loop {
-        let mut scheduler =
-            Scheduler::init(options, wish, model.as_ref(), &mut object, carried.take())?;
+        let model = learning
+            .as_ref()
+            .map_or(model.clone(), |l| l.model().cloned());
+        let mut scheduler = Scheduler::init(
+            options,
+            wish,
+            model.as_ref(),
+            learning.take(),
+            &mut object,
+            carried.take(),
+        )?;
         if let Some(attached) = attached.take() {
             attached();
         }
@@ -177,6 +192,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
             return Ok(());
         }
         wish = scheduler.wish;
+        learning = scheduler.learning.take();
         info!("CPUs came or went, starting anew");
         if !options.without.contains(&Mechanism::Carry) {
             carried = scheduler.carry();
@@ -189,6 +205,7 @@ impl<'a> Scheduler<'a> {
         options: &'a Options,
         wish: Wish,
         model: Option<&Model>,
+        mut learning: Option<Learning>,
         object: &'a mut MaybeUninit<OpenObject>,
         carried: Option<Carried>,
     ) -> Result<Self> {
@@ -227,7 +244,14 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
-        let counting = Counting::plan(&mut skel, &topology, policy.module(), model, options)?;
+        let counting = Counting::plan(
+            &mut skel,
+            &topology,
+            policy.module(),
+            model,
+            learning.as_mut(),
+            options,
+        )?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
         if options.verbose {
@@ -279,6 +303,7 @@ impl<'a> Scheduler<'a> {
             wish,
             moves,
             counting,
+            learning,
             reader: table::Reader::default(),
             tasks: Vec::new(),
             actions: Vec::new(),
@@ -358,6 +383,7 @@ impl<'a> Scheduler<'a> {
                 tidied = now;
             }
             self.watch_cgroups();
+            self.learn();
             if let (Some(at), Some(interval)) = (due, self.policy.interval())
                 && now >= at
             {
@@ -424,7 +450,22 @@ impl<'a> Scheduler<'a> {
         let Some(counting) = &mut self.counting else {
             return Ok(());
         };
-        counting.take(|sample| self.policy.observe(sample))
+        counting.take(|sample| {
+            self.policy.observe(sample);
+            if let Some(learning) = &mut self.learning {
+                learning.observe(sample, &self.tasks, &self.topology);
+            }
+        })
+    }
+
+    /// Goes by what was learnt meanwhile, if that is better.
+    fn learn(&mut self) {
+        let better = self.learning.as_mut().and_then(|l| l.step(Instant::now()));
+        if let (Some(model), Some(counting)) = (better, &mut self.counting)
+            && let Err(error) = counting.put_to_work(model, &self.topology, &mut self.skel)
+        {
+            warn!("what was learnt is not used before the next start: {error:#}");
+        }
     }
 
     /// Forgets what was counted of tasks that are gone.
@@ -432,6 +473,9 @@ impl<'a> Scheduler<'a> {
         self.look();
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
+        }
+        if let Some(learning) = &mut self.learning {
+            learning.retain(&self.tasks);
         }
         self.moves.retain(&self.tasks);
     }
@@ -465,6 +509,9 @@ impl<'a> Scheduler<'a> {
         self.look();
         // The agent itself is nobody's to place.
         self.tasks.retain(|task| task.tgid != std::process::id());
+        if let Some(learning) = &mut self.learning {
+            learning.look(&self.tasks, &self.topology);
+        }
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -25,6 +26,7 @@ use scx_hetero::topology::Topology;
 use support::*;
 
 const MODEL: &str = include_str!("../models/virtual-alder-lake-4p4e.model.json");
+const TABLE: &str = include_str!("../models/alder-lake-4p4e.csv");
 const PATH: &str = "/tmp/model.json";
 
 /// Four of a program, for as long as they are let.
@@ -226,6 +228,108 @@ fn what_an_estimate_costs() {
         );
         assert!(each > 0);
     }
+}
+
+/// One of each of these, under its own name: a process's name is that of its file.
+fn of_each_kind() -> Vec<Child> {
+    let start = |kind: &&str| {
+        let path = format!("/tmp/{kind}");
+        let _ = std::os::unix::fs::symlink("/bin/hetero-programs", &path);
+        let mut command = Command::new(path);
+        command.args([kind, "--seconds", "600"]);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    [
+        "chase", "integer", "fp", "branchy", "hash", "sort", "compress", "matmul",
+    ]
+    .iter()
+    .map(start)
+    .collect()
+}
+
+/// How far what a model says is off, on average, over the windows of the table that its machine's own
+/// model was learnt from.
+fn error_on_the_table(model: &Model) -> f64 {
+    let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
+    let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
+    let live = Live::new(model, &topology, pmu_of).unwrap();
+    let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
+    let rows = reader.deserialize().map(Result::unwrap);
+    let rows: Vec<HashMap<String, String>> = rows.collect();
+    let number = |row: &HashMap<String, String>, name: &str| row[name].parse::<f64>().ok();
+    let speed = |row: &HashMap<String, String>| {
+        number(row, "instructions").unwrap() / number(row, "run-ns").unwrap()
+    };
+    let key = |row: &HashMap<String, String>| {
+        ["program", "variant", "window"].map(|name| row[name].clone())
+    };
+    let on = |kind: &str| -> HashMap<_, _> {
+        let of_kind = rows.iter().filter(|row| row["core-type"] == kind);
+        of_kind.map(|row| (key(row), row)).collect()
+    };
+    let by_type = ["P", "E"].map(on);
+    let mut errors = Vec::new();
+    for (what, fast) in &by_type[0] {
+        let Some(slow) = by_type[1].get(what) else {
+            continue;
+        };
+        let sf = speed(fast) / speed(slow);
+        for (core_type, row) in [fast, slow].into_iter().enumerate() {
+            let counts = Meaning::all().iter().filter_map(|&meaning| {
+                Some((
+                    meaning,
+                    number(row, row.keys().find(|name| **name == meaning.name())?)?,
+                ))
+            });
+            if let Some(said) = live.sf(core_type, &counts.collect()) {
+                errors.push((said - sf).abs());
+            }
+        }
+    }
+    assert!(errors.len() > 300, "{}", errors.len());
+    errors.iter().sum::<f64>() / errors.len() as f64
+}
+
+#[test]
+fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
+    // To it everybody gains the same.
+    let mut bad: Model = serde_json::from_str(MODEL).unwrap();
+    for speedup in &mut bad.speedup {
+        speedup.trees.trees.clear();
+        speedup.trees.weights.clear();
+        (speedup.trees.base, speedup.trees.range) = (1.2, None);
+    }
+    bad.check().unwrap();
+    fs::write(PATH, bad.to_json().unwrap()).unwrap();
+    fs::write("/proc/sys/kernel/nmi_watchdog", "0").unwrap();
+    let children = of_each_kind();
+    // It moves threads whatever the model says.
+    let arguments = ["--policy", "acfs", "--model", PATH, "--learn", "-v"];
+    let scheduler = Scheduler::start(&arguments);
+    for _ in 0..120 {
+        if Path::new("/tmp/model.json.old").exists() {
+            break;
+        }
+        thread::sleep(s(1));
+    }
+    // What takes its place is put to work, too.
+    thread::sleep(s(1));
+    assert_eq!(state(), "enabled");
+    scheduler.stop();
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let old = Model::read(Path::new("/tmp/model.json.old")).unwrap();
+    assert_eq!(old, bad);
+    let learnt = Model::read(Path::new(PATH)).unwrap();
+    let [before, after] = [&old, &learnt].map(error_on_the_table);
+    println!(
+        "\non 83 programs: error {before:.3} before, {after:.3} after {} examples of {}",
+        learnt.data.rows,
+        learnt.data.programs.join(", ")
+    );
+    assert!(after < before / 2.0);
 }
 
 #[test]

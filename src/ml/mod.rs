@@ -9,6 +9,7 @@
 pub mod boosting;
 pub mod data;
 pub mod events;
+pub mod examples;
 pub mod fixed;
 pub mod forest;
 pub mod header;
@@ -17,7 +18,9 @@ pub mod learn;
 pub mod linear;
 pub mod live;
 pub mod model;
+pub mod refit;
 mod report;
+pub mod reservoir;
 pub mod scores;
 pub mod select;
 pub mod show;

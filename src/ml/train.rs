@@ -333,7 +333,7 @@ fn names(data: &Data, features: &[usize]) -> Vec<String> {
 
 /// Whether boosting begins with a weighted sum, and how many trees it takes: what is best for
 /// programs that are not learnt from, with all features.
-fn begin(
+pub(super) fn begin(
     data: &Data,
     core_type: usize,
     all: &[usize],

@@ -17,9 +17,10 @@ use serde::Serialize;
 
 use super::Options;
 use super::estimates;
+use super::learning::Learning;
 use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
 use crate::ml::forest::to_number;
-use crate::ml::live::Live;
+use crate::ml::live::{Live, to_learn_from};
 use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};
 use crate::pmu::sampler::{Sampler, Tally, decode};
@@ -108,6 +109,7 @@ impl Counting {
         topology: &Topology,
         module: Option<&dyn Module>,
         model: Option<&Model>,
+        mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<Planned>> {
         if module.is_none() && options.events.is_empty() && options.samples.is_none() {
@@ -119,9 +121,15 @@ impl Counting {
             Some(model) => Some(Live::new(model, topology, pmu_of)?),
             None => None,
         };
+        let learns = learning.is_some();
         let extra = |core_type, pmu: &Pmu| {
-            let learnt = live.iter().flat_map(|live| live.wishes(core_type, pmu));
-            learnt.chain(options.events.iter().cloned()).collect()
+            let wishes = live.as_ref().map(|live| live.wishes(core_type, pmu));
+            let mut wishes = wishes.unwrap_or_default();
+            if learns {
+                wishes = to_learn_from(wishes, pmu);
+            }
+            wishes.extend(options.events.iter().cloned());
+            wishes
         };
         let planned = Sampler::plan(
             &machine,
@@ -144,7 +152,10 @@ impl Counting {
         for line in live.iter().flat_map(|live| lacks(live, &sampler, topology)) {
             warn!("{line}");
         }
-        if live.is_some() {
+        if let Some(learning) = &mut learning {
+            learning.begin(topology, &machine, &sampler);
+        }
+        if live.is_some() || learns {
             estimates::make_room(skel)?;
         }
         let log = match &options.samples {
@@ -252,6 +263,24 @@ impl Counting {
         };
         let wanted = module.meanings().iter().copied();
         wanted.filter(|meaning| !is_counted(meaning)).collect()
+    }
+
+    /// Goes by another model from now on.
+    ///
+    /// # Errors
+    /// The model cannot be laid out, or the kernel refuses it.
+    pub(super) fn put_to_work(
+        &mut self,
+        model: &Model,
+        topology: &Topology,
+        skel: &mut BpfSkel,
+    ) -> Result<()> {
+        let machine = Machine::detect();
+        let pmu_of = |core_type: usize| machine.pmu_of(*topology.types[core_type].cpus.first()?);
+        let live = Live::new(model, topology, pmu_of)?;
+        estimates::hand_over(&live, &self.sampler, skel)?;
+        self.live = Some(live);
+        Ok(())
     }
 
     pub(super) fn has_model(&self) -> bool {

@@ -327,4 +327,4 @@ fn mean_progress(runners: &[Runner]) -> i64 {
 }
 
 #[cfg(test)]
-pub(in crate::policy) mod tests;
+pub(crate) mod tests;
