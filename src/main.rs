@@ -238,7 +238,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
             let (_, stopping) = on_signal()?;
             collect::run(&args, &stopping)
         }
-        Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
+        Some(Command::Train(args)) => {
+            let (_, stopping) = on_signal()?;
+            ml::train::run(&args, &stopping)
+        }
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Monitor(args)) => {

@@ -291,6 +291,44 @@ fn error_on_the_table(model: &Model) -> f64 {
 }
 
 #[test]
+fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
+    let one = |kind: &str| {
+        format!(
+            "[[program]]\nname = '{kind}'\n\
+             command = ['hetero-programs', '{kind}', '--warmup', '0', '--seconds', '1000']\n"
+        )
+    };
+    let suite: String = ["chase", "integer", "fp", "sort"].map(one).concat();
+    fs::write("/tmp/suite.toml", suite).unwrap();
+    let train = || {
+        let mut command = Command::new(binary());
+        command.args([
+            "train",
+            "--here",
+            "--suite",
+            "/tmp/suite.toml",
+            "--window",
+            "200k",
+        ]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    train();
+    let model = Model::read(Path::new("/var/lib/scx_hetero/model.json")).unwrap();
+    assert_eq!(model.data.programs, ["chase", "fp", "integer", "sort"]);
+    let machine = model.machine.unwrap();
+    assert!(machine.pmus.len() == 2 && machine.name.contains("QEMU"));
+    // What was measured is not measured again.
+    let said = train();
+    assert!(said.contains("4 programs are in"), "{said}");
+    let scheduler = Scheduler::start(&["--policy", "rank"]);
+    assert_eq!(state(), "enabled");
+    scheduler.stop();
+}
+
+#[test]
 fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
     // To it everybody gains the same.
     let mut bad: Model = serde_json::from_str(MODEL).unwrap();

@@ -13,6 +13,7 @@ pub mod examples;
 pub mod fixed;
 pub mod forest;
 pub mod header;
+pub mod here;
 pub mod import;
 pub mod learn;
 pub mod linear;
