@@ -142,6 +142,11 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
+    /// Learn what core types are worth from threads that are moved, and replace
+    /// the model as soon as what was learnt is better (docs/ml.md)
+    #[arg(long)]
+    learn: bool,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -260,7 +265,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
             let (_, stopping) = on_signal()?;
             collect::run(&args, &stopping)
         }
-        Some(Command::Train(args)) => ml::train::run(&args).map(|()| 0),
+        Some(Command::Train(args)) => {
+            let (_, stopping) = on_signal()?;
+            ml::train::run(&args, &stopping)
+        }
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Monitor(args)) => {
@@ -308,10 +316,14 @@ fn schedule(args: Run) -> Result<()> {
     if args.model.is_some() && !args.policy.is_some_and(|policy| policy.takes_model()) {
         warn!("--model is for --policy rank, hsp, acfs and eqp");
     }
+    if args.learn && !args.policy.is_some_and(|policy| policy.takes_model()) {
+        warn!("--learn is for --policy rank, hsp, acfs and eqp");
+    }
     let options = Options {
         policy: args.policy,
         model: args.model,
         rules: args.rules,
+        learn: args.learn,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,

@@ -6,7 +6,9 @@ mod carry;
 mod counting;
 mod describe;
 mod encode;
+mod estimates;
 mod explain;
+mod learning;
 mod model;
 mod moves;
 mod recording;
@@ -36,9 +38,11 @@ use carry::Carried;
 use counting::Counting;
 use describe::describe;
 use encode::encode;
+pub use estimates::Trial as EstimateTrial;
 use explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
+use learning::Learning;
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use recording::Recording;
@@ -84,6 +88,8 @@ pub struct Options {
     pub model: Option<PathBuf>,
     /// Rules for some programs; `None` are those at [`rules::PATH`](crate::rules::PATH), if any.
     pub rules: Option<PathBuf>,
+    /// Learn from threads that are moved, and replace the model by a better one.
+    pub learn: bool,
     /// How long a task runs before others get their turn.
     pub slice: Duration,
     /// Events to count besides those that the policy needs.
@@ -132,6 +138,7 @@ pub struct Scheduler<'a> {
     ruled: Ruled,
     recording: &'a mut Recording,
     counting: Option<Counting>,
+    learning: Option<Learning>,
     reader: table::Reader,
     /// What it read last.
     tasks: Vec<Task>,
@@ -162,15 +169,16 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
     }
-    let model = match options.policy {
-        Some(policy) if policy.takes_model() => model::find(
-            options.model.as_deref(),
-            Path::new(MODEL_PATH),
-            options.core_types.as_ref(),
-        )?,
-        _ => None,
+    let takes_model = options.policy.is_some_and(policy::Name::takes_model);
+    let model = match takes_model {
+        true => model::find(options, Path::new(MODEL_PATH))?,
+        false => None,
     };
     let mut recording = Recording::create(options.record.as_deref())?;
+    let mut learning = (options.learn && takes_model).then(|| {
+        let path = options.model.as_deref().unwrap_or(Path::new(MODEL_PATH));
+        Learning::new(path, model.clone())
+    });
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
     let mut carried = None;
@@ -179,10 +187,14 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         fairness: options.settings.fairness,
     };
     loop {
+        let model = learning
+            .as_ref()
+            .map_or(model.clone(), |l| l.model().cloned());
         let mut scheduler = Scheduler::init(
             options,
             wish,
             model.as_ref(),
+            learning.take(),
             &mut object,
             carried.take(),
             &mut recording,
@@ -195,6 +207,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
             return Ok(());
         }
         wish = scheduler.wish;
+        learning = scheduler.learning.take();
         info!("CPUs came or went, starting anew");
         if !options.without.contains(&Mechanism::Carry) {
             carried = scheduler.carry();
@@ -207,6 +220,7 @@ impl<'a> Scheduler<'a> {
         options: &'a Options,
         wish: Wish,
         model: Option<&Model>,
+        mut learning: Option<Learning>,
         object: &'a mut MaybeUninit<OpenObject>,
         carried: Option<Carried>,
         recording: &'a mut Recording,
@@ -247,14 +261,21 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
-        let counting = Counting::plan(&mut skel, &topology, policy.module(), model, options)?;
+        let counting = Counting::plan(
+            &mut skel,
+            &topology,
+            policy.module(),
+            model,
+            learning.as_mut(),
+            options,
+        )?;
 
         let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
         if options.verbose {
             report_verifier_cost();
         }
         let counting = match counting {
-            Some(planned) => planned.open(&skel.maps.events, &skel.maps.samples)?,
+            Some(planned) => planned.open(&mut skel)?,
             None => None,
         };
         if wish.policy.is_none() && counting.is_none() {
@@ -303,6 +324,7 @@ impl<'a> Scheduler<'a> {
             ruled,
             recording,
             counting,
+            learning,
             reader: table::Reader::default(),
             tasks: Vec::new(),
             actions: Vec::new(),
@@ -383,6 +405,7 @@ impl<'a> Scheduler<'a> {
                 tidied = now;
             }
             self.watch_cgroups();
+            self.learn();
             if let (Some(at), Some(interval)) = (due, self.interval())
                 && now >= at
             {
@@ -453,7 +476,20 @@ impl<'a> Scheduler<'a> {
         counting.take(|sample| {
             self.recording.sample(sample);
             self.policy.observe(sample);
+            if let Some(learning) = &mut self.learning {
+                learning.observe(sample, &self.tasks, &self.topology);
+            }
         })
+    }
+
+    /// Goes by what was learnt meanwhile, if that is better.
+    fn learn(&mut self) {
+        let better = self.learning.as_mut().and_then(|l| l.step(Instant::now()));
+        if let (Some(model), Some(counting)) = (better, &mut self.counting)
+            && let Err(error) = counting.put_to_work(model, &self.topology, &mut self.skel)
+        {
+            warn!("what was learnt is not used before the next start: {error:#}");
+        }
     }
 
     /// Forgets what was counted of tasks that are gone.
@@ -461,6 +497,9 @@ impl<'a> Scheduler<'a> {
         self.look();
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
+        }
+        if let Some(learning) = &mut self.learning {
+            learning.retain(&self.tasks);
         }
         self.moves.retain(&self.tasks);
         self.ruled.retain(&self.tasks);
@@ -501,9 +540,13 @@ impl<'a> Scheduler<'a> {
         self.look();
         // The agent itself is nobody's to place.
         self.tasks.retain(|task| task.tgid != std::process::id());
+        if let Some(learning) = &mut self.learning {
+            learning.look(&self.tasks, &self.topology);
+        }
         let mut actions = std::mem::take(&mut self.actions);
         self.ruled.apply(&mut self.tasks, &mut actions);
-        let ruled = actions.len();
+        self.apply_all(&actions)?;
+        actions.clear();
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,
@@ -511,7 +554,7 @@ impl<'a> Scheduler<'a> {
         };
         self.recording.look(&snapshot, true);
         self.policy.decide(&snapshot, &mut actions);
-        self.recording.decided(&actions[ruled..], &*self.policy);
+        self.recording.decided(&actions, &*self.policy);
         let outcome = self.apply_all(&actions);
         actions.clear();
         self.actions = actions;

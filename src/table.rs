@@ -60,7 +60,7 @@ impl fmt::Debug for Comm {
 }
 
 /// One task as it was at the moment of the snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Its slot and generation.
     pub id: TaskId,
@@ -98,6 +98,9 @@ pub struct Task {
     pub amp_progress: u64,
     /// Where its `amp_progress` began: with that of the task furthest ahead.
     pub first_progress: u64,
+    /// SF as a model had it from its latest sample; `None` if it has not been asked, or not in the
+    /// BPF half.
+    pub sf: Option<f64>,
 }
 
 impl Task {
@@ -190,5 +193,6 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         run_ns: raw.run_ns,
         amp_progress: raw.amp_progress,
         first_progress: raw.first_progress,
+        sf: (raw.sf > 0).then(|| f64::from(raw.sf) / f64::from(intf::hetero_consts_SF_ONE)),
     })
 }

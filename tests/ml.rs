@@ -338,3 +338,19 @@ fn imported_trees_are_scored_on_the_tables() {
             .contains("tell no classes")
     );
 }
+
+#[test]
+fn where_all_cores_are_alike_there_is_nothing_to_learn() {
+    let place = Place::new();
+    if scx_hetero::topology::Topology::detect(None)
+        .unwrap()
+        .types
+        .len()
+        > 1
+    {
+        return;
+    }
+    let said = place.fails(&["train", "--here", "--output", "here/model.json"]);
+    assert!(said.contains("nothing to learn"), "{said}");
+    assert!(said.contains("--core-types"), "{said}");
+}

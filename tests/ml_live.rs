@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fixtures::alder_lake;
 use scx_hetero::ml::fixed::feature;
 use scx_hetero::ml::forest::to_number;
-use scx_hetero::ml::live::Live;
+use scx_hetero::ml::live::{Live, to_learn_from};
 use scx_hetero::ml::model::{Feature, Model};
 use scx_hetero::pmu::module::Counts;
 use scx_hetero::pmu::{Event, Machine, Meaning, plan};
@@ -51,6 +51,29 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
             "instructions branch-misses loads l1-misses llc-references divider stalled-mem",
         ]
     );
+}
+
+#[test]
+fn what_there_is_to_learn_from_is_counted_at_once() {
+    let (tree, topology, _) = alder_lake();
+    for watchdog in ["0", "1"] {
+        tree.set("proc/sys/kernel/nmi_watchdog", watchdog);
+        let machine = Machine::read(tree.root());
+        for (core_type, least) in [(0, 7), (1, 5)] {
+            let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
+            let wishes = to_learn_from(Vec::new(), pmu);
+            let plan = plan(&wishes, pmu);
+            assert_eq!((plan.sets.len(), &plan.absent[..]), (1, &[][..]));
+            assert!(
+                wishes.len() >= least && plan.sets[0].counters.len() <= 12,
+                "{wishes:?}"
+            );
+            assert_eq!(
+                wishes[..2],
+                [Meaning::Loads, Meaning::Branches].map(Event::from)
+            );
+        }
+    }
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn thread(index: usize, seconds: u64) -> ThreadReading {
         run_ns,
         amp_progress,
         first_progress: 0,
+        sf: None,
     };
     let insight = Insight {
         takes_part: Some(load > 50),
@@ -97,6 +98,7 @@ fn thread(index: usize, seconds: u64) -> ThreadReading {
         btr: known.then_some(3e6 * (1 << index) as f64),
         phase: known.then_some(index % 3),
         hit_rate: known.then_some(0.93),
+        ..Insight::default()
     };
     let moves = 3 * index as u64 % 8;
     ThreadReading {

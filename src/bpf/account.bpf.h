@@ -266,6 +266,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->kthread = !!(p->flags & PF_KTHREAD);
 	s->pinned = tctx->pinned_cpu != NO_CPU;
 	s->spinning = tctx->spinning;
+	s->sf = 0;
 	s->stall = 0;
 	s->surplus = 0;
 	s->state = TASK_QUEUED;
@@ -407,6 +408,8 @@ static void note_burst(struct task_ctx *tctx)
 
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 {
+	/* What the agent does at idle priority can wait like anybody's. */
+	tctx->is_agent = p->tgid == agent_tgid && p->policy != SCHED_POLICY_IDLE;
 	tctx->weight = task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE);
 	if (tctx->cgroup_share)
 		count_in_cgroup(tctx, task_share(tctx->weight));

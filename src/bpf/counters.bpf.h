@@ -11,6 +11,7 @@
 #define __HETERO_COUNTERS_BPF_H
 
 #include "state.bpf.h"
+#include "estimate.bpf.h"
 
 /* Written by the agent before loading; without events nothing here costs a thing. */
 const volatile u8 set_events[MAX_CORE_TYPES][MAX_SETS];	/* how many, of each set */
@@ -166,11 +167,16 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	u32 *inverse = s ? MEMBER_VPTR(s->inv_slowdown, [type]) : NULL;
 	struct task_sample *sample;
 	u64 total;
+	s64 sf;
 	u32 k;
 
 	if (!a || !s || !inverse)
 		return;
 	total = a->run_ns + a->discarded_ns;
+	/* What it retired while it waited actively says nothing of its work. */
+	sf = a->spun ? 0 : estimate_sf(a, type);
+	if (sf > 0)
+		s->sf = sf < (u32)-1 ? sf : (u32)-1;
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
 	if (sample) {
 		sample->tid = p->pid;
@@ -185,6 +191,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 		sample->last = last;
 		sample->spun = a->spun;
 		sample->inv_slowdown = *inverse;
+		sample->sf = sf;
 		__builtin_memcpy(sample->counts, a->counts, sizeof(sample->counts));
 		/* The agent looks at them when it decides; waking it for each is waste. */
 		bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
@@ -203,9 +210,9 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	}
 }
 
-/* A stretch ends. */
-static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct task_ctx *tctx,
-				   s32 cpu)
+/* A stretch ends. Global: the verifier follows it once, and not in every place that calls it. */
+__noinline int end_stretch(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,
+			   s32 cpu)
 {
 	struct reading *r = MEMBER_VPTR(readings, [(u32)cpu]);
 	u32 type = type_of_cpu(cpu), set = tctx->counting_set, nr = events_of(type, set), k;
@@ -215,7 +222,7 @@ static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct t
 	bool valid;
 
 	if (!r || !a)
-		return;
+		return 0;
 	tctx->count_from = p->se.sum_exec_runtime;
 	if (a->set != set) {
 		if (a->run_ns)
@@ -225,7 +232,7 @@ static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct t
 	valid = read_events(r, cpu, set, nr, deltas);
 	r->at = p->se.exec_start;
 	if (!run_ns)
-		return;
+		return 0;
 	if (valid && set == set_of(type)) {
 		a->run_ns += run_ns;
 		bpf_for(k, 0, MAX_EVENTS) {
@@ -241,6 +248,7 @@ static __noinline void end_stretch(struct task_struct *p __arg_trusted, struct t
 		a->due_ns = sample_ns;
 	if (a->run_ns + a->discarded_ns >= a->due_ns)
 		send_sample(p, tctx, type, false);
+	return 0;
 }
 
 static void stop_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)

@@ -28,6 +28,11 @@
 #define FOREST_TREE		(1 << FOREST_MAX_DEPTH)
 #define FOREST_MAX_NODES	(FOREST_MAX_TREES * FOREST_TREE)
 
+/* A loop; in BPF one that the verifier follows once, and not each time round. */
+#ifndef forest_for
+#define forest_for(n, from, to)	for ((n) = (from); (n) < (to); (n)++)
+#endif
+
 /* What the compiler takes for any number. */
 #define opaque(value)		asm volatile("" : "+r"(value))
 
@@ -71,14 +76,16 @@ static inline u32 forest_feature(u64 count, u64 cycles)
 
 /*
  * The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds. There are
- * FOREST_MAX_FEATURES features, whether the forest asks for them or not.
+ * @nr_features, whether the forest asks for them or not: a constant, a power of two,
+ * at most FOREST_MAX_FEATURES.
  */
-static inline s64 forest_score(const struct forest *forest, const u32 *features)
+static inline __attribute__((always_inline)) s64
+forest_score(const struct forest *forest, const u32 *features, const u32 nr_features)
 {
 	s64 sum = 0;
 	u32 tree, level, n;
 
-	for (n = 0; n < FOREST_MAX_FEATURES; n++) {
+	for (n = 0; n < nr_features; n++) {
 		const struct forest_weight *of = &forest->weights[n];
 		s64 value = (s64)features[n] - of->least, room;
 
@@ -92,22 +99,20 @@ static inline s64 forest_score(const struct forest *forest, const u32 *features)
 		sum += of->weight * value;
 	}
 	sum = forest->base + (sum >> FOREST_FEATURE_BITS);
-	for (tree = 0; tree < FOREST_MAX_TREES; tree++) {
-		u32 node = 1;
+	forest_for(tree, 0, (u32)forest->nr_trees) {
+		u32 first = (tree & (FOREST_MAX_TREES - 1)) * FOREST_TREE, node = 1;
 
-		if (tree >= forest->nr_trees)
-			break;
 		for (level = 0; level < FOREST_MAX_DEPTH; level++) {
 			const struct forest_node *at;
 			u64 more;
 
-			at = &forest->nodes[tree * FOREST_TREE + (node & (FOREST_TREE - 1))];
-			more = (u64)at->threshold - features[at->feature & (FOREST_MAX_FEATURES - 1)];
+			at = &forest->nodes[first + (node & (FOREST_TREE - 1))];
+			more = (u64)at->threshold - features[at->feature & (nr_features - 1)];
 			/* Where the value is more, the difference borrows. */
 			opaque(more);
 			node = 2 * node + (u32)(more >> 63);
 		}
-		sum += forest->leaves[tree * FOREST_TREE + (node & (FOREST_TREE - 1))];
+		sum += forest->leaves[first + (node & (FOREST_TREE - 1))];
 	}
 	if (sum < forest->least)
 		return forest->least;

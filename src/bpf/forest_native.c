@@ -14,5 +14,5 @@ u32 native_forest_feature(u64 count, u64 instructions)
 
 s64 native_forest_score(const struct forest *forest, const u32 *features)
 {
-	return forest_score(forest, features);
+	return forest_score(forest, features, FOREST_MAX_FEATURES);
 }

@@ -38,6 +38,8 @@ enum hetero_consts {
 
 	/* Slowdowns cross the border inverted, as Q16 fixed point: 1.0 is 65536. */
 	INV_SLOWDOWN_ONE = 1 << 16,
+	/* An SF of 1.0. */
+	SF_ONE = 1 << 20,
 };
 
 /* Parts that --without can leave out, see src/mechanism.rs. */
@@ -99,6 +101,7 @@ struct task_slot {
 	u8 spinning;			/* waits actively, it says */
 	u8 pad;
 	u32 stall;			/* which silence of the agent `surplus` is of */
+	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
 	s64 surplus;			/* ns on the fastest type beyond its part, in that silence */
 	char comm[SLOT_COMM_LEN];
 };
@@ -152,6 +155,7 @@ struct task_sample {
 	u64 run_ns;		/* that `counts` belong to */
 	u64 discarded_ns;	/* ran besides, while some event did not count */
 	u64 counts[MAX_EVENTS];
+	s64 sf;			/* as a model has it, of SF_ONE; 0: not known here */
 	u8 core_type;
 	u8 set;
 	u8 last;		/* the task has ended */
@@ -164,6 +168,22 @@ struct spin_request {
 	u32 tid;
 	u32 tgid;
 	u64 address;		/* of 4 bytes; 0: it tells no more */
+};
+
+/* What features are divided by; instructions and cycles come first in every sample. */
+enum sf_divisor {
+	SF_NOT_HERE,		/* BPF makes no estimate on this core type */
+	SF_PER_INSTRUCTION,
+	SF_PER_CYCLE,
+};
+
+/* What try_estimate() is asked, and says. */
+struct estimate_trial {
+	u64 counts[MAX_EVENTS];
+	u32 core_type;
+	u32 times;
+	s64 sf;		/* out: of SF_ONE */
+	u64 took_ns;	/* out: for all times together */
 };
 
 /* One step of the idle search: a core type, and whether the whole core must be idle. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The subcommand's options.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,6 +10,11 @@ use super::run::Limits;
 use super::suite::Suite;
 use crate::pmu::Event;
 use crate::topology::CoreTypesSpec;
+
+/// Windows of a run.
+const WINDOWS: u16 = 20;
+/// A run takes so many seconds at most.
+const LIMIT: u64 = 30;
 
 /// What to run, and how long.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,11 +44,11 @@ pub struct Args {
     pub(super) window: u64,
 
     /// Windows of a run; the program is stopped then
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = WINDOWS, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     windows: u16,
 
     /// A run is stopped after so many seconds at the latest
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT, value_parser = clap::value_parser!(u64).range(1..=3600))]
     limit: u64,
 
     /// Count these events [default: all that a core type can]
@@ -64,6 +69,27 @@ pub struct Args {
 }
 
 impl Args {
+    /// For all that can be counted of these programs.
+    pub(crate) fn to_train(
+        output: &Path,
+        suite: Option<PathBuf>,
+        window: u64,
+        core_types: Option<CoreTypesSpec>,
+    ) -> Self {
+        Self {
+            output: output.to_path_buf(),
+            suite,
+            machine: None,
+            window,
+            windows: WINDOWS,
+            limit: LIMIT,
+            events: Vec::new(),
+            user_only: false,
+            core_types,
+            command: Vec::new(),
+        }
+    }
+
     /// The programs to measure.
     pub(super) fn suite(&self) -> Result<Suite> {
         match (&self.suite, self.command.is_empty()) {
@@ -85,7 +111,7 @@ impl Args {
 }
 
 /// A number such as 100M.
-fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(['k', 'M', 'G']);
     let unit = match &text[digits.len()..] {
         "" => 1,

@@ -23,6 +23,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 pub use args::Args;
+pub(crate) use args::number;
 pub use table::write_whole;
 
 use crate::ml::events;

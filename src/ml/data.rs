@@ -31,6 +31,21 @@ pub struct Row {
     pub sf: f64,
 }
 
+impl Row {
+    /// A measurement whose SF is known.
+    pub fn labelled(program: String, core_type: usize, features: Vec<f64>, sf: f64) -> Self {
+        Self {
+            program,
+            variant: String::new(),
+            core_type,
+            window: None,
+            features,
+            ips: None,
+            sf,
+        }
+    }
+}
+
 /// What there is to learn from.
 #[derive(Clone, Debug, Default)]
 pub struct Data {

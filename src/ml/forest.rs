@@ -43,6 +43,13 @@ struct Weight {
     most: u32,
 }
 
+/// The feature counts for nothing.
+const NO_WEIGHT: Weight = Weight {
+    weight: 0,
+    least: 0,
+    most: u32::MAX,
+};
+
 /// `struct forest`.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,11 +132,7 @@ impl Forest {
             least: (limits[0] * SCORE_ONE).round() as i64,
             most: (limits[1] * SCORE_ONE).round() as i64,
             nr_trees: trees.len() as u64,
-            weights: [Weight {
-                weight: 0,
-                least: 0,
-                most: u32::MAX,
-            }; MAX_FEATURES],
+            weights: [NO_WEIGHT; MAX_FEATURES],
             nodes: [LOW; MAX_NODES],
             leaves: [0; MAX_NODES],
         });
@@ -152,6 +155,31 @@ impl Forest {
             layer.lay(tree, 1, nodes, leaves)?;
         }
         Ok(forest)
+    }
+
+    /// The same, of features that are numbered otherwise: number n is `places[n]`.
+    ///
+    /// # Panics
+    /// A place is no number of a feature, or there are more than those.
+    pub fn renumbered(&self, places: &[usize]) -> Box<Self> {
+        let mut forest = Box::new(self.clone());
+        for node in &mut forest.nodes {
+            // What is beyond is asked by nodes that are none.
+            let place = places.get(node.feature as usize);
+            node.feature = place.map_or(0, |&place| place as u32);
+        }
+        forest.weights = [NO_WEIGHT; MAX_FEATURES];
+        for (weight, &place) in self.weights.iter().zip(places) {
+            forest.weights[place] = *weight;
+        }
+        forest
+    }
+
+    /// As the BPF half reads it.
+    pub fn bytes(&self) -> &[u8] {
+        let start = std::ptr::from_ref(self).cast();
+        // SAFETY: it is integers without padding, as `the_layout_is_that_of_the_header` tests.
+        unsafe { std::slice::from_raw_parts(start, size_of::<Self>()) }
     }
 
     /// The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds.
@@ -342,6 +370,10 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_the_header() {
         assert_eq!(size_of::<Forest>(), native::size());
+        let fields = 4 * size_of::<u64>()
+            + MAX_FEATURES * (size_of::<i64>() + 2 * size_of::<u32>())
+            + MAX_NODES * (2 * size_of::<u32>() + size_of::<i32>());
+        assert_eq!(size_of::<Forest>(), fields, "nothing lies between them");
     }
 
     #[test]
@@ -399,6 +431,27 @@ mod tests {
         assert_eq!(says(&forest, &[9.0, 0.25]), -0.5);
         assert_eq!(says(&forest, &[0.0, 1.0]), 8.0);
         assert_eq!(says(&forest, &[3.0, 0.0]), -2.0);
+    }
+
+    #[test]
+    fn features_can_be_numbered_as_they_are_counted() {
+        let trees = [split(0, 0.5, 1.0, 2.0), split(1, 0.25, 0.0, 10.0)];
+        let forest = Forest::new(&Sum {
+            base: 0.0,
+            weights: &[100.0, 1000.0],
+            trees: &trees,
+            scales: &[PLAIN; 2],
+            comparison: Comparison::AtMost,
+            range: None,
+        });
+        let forest = forest.unwrap();
+        let other = forest.renumbered(&[5, 3]);
+        for (a, b) in [(0.0, 0.0), (0.75, 0.125), (0.25, 0.5), (1.0, 1.0)] {
+            assert_eq!(
+                says(&forest, &[a, b]),
+                says(&other, &[9.0, 9.0, 9.0, b, 9.0, a])
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! A model at work: what it asks for on each core type of this machine, and what it says of a
 //! thread's counts.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::data::{INSTRUCTIONS, Per};
@@ -9,12 +11,55 @@ use super::events::countable;
 use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
 use super::model::{Model, Speedup};
+use crate::bpf::intf;
 use crate::pmu::module::Counts;
-use crate::pmu::{Event, Meaning, Pmu, plan};
+use crate::pmu::{Event, Meaning, Pmu, Set, plan};
 use crate::topology::Topology;
+
+const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
 
 /// By which phases are told apart ([`crate::slowdown::Phase`]).
 const OF_PHASES: [Meaning; 2] = [Meaning::Loads, Meaning::Branches];
+
+/// What is counted to learn from, those first that models mostly ask for.
+const TO_LEARN_FROM: [Meaning; 12] = [
+    Meaning::Loads,
+    Meaning::Branches,
+    Meaning::BranchMisses,
+    Meaning::L1Misses,
+    Meaning::LlcReferences,
+    Meaning::StalledMem,
+    Meaning::FpOps,
+    Meaning::Divider,
+    Meaning::LlcMisses,
+    Meaning::Stores,
+    Meaning::L2Misses,
+    Meaning::DtlbMisses,
+];
+
+/// Adds events, as far as nothing has to take turns for them.
+fn add_what_fits(wishes: &mut Vec<Event>, more: &[Meaning], pmu: &Pmu) {
+    let sets = |events: &[Event]| plan(events, pmu).sets;
+    let needed = sets(wishes).len();
+    for event in more.iter().copied().map(Event::from) {
+        if wishes.contains(&event) {
+            continue;
+        }
+        wishes.push(event.clone());
+        let sets = sets(wishes);
+        let fits = |set: &Set| set.counters.len() <= MAX_EVENTS;
+        let counted = |set: &Set| set.events.iter().any(|(of, _)| *of == event);
+        if sets.len() > needed.max(1) || !sets.iter().all(fits) || !sets.iter().any(counted) {
+            wishes.pop();
+        }
+    }
+}
+
+/// `wishes`, and what else can be counted to learn from (`--learn`).
+pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
+    add_what_fits(&mut wishes, &TO_LEARN_FROM, pmu);
+    wishes
+}
 
 /// Estimates SF of threads on this machine. Allocates nothing once it is made.
 pub struct Live {
@@ -53,6 +98,22 @@ impl Live {
         })
     }
 
+    /// The forest of a core type with its features numbered as `place` says that events stand in
+    /// samples, and what those are divided by; `None` where it has none, or where an event has no
+    /// place, or not one of its own.
+    pub fn laid_out(
+        &self,
+        core_type: usize,
+        place: impl Fn(&Event) -> Option<usize>,
+    ) -> Option<(Per, Box<Forest>)> {
+        let of = self.on(core_type)?;
+        let places: Vec<usize> = of.events.iter().map(place).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&usize> = places.iter().collect();
+        let fits =
+            distinct.len() == places.len() && places.iter().all(|&place| place < MAX_FEATURES);
+        fits.then(|| (of.per, of.forest.renumbered(&places)))
+    }
+
     fn on(&self, core_type: usize) -> Option<&Estimate> {
         self.by_type.get(core_type)?.as_ref()
     }
@@ -66,17 +127,7 @@ impl Live {
     /// as far as nothing has to take turns for them.
     pub fn wishes(&self, core_type: usize, pmu: &Pmu) -> Vec<Event> {
         let mut wishes: Vec<Event> = self.events(core_type).unwrap_or_default().to_vec();
-        let sets = |events: &[Event]| plan(events, pmu).sets.len();
-        let needed = sets(&wishes);
-        for event in OF_PHASES.map(Event::from) {
-            if wishes.contains(&event) {
-                continue;
-            }
-            wishes.push(event);
-            if sets(&wishes) > needed {
-                wishes.pop();
-            }
-        }
+        add_what_fits(&mut wishes, &OF_PHASES, pmu);
         wishes
     }
 

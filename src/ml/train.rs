@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
+use crossbeam::channel::Receiver;
 use log::{info, warn};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -14,8 +15,9 @@ use super::data::Data;
 use super::learn::{self, View};
 use super::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
 use super::validate::{Comparisons, Contest, Speedups, comparisons, groups, pairs, speedups};
-use super::{import, report, select, show};
+use super::{here, import, report, select, show};
 use crate::collect::write_whole;
+use crate::scheduler::MODEL_PATH;
 
 /// Pairs that the classifier learns from, at most: more of the same programs say little more.
 const MOST_PAIRS: usize = 10_000;
@@ -32,12 +34,16 @@ const AS_GOOD: f64 = 0.005;
 #[command(after_help = "What the tables must have, and what scores mean, is in docs/ml.md.")]
 pub struct Args {
     /// Tables of measurements, as 'scx_hetero collect' writes them
-    #[arg(required = true, value_name = "DATA")]
+    #[arg(required_unless_present = "here", value_name = "DATA")]
     tables: Vec<PathBuf>,
 
-    /// The model to write
-    #[arg(short, long, value_name = "FILE", default_value = "model.json")]
-    output: PathBuf,
+    #[command(flatten)]
+    here: here::Here,
+
+    /// The model to write [default: model.json; with --here the one by which the
+    /// scheduler goes]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Draw a report, too
     #[arg(short, long, value_name = "FILE.svg")]
@@ -107,12 +113,35 @@ impl FromStr for Import {
     }
 }
 
-/// Learns, writes and prints.
+/// Learns, writes and prints. The exit status.
 ///
 /// # Errors
 /// In words: what is wrong with the tables, or why nothing can be learnt. The model that was there
 /// before is then still there.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    if !args.here.here {
+        let output = args.output.as_deref().unwrap_or(Path::new("model.json"));
+        return learn_and_write(args, output).map(|()| 0);
+    }
+    let output = args.output.as_deref().unwrap_or(Path::new(MODEL_PATH));
+    let table = here::table(output);
+    match here::measure(&args.here, &table, stop)? {
+        0 => {
+            let tables = vec![table];
+            learn_and_write(
+                &Args {
+                    tables,
+                    ..args.clone()
+                },
+                output,
+            )
+            .map(|()| 0)
+        }
+        status => Ok(status),
+    }
+}
+
+fn learn_and_write(args: &Args, output: &Path) -> Result<()> {
     let data = Data::read(&args.tables, &args.column)?;
     for note in &data.notes {
         warn!("{note}");
@@ -127,8 +156,8 @@ pub fn run(args: &Args) -> Result<()> {
         let drawn = report::draw(&learnt.model, &learnt.speedups)?;
         write_whole(path, drawn.as_bytes())?;
     }
-    write_whole(&args.output, learnt.model.to_json()?.as_bytes())?;
-    println!("\nWritten to {}.", args.output.display());
+    write_whole(output, learnt.model.to_json()?.as_bytes())?;
+    println!("\nWritten to {}.", output.display());
     Ok(())
 }
 
@@ -333,7 +362,7 @@ fn names(data: &Data, features: &[usize]) -> Vec<String> {
 
 /// Whether boosting begins with a weighted sum, and how many trees it takes: what is best for
 /// programs that are not learnt from, with all features.
-fn begin(
+pub(super) fn begin(
     data: &Data,
     core_type: usize,
     all: &[usize],

@@ -16,7 +16,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use super::module::{Counts, Metrics, Module, Sample};
 use super::open::Options;
 use super::round::{IPC_JUMP, Round};
-use super::sets::Plan;
+use super::sets::{CYCLES, INSTRUCTIONS, Plan};
 use super::{Counter, Event, Machine, Meaning, Pmu, Target, availability, plan};
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
@@ -163,6 +163,20 @@ impl Sampler {
             of_type.is_some_and(|of| needed_by(&[], event) || of.plan.find(event).is_some())
         };
         events.iter().filter(|event| !counted(event)).collect()
+    }
+
+    /// Where an event stands in each sample from a core type; `None` if it is not counted there, or
+    /// sets take turns.
+    pub fn place(&self, core_type: usize, event: &Event) -> Option<usize> {
+        let plan = &self.types.get(core_type)?.as_ref()?.plan;
+        if plan.sets.len() != 1 {
+            return None;
+        }
+        match event {
+            Event::Meaning(Meaning::Instructions) => Some(INSTRUCTIONS),
+            Event::Meaning(Meaning::Cycles) => Some(CYCLES),
+            event => plan.find(event).map(|(_, place)| place),
+        }
     }
 
     /// How many events each set of each core type has, for the BPF half.

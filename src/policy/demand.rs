@@ -8,8 +8,8 @@ use super::Snapshot;
 use super::mean::Mean;
 use crate::table::{State, Task, TaskId};
 
-/// A look counts for one in so many in what a thread wants, at the least.
-const AVERAGED: u32 = 4;
+/// A look counts for one in so many in what a thread wants, at the least: looks of 0.8 s, mostly.
+const AVERAGED: u32 = 16;
 
 /// How long a move may take, ns: one that waits has its turn by then.
 const MOVE_NS: u64 = 1_000_000_000;

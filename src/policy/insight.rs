@@ -12,10 +12,12 @@ pub struct Insight {
     pub takes_part: Option<bool>,
     /// Effective progress, ns.
     pub progress_ns: Option<i64>,
+    /// Its place in the ranking, of which 1 is the best, and of how many.
+    pub rank: Option<(u32, u32)>,
     /// Slowdown by core type, relative to the fastest one undisturbed: both parts together.
     pub slowdown: [Option<f64>; MAX_CORE_TYPES],
-    /// Of it, what the core type alone makes: IPS_big/IPS there, measured without contention. That
-    /// of the slowest type is the SF.
+    /// Of it, what the core type alone makes: IPS_big/IPS there, measured without contention, or as a
+    /// model has it. That of the slowest type is the SF.
     pub asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// Latest BTR, bytes/s.
     pub btr: Option<f64>,

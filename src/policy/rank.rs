@@ -19,11 +19,12 @@
 use std::time::Duration;
 
 use super::demand::Demand;
+use super::reason::Reasons;
 use super::speedup::Speedups;
-use super::{Action, Policy, Seen, Snapshot};
+use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::pmu::module::{self, Module, Sample};
-use crate::table::Task;
+use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// Threads that each fast core is to have, where slower ones have something to do: the paper's best
@@ -52,8 +53,14 @@ const STEADY: f64 = 0.5;
 /// apart the model of the virtual machine puts 97 % in the right order, of all 92 % (`docs/ml.md`).
 const MARGIN: f64 = 1.05;
 
-/// Time between decisions.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between decisions: a sample's. Where threads change their phase several times a second,
+/// 200 ms would cost up to 7 % of the throughput (`docs/ml.md`).
+const LOOK: Duration = Duration::from_millis(50);
+
+/// And where more threads than these have a rank, for a look at them takes its time.
+const SELDOM: Duration = Duration::from_millis(200);
+/// See [`SELDOM`].
+const MANY: usize = 1000;
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -62,8 +69,11 @@ const BIG: usize = 0;
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     seen: Seen,
+    sf: f64,
     /// What it is ranked by: SF, and more of it for who is on a fast core already.
     score: f64,
+    /// Its place, of which 1 is the best, and of how many.
+    rank: (u32, u32),
     /// Share of a CPU that is kept for it.
     takes: f64,
     /// Core types that its affinity allows, a bit each.
@@ -76,11 +86,20 @@ struct Ranked {
     settled: bool,
 }
 
+impl Ranked {
+    fn reason(&self) -> Reason {
+        let (rank, of) = self.rank;
+        let sf = (self.sf * 100.0).round() as u32;
+        Reason::Ranked { sf, rank, of }
+    }
+}
+
 /// See the module.
 pub struct Rank {
     oversubscribe: f64,
     speedups: Speedups,
     demand: Demand,
+    reasons: Reasons,
     /// All that follow are kept for their memory.
     ranked: Vec<Ranked>,
     rising: Vec<Ranked>,
@@ -94,6 +113,7 @@ impl Rank {
             oversubscribe,
             speedups: Speedups::default(),
             demand: Demand::default(),
+            reasons: Reasons::default(),
             ranked: Vec::new(),
             rising: Vec::new(),
             falling: Vec::new(),
@@ -107,7 +127,8 @@ impl Rank {
         }
         let learnt = self.speedups.learnt();
         let now = learnt.sf(task.id).filter(|_| wants >= STEADY);
-        let known = now.or_else(|| learnt.usual(task));
+        // What the BPF half knows of who has not run since this policy began.
+        let known = now.or_else(|| learnt.usual(task)).or(task.sf);
         known.unwrap_or_else(|| self.speedups.sf(task.id, topology))
     }
 
@@ -133,9 +154,12 @@ impl Rank {
             }
             let place = task.hint.unwrap_or(task.core_type).min(slowest);
             let kept = MARGIN.powi((slowest - place) as i32);
+            let sf = self.sf(task, wants, snapshot.topology);
             ranked.push(Ranked {
                 seen: task.into(),
-                score: self.sf(task, wants, snapshot.topology) * kept,
+                sf,
+                score: sf * kept,
+                rank: (0, 0),
                 takes: takes(wants),
                 allowed: task.allowed_types,
                 hint: task.hint,
@@ -147,6 +171,10 @@ impl Rank {
             let by_score = b.score.total_cmp(&a.score);
             by_score.then(a.seen.task.cmp(&b.seen.task))
         });
+        let of = ranked.len() as u32;
+        for (ranked, rank) in ranked.iter_mut().zip(1..) {
+            ranked.rank = (rank, of);
+        }
         self.ranked = ranked;
         fixed
     }
@@ -175,7 +203,7 @@ impl Rank {
         // The best goes up first, the worst goes down first.
         self.falling.reverse();
         let mut left = most;
-        let (falling, demand) = (&mut self.falling, &mut self.demand);
+        let (falling, demand, reasons) = (&mut self.falling, &mut self.demand, &mut self.reasons);
         self.rising.retain(|up| {
             let exact = |down: &Ranked| down.seen.on == up.to && down.to == up.seen.on;
             // Among three types it may have to go round.
@@ -195,6 +223,8 @@ impl Rank {
             actions.push(Action::Swap([(down.seen, up.seen.on), (up.seen, up.to)]));
             demand.send(down.seen.task, up.seen.on);
             demand.send(up.seen.task, up.to);
+            reasons.note(down.seen.task, down.reason());
+            reasons.note(up.seen.task, up.reason());
             left -= 1;
             false
         });
@@ -202,6 +232,7 @@ impl Rank {
             if alone.hint != Some(alone.to) {
                 actions.push(Action::Hint(alone.seen, Some(alone.to)));
                 self.demand.send(alone.seen.task, alone.to);
+                self.reasons.note(alone.seen.task, alone.reason());
             }
         }
     }
@@ -268,10 +299,15 @@ impl Policy for Rank {
     }
 
     fn interval(&self) -> Option<Duration> {
-        Some(LOOK)
+        Some(if self.ranked.len() > MANY {
+            SELDOM
+        } else {
+            LOOK
+        })
     }
 
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.reasons.begin();
         self.speedups.look(snapshot, actions);
         let nr_types = snapshot.topology.types.len();
         if nr_types < 2 {
@@ -287,6 +323,20 @@ impl Policy for Rank {
         }
         place(&mut self.ranked, &mut rooms[..nr_types]);
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.reasons.of(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        let place = self.ranked.iter().find(|r| r.seen.task == task.id);
+        let insight = Insight {
+            takes_part: Some(place.is_some()),
+            rank: place.map(|place| place.rank),
+            ..Insight::default()
+        };
+        self.speedups.insight(task.id, topology, insight)
     }
 }
 

@@ -38,6 +38,15 @@ pub enum Reason {
         /// The other's.
         other: i64,
     },
+    /// Where it stands in the ranking of all that compete for fast cores.
+    Ranked {
+        /// Its SF, in hundredths.
+        sf: u32,
+        /// Its place, of which 1 is the best.
+        rank: u32,
+        /// How many there are.
+        of: u32,
+    },
     /// There was room on a faster core type.
     Room,
     /// There were more threads on its core type than that should hold.
@@ -84,6 +93,9 @@ impl Reason {
     pub fn words(self) -> String {
         match self {
             Self::Compared { by, own, other } => by.words(own, other),
+            Self::Ranked { sf, rank, of } => {
+                format!("SF {:.2}, rank {rank} of {of}", f64::from(sf) / 100.0)
+            }
             Self::Room => "there was room on a faster core type".into(),
             Self::Crowded => "too many threads on its core type".into(),
             Self::Explore => "to be measured there".into(),
@@ -195,6 +207,13 @@ mod tests {
             other: -1_520_000,
         };
         assert_eq!(utility.words(), "utility 0.30 below 1.52");
+    }
+
+    #[test]
+    fn a_rank_is_told_with_the_sf_that_it_comes_from() {
+        let (sf, rank, of) = (213, 3, 12);
+        let words = Reason::Ranked { sf, rank, of }.words();
+        assert_eq!(words, "SF 2.13, rank 3 of 12");
     }
 
     #[test]

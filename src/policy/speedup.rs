@@ -119,13 +119,14 @@ impl Speedups {
         1.0 / f64::from(self.inverse(task, topology)[slowest])
     }
 
-    /// Adds to `insight` what was measured.
+    /// Adds to `insight` what was measured, or what a model says.
     pub fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
         let inverse = self.inverse(task, topology);
         let types = inverse.iter().enumerate().take(topology.types.len());
+        let learnt = self.learnt.sf(task).is_some();
         for (core_type, inverse) in types {
             let known = |on| self.age_ns(task, on).is_some();
-            if known(BIG) && known(core_type) {
+            if learnt || (known(BIG) && known(core_type)) {
                 let sf = 1.0 / f64::from(*inverse);
                 insight.asymmetry[core_type] = Some(sf);
                 insight.slowdown[core_type] = Some(sf);

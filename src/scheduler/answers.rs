@@ -96,6 +96,7 @@ impl Scheduler<'_> {
             pinned: task.pinned,
             spinning: task.spinning,
             run_ns: task.run_ns[..nr_types].to_vec(),
+            rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),
             asymmetry: insight.asymmetry[..nr_types].to_vec(),
             btr: insight.btr,

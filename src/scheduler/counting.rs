@@ -11,13 +11,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use log::{debug, info, warn};
 use serde::Serialize;
 
 use super::Options;
-use crate::bpf::{OpenBpfSkel, intf};
-use crate::ml::live::Live;
+use super::estimates;
+use super::learning::Learning;
+use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
+use crate::ml::forest::to_number;
+use crate::ml::live::{Live, to_learn_from};
 use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};
 use crate::pmu::sampler::{Sampler, Tally, decode};
@@ -61,6 +64,8 @@ struct Line<'a> {
     spun: bool,
     /// As estimated when the sample ended.
     slowdown: f64,
+    /// By the BPF half, in 1/2^20; 0 where it made no estimate.
+    sf: i64,
 }
 
 /// What progress is charged by, from its inverse in Q16 (0 is: not known, so 1).
@@ -104,6 +109,7 @@ impl Counting {
         topology: &Topology,
         module: Option<&dyn Module>,
         model: Option<&Model>,
+        mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<Planned>> {
         if module.is_none() && options.events.is_empty() && options.samples.is_none() {
@@ -115,9 +121,15 @@ impl Counting {
             Some(model) => Some(Live::new(model, topology, pmu_of)?),
             None => None,
         };
+        let learns = learning.is_some();
         let extra = |core_type, pmu: &Pmu| {
-            let learnt = live.iter().flat_map(|live| live.wishes(core_type, pmu));
-            learnt.chain(options.events.iter().cloned()).collect()
+            let wishes = live.as_ref().map(|live| live.wishes(core_type, pmu));
+            let mut wishes = wishes.unwrap_or_default();
+            if learns {
+                wishes = to_learn_from(wishes, pmu);
+            }
+            wishes.extend(options.events.iter().cloned());
+            wishes
         };
         let planned = Sampler::plan(
             &machine,
@@ -139,6 +151,12 @@ impl Counting {
         }
         for line in live.iter().flat_map(|live| lacks(live, &sampler, topology)) {
             warn!("{line}");
+        }
+        if let Some(learning) = &mut learning {
+            learning.begin(topology, &machine, &sampler);
+        }
+        if live.is_some() || learns {
+            estimates::make_room(skel)?;
         }
         let log = match &options.samples {
             Some(path) => {
@@ -199,6 +217,7 @@ impl Counting {
                     last: raw.last != 0,
                     spun: raw.spun != 0,
                     slowdown: slowdown(raw.inv_slowdown),
+                    sf: raw.sf,
                 };
                 let written = serde_json::to_writer(&mut *log, &line)
                     .map_err(std::io::Error::from)
@@ -210,7 +229,11 @@ impl Counting {
             }
             if let Some(mut sample) = self.sampler.sample(&raw) {
                 let live = self.live.as_ref();
-                sample.sf = live.and_then(|live| live.sf(sample.core_type, &sample.counts));
+                let ask = |live: &Live| live.sf(sample.core_type, &sample.counts);
+                sample.sf = match raw.sf {
+                    0 => live.and_then(ask),
+                    sf => Some(to_number(sf)),
+                };
                 observe(&sample);
             }
         }
@@ -242,6 +265,24 @@ impl Counting {
         wanted.filter(|meaning| !is_counted(meaning)).collect()
     }
 
+    /// Goes by another model from now on.
+    ///
+    /// # Errors
+    /// The model cannot be laid out, or the kernel refuses it.
+    pub(super) fn put_to_work(
+        &mut self,
+        model: &Model,
+        topology: &Topology,
+        skel: &mut BpfSkel,
+    ) -> Result<()> {
+        let machine = Machine::detect();
+        let pmu_of = |core_type: usize| machine.pmu_of(*topology.types[core_type].cpus.first()?);
+        let live = Live::new(model, topology, pmu_of)?;
+        estimates::hand_over(&live, &self.sampler, skel)?;
+        self.live = Some(live);
+        Ok(())
+    }
+
     pub(super) fn has_model(&self) -> bool {
         self.live.is_some()
     }
@@ -266,20 +307,19 @@ fn cannot_write(path: &Path) -> String {
 
 impl Planned {
     /// Opens the events. Where that fails, says why once and goes on without.
-    pub(super) fn open(
-        mut self,
-        events: &impl MapCore,
-        samples: &dyn MapCore,
-    ) -> Result<Option<Counting>> {
-        if let Err(why) = self.sampler.open(events) {
+    pub(super) fn open(mut self, skel: &mut BpfSkel) -> Result<Option<Counting>> {
+        if let Err(why) = self.sampler.open(&skel.maps.events) {
             warn!("scheduling without hardware counters: {why:#}");
             return Ok(None);
+        }
+        if let Some(live) = &self.live {
+            estimates::hand_over(live, &self.sampler, skel)?;
         }
         let inbox = Rc::new(RefCell::new(Vec::new()));
         let slot = Rc::clone(&inbox);
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(samples, move |bytes| {
+            .add(&skel.maps.samples, move |bytes| {
                 match decode(bytes) {
                     Some(raw) => slot.borrow_mut().push(raw),
                     None => debug!("a record of {} bytes is no sample", bytes.len()),

@@ -91,6 +91,9 @@ pub(super) fn describe(
         }
     }
 
+    // Nobody asks it here.
+    skel.progs.try_estimate.set_autoload(false);
+
     // Kernels without CONFIG_EXT_GROUP_SCHED know nothing of cgroups, and up to 6.16 none tells
     // of cpu.max.
     let has = |field| compat::struct_has_field("sched_ext_ops", field).unwrap_or(false);

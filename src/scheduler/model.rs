@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use log::{info, warn};
 
+use super::Options;
 use crate::calibrate::store::{Identity, cpu_name};
 use crate::ml::model::{Model, RankBy};
 use crate::topology::{CoreTypesSpec, Topology};
@@ -14,17 +15,28 @@ use crate::topology::{CoreTypesSpec, Topology};
 pub const PATH: &str = "/var/lib/scx_hetero/model.json";
 
 /// Reads the model that the user named, or the one that lies at `default`. If that one is of no use
-/// it is told of, and nothing else: the service must start all the same.
+/// it is told of, and nothing else: the service must start all the same. One that is to be learnt
+/// need not be there yet.
 ///
 /// # Errors
 /// The model that the user named cannot be used, or not here.
-pub(super) fn find(
+pub(super) fn find(options: &Options, default: &Path) -> Result<Option<Model>> {
+    choose(
+        options.model.as_deref(),
+        default,
+        options.core_types.as_ref(),
+        options.learn,
+    )
+}
+
+fn choose(
     named: Option<&Path>,
     default: &Path,
     core_types: Option<&CoreTypesSpec>,
+    learn: bool,
 ) -> Result<Option<Model>> {
     let path = named.unwrap_or(default);
-    if named.is_none() && !path.exists() {
+    if (named.is_none() || learn) && !path.exists() {
         info!(
             "no model of this machine (--model, or {}): what a core type is worth to a thread is \
              taken from static capacities until it is measured",
@@ -76,24 +88,26 @@ mod tests {
     #[test]
     fn a_named_model_of_another_machine_is_refused_and_one_that_lies_there_is_left_alone() {
         let path = Path::new(VIRTUAL);
-        let error = format!("{:#}", find(Some(path), path, None).unwrap_err());
+        let error = format!("{:#}", choose(Some(path), path, None, false).unwrap_err());
         assert!(
             error.contains("another machine") && error.contains(VIRTUAL),
             "{error}"
         );
-        assert_eq!(find(None, path, None).unwrap(), None);
+        assert_eq!(choose(None, path, None, false).unwrap(), None);
     }
 
     #[test]
     fn a_model_that_is_not_there_or_damaged_is_refused_if_it_was_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.json");
-        let named = || format!("{:#}", find(Some(&path), &path, None).unwrap_err());
+        let named = || format!("{:#}", choose(Some(&path), &path, None, false).unwrap_err());
         assert!(named().contains("model.json"), "{}", named());
-        assert_eq!(find(None, &path, None).unwrap(), None);
+        let to_be_learnt = choose(Some(&path), &path, None, true);
+        assert_eq!(to_be_learnt.unwrap(), None);
+        assert_eq!(choose(None, &path, None, false).unwrap(), None);
         let text = fs::read_to_string(VIRTUAL).unwrap();
         fs::write(&path, &text[..text.len() / 2]).unwrap();
         assert!(named().contains("cut short"), "{}", named());
-        assert_eq!(find(None, &path, None).unwrap(), None);
+        assert_eq!(choose(None, &path, None, false).unwrap(), None);
     }
 }

@@ -37,6 +37,8 @@ impl Moves {
         tasks: &[Task],
     ) {
         match action {
+            // To stay where it is, is no move.
+            Action::Hint(seen, Some(to)) if *to == seen.on => {}
             Action::Hint(seen, Some(to)) => self.moved(now_ns, *seen, *to, None, policy),
             Action::Swap(pair) => {
                 let partner = |id: TaskId| {

@@ -46,6 +46,9 @@ pub struct ThreadStory {
     pub spinning: bool,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
+    /// Its place in the policy's ranking, of which 1 is the best, and of how many.
+    #[serde(default)]
+    pub rank: Option<(u32, u32)>,
     /// Slowdown by core type; of it, by the core type alone.
     pub slowdown: Vec<Option<f64>>,
     /// See `slowdown`.
@@ -145,6 +148,11 @@ impl ThreadStory {
         };
         item("ran", self.ran(story));
         item("slowdown", self.slowdowns(story));
+        if let Some((rank, of)) = self.rank {
+            let sf = self.asymmetry.last().copied().flatten();
+            let sf = sf.map_or_else(String::new, |sf| format!(", by an SF of {sf:.2}"));
+            item("rank", format!("{rank} of {of}{sf}"));
+        }
         if let Some(btr) = self.btr {
             item("BTR", format!("{:.1} MB/s", btr / 1e6));
         }
@@ -289,6 +297,17 @@ mod tests {
         assert!(text.contains("3 more threads"));
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_rank_is_told_with_the_sf() {
+        let mut story = story();
+        story.threads[0].rank = Some((3, 12));
+        let text = story.lines().join("\n");
+        assert!(
+            text.contains("rank     3 of 12, by an SF of 1.80"),
             "{text}"
         );
     }

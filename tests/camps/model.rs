@@ -40,6 +40,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
         run_ns: [0; MAX_CORE_TYPES],
         amp_progress: 0,
         first_progress: 0,
+        sf: None,
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Sample {
     pub discarded_ns: f64,
     pub counts: Vec<f64>,
     pub slowdown: f64,
+    /// In 1/2^20; 0 is none.
+    pub sf: i64,
 }
 
 impl Sample {

@@ -125,7 +125,7 @@ fn who_hardly_runs_is_left_alone_and_loses_its_hint() {
     bench.steps(10);
     assert_eq!(bench.tasks[4].hint, Some(0));
     bench.tasks[4].state = State::Blocked;
-    bench.steps(20);
+    bench.steps(60);
     assert_eq!(bench.tasks[4].hint, None);
     bench.tasks[4].core_type = 1;
     assert_eq!(bench.on_big(), [2, 5], "there is room for another");
@@ -167,7 +167,9 @@ fn threads_that_cannot_move_take_up_room() {
 fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     let ranked = |slot: u32, allowed: u8| Ranked {
         seen: Seen::from(&task(slot, slot, 0)),
+        sf: 1.0,
         score: 1.0,
+        rank: (slot + 1, 5),
         takes: 1.0,
         allowed,
         hint: None,
@@ -183,4 +185,29 @@ fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     ];
     place(&mut all, &mut [1.0, 2.0, 1.0]);
     assert_eq!(all.map(|ranked| ranked.to), [1, 0, 1, 1, 2]);
+}
+
+#[test]
+fn each_move_is_told_with_sf_and_rank() {
+    let mut bench = Bench::new((1, 1), &[1.2, 2.1]);
+    bench.steps(1);
+    let actions = bench.step();
+    assert!(matches!(actions[..], [Action::Swap(_)]), "{actions:?}");
+    let words = |task: &Task| bench.rank.reason(task.id).unwrap().words();
+    let words: Vec<String> = bench.tasks.iter().map(words).collect();
+    assert_eq!(words, ["SF 1.20, rank 2 of 2", "SF 2.10, rank 1 of 2"]);
+    let insight = bench.rank.insight(&bench.tasks[1], &bench.topology);
+    assert_eq!(insight.rank, Some((1, 2)));
+    let sf = insight.asymmetry[1].unwrap();
+    assert!((sf - 2.1).abs() < 1e-6, "{sf}");
+}
+
+#[test]
+fn what_the_kernel_knows_of_a_thread_stands_in_until_it_runs() {
+    let mut bench = Bench::new((1, 1), &[1.5, 1.5]);
+    bench.tasks[1].sf = Some(3.0);
+    let sf = |bench: &Bench, slot: usize| bench.rank.sf(&bench.tasks[slot], 1.0, &bench.topology);
+    assert_eq!([sf(&bench, 0), sf(&bench, 1)], [2.0, 3.0]);
+    bench.step();
+    assert_eq!([sf(&bench, 0), sf(&bench, 1)], [1.5, 1.5]);
 }

@@ -194,6 +194,7 @@ impl Hetero {
                 run_ns: [0; MAX_CORE_TYPES],
                 amp_progress: self.max_progress,
                 first_progress: self.max_progress,
+                sf: None,
             },
         };
     }

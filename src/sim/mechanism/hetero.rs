@@ -88,6 +88,7 @@ impl Slot {
                 run_ns: [0; MAX_CORE_TYPES],
                 amp_progress: 0,
                 first_progress: 0,
+                sf: None,
             },
         }
     }

@@ -187,6 +187,11 @@ impl Hetero {
             metrics,
             sf,
         };
+        if sf.is_some()
+            && let Some(slot) = self.slot_of_mut(thread)
+        {
+            slot.task.sf = sf;
+        }
         if let Some(agent) = &mut self.agent {
             agent.note(sample);
         }

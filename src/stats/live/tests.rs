@@ -41,6 +41,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
                 run_ns,
                 amp_progress: progress_ns[index],
                 first_progress: 0,
+                sf: None,
             },
             insight,
             moves: 3,
