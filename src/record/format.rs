@@ -145,6 +145,8 @@ pub struct Changed {
     pub ran_ns: [u64; MAX_CORE_TYPES],
     /// What its `amp_progress` grew by, ns.
     pub progress: i64,
+    /// As in [`Task`].
+    pub sf: Option<f64>,
 }
 
 /// An action, and why: of a swap the first thread's reason and the second's.
@@ -210,6 +212,7 @@ impl Changed {
             nr_runnable: new.nr_runnable,
             ran_ns,
             progress: new.amp_progress.wrapping_sub(old.amp_progress) as i64,
+            sf: new.sf,
         };
         let mut whole = *old;
         changed.apply(&mut whole);
@@ -229,5 +232,6 @@ impl Changed {
             *ns = ns.wrapping_add(ran);
         }
         task.amp_progress = task.amp_progress.wrapping_add(self.progress as u64);
+        task.sf = self.sf;
     }
 }

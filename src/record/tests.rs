@@ -188,11 +188,11 @@ fn the_bytes_are_those_of_the_documented_form() {
     // Decision, of one, a hint, slot 300, generation 2, seen on 1, to 0, for room.
     assert_eq!(
         bytes(&decided(Action::Hint(seen, Some(0)))),
-        [6, 1, 0, 172, 2, 2, 1, 1, 0, 1, 1, 0]
+        [6, 1, 0, 172, 2, 2, 1, 1, 0, 1, 2, 0]
     );
     assert_eq!(
         bytes(&decided(Action::Park(4, Duration::from_nanos(5)))),
-        [6, 1, 3, 4, 0, 5, 1, 1, 0]
+        [6, 1, 3, 4, 0, 5, 1, 2, 0]
     );
 
     let topology = board(1, 1);
@@ -220,13 +220,13 @@ fn the_bytes_are_those_of_the_documented_form() {
     later.amp_progress += 1;
     let changed = look(&[later], 8);
     // Look, 8 ns, decides, none gone, none whole, one changed: slot, state, CPU 1, core type 1, no
-    // hint, does not spin, weight 1024, one runnable thread, ran 0, 200, 0, 0, progress 1.
+    // hint, does not spin, weight 1024, one runnable thread, ran 0, 200, 0, 0, progress 1, no SF.
     let state = later.state as u8;
     let runnable = later.nr_runnable as u8;
     assert_eq!(
         changed,
         [
-            5, 8, 1, 0, 0, 1, 3, state, 2, 1, 0, 0, 128, 8, runnable, 0, 200, 1, 0, 0, 2
+            5, 8, 1, 0, 0, 1, 3, state, 2, 1, 0, 0, 128, 8, runnable, 0, 200, 1, 0, 0, 2, 0
         ]
     );
     let gone = look(&[], 9);
