@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What must be so before the scheduler can start, each with its remedy.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::Result;
@@ -86,8 +87,9 @@ pub(crate) fn btf(root: &Path) -> Result<(), Obstacle> {
             remedy: remedy.to_string(),
         })
     };
-    match fs::read(root.join(BTF)) {
-        Ok(bytes) if bytes.get(..2) == Some(&BTF_MAGIC.to_ne_bytes()) => Ok(()),
+    let mut magic = [0; 2];
+    match File::open(root.join(BTF)).and_then(|mut file| file.read(&mut magic)) {
+        Ok(2) if magic == BTF_MAGIC.to_ne_bytes() => Ok(()),
         Ok(_) => bad(
             format!(
                 "/{BTF} is not BTF (it does not start with 0x{BTF_MAGIC:x}): the kernel was built \

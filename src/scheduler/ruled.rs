@@ -122,6 +122,9 @@ impl Ruled {
                 actions.push(Action::Hint((&*task).into(), wanted));
             }
             task.pinned = found.verdict.is_some();
+            // Where it is to be is where it takes up room, or those whose room it has now would
+            // not make any.
+            task.core_type = wanted.unwrap_or(task.core_type);
         }
     }
 
@@ -133,5 +136,81 @@ impl Ruled {
             let alive: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
             self.found.retain(|id, _| alive.contains(id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::policy::camps::tests::{board, task};
+
+    #[test]
+    fn whom_a_rule_fits_is_hinted_once_and_given_back_when_it_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let write = |text: &str| fs::write(&path, text).unwrap();
+        let topology = board(1, 1);
+        write("[[rule]]\ncomm = \"a\"\nprefer = \"LITTLE\"\n[[rule]]\ncomm = \"b\"\nleave = true");
+        let mut ruled = Ruled::find(Some(&path), true, &topology).unwrap();
+        let mut tasks = [task(0, 0, 0), task(1, 0, 0), task(2, 0, 0)];
+        for (task, name) in tasks.iter_mut().zip(*b"abc") {
+            task.comm.0 = [0; 16];
+            task.comm.0[0] = name;
+        }
+        tasks[1].hint = Some(0);
+        let as_they_are = tasks;
+        let hints = |ruled: &mut Ruled, tasks: &mut [Task]| {
+            let mut actions = Vec::new();
+            ruled.apply(tasks, &mut actions);
+            let hint = |action| match action {
+                Action::Hint(seen, to) => (seen.task.slot, to),
+                other => panic!("{other:?}"),
+            };
+            actions.into_iter().map(hint).collect::<Vec<_>>()
+        };
+        assert_eq!(hints(&mut ruled, &mut tasks), [(0, Some(1)), (1, None)]);
+        assert_eq!(tasks.map(|task| task.pinned), [true, true, false]);
+        // The policy gives its room to others.
+        assert_eq!(tasks.map(|task| task.core_type), [1, 0, 0]);
+
+        let mut tasks = as_they_are;
+        (tasks[0].hint, tasks[1].hint) = (Some(1), None);
+        assert_eq!(hints(&mut ruled, &mut tasks), []);
+
+        write("[[rule]]");
+        assert!(
+            ruled
+                .reload(&topology)
+                .unwrap_err()
+                .contains("old rules stay")
+        );
+        assert_eq!(hints(&mut ruled, &mut tasks.clone()), []);
+
+        write("");
+        ruled.reload(&topology).unwrap();
+        let mut tasks = as_they_are;
+        (tasks[0].hint, tasks[1].hint) = (Some(1), None);
+        assert_eq!(hints(&mut ruled, &mut tasks), [(0, None)]);
+        assert!(tasks.iter().all(|task| !task.pinned));
+        ruled.retain(&tasks);
+        assert!(ruled.is_idle());
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_at_the_start_only_where_it_was_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let topology = board(1, 1);
+        assert!(Ruled::find(Some(&path), true, &topology).is_err());
+        fs::write(&path, "[[rule]]").unwrap();
+        assert!(Ruled::find(Some(&path), true, &topology).is_err());
+        // After a restart, say.
+        assert!(
+            Ruled::find(Some(&path), false, &topology)
+                .unwrap()
+                .is_idle()
+        );
     }
 }
