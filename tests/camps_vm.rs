@@ -108,7 +108,8 @@ fn programs_that_leave_memory_alone_need_no_nwc_mode() {
         counts.phase_hits > 9 * counts.phase_misses,
         "steady programs are not known again"
     );
-    assert!(counts.nwc_ns < 100_000_000, "more than 2 % of 5 s");
+    // But for one that begins unlike it goes on.
+    assert!(counts.nwc_episodes <= 1 && counts.nwc_ns < 500_000_000);
 }
 
 /// How late threads that sleep for 2 ms and work for a moment wake up, meanwhile; sorted.
