@@ -328,8 +328,7 @@ fn schedule(args: Run) -> Result<()> {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
             oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
-            limits: None,
-            without: &[],
+            ..policy::Settings::default()
         },
         slice: Duration::from_micros(args.slice_us),
         events: args.events,

@@ -4,6 +4,7 @@
 mod answers;
 mod carry;
 mod counting;
+mod decide;
 mod describe;
 mod encode;
 mod estimates;
@@ -21,10 +22,10 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
-use libbpf_rs::{MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{MapHandle, OpenObject};
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
@@ -37,7 +38,6 @@ use scx_utils::{
 use carry::Carried;
 use counting::Counting;
 use describe::describe;
-use encode::encode;
 pub use estimates::Trial as EstimateTrial;
 use explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
@@ -56,7 +56,7 @@ use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::ml::model::Model;
 use crate::pmu::Event;
-use crate::policy::{self, Action, Policy, Snapshot};
+use crate::policy::{self, Action, Policy};
 use crate::spin;
 use crate::stats::{self, Answer, Request};
 use crate::table::{self, Task};
@@ -534,80 +534,6 @@ impl<'a> Scheduler<'a> {
         if let (Some(counting), Some(bss)) = (&mut self.counting, &mut self.skel.maps.bss_data) {
             bss.current_set = counting.rotate();
         }
-    }
-
-    fn decide(&mut self) -> Result<()> {
-        self.look();
-        // The agent itself is nobody's to place.
-        self.tasks.retain(|task| task.tgid != std::process::id());
-        if let Some(learning) = &mut self.learning {
-            learning.look(&self.tasks, &self.topology);
-        }
-        let mut actions = std::mem::take(&mut self.actions);
-        self.ruled.apply(&mut self.tasks, &mut actions);
-        self.apply_all(&actions)?;
-        actions.clear();
-        let snapshot = Snapshot {
-            now_ns: self.started.elapsed().as_nanos() as u64,
-            topology: &self.topology,
-            tasks: &self.tasks,
-        };
-        self.recording.look(&snapshot, true);
-        self.policy.decide(&snapshot, &mut actions);
-        self.recording.decided(&actions, &*self.policy);
-        let outcome = self.apply_all(&actions);
-        actions.clear();
-        self.actions = actions;
-        outcome
-    }
-
-    fn apply_all(&mut self, actions: &[Action]) -> Result<()> {
-        actions
-            .chunks(intf::hetero_consts_MAX_ACTIONS as usize)
-            .try_for_each(|batch| self.apply(batch))
-    }
-
-    /// Hands a batch of actions to the BPF half.
-    fn apply(&mut self, actions: &[Action]) -> Result<()> {
-        let Some(data) = self.skel.maps.bss_actions_data.as_mut() else {
-            bail!("the action batch is not mapped");
-        };
-        let batch = &mut data.action_batch;
-        for (entry, action) in batch.actions.iter_mut().zip(actions) {
-            *entry = encode(action);
-        }
-        batch.nr = actions.len() as u32;
-        let outcome = self
-            .skel
-            .progs
-            .apply_actions
-            .test_run(ProgramInput::default())
-            .context("the kernel refused a batch of actions")?;
-        if outcome.return_value != 0 {
-            bail!(
-                "applying actions failed with {}",
-                outcome.return_value as i32
-            );
-        }
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        let Some(data) = self.skel.maps.bss_actions_data.as_ref() else {
-            return Ok(());
-        };
-        let entries = data.action_batch.actions.iter().zip(actions);
-        let outcomes = entries.clone().map(|(entry, _)| entry.result);
-        self.recording
-            .carried_out(outcomes.map(|it| it == intf::action_result_ACTION_APPLIED));
-        for (entry, action) in entries {
-            match entry.result {
-                intf::action_result_ACTION_APPLIED => {
-                    self.applied += 1;
-                    self.moves.note(now_ns, action, &*self.policy, &self.tasks);
-                }
-                intf::action_result_ACTION_STALE => self.stale += 1,
-                result => debug!("{action:?} was refused ({result})"),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,8 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Text for terminals.
+//! Text for terminals, and moments in words.
+
+use std::time::SystemTime;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Columns of a terminal that everything fits.
 pub const WIDTH: usize = 80;
+
+/// A moment as it is written into files, to the second (RFC 3339).
+///
+/// # Errors
+/// It lies beyond the year 9999.
+pub fn stamp(time: SystemTime) -> Result<String, time::error::Format> {
+    OffsetDateTime::from(time)
+        .truncate_to_second()
+        .format(&Rfc3339)
+}
 
 /// Breaks text between words into lines of at most [`WIDTH`] columns, later ones indented.
 pub fn wrap(text: &str) -> String {

@@ -7,7 +7,6 @@ mod model;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use model::{Machine, aggressor, compute, sensitive, steady};
@@ -58,11 +57,8 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let mut machine = Machine::new(&[2, 4, 2], programs);
     machine.estimates = true;
     let mut policy = name.build(Settings {
-        swap_interval: Duration::from_millis(400),
         fairness,
-        oversubscribe: 2.5,
-        limits: None,
-        without: &[],
+        ..Settings::default()
     });
     let every = policy.interval().map_or(u64::MAX, |i| i.as_nanos() as u64);
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);

@@ -63,11 +63,8 @@ impl World {
             generation: 0,
             now_ns: 0,
             policy: name.build(Settings {
-                swap_interval: Duration::from_millis(400),
                 fairness,
-                oversubscribe: 2.5,
-                limits: None,
-                without: &[],
+                ..Settings::default()
             }),
         }
     }

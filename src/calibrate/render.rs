@@ -4,12 +4,10 @@
 use std::time::SystemTime;
 
 use comfy_table::{CellAlignment, Table, presets};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::loads::COMPUTE;
 use super::store::Calibration;
-use crate::text::wrap;
+use crate::text::{stamp, wrap};
 
 /// As text of at most 80 columns: core types, contention domains, and what is used of it.
 pub fn table(calibration: &Calibration) -> String {
@@ -61,9 +59,7 @@ fn right_aligned(mut table: Table) -> String {
 
 /// `2026-11-21T13:45:00Z`.
 pub fn date(time: SystemTime) -> String {
-    let time = OffsetDateTime::from(time).truncate_to_second();
-    // Only a year beyond 9999 has no such form.
-    time.format(&Rfc3339).unwrap_or_default()
+    stamp(time).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,13 +14,12 @@ pub(crate) mod table;
 mod windows;
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use anyhow::{Result, anyhow, bail};
 use crossbeam::channel::Receiver;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::warn;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 pub use args::Args;
 pub(crate) use args::number;
@@ -29,6 +28,7 @@ pub use table::write_whole;
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};
 use crate::pmu::{Event, Machine, Meaning, Plan, Pmu, Set, availability, plan};
+use crate::text::stamp;
 use crate::topology::Topology;
 use suite::Program;
 use table::{Measured, Place, Table};
@@ -268,9 +268,7 @@ fn header(
     Ok(Header {
         schema: SCHEMA,
         written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
-        date: OffsetDateTime::now_utc()
-            .replace_nanosecond(0)?
-            .format(&Rfc3339)?,
+        date: stamp(SystemTime::now())?,
         machine: MeasuredMachine::this(topology, args.machine.as_deref(), pmus),
         window: args.window,
         user_only: args.user_only,

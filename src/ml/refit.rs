@@ -7,10 +7,9 @@
 //! is judged too kindly, if anything.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::boosting::{Boosting, Loss};
 use super::data::{Data, Per, Row};
@@ -23,6 +22,7 @@ use super::reservoir::Kept;
 use super::scores::Nearness;
 use super::train;
 use super::validate::groups;
+use crate::text::stamp;
 
 /// Fewer programs, or examples from a core type, are nothing to learn from.
 pub const LEAST_PROGRAMS: usize = 4;
@@ -235,9 +235,7 @@ impl Task {
         Ok(Model {
             schema: SCHEMA,
             written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
-            date: OffsetDateTime::now_utc()
-                .replace_nanosecond(0)?
-                .format(&Rfc3339)?,
+            date: stamp(SystemTime::now())?,
             machine: Some(self.machine.clone()),
             data: DataIdentity {
                 tables: vec!["seen while scheduling (--learn)".into()],

@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use crossbeam::channel::Receiver;
 use log::{info, warn};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::boosting::{Boosting, Loss, Step};
 use super::data::Data;
@@ -18,6 +17,7 @@ use super::validate::{Comparisons, Contest, Speedups, comparisons, groups, pairs
 use super::{here, import, report, select, show};
 use crate::collect::write_whole;
 use crate::scheduler::MODEL_PATH;
+use crate::text::stamp;
 
 /// Pairs that the classifier learns from, at most: more of the same programs say little more.
 const MOST_PAIRS: usize = 10_000;
@@ -189,9 +189,7 @@ fn learn(data: &Data, args: &Args) -> Result<Learnt> {
     let mut model = Model {
         schema: SCHEMA,
         written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
-        date: OffsetDateTime::now_utc()
-            .replace_nanosecond(0)?
-            .format(&Rfc3339)?,
+        date: stamp(SystemTime::now())?,
         machine: data.header.as_ref().map(|header| header.machine.clone()),
         data: DataIdentity {
             tables: args.tables.iter().map(|path| name(path)).collect(),

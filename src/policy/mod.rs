@@ -187,6 +187,19 @@ pub struct Settings<'a> {
     pub without: &'a [Mechanism],
 }
 
+/// What the command line says where nobody says anything.
+impl Default for Settings<'_> {
+    fn default() -> Self {
+        Self {
+            swap_interval: Duration::from_millis(400),
+            fairness: 100,
+            oversubscribe: rank::OVERSUBSCRIBE,
+            limits: None,
+            without: &[],
+        }
+    }
+}
+
 impl Name {
     /// The one for who has not chosen: nothing to decide on a machine with one core type, and
     /// without `counters` nothing is known of contention.

@@ -10,16 +10,6 @@ use crate::policy::camps::tests::{board, task};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 
-fn settings() -> Settings<'static> {
-    Settings {
-        swap_interval: Duration::from_millis(400),
-        fairness: 100,
-        oversubscribe: 2.5,
-        limits: None,
-        without: &[],
-    }
-}
-
 fn begin() -> Begin {
     Begin {
         version: "0.1.0".into(),
@@ -27,7 +17,7 @@ fn begin() -> Begin {
         kernel: "6.18".into(),
         cpu: "a board".into(),
         topology: board(1, 1),
-        chosen: Chosen::new(crate::policy::Name::Rr, &settings()),
+        chosen: Chosen::new(crate::policy::Name::Rr, &Settings::default()),
         kept: false,
     }
 }

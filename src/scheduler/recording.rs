@@ -3,13 +3,11 @@
 //! agent never waits for it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use log::warn;
 use scx_utils::build_id;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::Scheduler;
 use crate::calibrate::{self, store::cpu_name};
@@ -17,6 +15,7 @@ use crate::pmu::module::Sample;
 use crate::policy::{self, Action, Policy, Settings, Snapshot};
 use crate::record::format::{Begin, Chosen};
 use crate::record::{Background, Encoder, FLUSH, Members};
+use crate::text::stamp;
 use crate::topology::Topology;
 
 /// How often the task table is looked at, if the policy looks more seldom: what another policy
@@ -74,10 +73,9 @@ impl Recording {
         kept: bool,
     ) {
         self.put(|encoder| {
-            let now = OffsetDateTime::now_utc().truncate_to_second();
             encoder.begin(Begin {
                 version: build_id::full_version(env!("CARGO_PKG_VERSION")),
-                date: now.format(&Rfc3339).unwrap_or_default(),
+                date: stamp(SystemTime::now()).unwrap_or_default(),
                 kernel: calibrate::kernel(),
                 cpu: cpu_name(),
                 topology: topology.clone(),

@@ -23,16 +23,6 @@ use crate::table::{State, Task};
 const SLICE: Duration = Duration::from_millis(5);
 const MS: u64 = 1_000_000;
 
-fn settings() -> Settings<'static> {
-    Settings {
-        swap_interval: Duration::from_millis(400),
-        fairness: 100,
-        oversubscribe: 2.5,
-        limits: None,
-        without: &[],
-    }
-}
-
 fn options(seed: u64, seconds: f64) -> Options<'static> {
     Options {
         seed,
@@ -40,7 +30,7 @@ fn options(seed: u64, seconds: f64) -> Options<'static> {
         slice: SLICE,
         sample: Duration::from_millis(50),
         model_error: None,
-        settings: settings(),
+        settings: Settings::default(),
         record: false,
     }
 }
