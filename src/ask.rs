@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 
 use crate::policy;
+use crate::profile::Profile;
 use crate::stats::{Client, SOCKET};
 
 /// An interval on the command line.
@@ -65,6 +66,12 @@ enum Setting {
         #[arg(value_enum)]
         name: policy::Name,
     },
+    /// Go by another profile from now on: its policy, its turns, its cores
+    Profile {
+        /// Which
+        #[arg(value_enum)]
+        name: Profile,
+    },
     /// Of policy camps: from 0, most throughput, to 100, even progress
     Fairness {
         /// As of --fairness
@@ -105,6 +112,7 @@ pub fn why(args: &Why) -> Result<()> {
 pub fn set(args: &Set) -> Result<()> {
     let (name, value) = match args.what {
         Setting::Policy { name } => ("policy", name.to_string()),
+        Setting::Profile { name } => ("profile", name.to_string()),
         Setting::Fairness { percent } => ("fairness", percent.to_string()),
         Setting::Rules => ("rules", String::new()),
     };

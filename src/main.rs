@@ -18,6 +18,7 @@ use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
 use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
+use scx_hetero::profile::Profile;
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
@@ -87,7 +88,7 @@ enum Command {
     Monitor(monitor::Args),
     /// Tell how fast a process's threads are where, and why they were moved
     Why(ask::Why),
-    /// Change the running scheduler's policy or fairness, without detaching
+    /// Change the running scheduler's policy, profile or fairness, without detaching
     Set(ask::Set),
     /// Tell what another policy would have decided, seeing what was recorded
     Replay(replay::Args),
@@ -113,9 +114,15 @@ struct Run {
     #[arg(long, value_name = "NAME=CPUS,...")]
     core_types: Option<CoreTypesSpec>,
 
-    /// Longest run before other tasks get their turn, in microseconds
-    #[arg(short, long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
-    slice_us: u64,
+    /// What the machine is used for: sets policy, turns, and which cores to
+    /// fill first, each of which can also be said by itself
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
+
+    /// Longest run before other tasks get their turn, in microseconds [default:
+    /// the profile's, mostly 5000]
+    #[arg(short, long, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    slice_us: Option<u64>,
 
     /// Time between swaps of policies that swap threads, in milliseconds
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -304,19 +311,20 @@ fn schedule(args: Run) -> Result<()> {
         return Exporter::listen(address)?.serve(Path::new(stats::SOCKET), &stop);
     }
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
-    if let Some(policy) = args.policy
+    let policy = args.policy.or(args.profile.policy());
+    if let Some(policy) = policy
         && args.fairness < 100
         && policy != policy::Name::Camps
     {
         warn!("--fairness is for --policy camps; {policy} does not know it");
     }
-    if args.oversubscribe.is_some() && args.policy != Some(policy::Name::Rank) {
+    if args.oversubscribe.is_some() && policy != Some(policy::Name::Rank) {
         warn!("--oversubscribe is for --policy rank");
     }
-    if args.model.is_some() && !args.policy.is_some_and(|policy| policy.takes_model()) {
+    if args.model.is_some() && !policy.is_some_and(|policy| policy.takes_model()) {
         warn!("--model is for --policy rank, hsp, acfs and eqp");
     }
-    if args.learn && !args.policy.is_some_and(|policy| policy.takes_model()) {
+    if args.learn && !policy.is_some_and(|policy| policy.takes_model()) {
         warn!("--learn is for --policy rank, hsp, acfs and eqp");
     }
     let options = Options {
@@ -330,7 +338,8 @@ fn schedule(args: Run) -> Result<()> {
             oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
             ..policy::Settings::default()
         },
-        slice: Duration::from_micros(args.slice_us),
+        profile: args.profile,
+        slice: args.slice_us.map(Duration::from_micros),
         events: args.events,
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),

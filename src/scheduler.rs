@@ -15,6 +15,7 @@ mod moves;
 mod recording;
 mod rest;
 mod ruled;
+mod saving;
 mod spinning;
 mod totals;
 
@@ -48,15 +49,18 @@ use moves::Moves;
 use recording::Recording;
 use rest::{Bell, Rest};
 use ruled::Ruled;
+use saving::Saver;
 
 use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
 use crate::calibrate;
 use crate::cgroups::Limited;
+use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::ml::model::Model;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy};
+use crate::profile::Profile;
 use crate::spin;
 use crate::stats::{self, Answer, Request};
 use crate::table::{self, Task};
@@ -80,7 +84,7 @@ const TIDY: Duration = Duration::from_secs(10);
 
 /// How the scheduler is to run.
 pub struct Options {
-    /// Which policy; `None` is the best that this machine allows.
+    /// Which policy; `None` is the profile's, or the best that this machine allows.
     pub policy: Option<policy::Name>,
     /// What is said to it.
     pub settings: policy::Settings<'static>,
@@ -90,8 +94,10 @@ pub struct Options {
     pub rules: Option<PathBuf>,
     /// Learn from threads that are moved, and replace the model by a better one.
     pub learn: bool,
-    /// How long a task runs before others get their turn.
-    pub slice: Duration,
+    /// What the machine is used for.
+    pub profile: Profile,
+    /// How long a task runs before others get their turn; `None` is as the profile says.
+    pub slice: Option<Duration>,
     /// Events to count besides those that the policy needs.
     pub events: Vec<Event>,
     /// Count in user mode only.
@@ -123,6 +129,8 @@ pub struct Options {
 struct Wish {
     policy: Option<policy::Name>,
     fairness: u8,
+    profile: Profile,
+    slice: Duration,
 }
 
 /// A loaded and attached scheduler. It lets go when dropped.
@@ -136,6 +144,8 @@ pub struct Scheduler<'a> {
     wish: Wish,
     moves: Moves,
     ruled: Ruled,
+    saver: Saver,
+    energy: Energy,
     recording: &'a mut Recording,
     counting: Option<Counting>,
     learning: Option<Learning>,
@@ -169,7 +179,8 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
     }
-    let takes_model = options.policy.is_some_and(policy::Name::takes_model);
+    let policy = options.policy.or(options.profile.policy());
+    let takes_model = policy.is_some_and(policy::Name::takes_model);
     let model = match takes_model {
         true => model::find(options, Path::new(MODEL_PATH))?,
         false => None,
@@ -183,8 +194,10 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
     let mut attached = Some(attached);
     let mut carried = None;
     let mut wish = Wish {
-        policy: options.policy,
+        policy,
         fairness: options.settings.fairness,
+        profile: options.profile,
+        slice: options.slice.unwrap_or(options.profile.slice()),
     };
     loop {
         let model = learning
@@ -249,7 +262,7 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(options.verbose);
         let mut skel =
             scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
-        describe(&mut skel, &topology, options)?;
+        describe(&mut skel, &topology, options, wish.slice)?;
         let mut carried = carried.filter(|carried| carried.fits(&topology));
         let mut make_policy = |name: policy::Name| {
             match &mut carried {
@@ -322,6 +335,8 @@ impl<'a> Scheduler<'a> {
             wish,
             moves,
             ruled,
+            saver: Saver::new(wish.profile),
+            energy: Energy::from_now(),
             recording,
             counting,
             learning,
@@ -405,6 +420,7 @@ impl<'a> Scheduler<'a> {
                 tidied = now;
             }
             self.watch_cgroups();
+            self.watch_power(now);
             self.learn();
             if let (Some(at), Some(interval)) = (due, self.interval())
                 && now >= at

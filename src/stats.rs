@@ -38,6 +38,10 @@ pub struct Totals {
     pub runnable: u64,
     /// Tasks found again after the last restart.
     pub carried: u64,
+    /// Energy of the processor packages, J; `None` where it cannot be counted.
+    pub joules: Option<f64>,
+    /// Whether efficient cores are filled first.
+    pub saves: bool,
     /// Events.
     pub counts: Counts,
 }
@@ -234,6 +238,10 @@ pub struct Metrics {
     pub runnable: u64,
     #[stat(desc = "tasks known from before when the scheduler started anew, as CPUs came or went")]
     pub carried: u64,
+    #[stat(desc = "power of the processor packages, watts; 0 where it cannot be counted")]
+    pub watts: f64,
+    #[stat(desc = "1 while energy is saved: efficient cores are filled first")]
+    pub saves: u64,
     #[stat(desc = "core types by name")]
     pub core_types: BTreeMap<String, CoreTypeStats>,
     #[stat(desc = "the busiest processes by process id")]
@@ -260,6 +268,13 @@ fn percent(part: u64, whole: u64) -> f64 {
     } else {
         100.0 * part as f64 / whole as f64
     }
+}
+
+/// Power between two readings, W.
+pub fn watts(before: &Totals, now: &Totals) -> Option<f64> {
+    let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    let joules = now.joules? - before.joules?;
+    (seconds > 0.0).then(|| (joules / seconds).max(0.0))
 }
 
 impl Metrics {
@@ -306,6 +321,8 @@ impl Metrics {
             tasks: now.tasks,
             runnable: now.runnable,
             carried: now.carried,
+            watts: watts(before, now).unwrap_or_default(),
+            saves: now.saves.into(),
             core_types: core_types.collect(),
             processes: processes.into_iter().collect(),
             counts: now.counts.since(&before.counts),
@@ -323,6 +340,12 @@ impl Metrics {
         )?;
         for (name, kind) in &kinds {
             write!(out, "  {name} {:.0}%", kind.busy_pct)?;
+        }
+        if self.watts > 0.0 {
+            write!(out, "  {:.1} W", self.watts)?;
+        }
+        if self.saves > 0 {
+            write!(out, "  saving")?;
         }
         let counts = &self.counts;
         writeln!(
@@ -459,6 +482,8 @@ mod tests {
             tasks: 10_000,
             runnable: 1_000,
             carried: 0,
+            joules: Some(1000.0),
+            saves: true,
             counts: Counts {
                 direct: 123_456,
                 swapped: 999,

@@ -39,7 +39,7 @@ fn stress_ng_throws_nobody_out() {
 fn every_stressor_of_schedulers_for_45_seconds() {
     soak(&[
         "-t 45 --aggressive -M -c 4 -f 4",
-        "-t 45 --aggressive -M --class scheduler --all 1",
+        "-t 45 --aggressive -M --class scheduler --all 1 -x cyclic,hrtimers",
     ]);
 }
 

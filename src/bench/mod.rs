@@ -11,7 +11,6 @@
 //! What a schedule is worth is computed as by the simulator ([`crate::sim::metrics`]), and mixes are
 //! written as there ([`crate::sim::mix`]): `docs/bench.md`.
 
-pub(crate) mod energy;
 pub mod machine;
 pub mod method;
 pub mod mixes;

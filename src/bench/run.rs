@@ -10,13 +10,13 @@ use crossbeam::channel::Receiver;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::warn;
 
-use super::energy::Energy;
 use super::machine::Machine;
 use super::mixes::Mixes;
 use super::processes::{Command, Outcome, Plan, together};
 use super::results::{Alone, Book, Failed, Header, Program, Record, Results, Run, SCHEMA};
 use super::scheduler::{Attached, Scheduler};
 use crate::calibrate::render::date;
+use crate::energy::Energy;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
 use crate::sim::mix::Mix;
@@ -257,7 +257,7 @@ impl Session<'_> {
             runs: RUNS,
             limit: self.patience(mix),
         };
-        let energy = Energy::from_now();
+        let mut energy = Energy::from_now();
         let outcome = together(&plan, self.stop);
         let joules = energy.joules();
         // Why a program failed may be that its scheduler did: that is to be told.

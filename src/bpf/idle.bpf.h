@@ -244,6 +244,8 @@ static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu
 	if (tctx->pinned_cpu != NO_CPU)
 		return claim_only(p, tctx->pinned_cpu);
 	hint = hint_of(tctx);
+	if (hint == NO_TYPE)
+		hint = filled_first;
 	bpf_for(i, 0, MAX_TIERS) {
 		const volatile struct tier *tier = MEMBER_VPTR(tiers, [hint][i]);
 		s32 cpu;
@@ -263,11 +265,11 @@ static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu
 __noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	bool alone = sibling_is_idle(cpu), found = false;
-	u32 here = type_of_cpu(cpu), i;
+	u32 here = type_of_cpu(cpu), first = filled_first, i;
 
 	/* By the order without a hint: a faster idle CPU helps whatever the wish. */
 	bpf_for(i, 0, MAX_TIERS) {
-		const volatile struct tier *tier = MEMBER_VPTR(tiers, [NO_TYPE][i]);
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [first][i]);
 		struct bpf_cpumask *idle;
 		struct mask_ctx *masks;
 

@@ -46,7 +46,9 @@ const volatile u32 static_inv_slowdown[MAX_CORE_TYPES];
 /* The agent's own process, which must never wait for those it schedules. */
 const volatile u32 agent_tgid;
 
-const volatile u64 slice_ns = 5ULL * 1000 * 1000;
+u64 slice_ns = 5ULL * 1000 * 1000;
+/* The core type to fill first while energy is saved; else NO_TYPE: the fastest. */
+u32 filled_first = NO_TYPE;
 
 /* A bit for each part that is left out, to see its test fail; the verifier drops the branch. */
 const volatile u64 without;

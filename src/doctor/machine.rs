@@ -8,6 +8,7 @@ use super::kernel::Permissions;
 use crate::calibrate::store::{self, Calibration, Identity};
 use crate::pmu::virtual_counters::{Name, Status, VirtualCounters};
 use crate::pmu::{Machine, availability};
+use crate::power;
 use crate::topology::{Sysfs, Topology, cpulist};
 
 const CALIBRATE: &str = "sudo scx_hetero calibrate";
@@ -154,6 +155,15 @@ fn uncounted(root: &Path, machine: &Machine) -> Option<Check> {
             "look for the reason in 'dmesg | grep -i pmu'",
         )
     })
+}
+
+/// Whether the profile `auto` saves energy now.
+pub(super) fn power(root: &Path) -> Vec<Check> {
+    let text = match power::saving(root) {
+        Some(why) => format!("to be saved, for {why}: profile auto fills efficient cores first"),
+        None => "not asked to save any: profile auto fills fast cores first".into(),
+    };
+    vec![Check::note("power profile", text)]
 }
 
 pub(super) fn energy(root: &Path) -> Vec<Check> {

@@ -141,7 +141,10 @@ pub fn examine(root: &Path) -> Report {
         section("kernel", kernel::checks(root, permissions.as_ref())),
         section("core types", machine::core_types(root)),
         section("counters", machine::counters(root, permissions.as_ref())),
-        section("energy", machine::energy(root)),
+        section(
+            "energy",
+            [machine::energy(root), machine::power(root)].concat(),
+        ),
         section("neighbours", neighbours::checks(root)),
     ])
 }

@@ -115,7 +115,12 @@ fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Look) {
         if let Some(fairness) = live.fairness {
             left.push(Span::raw(format!(", fairness {fairness}")));
         }
-        right = format!("{} threads, {} runnable ", live.tasks, live.runnable);
+        if live.saves {
+            left.push(Span::raw(", saving energy"));
+        }
+        let power = live.watts.map(|watts| format!("{watts:.1} W  "));
+        let (power, tasks) = (power.unwrap_or_default(), live.tasks);
+        right = format!("{power}{tasks} threads, {} runnable ", live.runnable);
     } else if app.gone.is_none() {
         right = "asking ... ".into();
     }

@@ -15,7 +15,7 @@ use log::{info, warn};
 
 use super::encode::append;
 use super::format::Record;
-use crate::bench::energy::Energy;
+use crate::energy::Energy;
 
 /// Writes members.
 pub struct Members {
@@ -130,7 +130,7 @@ impl Background {
 pub struct Ended;
 
 fn write_all(mut file: Members, records: &Receiver<Vec<u8>>, give_back: &Sender<Vec<u8>>) {
-    let energy = Energy::from_now();
+    let mut energy = Energy::from_now();
     let mut told = Vec::new();
     for full in records {
         let mut outcome = file.write(&full);

@@ -20,6 +20,7 @@ impl Scheduler<'_> {
             Request::Story(pid) => Answer::Story(self.story(pid)),
             Request::SetPolicy(name) => Answer::Set(Ok(self.set_policy(name)?)),
             Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
+            Request::SetProfile(profile) => Answer::Set(Ok(self.set_profile(profile)?)),
             Request::ReadRules => Answer::Set(self.ruled.reload(&self.topology)),
         })
     }
@@ -110,7 +111,7 @@ impl Scheduler<'_> {
 
     /// Lets another policy decide from now on. What the one before wished for is taken back, and
     /// progress is charged by static capacities until the new one knows better.
-    fn set_policy(&mut self, name: policy::Name) -> Result<String> {
+    pub(super) fn set_policy(&mut self, name: policy::Name) -> Result<String> {
         if name == self.policy_name {
             return Ok(format!("policy {name}, as before"));
         }

@@ -28,9 +28,12 @@ impl Scheduler<'_> {
             topology: &self.topology,
             tasks: &self.tasks,
         };
-        self.recording.look(&snapshot, true);
-        self.policy.decide(&snapshot, &mut actions);
-        self.recording.decided(&actions, &*self.policy);
+        let saves = self.saves(&mut actions);
+        self.recording.look(&snapshot, !saves);
+        if !saves {
+            self.policy.decide(&snapshot, &mut actions);
+            self.recording.decided(&actions, &*self.policy);
+        }
         let outcome = self.apply_all(&actions);
         actions.clear();
         self.actions = actions;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tells the BPF half, before it is loaded, what machine it runs on.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use log::info;
 use scx_utils::compat;
@@ -16,6 +18,7 @@ pub(super) fn describe(
     skel: &mut OpenBpfSkel,
     topology: &Topology,
     options: &Options,
+    slice: Duration,
 ) -> Result<()> {
     const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
     const MAX_DOMAINS: usize = intf::hetero_consts_MAX_DOMAINS as usize;
@@ -36,7 +39,6 @@ pub(super) fn describe(
     rodata.nr_cpu_ids = topology.nr_cpu_ids;
     rodata.nr_types = nr_types as u32;
     rodata.nr_domains = nr_domains as u32;
-    rodata.slice_ns = options.slice.as_nanos() as u64;
     rodata.agent_tgid = std::process::id();
     rodata.without = mechanism::bits(&options.without);
 
@@ -90,6 +92,11 @@ pub(super) fn describe(
             entry.whole_core = whole_core.into();
         }
     }
+
+    let Some(data) = skel.maps.data_data.as_mut() else {
+        bail!("the BPF half has no data");
+    };
+    data.slice_ns = slice.as_nanos() as u64;
 
     // Nobody asks it here.
     skel.progs.try_estimate.set_autoload(false);

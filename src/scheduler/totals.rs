@@ -70,6 +70,8 @@ impl Scheduler<'_> {
                 .filter(|task| task.state != State::Blocked)
                 .count() as u64,
             carried: count(intf::stat_id_STAT_CARRIED),
+            joules: self.energy.joules(),
+            saves: self.saver.is_on(),
             counts: Counts {
                 direct: count(intf::stat_id_STAT_DIRECT),
                 preempted: count(intf::stat_id_STAT_PREEMPTED),

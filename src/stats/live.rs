@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CoreTypeTotals, Counts, Totals, percent};
+use super::{CoreTypeTotals, Counts, Totals, percent, watts};
 use crate::policy::Insight;
 use crate::table::{State, Task, TaskId};
 
@@ -74,6 +74,12 @@ pub struct Live {
     pub policies: Vec<String>,
     /// Percent, of a policy that knows it; see `--fairness`.
     pub fairness: Option<u8>,
+    /// Power of the processor packages, W, where it can be counted.
+    pub watts: Option<f64>,
+    /// And the energy that they have taken since the scheduler began, J.
+    pub joules: Option<f64>,
+    /// Whether efficient cores are filled first.
+    pub saves: bool,
     /// Fastest first.
     pub core_types: Vec<CoreType>,
     /// By id.
@@ -214,6 +220,9 @@ impl Rates {
             elapsed_ns: elapsed,
             policy: now.totals.policy.clone(),
             fairness: now.fairness,
+            watts: watts(&earlier.totals, &now.totals),
+            joules: now.totals.joules,
+            saves: now.totals.saves,
             core_types: core_types(before, &now, elapsed),
             cpus: cpus(before, &now, elapsed),
             tasks: now.totals.tasks,

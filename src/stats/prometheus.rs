@@ -130,6 +130,16 @@ pub fn render(live: &Live) -> String {
             f64::from(percent) / 100.0,
         );
     }
+    if let Some(joules) = live.joules {
+        let help = "energy of the processor packages since the scheduler began";
+        text.family("energy_joules_total", "counter", help);
+        text.sample("energy_joules_total", &[], joules);
+    }
+    text.gauge(
+        "saves_energy",
+        "1 while efficient cores are filled first",
+        live.saves.into(),
+    );
     text.gauge("tasks", "tasks in the table", live.tasks as f64);
     text.gauge(
         "tasks_runnable",
@@ -271,6 +281,7 @@ mod tests {
             policy: "a\\b\"c\nd".into(),
             fairness: Some(50),
             unfairness: Some(1.25),
+            joules: Some(2.5),
             core_types: vec![CoreType {
                 name: "P".into(),
                 cpus: 1,
@@ -293,6 +304,8 @@ mod tests {
             r#"scx_hetero_info{policy="a\\b\"c\nd"} 1"#,
             "scx_hetero_fairness_ratio 0.5",
             "scx_hetero_unfairness 1.25",
+            "scx_hetero_energy_joules_total 2.5",
+            "scx_hetero_saves_energy 0",
             r#"scx_hetero_core_type_cpus{core_type="P"} 1"#,
             r#"scx_hetero_cpu_busy_ratio{cpu="0",core_type="P"} 0.125"#,
             r#"scx_hetero_cpu_hertz{cpu="0",core_type="P"} 4400000000"#,

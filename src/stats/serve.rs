@@ -18,6 +18,7 @@ use super::live::{Live, Rates, Reading};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
 use crate::policy;
+use crate::profile::Profile;
 
 /// Where the socket is, as with all sched_ext schedulers.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
@@ -50,6 +51,8 @@ pub enum Request {
     Story(u32),
     /// Another policy from now on.
     SetPolicy(policy::Name),
+    /// Another profile from now on, with its policy.
+    SetProfile(Profile),
     /// Another `--fairness` from now on, percent.
     SetFairness(u8),
     /// What the file with the rules says now.
@@ -125,6 +128,15 @@ fn setting(args: &BTreeMap<String, String>) -> Result<Request, String> {
                 format!("there is no policy '{name}'; there are {names}")
             })
     });
+    let profile = args.get("profile").map(|name| {
+        Profile::from_str(name, false)
+            .map(Request::SetProfile)
+            .map_err(|_| {
+                let names = Profile::value_variants().iter().map(ToString::to_string);
+                let names = names.collect::<Vec<_>>().join(", ");
+                format!("there is no profile '{name}'; there are {names}")
+            })
+    });
     let fairness = args.get("fairness").map(|percent| {
         let percent = u8::from_str(percent).ok().filter(|&percent| percent <= 100);
         percent
@@ -132,10 +144,10 @@ fn setting(args: &BTreeMap<String, String>) -> Result<Request, String> {
             .ok_or_else(|| "fairness is a whole number of percent, 0 to 100".into())
     });
     let rules = args.get("rules").map(|_| Ok(Request::ReadRules));
-    let mut settings = [policy, fairness, rules].into_iter().flatten();
+    let mut settings = [policy, profile, fairness, rules].into_iter().flatten();
     match (settings.next(), settings.next()) {
         (Some(setting), None) => setting,
-        _ => Err("set either policy, fairness or rules".into()),
+        _ => Err("set either policy, profile, fairness or rules".into()),
     }
 }
 
@@ -271,7 +283,7 @@ impl Client {
         self.get("why", &[("pid", &pid.to_string())])
     }
 
-    /// Sets `policy` or `fairness`, or reads `rules` again; what the scheduler says to that, in words.
+    /// Sets `policy`, `profile` or `fairness`, or reads `rules` again; what the scheduler says to that, in words.
     ///
     /// # Errors
     /// As [`Client::live`].
@@ -298,6 +310,9 @@ mod tests {
         for bad in ["101", "-1", "x", ""] {
             assert!(of(&[("fairness", bad)]).unwrap_err().contains("0 to 100"));
         }
+        let server = Request::SetProfile(Profile::Server);
+        assert_eq!(of(&[("profile", "server")]), Ok(server));
+        assert!(of(&[("profile", "x")]).unwrap_err().contains("powersave"));
         assert!(of(&[]).is_err());
         assert!(of(&[("policy", "rr"), ("fairness", "5")]).is_err());
     }

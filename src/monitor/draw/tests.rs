@@ -49,6 +49,22 @@ fn everything_is_there_in_80_columns() {
 }
 
 #[test]
+fn power_is_shown_where_it_is_known_and_that_it_is_saved() {
+    let mut app = app();
+    let live = app.live.as_mut().unwrap();
+    live.watts = Some(12.34);
+    live.saves = true;
+    live.runnable = 1000;
+    live.tasks = 10_000;
+    let title = &screen(&app, 80, 24, PLAIN)[0];
+    assert!(title.contains("fairness 100, saving energy "), "{title}");
+    assert!(
+        title.ends_with(" 12.3 W  10000 threads, 1000 runnable"),
+        "{title}"
+    );
+}
+
+#[test]
 fn a_wide_screen_has_room_for_names_and_bars() {
     let text = screen(&app(), 120, 40, PLAIN).join("\n");
     for part in ["a-name-of-15-ch", "BEHIND|AHEAD", "4.70G stress-ng-cpu "] {

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Saving energy: efficient cores are filled first, and the policy has its say only when they do
+//! not suffice.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use log::info;
+
+use super::Scheduler;
+use crate::bpf::intf;
+use crate::policy::{self, Action};
+use crate::power;
+use crate::profile::{Profile, Saving};
+use crate::table::{State, Task};
+use crate::topology::Topology;
+
+/// How often it is looked whether energy is to be saved.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Whether energy is saved now.
+pub(super) struct Saver {
+    asked: Saving,
+    looked: Option<Instant>,
+    is_on: bool,
+}
+
+impl Saver {
+    pub(super) fn new(profile: Profile) -> Self {
+        Self {
+            asked: profile.saving(),
+            looked: None,
+            is_on: false,
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Looks now and then; whether that changed something.
+    fn look(&mut self, now: Instant, root: &Path) -> bool {
+        if self.looked.is_some_and(|looked| now < looked + LOOK) {
+            return false;
+        }
+        self.looked = Some(now);
+        let why = match self.asked {
+            Saving::Never => None,
+            Saving::Asked => power::saving(root).map(|why| format!(", for {why}")),
+            Saving::Always => Some(String::new()),
+        };
+        let was_on = std::mem::replace(&mut self.is_on, why.is_some());
+        match why {
+            Some(why) if !was_on => info!("saving energy{why}: efficient cores first"),
+            None if was_on => info!("no longer saving energy"),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The core type to fill first while energy is saved: the slowest, but for a low-power island's
+/// cores, which do without the last-level cache. `None` where all are alike.
+fn efficient_type(topology: &Topology) -> Option<usize> {
+    let types = || topology.types.iter();
+    let on_main = types().rposition(|kind| !kind.low_power_island);
+    (types().len() > 1).then(|| on_main.unwrap_or(types().len() - 1))
+}
+
+/// Takes back what the policy wished for, while all that want to run fit on the efficient cores;
+/// whether they do.
+fn leave_to_efficient(tasks: &[Task], topology: &Topology, actions: &mut Vec<Action>) -> bool {
+    let room = efficient_type(topology).map_or(0, |kind| topology.types[kind].cpus.len());
+    let wants = |task: &&Task| task.state != State::Blocked && !task.kthread;
+    if tasks.iter().filter(wants).count() > room {
+        return false;
+    }
+    // The rules' threads are shown as pinned.
+    let wished = tasks
+        .iter()
+        .filter(|task| task.hint.is_some() && !task.pinned);
+    actions.extend(wished.map(|task| Action::Hint(task.into(), None)));
+    true
+}
+
+impl Scheduler<'_> {
+    /// Looks whether energy is to be saved, and tells the BPF half.
+    pub(super) fn watch_power(&mut self, now: Instant) {
+        if self.saver.look(now, Path::new("/")) {
+            self.fill_first();
+        }
+    }
+
+    fn fill_first(&mut self) {
+        let first = efficient_type(&self.topology).filter(|_| self.saver.is_on());
+        if let Some(data) = &mut self.skel.maps.data_data {
+            data.filled_first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
+        }
+    }
+
+    /// Whether the policy has nothing to say now; see [`leave_to_efficient`].
+    pub(super) fn saves(&self, actions: &mut Vec<Action>) -> bool {
+        self.saver.is_on() && leave_to_efficient(&self.tasks, &self.topology, actions)
+    }
+
+    /// Another profile from now on, with all that it stands for.
+    pub(super) fn set_profile(&mut self, profile: Profile) -> Result<String> {
+        self.wish.profile = profile;
+        self.wish.slice = profile.slice();
+        self.saver.asked = profile.saving();
+        self.saver.looked = None;
+        let data = self.skel.maps.data_data.as_mut();
+        data.context("the BPF half has no data")?.slice_ns = profile.slice().as_nanos() as u64;
+        let best = policy::Name::best(&self.topology, self.counting.is_some());
+        let policy = self.set_policy(profile.policy().unwrap_or(best))?;
+        self.watch_power(Instant::now());
+        info!("profile {profile}");
+        Ok(format!("profile {profile}, {policy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::camps::tests::{board, task};
+
+    #[test]
+    fn while_efficient_cores_suffice_nobody_is_wished_elsewhere() {
+        let topology = board(2, 2);
+        let mut tasks = [task(0, 0, 0), task(1, 0, 0), task(2, 1, 0)];
+        tasks[1].hint = Some(0);
+        let mut actions = Vec::new();
+        assert!(!leave_to_efficient(&tasks, &topology, &mut actions));
+        assert_eq!(actions, []);
+
+        tasks[0].state = State::Blocked;
+        tasks[2].hint = Some(0);
+        tasks[2].pinned = true;
+        assert!(leave_to_efficient(&tasks, &topology, &mut actions));
+        assert_eq!(actions, [Action::Hint((&tasks[1]).into(), None)]);
+    }
+
+    #[test]
+    fn the_users_wish_is_looked_at_now_and_then() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |text: &str| {
+            let folder = root.path().join("sys/firmware/acpi");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("platform_profile"), text).unwrap();
+        };
+        write("balanced\n");
+        let begun = Instant::now();
+        let mut saver = Saver::new(Profile::Auto);
+        assert!(!saver.look(begun, root.path()));
+        write("low-power\n");
+        assert!(!saver.look(begun + LOOK / 2, root.path()));
+        assert!(saver.look(begun + LOOK, root.path()) && saver.is_on());
+        assert!(!saver.look(begun + 2 * LOOK, root.path()) && saver.is_on());
+        write("performance\n");
+        assert!(saver.look(begun + 3 * LOOK, root.path()) && !saver.is_on());
+
+        let mut gaming = Saver::new(Profile::Gaming);
+        write("low-power\n");
+        assert!(!gaming.look(begun, root.path()) && !gaming.is_on());
+        assert!(Saver::new(Profile::Powersave).look(begun, root.path()));
+    }
+}
