@@ -92,6 +92,7 @@ proptest! {
         weights in prop::collection::vec(-100.0..100.0f64, MAX_FEATURES),
         ends in prop::collection::vec((0.0..1.0f64, 1e-6..2.0f64), MAX_FEATURES),
         below in any::<bool>(),
+        inverse in any::<bool>(),
         range in prop::option::of((-20.0..0.0f64, 0.0..20.0f64)),
         rows in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u32>(), 0..1u32 << 25], MAX_FEATURES), 20),
     ) {
@@ -102,6 +103,7 @@ proptest! {
             trees: &trees,
             scales: &scales,
             comparison: if below { Comparison::Below } else { Comparison::AtMost },
+            inverse,
             range: range.map(|(least, most)| [least, most]),
         }).unwrap();
         for row in &rows {
@@ -129,6 +131,7 @@ proptest! {
             trees: std::slice::from_ref(&tree),
             scales: &scales,
             comparison: Comparison::AtMost,
+            inverse: false,
             range: None,
         }).unwrap();
         let features = row.as_slice().try_into().unwrap();
@@ -290,7 +293,7 @@ fn models_that_cannot_be_used_are_explained() {
     for (text, expected) in [
         (text[..text.len() / 2].to_string(), "cut short"),
         (
-            text.replacen("\"schema\":1", "\"schema\":7", 1),
+            text.replacen("\"schema\":2", "\"schema\":7", 1),
             "schema is 7",
         ),
         ("[]".to_string(), "no model"),

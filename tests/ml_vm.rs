@@ -165,6 +165,7 @@ fn the_kernel_and_the_agent_agree_to_the_last_bit_on_any_forest() {
             trees: &trees,
             scales: &[Scale { min: 0.0, max: 2.0 }; 12],
             comparison: Comparison::AtMost,
+            inverse: number % 5 == 0,
             range: (number % 3 == 0).then_some([-1.0, 4.0]),
         });
         let forest = forest.unwrap();
@@ -375,7 +376,7 @@ fn a_model_that_is_of_no_use_here_is_refused_before_anything_is_attached() {
     for (text, expected) in [
         (MODEL.replace("QEMU TCG CPU", "Some CPU"), "another machine"),
         (MODEL[..MODEL.len() / 2].to_string(), "cut short"),
-        (MODEL.replace("\"schema\":1", "\"schema\":9"), "schema is 9"),
+        (MODEL.replace("\"schema\":2", "\"schema\":9"), "schema is 9"),
         (
             MODEL.replacen("\"base\":", "\"base\":NaN,\"was\":", 1),
             "damaged",

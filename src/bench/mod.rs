@@ -26,6 +26,9 @@ use crossbeam::channel::Receiver;
 
 /// The subcommand's own.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero bench run MIXES.toml --scheduler default camps\n  \
+    scx_hetero bench report results.jsonl")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -4,7 +4,7 @@
  * src/ml/forest.rs makes the forest, evaluates it to the same last bit, and the
  * tests compile this same file natively.
  *
- * A forest is a weighted sum of features and a sum of trees. Every tree has room for
+ * A forest is a weighted sum of features and a sum of trees, or one over that. Every tree has room for
  * six questions in a row, so that none needs pointers: node n goes on at 2n, or at
  * 2n + 1 where the feature is more than the threshold, and the first one is 1. What
  * is less deep asks questions to which the answer is always low.
@@ -55,6 +55,8 @@ struct forest {
 	s64 least;
 	s64 most;
 	u64 nr_trees;
+	/* The sum is 1 / SF. */
+	u64 inverse;
 	struct forest_weight weights[FOREST_MAX_FEATURES];
 	struct forest_node nodes[FOREST_MAX_NODES];
 	s32 leaves[FOREST_MAX_NODES];
@@ -75,7 +77,7 @@ static inline u32 forest_feature(u64 count, u64 cycles)
 }
 
 /*
- * The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds. There are
+ * What the forest says, in 1/2^20: an SF, or the logarithm of the odds. There are
  * @nr_features, whether the forest asks for them or not: a constant, a power of two,
  * at most FOREST_MAX_FEATURES.
  */
@@ -114,6 +116,8 @@ forest_score(const struct forest *forest, const u32 *features, const u32 nr_feat
 		}
 		sum += forest->leaves[first + (node & (FOREST_TREE - 1))];
 	}
+	if (forest->inverse)
+		sum = sum > 0 ? (s64)((1ULL << 2 * FOREST_SCORE_BITS) / (u64)sum) : forest->most;
 	if (sum < forest->least)
 		return forest->least;
 	return sum > forest->most ? forest->most : sum;

@@ -31,6 +31,8 @@ pub struct Boosting {
     /// Begin with a weighted sum of the features instead of a constant; with squared loss, and
     /// features that lie between 0 and 1.
     pub linear: bool,
+    /// Of SF: learn 1 / SF, which the forest turns round again ([`super::learn::speedup`]).
+    pub inverse: bool,
     /// The most trees.
     pub trees: usize,
     /// The most splits in a row.
@@ -53,6 +55,7 @@ impl Boosting {
         Self {
             loss,
             linear: false,
+            inverse: false,
             trees: 100,
             depth: 3,
             shrinkage: 0.1,

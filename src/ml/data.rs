@@ -103,6 +103,22 @@ impl Data {
         Ok(data)
     }
 
+    /// Drops the rows of these programs.
+    ///
+    /// # Errors
+    /// There are no rows of one of them.
+    pub fn leave_out(&mut self, programs: &[String]) -> Result<()> {
+        for program in programs {
+            let before = self.rows.len();
+            self.rows.retain(|row| row.program != *program);
+            ensure!(
+                self.rows.len() < before,
+                "cannot leave out '{program}': the tables have no such program"
+            );
+        }
+        Ok(())
+    }
+
     /// Sorts core types by the header, else by their mean speed, else as they came.
     fn order_types(&mut self) {
         let by_header = |name: &String| {
@@ -273,6 +289,15 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_can_be_left_out_if_they_are_there() {
+        let mut data = read("program,sf,ipc\na,1.0,1\nb,1.5,2\na,1.1,3").unwrap();
+        data.leave_out(&["a".into()]).unwrap();
+        assert_eq!(data.programs(), ["b"]);
+        let error = data.leave_out(&["a".into()]).unwrap_err();
+        assert!(error.to_string().contains("'a'"));
+    }
 
     /// A table of this text.
     pub(super) fn read(text: &str) -> Result<Data> {

@@ -21,6 +21,11 @@ pub fn feature(count: u64, cycles: u64) -> u32 {
     u32::try_from((count << FEATURE_BITS) / cycles).unwrap_or(u32::MAX)
 }
 
+/// One over a sum of scores that is 1 / SF, rounded down; `None` where that says nothing.
+pub fn inverted(sum: i64) -> Option<i64> {
+    (sum > 0).then(|| (1_i64 << (2 * SCORE_BITS)) / sum)
+}
+
 /// A feature's value that is known as a number, rounded down as [`feature`] does; `None` if it is
 /// none that a feature can have.
 pub fn quantised(value: f64) -> Option<u32> {
@@ -48,5 +53,7 @@ mod tests {
         assert_eq!(quantised(f64::NAN), None);
         assert_eq!(quantised(256.0), None);
         assert_eq!(number(feature(1, 2)), 0.5);
+        assert_eq!(inverted(1 << (SCORE_BITS - 1)), Some(2 << SCORE_BITS));
+        assert_eq!(inverted(0), None);
     }
 }

@@ -58,6 +58,7 @@ pub struct Forest {
     least: i64,
     most: i64,
     nr_trees: u64,
+    inverse: u64,
     weights: [Weight; MAX_FEATURES],
     nodes: [Node; MAX_NODES],
     leaves: [i32; MAX_NODES],
@@ -96,6 +97,8 @@ pub struct Sum<'s> {
     pub scales: &'s [Scale],
     /// What goes low in trees.
     pub comparison: Comparison,
+    /// All of that is 1 / SF, and what comes of it SF.
+    pub inverse: bool,
     /// What comes of it is no less and no more.
     pub range: Option<[f64; 2]>,
 }
@@ -132,6 +135,7 @@ impl Forest {
             least: (limits[0] * SCORE_ONE).round() as i64,
             most: (limits[1] * SCORE_ONE).round() as i64,
             nr_trees: trees.len() as u64,
+            inverse: sum.inverse.into(),
             weights: [NO_WEIGHT; MAX_FEATURES],
             nodes: [LOW; MAX_NODES],
             leaves: [0; MAX_NODES],
@@ -182,7 +186,7 @@ impl Forest {
         unsafe { std::slice::from_raw_parts(start, size_of::<Self>()) }
     }
 
-    /// The sum of all trees, in 1/2^20: an SF, or the logarithm of the odds.
+    /// What it says, in 1/2^20: an SF, or the logarithm of the odds.
     pub fn score(&self, features: &Features) -> i64 {
         let terms = self.weights.iter().zip(features);
         let weighted: i64 = terms.map(|(weight, &value)| weight.of(value)).sum();
@@ -196,6 +200,9 @@ impl Forest {
                 node = 2 * node + usize::from(value > at.threshold);
             }
             sum += i64::from(self.leaves[tree * TREE + node % TREE]);
+        }
+        if self.inverse != 0 {
+            sum = fixed::inverted(sum).unwrap_or(self.most);
         }
         sum.clamp(self.least, self.most)
     }
@@ -356,6 +363,7 @@ mod tests {
             trees,
             scales,
             comparison,
+            inverse: false,
             range: None,
         })
     }
@@ -370,7 +378,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_the_header() {
         assert_eq!(size_of::<Forest>(), native::size());
-        let fields = 4 * size_of::<u64>()
+        let fields = 5 * size_of::<u64>()
             + MAX_FEATURES * (size_of::<i64>() + 2 * size_of::<u32>())
             + MAX_NODES * (2 * size_of::<u32>() + size_of::<i32>());
         assert_eq!(size_of::<Forest>(), fields, "nothing lies between them");
@@ -423,6 +431,7 @@ mod tests {
             trees: &[],
             scales: &[scale, PLAIN],
             comparison: Comparison::AtMost,
+            inverse: false,
             range: Some([-2.0, 8.0]),
         });
         let forest = forest.unwrap();
@@ -434,6 +443,25 @@ mod tests {
     }
 
     #[test]
+    fn one_over_the_sum_ends_where_nothing_was_learnt_too() {
+        let forest = Forest::new(&Sum {
+            base: 0.5,
+            weights: &[-1.0],
+            trees: &[],
+            scales: &[PLAIN],
+            comparison: Comparison::AtMost,
+            inverse: true,
+            range: Some([1.0, 8.0]),
+        });
+        let forest = forest.unwrap();
+        assert_eq!(says(&forest, &[0.0]), 2.0);
+        assert_eq!(says(&forest, &[0.25]), 4.0);
+        assert_eq!(says(&forest, &[0.4375]), 8.0);
+        assert_eq!(says(&forest, &[0.5]), 8.0);
+        assert_eq!(says(&forest, &[1.0]), 8.0);
+    }
+
+    #[test]
     fn features_can_be_numbered_as_they_are_counted() {
         let trees = [split(0, 0.5, 1.0, 2.0), split(1, 0.25, 0.0, 10.0)];
         let forest = Forest::new(&Sum {
@@ -442,6 +470,7 @@ mod tests {
             trees: &trees,
             scales: &[PLAIN; 2],
             comparison: Comparison::AtMost,
+            inverse: false,
             range: None,
         });
         let forest = forest.unwrap();

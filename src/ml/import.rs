@@ -217,6 +217,7 @@ impl Learner {
             per,
             base,
             weights: Vec::new(),
+            inverse: false,
             range: None,
             features: self.feature_names.into_iter().map(feature).collect(),
             trees: trees.collect::<Result<_>>()?,

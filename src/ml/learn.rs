@@ -70,17 +70,21 @@ pub fn speedup(
     boosting: &Boosting,
     held_out: &[usize],
 ) -> Result<(Trees, Fitted)> {
-    let targets =
-        |rows: &[usize]| -> Vec<f64> { rows.iter().map(|&row| data.rows[row].sf).collect() };
+    let targets = |rows: &[usize]| -> Vec<f64> {
+        let sfs = rows.iter().map(|&row| data.rows[row].sf);
+        match boosting.inverse {
+            true => sfs.map(f64::recip).collect(),
+            false => sfs.collect(),
+        }
+    };
     let values = |rows: &[usize]| -> Vec<Vec<f64>> {
         rows.iter().map(|&row| view.values(data, row)).collect()
     };
     let (learnt, held) = (targets(rows), targets(held_out));
-    let ends = learnt
-        .iter()
-        .fold([f64::INFINITY, 0.0], |[least, most], &sf| {
-            [least.min(sf), f64::max(most, sf)]
-        });
+    let sfs = rows.iter().map(|&row| data.rows[row].sf);
+    let ends = sfs.fold([f64::INFINITY, 0.0], |[least, most], sf| {
+        [least.min(sf), f64::max(most, sf)]
+    });
     let (mut trees, fitted) = fit(
         boosting,
         view.names(data),
@@ -89,6 +93,7 @@ pub fn speedup(
         [learnt, held],
     )?;
     trees.per = data.per;
+    trees.inverse = boosting.inverse;
     trees.range = Some(ends);
     Ok((trees, fitted))
 }
@@ -180,6 +185,7 @@ fn fit(
         per: Per::default(),
         base: fitted.ensemble.base,
         weights: fitted.ensemble.weights.clone(),
+        inverse: false,
         range: None,
         features: features.collect(),
         trees: fitted.ensemble.trees.clone(),

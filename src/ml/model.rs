@@ -16,7 +16,7 @@ use super::tree::Tree;
 use crate::calibrate::store::Identity;
 
 /// Grows when a field changes its meaning.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The feature that is the index of the core type a thread was counted on.
 pub const CORE_TYPE: &str = "core-type";
@@ -82,6 +82,9 @@ pub struct Trees {
     /// A weight for each feature, from 0 to 1, or none at all.
     #[serde(default)]
     pub weights: Vec<f64>,
+    /// All of that is 1 / SF.
+    #[serde(default)]
+    pub inverse: bool,
     /// What comes of it is no less and no more.
     #[serde(default)]
     pub range: Option<[f64; 2]>,
@@ -181,6 +184,7 @@ impl Trees {
             trees: &self.trees,
             scales: &scales.collect::<Vec<_>>(),
             comparison: self.comparison,
+            inverse: self.inverse,
             range: self.range,
         })
     }

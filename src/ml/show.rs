@@ -17,6 +17,7 @@ use crate::topology::Topology;
 
 /// Which model.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Example:\n  scx_hetero model /var/lib/scx_hetero/model.json")]
 pub struct Args {
     /// The model
     #[arg(value_name = "FILE")]
@@ -124,8 +125,13 @@ fn of_speedup(speedup: &Speedup) -> String {
         "programs not learnt from"
     };
     format!(
-        "SF from {}, {} trees: correlation {:.3}, mean absolute error {:.3} on {on}; asks for {}.\n",
+        "SF from {}, {}{} trees: correlation {:.3}, mean absolute error {:.3} on {on}; asks for {}.\n",
         speedup.core_type,
+        if speedup.trees.inverse {
+            "learnt as 1 / SF, "
+        } else {
+            ""
+        },
         speedup.trees.trees.len(),
         scores.correlation,
         scores.mae,

@@ -31,7 +31,10 @@ const AS_GOOD: f64 = 0.005;
 
 /// What to learn from, and how.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "What the tables must have, and what scores mean, is in docs/ml.md.")]
+#[command(after_help = "Examples:\n  \
+    scx_hetero train mine.csv -o mine.model.json --report mine.svg\n  \
+    scx_hetero train --here  measures this machine first, and schedules by that\n\n\
+    What the tables must have, and what scores mean, is in docs/ml.md.")]
 pub struct Args {
     /// Tables of measurements, as 'scx_hetero collect' writes them
     #[arg(required_unless_present = "here", value_name = "DATA")]
@@ -52,6 +55,10 @@ pub struct Args {
     /// Learn from these columns as well, as they are
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     column: Vec<String>,
+
+    /// Learn nothing from these programs, say because the model is to be tried on them
+    #[arg(long, value_name = "PROGRAM,...", value_delimiter = ',')]
+    leave_out: Vec<String>,
 
     /// Keep all features, also those that do not help
     #[arg(long)]
@@ -142,7 +149,8 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
 }
 
 fn learn_and_write(args: &Args, output: &Path) -> Result<()> {
-    let data = Data::read(&args.tables, &args.column)?;
+    let mut data = Data::read(&args.tables, &args.column)?;
+    data.leave_out(&args.leave_out)?;
     for note in &data.notes {
         warn!("{note}");
     }
@@ -358,38 +366,44 @@ fn names(data: &Data, features: &[usize]) -> Vec<String> {
         .collect()
 }
 
-/// Whether boosting begins with a weighted sum, and how many trees it takes: what is best for
-/// programs that are not learnt from, with all features.
+/// Whether boosting begins with a weighted sum, whether SF or 1 / SF is learnt, and how many trees it
+/// takes: what is best for programs that are not learnt from, with all features.
+///
+/// Where each event costs a core so many cycles, time on the one core type over cycles on the other is
+/// a weighted sum of events per cycle: on the fastest that is SF, and on the slowest 1 / SF.
 pub(super) fn begin(
     data: &Data,
     core_type: usize,
     all: &[usize],
-    constant: Boosting,
+    boosting: Boosting,
     groups: &[usize],
 ) -> Result<Boosting> {
     let view = View {
         features: all.to_vec(),
         core_type: false,
     };
-    let linear = Boosting {
-        linear: true,
-        ..constant
-    };
-    let found = |boosting: Boosting| -> Result<(f64, Boosting)> {
-        let first = speedups(data, core_type, &view, &boosting, groups)?;
+    let mut found: Option<(f64, Boosting)> = None;
+    for (linear, inverse) in [(false, false), (true, false), (false, true), (true, true)] {
         let boosting = Boosting {
-            trees: best(&first.curve).max(usize::from(!boosting.linear)),
+            linear,
+            inverse,
             ..boosting
         };
-        let then = speedups(data, core_type, &view, &boosting, groups)?;
-        Ok((then.nearness().mae, boosting))
-    };
-    let (linear, constant) = (found(linear)?, found(constant)?);
-    Ok(if linear.0 < constant.0 {
-        linear.1
-    } else {
-        constant.1
-    })
+        let first = speedups(data, core_type, &view, &boosting, groups)?;
+        let boosting = Boosting {
+            trees: best(&first.curve).max(usize::from(!linear)),
+            ..boosting
+        };
+        let error = speedups(data, core_type, &view, &boosting, groups)?
+            .nearness()
+            .mae;
+        if found.is_none_or(|(least, _)| error < least) {
+            found = Some((error, boosting));
+        }
+    }
+    found
+        .map(|(_, boosting)| boosting)
+        .context("nothing can be learnt")
 }
 
 /// After how many trees the loss on what was held out was least.

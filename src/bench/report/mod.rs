@@ -17,6 +17,7 @@ pub use summary::Summary;
 
 /// What to report, and how.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Example:\n  scx_hetero bench report results.jsonl")]
 pub struct Args {
     /// Files that 'bench run' has written on one machine
     #[arg(value_name = "FILE", required = true)]
