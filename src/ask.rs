@@ -35,6 +35,7 @@ pub struct Socket {
 
 /// Arguments of `scx_hetero why`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  scx_hetero why $(pidof my-program)")]
 pub struct Why {
     /// Process or thread id
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -50,6 +51,9 @@ pub struct Why {
 
 /// Arguments of `scx_hetero set`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero set policy hsp\n  \
+    scx_hetero set profile gaming")]
 pub struct Set {
     #[command(subcommand)]
     what: Setting,
@@ -61,24 +65,28 @@ pub struct Set {
 #[derive(Debug, clap::Subcommand)]
 enum Setting {
     /// Let another policy decide from now on
+    #[command(after_help = "Example:\n  scx_hetero set policy hsp")]
     Policy {
         /// Which
         #[arg(value_enum)]
         name: policy::Name,
     },
     /// Go by another profile from now on: its policy, its turns, its cores
+    #[command(after_help = "Example:\n  scx_hetero set profile gaming")]
     Profile {
         /// Which
         #[arg(value_enum)]
         name: Profile,
     },
     /// Of policy camps: from 0, most throughput, to 100, even progress
+    #[command(after_help = "Example:\n  scx_hetero set fairness 50")]
     Fairness {
         /// As of --fairness
         #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
         percent: u8,
     },
     /// Read the file with the rules again; if it is wrong, the old ones stay
+    #[command(after_help = "Example:\n  scx_hetero set rules")]
     Rules,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use crossbeam::channel::{Receiver, bounded};
+use crossbeam::channel::{Receiver, bounded, never};
 use log::{LevelFilter, warn};
 use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
@@ -27,6 +27,8 @@ use scx_hetero::{
     sim, stats,
 };
 use scx_utils::build_id;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
 /// Schedules hybrid CPUs (P and E cores, big.LITTLE): a sched_ext scheduler
@@ -40,7 +42,11 @@ use simplelog::{ColorChoice, TermLogger, TerminalMode};
     disable_version_flag = true,
     max_term_width = 80,
     args_conflicts_with_subcommands = true,
-    after_help = "Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, \
+    after_help = "Examples:\n  \
+                  scx_hetero                         until Ctrl-C\n  \
+                  scx_hetero --policy hsp --stats 1  most throughput; what it does, every second\n  \
+                  scx_hetero monitor                 watch it, from another terminal\n\n\
+                  Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, \
                   or not allowed to load BPF; 4 the kernel has no sched_ext; 5 another scheduler \
                   is attached; 6 the kernel's BTF is missing or malformed; 7 the kernel threw the \
                   scheduler out."
@@ -56,6 +62,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the core types found, from which source, and where sources disagree
+    #[command(after_help = "Examples:\n  \
+        scx_hetero topology\n  \
+        scx_hetero topology --core-types P=0-7,E=8-15  what it would be with these")]
     Topology {
         /// Print JSON instead of a table
         #[arg(long)]
@@ -222,6 +231,9 @@ struct Run {
     without: Vec<Mechanism>,
 }
 
+/// What ends a program, the terminal's end last.
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = if cli.run.verbose {
@@ -259,27 +271,27 @@ fn dispatch(cli: Cli) -> Result<u8> {
             show_topology(json, core_types.as_ref()).map(|()| 0)
         }
         Some(Command::Pmc(args)) => {
-            let (_, stopping) = on_signal()?;
+            let (_, stopping) = on_signal(&ENDING)?;
             pmc::run(&args, &stopping)
         }
         Some(Command::Calibrate(args)) => calibrate::run(&args).map(|()| 0),
         Some(Command::Sim(args)) => sim::run(&args).map(|()| 0),
         Some(Command::Bench(args)) => {
-            let (_, stopping) = on_signal()?;
+            let (_, stopping) = on_signal(&ENDING)?;
             bench::run(&args, &stopping)
         }
         Some(Command::Collect(args)) => {
-            let (_, stopping) = on_signal()?;
+            let (_, stopping) = on_signal(&ENDING)?;
             collect::run(&args, &stopping)
         }
         Some(Command::Train(args)) => {
-            let (_, stopping) = on_signal()?;
+            let (_, stopping) = on_signal(&ENDING)?;
             ml::train::run(&args, &stopping)
         }
         Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Monitor(args)) => {
-            let (stop, _) = on_signal()?;
+            let (stop, _) = on_signal(&ENDING)?;
             monitor::run(&args, &stop).map(|()| 0)
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
@@ -303,7 +315,14 @@ fn schedule(args: Run) -> Result<()> {
         return stats::server_data().describe_meta(&mut std::io::stdout(), None);
     }
 
-    let (stop, stopping) = on_signal()?;
+    // A service is told by SIGHUP that its files have changed; of who sits at a terminal it means that
+    // the terminal is gone.
+    let serves = args.monitor.is_none() && args.prometheus.is_none();
+    let (ending, reload) = match serves && !std::io::stdin().is_terminal() {
+        true => (&ENDING[..2], listen(&ENDING[2..], || ())?),
+        false => (&ENDING[..], never()),
+    };
+    let (stop, stopping) = on_signal(ending)?;
     if let Some(interval) = args.monitor {
         return stats::monitor(interval, &stop);
     }
@@ -354,7 +373,7 @@ fn schedule(args: Run) -> Result<()> {
         without: args.without,
     };
     let printer = stop.clone();
-    let result = scheduler::run(&options, &stopping, || {
+    let result = scheduler::run(&options, &stopping, &reload, || {
         let Some(interval) = args.stats else { return };
         std::thread::spawn(move || {
             if let Err(error) = stats::monitor(interval, &printer) {
@@ -389,15 +408,25 @@ fn generate(folder: &Path) -> Result<()> {
     write().with_context(|| format!("cannot write to {}", folder.display()))
 }
 
-/// Ctrl-C and SIGTERM, as a flag and as a message.
-fn on_signal() -> Result<(Arc<AtomicBool>, Receiver<()>)> {
+/// What ends a program, as a flag and as a message.
+fn on_signal(signals: &[i32]) -> Result<(Arc<AtomicBool>, Receiver<()>)> {
     let flag = Arc::new(AtomicBool::new(false));
-    let (sender, receiver) = bounded(1);
     let raised = flag.clone();
-    ctrlc::set_handler(move || {
+    let receiver = listen(signals, move || {
         raised.store(true, Ordering::Relaxed);
-        let _ = sender.try_send(());
-    })
-    .context("cannot handle Ctrl-C")?;
+    })?;
     Ok((flag, receiver))
+}
+
+/// A message for each of these signals.
+fn listen(signals: &[i32], then: impl Fn() + Send + 'static) -> Result<Receiver<()>> {
+    let mut signals = Signals::new(signals).context("cannot handle signals")?;
+    let (sender, receiver) = bounded(1);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            then();
+            let _ = sender.try_send(());
+        }
+    });
+    Ok(receiver)
 }

@@ -166,14 +166,20 @@ pub struct Scheduler<'a> {
     cgroups_seen: (u32, u32),
 }
 
-/// Runs the scheduler until something arrives on `stop` or the kernel ends it.
+/// Runs the scheduler until something arrives on `stop` or the kernel ends it; what arrives on
+/// `reload` has it read its rules again.
 /// Starts it anew when the kernel asks for that, as it does on CPU hotplug.
 /// Calls `attached` once, when it schedules for the first time.
 ///
 /// # Errors
 /// What kept it from starting, or why the kernel threw it out, as a [`Failure`]
 /// where scripts may want to tell.
-pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> Result<()> {
+pub fn run(
+    options: &Options,
+    stop: &Receiver<()>,
+    reload: &Receiver<()>,
+    attached: impl FnOnce(),
+) -> Result<()> {
     try_set_rlimit_infinity();
     raise_file_limit();
     if let Some(path) = &options.samples {
@@ -215,7 +221,7 @@ pub fn run(options: &Options, stop: &Receiver<()>, attached: impl FnOnce()) -> R
         if let Some(attached) = attached.take() {
             attached();
         }
-        let exit = scheduler.run(stop)?;
+        let exit = scheduler.run(stop, reload)?;
         if !exit.should_restart() {
             return Ok(());
         }
@@ -355,7 +361,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    fn run(&mut self, stop: &Receiver<()>) -> Result<UserExitInfo> {
+    fn run(&mut self, stop: &Receiver<()>, reload: &Receiver<()>) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
@@ -382,6 +388,12 @@ impl<'a> Scheduler<'a> {
             self.set_asleep(rests);
             select! {
                 recv(stop) -> _ => break,
+                recv(reload) -> _ => {
+                    if let Err(why) = self.ruled.reload(&self.topology) {
+                        warn!("{why}");
+                    }
+                    due = due.or(self.interval().map(|interval| Instant::now() + interval));
+                }
                 recv(requests) -> request => {
                     let request = request.context("the statistics server is gone")?;
                     self.take_samples()?;

@@ -16,16 +16,36 @@ fn packaging(file: &str) -> String {
     fs::read_to_string(folder.join(file)).unwrap()
 }
 
-/// Names under "Commands:" in the help, as people see it.
-fn subcommands() -> Vec<String> {
-    let help = String::from_utf8(scx_hetero(&["--help"]).stdout).unwrap();
-    let after = help.split_once("Commands:\n").unwrap().1;
+/// The help of a command, and the names under "Commands:" in it, as people see it.
+fn help_of(command: &[&str]) -> (String, Vec<String>) {
+    let output = scx_hetero(&[command, &["--help"]].concat());
+    let help = String::from_utf8(output.stdout).unwrap();
+    let after = help.split_once("Commands:\n").unwrap_or_default().1;
     let commands = after.split("\n\n").next().unwrap().lines();
     // Two columns in; what is further in goes on with a text.
     let names = commands.filter_map(|line| line.strip_prefix("  "));
     let names = names.filter(|line| !line.starts_with(' '));
     let names = names.map(|line| line.split_whitespace().next().unwrap().to_string());
-    names.filter(|name| name != "help").collect()
+    let names = names.filter(|name| name != "help").collect();
+    (help, names)
+}
+
+fn assert_example(command: &[&str]) {
+    let (help, subcommands) = help_of(command);
+    let example = [&["scx_hetero"], command].concat().join(" ");
+    let examples = help.split_once("\nExample");
+    assert!(
+        examples.is_some_and(|(_, text)| text.contains(&example)),
+        "{example}: {help}"
+    );
+    for name in &subcommands {
+        assert_example(&[command, &[name.as_str()]].concat());
+    }
+}
+
+#[test]
+fn every_commands_help_has_an_example() {
+    assert_example(&[]);
 }
 
 fn generated(folder: &Path) -> impl Fn(&str) -> String {
@@ -43,7 +63,7 @@ fn man_pages_and_completions_know_every_subcommand_and_option() {
     let file = generated(&folder);
     let (man, bash) = (file("scx_hetero.1"), file("scx_hetero.bash"));
     let (zsh, fish) = (file("_scx_hetero"), file("scx_hetero.fish"));
-    let subcommands = subcommands();
+    let (_, subcommands) = help_of(&[]);
     for known in ["topology", "doctor", "sim"] {
         assert!(
             subcommands.iter().any(|name| name == known),

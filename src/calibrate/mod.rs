@@ -31,6 +31,9 @@ const REPEATS: usize = 3;
 
 /// Options of `scx_hetero calibrate`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero calibrate                 as root, while the machine is idle\n  \
+    scx_hetero calibrate -o /tmp/c.json  only to see what comes of it")]
 pub struct Args {
     /// Write here instead, where the scheduler does not look
     #[arg(short, long, value_name = "FILE", default_value = store::PATH)]

@@ -21,7 +21,10 @@ const LIMIT: u64 = 30;
 #[command(
     override_usage = "scx_hetero collect [OPTIONS]\n       \
                       scx_hetero collect [OPTIONS] -- COMMAND [ARGS]...",
-    after_help = "The table's columns are explained in docs/ml.md; a .json beside it says which \
+    after_help = "Examples:\n  \
+                  scx_hetero collect -o mine.csv\n  \
+                  scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n\n\
+                  The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \
                   command goes on."
 )]

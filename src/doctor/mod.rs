@@ -18,6 +18,9 @@ use crate::pmu;
 
 /// Options of `scx_hetero doctor`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero doctor\n  \
+    scx_hetero doctor --json > report.json  for a bug report")]
 pub struct Args {
     /// Print JSON, for bug reports; names of cgroups are left out of it
     #[arg(long)]

@@ -116,11 +116,9 @@ fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Look) {
             left.push(Span::raw(format!(", fairness {fairness}")));
         }
         if live.saves {
-            left.push(Span::raw(", saving energy"));
+            left.push(Span::raw(", saving"));
         }
-        let power = live.watts.map(|watts| format!("{watts:.1} W  "));
-        let (power, tasks) = (power.unwrap_or_default(), live.tasks);
-        right = format!("{power}{tasks} threads, {} runnable ", live.runnable);
+        right = format!("{} threads, {} runnable ", live.tasks, live.runnable);
     } else if app.gone.is_none() {
         right = "asking ... ".into();
     }

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Arguments of `scx_hetero monitor`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    scx_hetero monitor         then ? for the keys\n  \
+    scx_hetero monitor -d 0.5  twice a second")]
 pub struct Args {
     /// Time between readings
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = crate::ask::seconds)]

@@ -22,7 +22,10 @@ use crate::topology::CoreTypesSpec;
     override_usage = "scx_hetero pmc [OPTIONS] -- COMMAND [ARGS]...\n       \
                       scx_hetero pmc [OPTIONS] -p PID\n       \
                       scx_hetero pmc events [--json]",
-    after_help = "Counts go to standard error with a command, to standard output with --pid. \
+    after_help = "Examples:\n  \
+                  scx_hetero pmc -- xz -k FILE\n  \
+                  scx_hetero pmc -e llc-misses,branches -I 1000 -p PID\n\n\
+                  Counts go to standard error with a command, to standard output with --pid. \
                   The exit status is the command's."
 )]
 pub struct Args {
@@ -84,6 +87,7 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum List {
     /// List what this machine can count
+    #[command(after_help = "Example:\n  scx_hetero pmc events")]
     Events {
         /// Print JSON instead of tables
         #[arg(long)]

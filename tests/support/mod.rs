@@ -177,6 +177,7 @@ impl Scheduler {
         let mut child = Command::new(binary())
             .args(args)
             .args(without.map(|part| format!("--without={part}")))
+            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .expect("the scheduler can be started");

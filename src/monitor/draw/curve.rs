@@ -19,7 +19,8 @@ const FAIR: f64 = 2.0;
 
 pub(super) fn line(app: &App, live: &Live, width: u16, look: Look) -> Line<'static> {
     let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:.2}"));
-    let asp = format!("  ASP {}", number(live.asp));
+    let power = live.watts.map(|watts| format!("  {watts:.1} W"));
+    let asp = format!("  ASP {}{}", number(live.asp), power.unwrap_or_default());
     let unfairness = format!(" unfairness {} ", number(live.unfairness));
     let stp = format!("  throughput {} ", number(live.stp));
     let left = usize::from(width).saturating_sub(unfairness.len() + stp.len() + asp.len() + 1);

@@ -56,12 +56,10 @@ fn power_is_shown_where_it_is_known_and_that_it_is_saved() {
     live.saves = true;
     live.runnable = 1000;
     live.tasks = 10_000;
-    let title = &screen(&app, 80, 24, PLAIN)[0];
-    assert!(title.contains("fairness 100, saving energy "), "{title}");
-    assert!(
-        title.ends_with(" 12.3 W  10000 threads, 1000 runnable"),
-        "{title}"
-    );
+    let screen = screen(&app, 80, 24, PLAIN);
+    assert!(screen[0].contains("fairness 100, saving "), "{}", screen[0]);
+    assert!(screen[0].ends_with(" 10000 threads, 1000 runnable"));
+    assert!(screen[1].ends_with("  ASP 2.10  12.3 W"), "{}", screen[1]);
 }
 
 #[test]
