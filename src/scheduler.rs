@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loads the BPF half, runs the loop between it and the policy, and lets go.
+//! Runs the loop between the BPF half and the policy, and lets go.
 
 mod answers;
 mod carry;
@@ -17,6 +17,7 @@ mod rest;
 mod ruled;
 mod saving;
 mod spinning;
+mod start;
 mod totals;
 
 use std::mem::MaybeUninit;
@@ -26,23 +27,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
-use libbpf_rs::{MapHandle, OpenObject};
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
 use scx_stats::prelude::*;
-use scx_utils::{
-    UserExitInfo, build_id, scx_ops_attach, scx_ops_load, scx_ops_open, try_set_rlimit_infinity,
-    uei_exited, uei_report,
-};
+use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
 use carry::Carried;
 use counting::Counting;
-use describe::describe;
 pub use estimates::Trial as EstimateTrial;
-use explain::{
-    check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
-};
 use learning::Learning;
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
@@ -51,18 +44,16 @@ use rest::{Bell, Rest};
 use ruled::Ruled;
 use saving::Saver;
 
-use crate::bpf::{BpfSkel, BpfSkelBuilder, intf};
-use crate::calibrate;
+use crate::bpf::{BpfSkel, intf};
 use crate::cgroups::Limited;
 use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
-use crate::ml::model::Model;
 use crate::pmu::Event;
 use crate::policy::{self, Action, Policy};
 use crate::profile::Profile;
 use crate::spin;
-use crate::stats::{self, Answer, Request};
+use crate::stats::{Answer, Request};
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
 
@@ -234,133 +225,7 @@ pub fn run(
     }
 }
 
-impl<'a> Scheduler<'a> {
-    fn init(
-        options: &'a Options,
-        wish: Wish,
-        model: Option<&Model>,
-        mut learning: Option<Learning>,
-        object: &'a mut MaybeUninit<OpenObject>,
-        carried: Option<Carried>,
-        recording: &'a mut Recording,
-    ) -> Result<Self> {
-        let mut topology = Topology::detect(options.core_types.as_ref())
-            .context("cannot make out the CPUs' core types")?;
-        for note in &topology.notes {
-            info!("{note}");
-        }
-        info!(
-            "{NAME} {}",
-            build_id::full_version(env!("CARGO_PKG_VERSION"))
-        );
-        info!("{}", topology.summary());
-        let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
-        let ruled = Ruled::find(options.rules.as_deref(), carried.is_none(), &topology)?;
-        let settings = policy::Settings {
-            limits,
-            without: &options.without,
-            fairness: wish.fairness,
-            ..options.settings
-        };
-
-        check_type_information()?;
-        let mut builder = BpfSkelBuilder::default();
-        builder.obj_builder.debug(options.verbose);
-        let mut skel =
-            scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
-        describe(&mut skel, &topology, options, wish.slice)?;
-        let mut carried = carried.filter(|carried| carried.fits(&topology));
-        let mut make_policy = |name: policy::Name| {
-            match &mut carried {
-                Some(carried) => carried.take_policy(name),
-                None => None,
-            }
-            .unwrap_or_else(|| name.build(settings))
-        };
-        let best = |counters| policy::Name::best(&topology, counters);
-        let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
-        let mut policy = make_policy(policy_name);
-        let counting = Counting::plan(
-            &mut skel,
-            &topology,
-            policy.module(),
-            model,
-            learning.as_mut(),
-            options,
-        )?;
-
-        let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
-        if options.verbose {
-            report_verifier_cost();
-        }
-        let counting = match counting {
-            Some(planned) => planned.open(&mut skel)?,
-            None => None,
-        };
-        if wish.policy.is_none() && counting.is_none() {
-            policy_name = best(false);
-            policy = make_policy(policy_name);
-        }
-        info!("policy {policy_name}");
-        let kept = carried.as_ref().is_some_and(Carried::gave_policy);
-        recording.begin(&topology, policy_name, &settings, kept);
-        if let Some(carried) = &carried {
-            carried.restore(&mut skel)?;
-        }
-        beat(&mut skel);
-        let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
-        let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
-
-        let bell = MapHandle::try_from(&skel.maps.bell)
-            .map_err(Into::into)
-            .and_then(Bell::listen)
-            .context("cannot listen to the BPF half")?;
-        let mut limited = Limited::default();
-        limited.warn_of_new();
-
-        // A page fault in the agent could wait for a thread that waits for it.
-        let lock = nix::sys::mman::MlockAllFlags::all();
-        if let Err(error) = nix::sys::mman::mlockall(lock) {
-            warn!("cannot lock memory ({error}); the agent may be paged out under pressure");
-        }
-        // If it has been ended meanwhile, nobody looked for the tasks: the next one will.
-        if carried.is_some() && !uei_exited!(&skel, uei) {
-            carry::free_the_rest(&mut skel)?;
-        }
-        let (started, moves) = carried.map_or_else(
-            || (Instant::now(), Moves::default()),
-            |carried| (carried.started, carried.moves),
-        );
-        Ok(Self {
-            skel,
-            link: Some(link),
-            topology,
-            policy_name,
-            policy,
-            settings,
-            wish,
-            moves,
-            ruled,
-            saver: Saver::new(wish.profile),
-            energy: Energy::from_now(),
-            recording,
-            counting,
-            learning,
-            reader: table::Reader::default(),
-            tasks: Vec::new(),
-            actions: Vec::new(),
-            applied: 0,
-            stale: 0,
-            started,
-            stats_server,
-            spin_server: spinning::listen(),
-            limited,
-            bell,
-            may_rest: !options.without.contains(&Mechanism::Rest),
-            cgroups_seen: (0, 0),
-        })
-    }
-
+impl Scheduler<'_> {
     fn run(&mut self, stop: &Receiver<()>, reload: &Receiver<()>) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();

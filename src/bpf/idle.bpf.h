@@ -26,7 +26,7 @@ static bool can_kick(void)
 
 /*
  * Nor can any program look into a queue on Debian's 7.1. There, what waits is handed to enqueue
- * anew, where somebody else would look for it: requeue() in main.bpf.c.
+ * anew, where somebody else would look for it: requeue() in place.bpf.h.
  */
 static bool can_iterate(void)
 {

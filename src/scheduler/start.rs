@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads the BPF half, tells it about the machine, and attaches it.
+
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapHandle, OpenObject};
+use log::{info, warn};
+use scx_utils::{build_id, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
+
+use super::carry::{self, Carried};
+use super::counting::Counting;
+use super::describe::describe;
+use super::explain::{
+    check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
+};
+use super::learning::Learning;
+use super::moves::Moves;
+use super::recording::Recording;
+use super::rest::Bell;
+use super::ruled::Ruled;
+use super::saving::Saver;
+use super::{NAME, Options, Scheduler, Wish, beat, spinning};
+use crate::bpf::BpfSkelBuilder;
+use crate::calibrate;
+use crate::cgroups::Limited;
+use crate::energy::Energy;
+use crate::mechanism::Mechanism;
+use crate::ml::model::Model;
+use crate::policy;
+use crate::stats;
+use crate::table;
+use crate::topology::Topology;
+
+impl<'a> Scheduler<'a> {
+    pub(super) fn init(
+        options: &'a Options,
+        wish: Wish,
+        model: Option<&Model>,
+        mut learning: Option<Learning>,
+        object: &'a mut MaybeUninit<OpenObject>,
+        carried: Option<Carried>,
+        recording: &'a mut Recording,
+    ) -> Result<Self> {
+        let mut topology = Topology::detect(options.core_types.as_ref())
+            .context("cannot make out the CPUs' core types")?;
+        for note in &topology.notes {
+            info!("{note}");
+        }
+        info!(
+            "{NAME} {}",
+            build_id::full_version(env!("CARGO_PKG_VERSION"))
+        );
+        info!("{}", topology.summary());
+        let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
+        let ruled = Ruled::find(options.rules.as_deref(), carried.is_none(), &topology)?;
+        let settings = policy::Settings {
+            limits,
+            without: &options.without,
+            fairness: wish.fairness,
+            ..options.settings
+        };
+
+        check_type_information()?;
+        let mut builder = BpfSkelBuilder::default();
+        builder.obj_builder.debug(options.verbose);
+        let mut skel =
+            scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
+        describe(&mut skel, &topology, options, wish.slice)?;
+        let mut carried = carried.filter(|carried| carried.fits(&topology));
+        let mut make_policy = |name: policy::Name| {
+            match &mut carried {
+                Some(carried) => carried.take_policy(name),
+                None => None,
+            }
+            .unwrap_or_else(|| name.build(settings))
+        };
+        let best = |counters| policy::Name::best(&topology, counters);
+        let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
+        let mut policy = make_policy(policy_name);
+        let counting = Counting::plan(
+            &mut skel,
+            &topology,
+            policy.module(),
+            model,
+            learning.as_mut(),
+            options,
+        )?;
+
+        let mut skel = scx_ops_load!(skel, hetero_ops, uei).map_err(explain_load_error)?;
+        if options.verbose {
+            report_verifier_cost();
+        }
+        let counting = match counting {
+            Some(planned) => planned.open(&mut skel)?,
+            None => None,
+        };
+        if wish.policy.is_none() && counting.is_none() {
+            policy_name = best(false);
+            policy = make_policy(policy_name);
+        }
+        info!("policy {policy_name}");
+        let kept = carried.as_ref().is_some_and(Carried::gave_policy);
+        recording.begin(&topology, policy_name, &settings, kept);
+        if let Some(carried) = &carried {
+            carried.restore(&mut skel)?;
+        }
+        beat(&mut skel);
+        let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
+        let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
+
+        let bell = MapHandle::try_from(&skel.maps.bell)
+            .map_err(Into::into)
+            .and_then(Bell::listen)
+            .context("cannot listen to the BPF half")?;
+        let mut limited = Limited::default();
+        limited.warn_of_new();
+
+        // A page fault in the agent could wait for a thread that waits for it.
+        let lock = nix::sys::mman::MlockAllFlags::all();
+        if let Err(error) = nix::sys::mman::mlockall(lock) {
+            warn!("cannot lock memory ({error}); the agent may be paged out under pressure");
+        }
+        // If it has been ended meanwhile, nobody looked for the tasks: the next one will.
+        if carried.is_some() && !uei_exited!(&skel, uei) {
+            carry::free_the_rest(&mut skel)?;
+        }
+        let (started, moves) = carried.map_or_else(
+            || (Instant::now(), Moves::default()),
+            |carried| (carried.started, carried.moves),
+        );
+        Ok(Self {
+            skel,
+            link: Some(link),
+            topology,
+            policy_name,
+            policy,
+            settings,
+            wish,
+            moves,
+            ruled,
+            saver: Saver::new(wish.profile),
+            energy: Energy::from_now(),
+            recording,
+            counting,
+            learning,
+            reader: table::Reader::default(),
+            tasks: Vec::new(),
+            actions: Vec::new(),
+            applied: 0,
+            stale: 0,
+            started,
+            stats_server,
+            spin_server: spinning::listen(),
+            limited,
+            bell,
+            may_rest: !options.without.contains(&Mechanism::Rest),
+            cgroups_seen: (0, 0),
+        })
+    }
+}
