@@ -305,7 +305,7 @@ impl Scheduler<'_> {
                 self.decide()?;
                 due = Some(now + interval);
             }
-            self.record(now);
+            self.record(now)?;
         }
 
         // Detach first: whatever follows, the kernel has its scheduler back.

@@ -11,18 +11,26 @@ use crate::bpf::intf;
 use crate::policy::{Action, Snapshot};
 
 impl Scheduler<'_> {
+    /// Reads the task table as the policy is to see it: the user's rules have had their say, and
+    /// the agent itself is nobody's to place.
+    pub(super) fn look_as_policy(&mut self) -> Result<()> {
+        self.look();
+        self.tasks.retain(|task| task.tgid != std::process::id());
+        let mut actions = std::mem::take(&mut self.actions);
+        self.ruled.apply(&mut self.tasks, &mut actions);
+        let outcome = self.apply_all(&actions);
+        actions.clear();
+        self.actions = actions;
+        outcome
+    }
+
     /// Has the policy decide, and the BPF half do it.
     pub(super) fn decide(&mut self) -> Result<()> {
-        self.look();
-        // The agent itself is nobody's to place.
-        self.tasks.retain(|task| task.tgid != std::process::id());
+        self.look_as_policy()?;
         if let Some(learning) = &mut self.learning {
             learning.look(&self.tasks, &self.topology);
         }
         let mut actions = std::mem::take(&mut self.actions);
-        self.ruled.apply(&mut self.tasks, &mut actions);
-        self.apply_all(&actions)?;
-        actions.clear();
         let snapshot = Snapshot {
             now_ns: self.started.elapsed().as_nanos() as u64,
             topology: &self.topology,

@@ -152,10 +152,9 @@ impl Drop for Recording {
 
 impl Scheduler<'_> {
     /// Looks at the task table for the recording, if that is due, and lets it be written.
-    pub(super) fn record(&mut self, now: Instant) {
+    pub(super) fn record(&mut self, now: Instant) -> Result<()> {
         if self.recording.due().is_some_and(|due| now >= due) {
-            self.look();
-            self.tasks.retain(|task| task.tgid != std::process::id());
+            self.look_as_policy()?;
             let snapshot = Snapshot {
                 now_ns: self.started.elapsed().as_nanos() as u64,
                 topology: &self.topology,
@@ -164,5 +163,6 @@ impl Scheduler<'_> {
             self.recording.look(&snapshot, false);
         }
         self.recording.flush(now);
+        Ok(())
     }
 }
