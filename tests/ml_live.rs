@@ -48,7 +48,7 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
         [
             "instructions branch-misses l1-misses llc-references fp-ops stalled-mem loads branches",
             // Its six general counters are all taken.
-            "instructions branch-misses loads l1-misses llc-references divider stalled-mem",
+            "instructions branch-misses loads stores llc-references divider stalled-mem",
         ]
     );
 }

@@ -227,6 +227,10 @@ impl Fake {
                         policy = name;
                         Answer::Set(Ok(format!("policy {name}")))
                     }
+                    Request::SetProfile(profile) => {
+                        policy = profile.policy().unwrap_or(Name::Camps);
+                        Answer::Set(Ok(format!("profile {profile}, policy {policy}")))
+                    }
                     Request::ReadRules => Answer::Set(Err("line 3, column 1: no".into())),
                     Request::SetFairness(percent) => Answer::Set(if policy == Name::Camps {
                         Ok(format!("fairness {percent}"))
@@ -293,10 +297,14 @@ fn why_tells_a_story_and_set_changes_what_may_be_changed() {
     let set = scx_hetero(&socket, &["set", "policy", "rr"]);
     assert_eq!(text(&set.stdout), "policy rr\n");
     assert!(fake.was_asked(Request::SetPolicy(Name::Rr)));
+    let set = scx_hetero(&socket, &["set", "profile", "gaming"]);
+    assert_eq!(text(&set.stdout), "profile gaming, policy hsp\n");
+    let set = scx_hetero(&socket, &["set", "policy", "rr"]);
+    assert!(set.status.success());
     let refused = scx_hetero(&socket, &["set", "fairness", "50"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("for policy camps; rr is in force"));
-    for wrong in [["policy", "cfs"], ["fairness", "101"]] {
+    for wrong in [["policy", "cfs"], ["fairness", "101"], ["profile", "x"]] {
         let wrong = scx_hetero(&socket, &["set", wrong[0], wrong[1]]);
         assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     }
