@@ -39,6 +39,8 @@ pub enum Mechanism {
     Preempt,
     /// Keeping a task near one that wakes it and is about to sleep
     Sync,
+    /// Letting who holds an RCU read-side section open go on soon, however little it weighs
+    Rcu,
     /// Letting the agent sleep while hardly anything runs
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
@@ -74,6 +76,7 @@ impl Mechanism {
             Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
+            Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
             Mechanism::Rest
             | Mechanism::Carry
             | Mechanism::History

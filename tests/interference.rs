@@ -249,13 +249,54 @@ fn run_in_kernel(times: i32) {
     }
 }
 
-#[test]
-fn who_must_not_migrate_for_a_moment_stays_where_it_is() {
-    // Else the kernel does not preempt what is in it.
+/// Without this the kernel does not preempt what is in it.
+fn preempt_fully() {
     let _ = Command::new("mount")
         .args("-t debugfs none /sys/kernel/debug".split(' '))
         .status();
     fs::write("/sys/kernel/debug/sched/preempt", "full").unwrap();
+}
+
+/// The kernel runs the program inside an RCU read-side section, and gets out of it only where the
+/// program ends and not where it is preempted.
+#[test]
+fn who_is_preempted_inside_an_rcu_section_soon_gets_out_of_it() {
+    preempt_fully();
+    let scheduler = Scheduler::start(&[]);
+    let hog = Hog::start();
+    hog.pin(&[3]);
+    hog.renice(-20);
+    let times = AtomicU64::new(10_000);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // As many times as take 150 ms of CPU time, while it has a CPU for itself.
+            let cpu_time = || clock(libc::CLOCK_THREAD_CPUTIME_ID);
+            loop {
+                let (begun, now) = (cpu_time(), times.load(Ordering::Relaxed));
+                run_in_kernel(now as i32);
+                if cpu_time() - begun > 150_000_000 {
+                    break;
+                }
+                times.store(2 * now, Ordering::Relaxed);
+            }
+            pin(0, &[3]);
+            // SAFETY: a plain system call on this thread.
+            let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+            assert_eq!(status, 0);
+            let begun = Instant::now();
+            run_in_kernel(times.load(Ordering::Relaxed) as i32);
+            println!("{times:?} times: {:?}", begun.elapsed());
+            // By its weight alone it has 5 ms in 2.5 s.
+            assert!(begun.elapsed() < s(10));
+        });
+    });
+    drop(hog);
+    scheduler.stop();
+}
+
+#[test]
+fn who_must_not_migrate_for_a_moment_stays_where_it_is() {
+    preempt_fully();
     let scheduler = Scheduler::start(&[]);
     let begin = Instant::now();
     let rounds = AtomicU64::new(0);

@@ -59,6 +59,7 @@ enum mechanism {
 	MECHANISM_PREEMPT,
 	MECHANISM_SYNC,
 	MECHANISM_ITERATE,
+	MECHANISM_RCU,
 };
 
 /* Where a task is. */

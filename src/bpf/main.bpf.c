@@ -132,7 +132,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_pinned(tctx)) {
 		count_waiting(tctx);
 		scx_bpf_dsq_insert_vtime(p, CPU_DSQ(tctx->pinned_cpu), slice_ns,
-					 next_deadline(tctx), enq_flags);
+					 next_deadline(p, tctx), enq_flags);
 	} else {
 		domain = choose_domain(p, tctx);
 		/* Its queue must have a CPU for it, or it waits until one steals it. */
@@ -144,7 +144,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 		change_domain(tctx, domain);
 		count_waiting(tctx);
-		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, next_deadline(tctx), enq_flags);
+		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, next_deadline(p, tctx), enq_flags);
 	}
 	wake_idle_for(p, cpu);
 }

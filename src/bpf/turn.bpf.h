@@ -19,6 +19,9 @@
 /* Where no tick has found a task that computes for so long, no search for one. */
 #define COMPUTED_NS		(25ULL * 1000 * 1000)
 
+/* By so much a task's turn is put off while it holds an RCU read-side section open. */
+#define MAX_RCU_WAIT_NS		(20ULL * 1000 * 1000)
+
 static u64 clock_now(void)
 {
 	return scx_bpf_now() + READ_ONCE(clock_offset);
@@ -49,13 +52,26 @@ static u64 current_deadline(struct task_ctx *tctx)
 	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, vtime_of(tctx, slice_ns));
 }
 
-/* @tctx is about to be queued: no earlier and no later than is fair. */
-static u64 next_deadline(struct task_ctx *tctx)
+/*
+ * Was @p preempted inside an RCU read-side section? Until it gets out of that, memory that the
+ * kernel wants to free is kept, and after 21 s it complains, and ends the scheduler for it.
+ */
+static bool holds_rcu(struct task_struct *p)
 {
-	u64 period = vtime_of(tctx, slice_ns);
+	return works(MECHANISM_RCU) && bpf_core_field_exists(p->rcu_read_unlock_special) &&
+	       p->rcu_read_unlock_special.b.blocked;
+}
 
-	tctx->vtime = place_vtime(tctx->vtime, clock_now(), period);
-	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period);
+/* @p is about to be queued: no earlier and no later than is fair, unless others wait for it. */
+static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 period = vtime_of(tctx, slice_ns), now = clock_now(), deadline;
+
+	tctx->vtime = place_vtime(tctx->vtime, now, period);
+	deadline = deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period);
+	if (vtime_before(now + MAX_RCU_WAIT_NS, deadline) && holds_rcu(p))
+		return now + MAX_RCU_WAIT_NS;
+	return deadline;
 }
 
 /* May others preempt @p, which runs on @cpu? Races cost a preemption. */

@@ -427,7 +427,7 @@ pub fn pin(tid: i32, cpus: &[usize]) {
     }
 }
 
-fn clock(id: libc::clockid_t) -> u64 {
+pub fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
