@@ -113,15 +113,18 @@ pub struct Statistics(StatsClient);
 
 impl Statistics {
     pub fn from_now() -> Self {
-        // The scheduler opens its socket a moment after it has begun to schedule.
-        let mut client = None;
-        wait_until(Duration::from_secs(5), "listening", || {
-            client = StatsClient::new().connect(None).ok();
-            client.is_some()
+        // The scheduler opens its socket a moment after it has begun to schedule, and hangs up on
+        // whom it has no descriptor for.
+        let mut answered = None;
+        wait_until(Duration::from_secs(5), "answering", || {
+            let client = StatsClient::new().connect(None).ok();
+            answered = client.and_then(|mut client| {
+                client.request::<Metrics>("stats", Vec::new()).ok()?;
+                Some(Self(client))
+            });
+            answered.is_some()
         });
-        let mut statistics = Self(client.unwrap());
-        statistics.take();
-        statistics
+        answered.unwrap()
     }
 
     /// Since it was last asked.
