@@ -123,8 +123,8 @@ struct Run {
     #[arg(long, value_name = "NAME=CPUS,...")]
     core_types: Option<CoreTypesSpec>,
 
-    /// What the machine is used for: sets policy, turns, and which cores to
-    /// fill first, each of which can also be said by itself
+    /// What the machine is used for: which policy, how long turns are, and
+    /// which cores are filled first; --policy and --slice-us come before it
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
 
