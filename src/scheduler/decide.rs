@@ -41,6 +41,7 @@ impl Scheduler<'_> {
         if !saves {
             self.policy.decide(&snapshot, &mut actions);
             self.recording.decided(&actions, &*self.policy);
+            self.ruled.trade(&mut actions);
         }
         let outcome = self.apply_all(&actions);
         actions.clear();

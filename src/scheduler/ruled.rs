@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use log::{info, warn};
 
-use crate::policy::Action;
+use crate::policy::{Action, Seen};
 use crate::rules::{self, InProc, Rules, Verdict};
-use crate::table::{Comm, Task, TaskId};
+use crate::table::{Comm, State, Task, TaskId};
 use crate::topology::Topology;
 
 /// How often rules are looked at where the policy does not look by itself.
@@ -33,6 +33,8 @@ pub(super) struct Ruled {
     rules: Rules,
     reading: u32,
     found: HashMap<TaskId, Found>,
+    /// Runnable threads that were not where their rule wants them, and where that is.
+    strays: Vec<(Seen, usize)>,
 }
 
 impl Ruled {
@@ -62,6 +64,7 @@ impl Ruled {
             rules,
             reading: 0,
             found: HashMap::new(),
+            strays: Vec::new(),
         })
     }
 
@@ -82,6 +85,7 @@ impl Ruled {
 
     /// Lets rules have their say: whom one fits looks pinned to the policy.
     pub(super) fn apply(&mut self, tasks: &mut [Task], actions: &mut Vec<Action>) {
+        self.strays.clear();
         if self.is_idle() {
             return;
         }
@@ -89,6 +93,7 @@ impl Ruled {
             rules,
             reading,
             found,
+            strays,
             ..
         } = self;
         for task in tasks
@@ -122,9 +127,28 @@ impl Ruled {
                 actions.push(Action::Hint((&*task).into(), wanted));
             }
             task.pinned = found.verdict.is_some();
+            if let Some(to) = wanted.filter(|&to| to != task.core_type)
+                && task.state != State::Blocked
+            {
+                strays.push(((&*task).into(), to));
+            }
             // Where it is to be is where it takes up room, or those whose room it has now would
             // not make any.
             task.core_type = wanted.unwrap_or(task.core_type);
+        }
+    }
+
+    /// Has who is sent to where a stray is trade places with it: where no CPU is idle two hints
+    /// that cross each other may move nobody for long.
+    pub(super) fn trade(&mut self, actions: &mut [Action]) {
+        for action in actions {
+            let Action::Hint(seen, Some(to)) = *action else {
+                continue;
+            };
+            let crosses = |&(stray, wanted): &(Seen, usize)| stray.on == to && wanted == seen.on;
+            if let Some(at) = self.strays.iter().position(crosses) {
+                *action = Action::Swap([(seen, to), self.strays.swap_remove(at)]);
+            }
         }
     }
 
@@ -196,6 +220,36 @@ mod tests {
         assert!(tasks.iter().all(|task| !task.pinned));
         ruled.retain(&tasks);
         assert!(ruled.is_idle());
+    }
+
+    #[test]
+    fn who_is_sent_to_where_a_stray_is_trades_places_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, "[[rule]]\ncomm = \"a\"\nprefer = \"LITTLE\"\n").unwrap();
+        let mut ruled = Ruled::find(Some(&path), true, &board(1, 2)).unwrap();
+        let mut tasks = [task(0, 0, 0), task(1, 0, 1), task(2, 0, 1)];
+        tasks[0].comm.0 = [0; 16];
+        tasks[0].comm.0[0] = b'a';
+        let stray = Seen::from(&tasks[0]);
+        let [one, other] = [1, 2].map(|at| Seen::from(&tasks[at]));
+        let sent = |seen| Action::Hint(seen, Some(0));
+        let mut actions = Vec::new();
+        ruled.apply(&mut tasks.clone(), &mut actions);
+        let mut actions = [Action::Hint(one, None), sent(one), sent(other)];
+        ruled.trade(&mut actions);
+        // Once.
+        let traded = Action::Swap([(one, 0), (stray, 1)]);
+        assert_eq!(actions, [Action::Hint(one, None), traded, sent(other)]);
+
+        // Neither with who is where it should be, nor with who sleeps.
+        for (core_type, state) in [(1, State::Queued), (0, State::Blocked)] {
+            (tasks[0].core_type, tasks[0].state) = (core_type, state);
+            ruled.apply(&mut tasks.clone(), &mut Vec::new());
+            let mut actions = [sent(one)];
+            ruled.trade(&mut actions);
+            assert_eq!(actions, [sent(one)]);
+        }
     }
 
     #[test]
