@@ -15,6 +15,8 @@ mod native {
         pub fn native_wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64;
         pub fn native_mean_burst(mean: u64, ran: u64, most: u64) -> u64;
         pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
+        pub fn native_ruled_weight(weight: u32, rule_weight: u32) -> u32;
+        pub fn native_rcu_deadline(deadline: u64, now: u64, since: u64) -> u64;
         pub fn native_clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64;
         pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
         pub fn native_perf_request(wish: u32) -> u32;
@@ -89,6 +91,18 @@ pub fn wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64 {
 /// between two sleeps (0: it has not slept yet) will be even again, at most one period later.
 pub fn deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64 {
     unsafe { native::native_deadline_of(vtime, burst_ns, slice_ns, period_ns) }
+}
+
+/// A task's weight (1024 is nice 0) where a rule gives it `rule_weight` hundredths of that; 0: none
+/// does. Within what nice can give.
+pub fn ruled_weight(weight: u32, rule_weight: u32) -> u32 {
+    unsafe { native::native_ruled_weight(weight, rule_weight) }
+}
+
+/// [`deadline_of`] a task that holds an RCU read-side section open, `deadline`, or an earlier one:
+/// others wait for that, from `since` to `now`.
+pub fn rcu_deadline(deadline: u64, now: u64, since: u64) -> u64 {
+    unsafe { native::native_rcu_deadline(deadline, now, since) }
 }
 
 /// How long a task mostly runs between two sleeps, ns: `mean` (0: it has not slept yet) until it

@@ -5,7 +5,7 @@
 //! A rule names threads and says where they are to be. The first one that fits a thread counts.
 
 use std::fs;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,17 +13,35 @@ use glob::Pattern;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::bpf::intf;
 use crate::topology::Topology;
 
 /// Where rules lie that nobody has named.
 pub const PATH: &str = "/etc/scx_hetero/rules.toml";
 
+/// What `weight` may be, as `CPUWeight=` of systemd.
+const WEIGHTS: RangeInclusive<u16> = 1..=10_000;
+
 /// What `prefer` may be besides the name of a core type.
 const EFFICIENT: &str = "efficient";
 
+/// A weight that changes nothing.
+pub const WEIGHT_ONE: u16 = intf::hetero_consts_RULE_WEIGHT_ONE as u16;
+
+/// What a rule says of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Where it is to be.
+    pub place: Place,
+    /// How many hundredths its weight counts.
+    pub weight: u16,
+}
+
 /// Where a thread is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Place {
+    /// Where the policy wants it.
+    AsDecided,
     /// On this core type (index) while it is not crowded out, like by a hint of the policy's.
     Prefer(usize),
     /// Wherever the kernel's rules for idle CPUs put it: the policy neither moves it, nor
@@ -49,6 +67,7 @@ struct Written {
     prefer: Option<Spanned<String>>,
     #[serde(default)]
     leave: bool,
+    weight: Option<Spanned<u16>>,
 }
 
 /// Of a thread; each a shell's pattern, `None` is anything.
@@ -131,20 +150,33 @@ impl Rule {
                 Err(error) => Err((text.span(), format!("not a pattern: {error}"))),
             },
         };
-        let verdict = match (&rule.prefer, rule.leave) {
-            (Some(name), false) => Verdict::Prefer(core_type(name, topology)?),
-            (None, true) => Verdict::Leave,
+        let place = match (&rule.prefer, rule.leave) {
+            (Some(name), false) => Place::Prefer(core_type(name, topology)?),
+            (None, true) => Place::Leave,
+            (None, false) if rule.weight.is_some() => Place::AsDecided,
             _ => {
-                let why = "a rule says either prefer = \"a core type\" or leave = true";
+                let why =
+                    "a rule says either prefer = \"a core type\" or leave = true, or a weight";
                 return Err((whole, why.into()));
             }
+        };
+        let weight = match &rule.weight {
+            Some(weight) if !WEIGHTS.contains(weight.get_ref()) => {
+                let (least, most) = (WEIGHTS.start(), WEIGHTS.end());
+                let why =
+                    format!("a weight is from {least} to {most}; {WEIGHT_ONE} changes nothing");
+                return Err((weight.span(), why));
+            }
+            weight => weight
+                .as_ref()
+                .map_or(WEIGHT_ONE, |weight| *weight.get_ref()),
         };
         let rule = Self {
             comm: pattern(&rule.comm)?,
             exe: pattern(&rule.exe)?,
             cgroup: pattern(&rule.cgroup)?,
             unit: pattern(&rule.unit)?,
-            verdict,
+            verdict: Verdict { place, weight },
         };
         let names = [&rule.comm, &rule.exe, &rule.cgroup, &rule.unit];
         if names.iter().all(|pattern| pattern.is_none()) {
@@ -265,23 +297,30 @@ prefer = "big"
 [[rule]]
 cgroup = "/user.slice/*"
 leave = true
+weight = 20
+
+[[rule]]
+comm = "game"
+weight = 400
 "#;
 
     #[test]
     fn the_first_rule_that_fits_in_all_it_names_counts() {
         let rules = rules(TEXT).unwrap();
-        assert_eq!(rules.len(), 3);
+        assert_eq!(rules.len(), 4);
+        let verdict = |place, weight| Some(Verdict { place, weight });
         let of = |comm, exe, cgroup| rules.of(&Thread(comm, exe, cgroup));
         let backup = "/system.slice/backup-home.service/worker";
-        assert_eq!(of("sh", "", backup), Some(Verdict::Prefer(1)));
+        assert_eq!(of("sh", "", backup), verdict(Place::Prefer(1), 100));
         assert_eq!(
             of("ffmpeg", "/usr/bin/ffmpeg", "/user.slice/a"),
-            Some(Verdict::Prefer(0))
+            verdict(Place::Prefer(0), 100)
         );
         assert_eq!(
             of("av:h264", "/usr/bin/ffmpeg", "/user.slice/a/b"),
-            Some(Verdict::Leave)
+            verdict(Place::Leave, 20)
         );
+        assert_eq!(of("game", "", ""), verdict(Place::AsDecided, 400));
         assert_eq!(of("ffmpeg", "", ""), None);
         assert_eq!(of("sh", "/bin/sh", "/system.slice/cron.service"), None);
         assert!(Rules::default().is_empty());
@@ -306,6 +345,16 @@ leave = true
                 "comm, exe",
             ),
             ("[[rule]]\ncomm = \"a\"", "line 1, column 1", "leave = true"),
+            (
+                "[[rule]]\ncomm = \"a\"\nweight = 0",
+                "line 3, column 10",
+                "from 1 to 10000",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\nweight = \"high\"",
+                "line 3, column 10",
+                "u16",
+            ),
             (
                 "\n[[rule]]\ncomm = \"[\"\nleave = true",
                 "line 3, column 8",

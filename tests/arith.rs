@@ -102,6 +102,33 @@ fn of_two_that_are_owed_the_same_the_one_with_less_to_do_goes_first() {
 }
 
 #[test]
+fn a_rule_multiplies_a_weight_within_what_nice_can_give() {
+    assert_eq!(ruled_weight(1024, 0), 1024);
+    assert_eq!(ruled_weight(1024, 100), 1024);
+    assert_eq!(ruled_weight(1024, 250), 2560);
+    assert_eq!(ruled_weight(15, 50), 7);
+    assert_eq!(ruled_weight(15, 1), task_weight(120, true));
+    assert_eq!(
+        ruled_weight(task_weight(100, false), 10_000),
+        task_weight(100, false)
+    );
+}
+
+#[test]
+fn who_keeps_others_from_freeing_memory_waits_briefly_and_then_for_nobody() {
+    let now = 100 * S;
+    let waits = |since| rcu_deadline(now + S, now, since);
+    assert_eq!(waits(now), now + 20 * MS);
+    assert_eq!(waits(now - 500 * MS), now + 20 * MS);
+    let any = [0, now].map(|vtime| place_vtime(vtime, now, S));
+    assert!(any.iter().all(|&vtime| waits(now - 501 * MS) <= vtime));
+    // Its turn is never put off for that.
+    for since in [now, now - S] {
+        assert_eq!(rcu_deadline(now - 3 * S, now, since), now - 3 * S);
+    }
+}
+
+#[test]
 fn who_computed_once_is_soon_known_to_be_brief() {
     let most = 8 * MS;
     assert_eq!(mean_burst(0, 2 * MS, most), 2 * MS);

@@ -484,5 +484,14 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
     scheduler.signal(libc::SIGHUP);
     assert!(apart(&on_p(), 0..2));
 
+    fs::write(RULES, "[[rule]]\ncomm = \"ruled\"\nweight = 300\n").unwrap();
+    scheduler.signal(libc::SIGHUP);
+    hogs.iter().for_each(|hog| hog.pin(&[3]));
+    let ran = measure(&hogs, s(2), s(4));
+    let ns: Vec<f64> = ran.iter().map(|ran| ran.total() as f64).collect();
+    println!("on one CPU: {ns:.0?}");
+    let ratio = (ns[0] + ns[1]) / (ns[2] + ns[3]);
+    assert!((2.7..3.3).contains(&ratio), "{ratio:.2}");
+
     scheduler.stop();
 }

@@ -261,6 +261,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->weight = entitled_weight(tctx->share, share_to_weight);
 	s->nr_runnable = 1;
 	s->target_cpu = NO_CPU;
+	s->rule_weight = RULE_WEIGHT_ONE;
 	s->hint = NO_TYPE;
 	s->allowed_types = tctx->allowed_types;
 	s->kthread = !!(p->flags & PF_KTHREAD);
@@ -410,10 +411,24 @@ static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 {
 	/* What the agent does at idle priority can wait like anybody's. */
 	tctx->is_agent = p->tgid == agent_tgid && p->policy != SCHED_POLICY_IDLE;
-	tctx->weight = task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE);
+	tctx->weight = ruled_weight(task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE),
+				    tctx->rule_weight);
 	if (tctx->cgroup_share)
 		count_in_cgroup(tctx, task_share(tctx->weight));
 	refresh_share(tctx);
+}
+
+/* A rule of the user's says another weight of @p than it had. */
+__noinline int follow_rule(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	struct task_slot *s = tctx ? slot_of(tctx->slot) : NULL;
+
+	if (!s)
+		return 0;
+	tctx->rule_weight = s->rule_weight;
+	read_weight(p, tctx);
+	return 0;
 }
 
 /* How shares relate to weights by nice, over all runnable tasks; from the tick. */

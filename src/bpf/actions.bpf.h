@@ -81,6 +81,16 @@ static u32 apply_slowdown(struct action *a)
 	return ACTION_APPLIED;
 }
 
+static u32 apply_weight(struct action *a)
+{
+	struct task_slot *s = find_target(a->slot, a->generation, NO_TYPE);
+
+	if (!s)
+		return ACTION_STALE;
+	s->rule_weight = a->rule_weight;
+	return ACTION_APPLIED;
+}
+
 /* Move waiting tasks whose hint is another type to a queue of that type. */
 static void sweep_queue(u32 domain)
 {
@@ -135,6 +145,9 @@ int apply_actions(void *ctx)
 			break;
 		case ACTION_PARK:
 			a->result = park(a->slot, a->park_ns);
+			break;
+		case ACTION_WEIGHT:
+			a->result = apply_weight(a);
 			break;
 		default:
 			a->result = ACTION_INVALID;

@@ -67,6 +67,22 @@ static inline u32 task_weight(int static_prio, bool idle_policy)
 	return i < NR_NICE ? nice_to_weight[i] : WEIGHT_NICE_0;
 }
 
+/*
+ * @weight times a rule's, of RULE_WEIGHT_ONE (0: there is none); what nice can give bounds it, and so
+ * all that is made of weights.
+ */
+static inline u32 ruled_weight(u32 weight, u32 rule_weight)
+{
+	u64 ruled = (u64)weight * rule_weight / RULE_WEIGHT_ONE;
+	u32 most = nice_to_weight[0];
+
+	if (!rule_weight)
+		return weight;
+	if (ruled < WEIGHT_IDLE_POLICY)
+		return WEIGHT_IDLE_POLICY;
+	return ruled < most ? ruled : most;
+}
+
 /* A task's share of CPU time where no cgroup has a say. */
 static inline u32 task_share(u32 weight)
 {
@@ -212,6 +228,25 @@ static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_
 	if (!burst_ns || burst_ns >= slice_ns)
 		return vtime + period_ns;
 	return vtime + period_ns * burst_ns / slice_ns;
+}
+
+/* By so much a task's turn is put off while it holds an RCU read-side section open. */
+#define MAX_RCU_WAIT_NS		(20ULL * 1000 * 1000)
+
+/* If that lasts for so long, it goes first; the kernel's real-time variant boosts it then, too. */
+#define MAX_RCU_HELD_NS		(500ULL * 1000 * 1000)
+
+/*
+ * When it is the turn, at @deadline or before, of a task that has held an RCU read-side section
+ * open since @since. In a long queue half of the tasks may be behind the clock, and by the clock
+ * alone it waits for them all.
+ */
+static inline u64 rcu_deadline(u64 deadline, u64 now, u64 since)
+{
+	u64 latest = vtime_before(since + MAX_RCU_HELD_NS, now) ? now - MAX_LEAD_NS :
+								  now + MAX_RCU_WAIT_NS;
+
+	return vtime_before(latest, deadline) ? latest : deadline;
 }
 
 /*

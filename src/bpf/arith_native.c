@@ -57,6 +57,16 @@ u64 native_deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_ns)
 	return deadline_of(vtime, burst_ns, slice_ns, period_ns);
 }
 
+u32 native_ruled_weight(u32 weight, u32 rule_weight)
+{
+	return ruled_weight(weight, rule_weight);
+}
+
+u64 native_rcu_deadline(u64 deadline, u64 now, u64 since)
+{
+	return rcu_deadline(deadline, now, since);
+}
+
 s64 native_clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
 {
 	return clock_step(lead, run_ns, nr_cpus);

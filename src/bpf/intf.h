@@ -40,6 +40,8 @@ enum hetero_consts {
 	INV_SLOWDOWN_ONE = 1 << 16,
 	/* An SF of 1.0. */
 	SF_ONE = 1 << 20,
+	/* A rule's weight that changes nothing; systemd's CPUWeight= has the same. */
+	RULE_WEIGHT_ONE = 100,
 };
 
 /* Parts that --without can leave out, see src/mechanism.rs. */
@@ -101,6 +103,7 @@ struct task_slot {
 	u8 pinned;			/* may run on one CPU only */
 	u8 spinning;			/* waits actively, it says */
 	u8 pad;
+	u32 rule_weight;		/* of RULE_WEIGHT_ONE, what its weight is times; by actions */
 	u32 stall;			/* which silence of the agent `surplus` is of */
 	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
 	s64 surplus;			/* ns on the fastest type beyond its part, in that silence */
@@ -112,6 +115,7 @@ enum action_op {
 	ACTION_SWAP,		/* exchange the core types of two tasks, both or neither */
 	ACTION_SLOWDOWN,	/* set inv_slowdown of one task */
 	ACTION_PARK,		/* keep CPU `slot` from ordinary tasks for `park_ns` */
+	ACTION_WEIGHT,		/* set rule_weight of one task */
 };
 
 enum action_result {
@@ -135,6 +139,7 @@ struct action {
 	u8 expected_type;	/* where `slot` ran last, or NO_TYPE for "any" */
 	u8 other_expected_type;
 	u32 park_ns;
+	u32 rule_weight;
 };
 
 struct action_batch {

@@ -257,6 +257,8 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 		if (s->core_type == s->hint)
 			s->target_cpu = NO_CPU;
 		slot_write_end(s);
+		if (s->rule_weight != tctx->rule_weight)
+			follow_rule(p);
 	}
 	note_runner(p, tctx, cpu);
 	start_counting(p, tctx, cpu);
@@ -283,8 +285,11 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		refresh_entitlement();
 	tick_counting(p, tctx, cpu);
 	s = slot_of(tctx->slot);
-	if (s)
+	if (s) {
 		refresh_name(p, s);
+		if (s->rule_weight != tctx->rule_weight)
+			follow_rule(p);
+	}
 	watch_agent(cpu, tctx->slot);
 	wake_agent(tctx);
 	count_idle(cpu, false);

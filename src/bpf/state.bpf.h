@@ -157,6 +157,7 @@ struct task_ctx {
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
 	u32 weight;		/* by nice; 1024 is nice 0 */
+	u32 rule_weight;	/* of its slot, as last seen; 0: none yet */
 	u32 share;		/* what it competes with, see cgroup.bpf.h */
 	u32 counted_share;	/* what the domain was told; 0 if not counted */
 	s32 counted_surplus;
@@ -177,6 +178,7 @@ struct task_ctx {
 	u8 idle_windows;	/* in a row in which it used too little CPU to be counted */
 	u64 burst_ns;		/* mean run between two sleeps */
 	u64 woke_at_ns;		/* run_ns when it last woke up */
+	u64 rcu_since;		/* when it was first preempted inside the RCU read-side section, or 0 */
 	u8 spinning;		/* at the last look */
 	u8 counted_runnable;	/* in its process */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */

@@ -19,9 +19,6 @@
 /* Where no tick has found a task that computes for so long, no search for one. */
 #define COMPUTED_NS		(25ULL * 1000 * 1000)
 
-/* By so much a task's turn is put off while it holds an RCU read-side section open. */
-#define MAX_RCU_WAIT_NS		(20ULL * 1000 * 1000)
-
 static u64 clock_now(void)
 {
 	return scx_bpf_now() + READ_ONCE(clock_offset);
@@ -69,9 +66,13 @@ static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 
 	tctx->vtime = place_vtime(tctx->vtime, now, period);
 	deadline = deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period);
-	if (vtime_before(now + MAX_RCU_WAIT_NS, deadline) && holds_rcu(p))
-		return now + MAX_RCU_WAIT_NS;
-	return deadline;
+	if (!holds_rcu(p)) {
+		tctx->rcu_since = 0;
+		return deadline;
+	}
+	if (!tctx->rcu_since)
+		tctx->rcu_since = now;
+	return rcu_deadline(deadline, now, tctx->rcu_since);
 }
 
 /* May others preempt @p, which runs on @cpu? Races cost a preemption. */

@@ -90,6 +90,8 @@ pub enum Action {
     /// Keep ordinary tasks from a CPU for so long, at most 100 ms. Those of the kernel, pinned and
     /// latency-sensitive ones still run there; the one that does is held.
     Park(u32, Duration),
+    /// Its weight counts so many hundredths from now on: a rule of the user's, no policy's wish.
+    Weight(TaskId, u16),
 }
 
 /// What a policy has seen and decided since it began, for who watches it.

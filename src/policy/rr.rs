@@ -264,7 +264,7 @@ impl RoundRobin {
             let moved: &[Seen] = match action {
                 Action::Hint(seen, _) => &[*seen],
                 Action::Swap([(one, _), (other, _)]) => &[*one, *other],
-                Action::Slowdown(..) | Action::Park(..) => &[],
+                Action::Slowdown(..) | Action::Park(..) | Action::Weight(..) => &[],
             };
             for seen in moved {
                 if let Some(thread) = self.threads.get_mut(&seen.task) {

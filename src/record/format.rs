@@ -168,7 +168,10 @@ impl Decided {
                 Some((one.task, one.on, *to, first)),
                 Some((other.task, other.on, *back, second)),
             ],
-            Action::Hint(_, None) | Action::Slowdown(..) | Action::Park(..) => [None, None],
+            Action::Hint(_, None)
+            | Action::Slowdown(..)
+            | Action::Park(..)
+            | Action::Weight(..) => [None, None],
         };
         moves.into_iter().flatten()
     }

@@ -96,7 +96,7 @@ impl Sums {
                 Action::Hint(seen, None) => drop(self.wishes.remove(&seen.task)),
                 Action::Swap(_) => self.swaps += 1,
                 Action::Park(..) => self.parks += 1,
-                Action::Slowdown(..) => {}
+                Action::Slowdown(..) | Action::Weight(..) => {}
             }
             for (task, _, to, _) in decided.moves() {
                 self.wishes.insert(task, to);

@@ -44,6 +44,12 @@ pub(super) fn encode(action: &Action) -> types::action {
             entry.slot = *cpu;
             entry.park_ns = time.as_nanos().try_into().unwrap_or(u32::MAX);
         }
+        Action::Weight(task, hundredths) => {
+            entry.op = intf::action_op_ACTION_WEIGHT;
+            entry.slot = task.slot;
+            entry.generation = task.generation;
+            entry.rule_weight = u32::from(*hundredths);
+        }
     }
     entry
 }

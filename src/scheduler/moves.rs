@@ -49,7 +49,10 @@ impl Moves {
                 self.moved(now_ns, one, to, partner(other.task), policy);
                 self.moved(now_ns, other, back, partner(one.task), policy);
             }
-            Action::Hint(_, None) | Action::Slowdown(..) | Action::Park(..) => {}
+            Action::Hint(_, None)
+            | Action::Slowdown(..)
+            | Action::Park(..)
+            | Action::Weight(..) => {}
         }
     }
 

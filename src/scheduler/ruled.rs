@@ -10,7 +10,7 @@ use anyhow::Result;
 use log::{info, warn};
 
 use crate::policy::{Action, Seen};
-use crate::rules::{self, InProc, Rules, Verdict};
+use crate::rules::{self, InProc, Place, Rules, Verdict, WEIGHT_ONE};
 use crate::table::{Comm, State, Task, TaskId};
 use crate::topology::Topology;
 
@@ -96,10 +96,7 @@ impl Ruled {
             strays,
             ..
         } = self;
-        for task in tasks
-            .iter_mut()
-            .filter(|task| !task.kthread && !task.pinned)
-        {
+        for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let found = found.entry(task.id).or_insert(Found {
                 reading: u32::MAX,
                 ..Found::default()
@@ -116,17 +113,22 @@ impl Ruled {
                     verdict: rules.of(&thread),
                 };
             }
-            let wanted = match found.verdict {
-                Some(Verdict::Prefer(core_type)) if task.may_use(core_type) => Some(core_type),
-                Some(_) => None,
+            let weight = |verdict: Option<Verdict>| verdict.map_or(WEIGHT_ONE, |it| it.weight);
+            if weight(found.verdict) != weight(before) {
+                actions.push(Action::Weight(task.id, weight(found.verdict)));
+            }
+            let place = |verdict: Option<Verdict>| verdict.map_or(Place::AsDecided, |it| it.place);
+            let wanted = match place(found.verdict) {
+                Place::Prefer(core_type) if task.may_use(core_type) => Some(core_type),
+                Place::Prefer(_) | Place::Leave => None,
                 // The policy goes on with it from nothing.
-                None if before.is_some() => None,
-                None => continue,
+                Place::AsDecided if place(before) != Place::AsDecided => None,
+                Place::AsDecided => continue,
             };
             if task.hint != wanted {
                 actions.push(Action::Hint((&*task).into(), wanted));
             }
-            task.pinned = found.verdict.is_some();
+            task.pinned |= place(found.verdict) != Place::AsDecided;
             if let Some(to) = wanted.filter(|&to| to != task.core_type)
                 && task.state != State::Blocked
             {
@@ -220,6 +222,31 @@ mod tests {
         assert!(tasks.iter().all(|task| !task.pinned));
         ruled.retain(&tasks);
         assert!(ruled.is_idle());
+    }
+
+    #[test]
+    fn a_weight_is_told_once_and_taken_back_and_leaves_placing_to_the_policy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, "[[rule]]\ncomm = \"*\"\nweight = 250\n").unwrap();
+        let topology = board(1, 1);
+        let mut ruled = Ruled::find(Some(&path), true, &topology).unwrap();
+        let mut tasks = [task(0, 0, 0), task(1, 0, 0)];
+        // Who cannot be placed can be weighed.
+        tasks[1].pinned = true;
+        let as_they_are = tasks;
+        let told = |ruled: &mut Ruled| {
+            let (mut tasks, mut actions) = (as_they_are, Vec::new());
+            ruled.apply(&mut tasks, &mut actions);
+            assert_eq!(tasks, as_they_are);
+            actions
+        };
+        let weigh = |weight| as_they_are.map(|task| Action::Weight(task.id, weight));
+        assert_eq!(told(&mut ruled), weigh(250));
+        assert_eq!(told(&mut ruled), []);
+        fs::write(&path, "").unwrap();
+        ruled.reload(&topology).unwrap();
+        assert_eq!(told(&mut ruled), weigh(100));
     }
 
     #[test]

@@ -301,6 +301,7 @@ impl Machine {
                     assert!(*time <= Duration::from_millis(100));
                     self.parked[*cpu as usize] = self.now_ns + time.as_nanos() as u64;
                 }
+                Action::Weight(..) => panic!("{action:?} is for rules"),
                 // No CPU is idle, so that is all.
                 Action::Hint(seen, to) => self.tasks[seen.task.slot as usize].hint = *to,
             }

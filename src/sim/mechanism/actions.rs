@@ -72,6 +72,8 @@ impl Hetero {
                     true => Outcome::Applied,
                     false => Outcome::Invalid,
                 },
+                // Rules are no matter of the simulator's.
+                Action::Weight(..) => Outcome::Invalid,
             };
             self.carried_out.push(matches!(outcome, Outcome::Applied));
             match outcome {
