@@ -285,11 +285,8 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		refresh_entitlement();
 	tick_counting(p, tctx, cpu);
 	s = slot_of(tctx->slot);
-	if (s) {
+	if (s)
 		refresh_name(p, s);
-		if (s->rule_weight != tctx->rule_weight)
-			follow_rule(p);
-	}
 	watch_agent(cpu, tctx->slot);
 	wake_agent(tctx);
 	count_idle(cpu, false);
