@@ -6,6 +6,10 @@
 //! Estimates from different core types have errors of their own. A phase's SF is the mean over the
 //! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
 //! and two that are alike would trade places for ever.
+//!
+//! Once a phase ran for a while on the fastest core type and on the slowest, its SF is how much faster
+//! it was there: a model learns from programs that run alone, and knows nothing of what others leave
+//! of caches and memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,6 +17,7 @@ use super::Snapshot;
 use super::mean::Mean;
 use crate::pmu::module::Sample;
 use crate::slowdown::Phase;
+use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -22,20 +27,32 @@ const PHASES: usize = 8;
 /// A sample counts for one in so many in a phase's mean, at the least.
 const AVERAGED: u32 = 16;
 
+/// So many samples on a core type say how fast a phase is there.
+const MEASURED: u32 = 4;
+
 /// And in the mean of all that a thread, or a program, does.
 const AVERAGED_USUAL: u32 = 64;
+
+/// The fastest core type.
+const BIG: usize = 0;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     phase: Phase,
     /// Estimates from each core type.
     by_type: [Mean; MAX_CORE_TYPES],
+    /// Instructions per second on each core type.
+    ips: [Mean; MAX_CORE_TYPES],
     /// Number of the sample that was its last.
     used: u64,
 }
 
 impl Entry {
-    fn sf(&self) -> f64 {
+    fn sf(&self, slowest: usize) -> f64 {
+        let ips = |core_type: usize| self.ips[core_type].of_at_least(MEASURED);
+        if let Some((fast, slow)) = ips(BIG).zip(ips(slowest)).filter(|_| slowest > BIG) {
+            return (fast / slow).clamp(1.0, MAX_SLOWDOWN);
+        }
         let known = || self.by_type.iter().filter_map(Mean::get);
         known().sum::<f64>() / known().count().max(1) as f64
     }
@@ -61,7 +78,8 @@ impl Thread {
     }
 
     /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, phase: Phase, core_type: usize, sf: f64) -> f64 {
+    fn take(&mut self, sample: &Sample, sf: f64, slowest: usize) -> f64 {
+        let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
         let nearest = distances.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -73,7 +91,10 @@ impl Thread {
         let entry = &mut self.phases[self.now];
         entry.used = self.samples;
         entry.by_type[core_type].take(sf, AVERAGED);
-        let sf = entry.sf();
+        if self.samples > DISCARDED.into() && sample.metrics.ips > 0.0 {
+            entry.ips[core_type].take(sample.metrics.ips, AVERAGED);
+        }
+        let sf = entry.sf(slowest);
         self.usual.take(sf, AVERAGED_USUAL);
         sf
     }
@@ -82,6 +103,7 @@ impl Thread {
         let entry = Entry {
             phase,
             by_type: Default::default(),
+            ips: Default::default(),
             used: 0,
         };
         if self.phases.len() < PHASES {
@@ -103,6 +125,8 @@ pub struct Learnt {
     programs: HashMap<u32, Mean>,
     /// Process ids that there are; kept for its memory.
     processes: HashSet<u32>,
+    /// Index of the slowest core type, once known.
+    slowest: usize,
 }
 
 impl Learnt {
@@ -121,12 +145,13 @@ impl Learnt {
             return;
         }
         let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
-        let sf = thread.take(Phase::of(&sample.metrics), sample.core_type, sf);
+        let sf = thread.take(sample, sf, self.slowest);
         program.take(sf, AVERAGED_USUAL);
     }
 
     /// Forgets threads and programs that have ended.
     pub fn forget(&mut self, snapshot: &Snapshot) {
+        self.slowest = snapshot.topology.types.len().saturating_sub(1);
         let known = |task: &&Task| self.threads.contains_key(&task.id);
         if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
             self.threads.retain(|&id, _| snapshot.is_alive(id));
@@ -144,7 +169,7 @@ impl Learnt {
     /// SF of a thread in the phase that it was in last.
     pub fn sf(&self, task: TaskId) -> Option<f64> {
         let thread = self.threads.get(&task)?;
-        Some(thread.phases.get(thread.now)?.sf())
+        Some(thread.phases.get(thread.now)?.sf(self.slowest))
     }
 
     /// SF of a thread over all that it does; of a new one, that of its program.
@@ -191,6 +216,31 @@ mod tests {
             let sf = take(&mut learnt, &mut it, place, 300.0, 2.2 - 0.4 * place as f64);
             assert!((sf - 2.0).abs() < 1e-9, "{sf}");
         }
+    }
+
+    #[test]
+    fn what_was_measured_on_both_types_is_believed_before_a_model() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let topology = board(2, 4);
+        let mut sf = |place: usize, ipc: f64, times: usize| {
+            it.core_type = place;
+            for _ in 0..times {
+                learnt.forget(&Snapshot {
+                    now_ns: 0,
+                    topology: &topology,
+                    tasks: std::slice::from_ref(&it),
+                });
+                let mut sample = sample(&it, ipc, 300.0, 0.0);
+                sample.sf = Some(2.0);
+                learnt.observe(&sample);
+            }
+            learnt.sf(it.id).unwrap()
+        };
+        assert_eq!(sf(0, 1.5, 10), 2.0);
+        assert_eq!(sf(1, 1.0, 3), 2.0);
+        assert_eq!(sf(1, 1.0, 1), 1.5);
+        // As much as is believed, and never less than nothing.
+        assert_eq!(sf(1, 100.0, 30), 1.0);
     }
 
     #[test]

@@ -15,6 +15,11 @@ impl Mean {
         self.value += (value - self.value) / f64::from(self.averaged);
     }
 
+    /// `None` before there were so many values.
+    pub(super) fn of_at_least(&self, values: u32) -> Option<f64> {
+        (self.averaged >= values).then_some(self.value)
+    }
+
     /// `None` before the first value.
     pub(super) fn get(&self) -> Option<f64> {
         (self.averaged > 0).then_some(self.value)

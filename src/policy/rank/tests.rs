@@ -35,7 +35,8 @@ impl Bench {
         for (task, &sf) in self.tasks.iter_mut().zip(&self.sfs) {
             if task.state == State::Running {
                 task.run_ns[task.core_type] += 200 * MS;
-                let mut sample = sample(task, 1.0, 300.0, 0.0);
+                let ipc = if task.core_type == 0 { sf } else { 1.0 };
+                let mut sample = sample(task, ipc, 300.0, 0.0);
                 sample.sf = Some(sf);
                 self.rank.observe(&sample);
             }
