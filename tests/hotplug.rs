@@ -20,7 +20,8 @@ fn online(cpu: usize, online: bool) {
 }
 
 fn enabled_again() {
-    wait_until(s(30), "attached again", || state() == "enabled");
+    // Beside others that compute all the time: to start takes the agent seconds by itself.
+    wait_until(s(120), "attached again", || state() == "enabled");
 }
 
 #[test]
