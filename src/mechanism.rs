@@ -45,6 +45,8 @@ pub enum Mechanism {
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
+    /// Telling a thread that had a slot then from another one that has its id since
+    Identity,
     /// The history tables of `camps`; every phase is a new one
     History,
     /// Swaps of `camps` that raise contention
@@ -77,6 +79,7 @@ impl Mechanism {
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
             Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
+            Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
             Mechanism::Rest
             | Mechanism::Carry
             | Mechanism::History

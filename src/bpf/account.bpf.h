@@ -311,7 +311,7 @@ static void find_slot_again(struct task_struct *p, struct task_ctx *tctx)
 		return;
 	index = bpf_map_lookup_elem(&carried_slots, &tid);
 	s = index ? slot_of(*index) : NULL;
-	if (!s || s->start_time != p->start_time)
+	if (!s || (works(MECHANISM_IDENTITY) && s->start_time != p->start_time))
 		return;
 	tctx->slot = *index;
 	s->target_cpu = NO_CPU;

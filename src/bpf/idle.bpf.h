@@ -327,20 +327,11 @@ static void note_idle(s32 cpu, bool idle)
 static bool work_waits_for(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	u32 i;
 
 	/* An addition of nothing is a full barrier, see struct domain_ctx. */
 	if (cctx && __sync_fetch_and_add(&cctx->nr_waiting, 0))
 		return true;
-	if (is_parked(cpu))
-		return false;
-	bpf_for(i, 0, nr_domains) {
-		struct domain_ctx *dctx = domain_ctx_of(i);
-
-		if (dctx && dctx->nr_waiting)
-			return true;
-	}
-	return false;
+	return !is_parked(cpu) && somebody_waits_beside(NO_DOMAIN);
 }
 
 /*

@@ -62,6 +62,7 @@ enum mechanism {
 	MECHANISM_SYNC,
 	MECHANISM_ITERATE,
 	MECHANISM_RCU,
+	MECHANISM_IDENTITY,
 };
 
 /* Where a task is. */

@@ -152,7 +152,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool have_own, have_shared, shared_waits, may_stay = false, parked = is_parked(cpu);
+	bool have_own, have_shared, shared_waits, others, may_stay = false, parked = is_parked(cpu);
 	u64 own_deadline = 0, shared_deadline = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
@@ -196,15 +196,18 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
-	if (!parked && rotate(domain))
+	others = !parked && somebody_waits_beside(domain);
+	if (others && rotate(domain))
 		return;
 	if (may_stay) {
 		count_stat(STAT_KEPT);
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	/* Should the count of those waiting be behind, the queue itself tells. */
-	if (!parked && !steal(domain))
+	if (parked || (others && steal(domain)))
+		return;
+	/* Should the count of those waiting be behind, the queue itself tells: asked now and then. */
+	if (!(cctx->nr_empty++ % 16))
 		scx_bpf_dsq_move_to_local(domain, 0);
 }
 

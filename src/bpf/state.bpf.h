@@ -86,6 +86,7 @@ struct cpu_ctx {
 	u64 parked_until;	/* runs only what must not wait until then; ns, monotonic */
 	u8 holds;		/* tasks, in its parking queue, perhaps */
 	u8 is_idle;
+	u32 nr_empty;		/* times that it found nothing to do */
 	u32 slot;		/* of the task that the last tick interrupted */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
 	u32 share;		/* of what runs here */
@@ -287,6 +288,21 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		dctx->moved_in = true;
 	return dctx->moved_in;
+}
+
+/*
+ * Does anybody wait in any queue but @except, by their counts? A CPU that is about to idle asks, and
+ * most often nobody does: a plain loop, which the verifier walks, takes a tenth of bpf_for's calls.
+ */
+static bool somebody_waits_beside(u32 except)
+{
+	u32 i, nr = nr_domains;
+
+	for (i = 0; i < nr && i < MAX_DOMAINS; i++) {
+		if (i != except && (domain_ctxs[i].nr_waiting || domain_ctxs[i].moved_in))
+			return true;
+	}
+	return false;
 }
 
 /* Not in any queue that @cpu serves first, by their counts. */
