@@ -423,7 +423,9 @@ fn a_round_is_thrown_away_when_the_phase_changes() {
         assert!(told.samples > 0, "no samples in the statistics");
         scheduler.stop();
         println!("\n{name}: {told:?}");
-        assert_eq!(told.samples_jumped > 0, changes, "{name}: {told:?}");
+        // A program that begins changes its ways, too.
+        let jumps = told.samples_jumped * 10 > told.samples;
+        assert_eq!(jumps, changes, "{name}: {told:?}");
     }
 }
 

@@ -126,9 +126,9 @@ fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
         hog.renice(5);
     }
     let storm = Storm::start(CPUS);
-    let ran: Vec<_> = measure(&hogs, ms(1000), ms(4000))
+    let ran: Vec<_> = measure(&hogs, ms(1000), ms(8000))
         .iter()
-        .map(|ran| ran.total() as f64 / 4e9)
+        .map(|ran| ran.total() as f64 / 8e9)
         .collect();
     let (plain, nice): (f64, f64) = (ran[..CPUS].iter().sum(), ran[CPUS..].iter().sum());
     let ratio = plain / nice / (1024.0 / 335.0);

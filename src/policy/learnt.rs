@@ -70,7 +70,7 @@ struct Thread {
 impl Thread {
     fn new() -> Self {
         Self {
-            phases: Vec::with_capacity(PHASES),
+            phases: Vec::new(),
             now: 0,
             samples: 0,
             usual: Mean::default(),

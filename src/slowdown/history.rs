@@ -55,7 +55,8 @@ impl History {
     /// An empty table.
     pub fn new(capacity: usize) -> Self {
         Self {
-            entries: Vec::with_capacity(capacity),
+            // Most threads have a phase or two, and there may be thousands.
+            entries: Vec::new(),
             capacity,
             uses: 0,
         }
