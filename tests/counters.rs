@@ -423,9 +423,12 @@ fn a_round_is_thrown_away_when_the_phase_changes() {
         assert!(told.samples > 0, "no samples in the statistics");
         scheduler.stop();
         println!("\n{name}: {told:?}");
-        // A program that begins changes its ways, too.
-        let jumps = told.samples_jumped * 10 > told.samples;
-        assert_eq!(jumps, changes, "{name}: {told:?}");
+        // All tasks are in it, and one that begins may change its ways, too.
+        if changes {
+            assert!(told.samples_jumped * 10 > told.samples, "{name}: {told:?}");
+        } else {
+            assert!(told.samples_jumped <= 1, "{name}: {told:?}");
+        }
     }
 }
 

@@ -292,7 +292,7 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 
 /*
  * Does anybody wait in any queue but @except, by their counts? A CPU that is about to idle asks, and
- * most often nobody does: a plain loop, which the verifier walks, takes a tenth of bpf_for's calls.
+ * most often nobody does: a plain loop, which the verifier walks, makes none of bpf_for's calls.
  */
 static bool somebody_waits_beside(u32 except)
 {

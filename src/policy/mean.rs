@@ -22,6 +22,6 @@ impl Mean {
 
     /// `None` before the first value.
     pub(super) fn get(&self) -> Option<f64> {
-        (self.averaged > 0).then_some(self.value)
+        self.of_at_least(1)
     }
 }
