@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero why` and `scx_hetero set`: one question to the running scheduler each.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
+use crate::output;
 use crate::policy;
 use crate::profile::Profile;
 use crate::stats::{Client, SOCKET};
@@ -103,14 +103,10 @@ pub fn why(args: &Why) -> Result<()> {
             args.pid
         );
     }
-    let text = if args.json {
-        serde_json::to_string_pretty(&story)?
-    } else {
-        story.lines().join("\n")
-    };
-    // Whoever closes its end of a pipe has read enough.
-    let _ = writeln!(std::io::stdout(), "{text}");
-    Ok(())
+    if args.json {
+        return output::json(&story);
+    }
+    output::print(story.lines().join("\n"))
 }
 
 /// Changes a setting, and says what it is then.
@@ -125,6 +121,5 @@ pub fn set(args: &Set) -> Result<()> {
         Setting::Rules => ("rules", String::new()),
     };
     let said = Client::connect(&args.at.socket)?.set(name, &value)?;
-    println!("{}", said.map_err(|why| anyhow!(why))?);
-    Ok(())
+    output::print(said.map_err(|why| anyhow!(why))?)
 }

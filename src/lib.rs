@@ -20,6 +20,7 @@ pub mod exit;
 pub mod mechanism;
 pub mod ml;
 pub mod monitor;
+pub mod output;
 pub mod placement;
 pub mod pmc;
 pub mod pmu;

@@ -23,8 +23,8 @@ use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, calibrate, collect, doctor, exit, ml, monitor, pmc, policy, preflight, replay, report,
-    sim, stats,
+    bench, calibrate, collect, doctor, exit, ml, monitor, output, pmc, policy, preflight, replay,
+    report, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -257,6 +257,7 @@ fn main() -> ExitCode {
     let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
     match dispatch(cli) {
         Ok(status) => status.into(),
+        Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{NAME}: {error:#}");
             exit::status(&error).into()
@@ -305,11 +306,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
 
 fn schedule(args: Run) -> Result<()> {
     if args.version {
-        println!(
-            "{NAME} {}",
-            build_id::full_version(env!("CARGO_PKG_VERSION"))
-        );
-        return Ok(());
+        let version = build_id::full_version(env!("CARGO_PKG_VERSION"));
+        return output::print(format_args!("{NAME} {version}"));
     }
     if args.help_stats {
         return stats::server_data().describe_meta(&mut std::io::stdout(), None);
@@ -389,11 +387,9 @@ fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
     let mut topology = Topology::detect(core_types)?;
     calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
     if json {
-        println!("{}", serde_json::to_string_pretty(&topology.to_json())?);
-    } else {
-        println!("{}", topology.table());
+        return output::json(&topology.to_json());
     }
-    Ok(())
+    output::print(topology.table())
 }
 
 fn generate(folder: &Path) -> Result<()> {

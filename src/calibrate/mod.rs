@@ -21,6 +21,7 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use log::{info, warn};
 
+use crate::output;
 use crate::pmu::Machine;
 use crate::topology::{CoreTypesSpec, Topology};
 use measure::{Job, together};
@@ -77,12 +78,13 @@ pub fn run(args: &Args) -> Result<()> {
     let calibration = measure_all(&topology)?;
     calibration.write(&args.output)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&calibration)?);
-    } else {
-        println!("{}", render::table(&calibration));
-        println!("\nWritten to {}.", args.output.display());
+        return output::json(&calibration);
     }
-    Ok(())
+    let table = render::table(&calibration);
+    output::print(format_args!(
+        "{table}\n\nWritten to {}.",
+        args.output.display()
+    ))
 }
 
 fn measure_all(topology: &Topology) -> Result<Calibration> {

@@ -27,6 +27,7 @@ pub use table::write_whole;
 
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};
+use crate::output;
 use crate::pmu::{Event, Machine, Meaning, Plan, Pmu, Set, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
@@ -98,12 +99,12 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    println!(
+    output::print(format_args!(
         "{} holds {} programs on {} core types.",
         args.output.display(),
         table.labels().len(),
         topology.types.len()
-    );
+    ))?;
     if failed > 0 {
         bail!("{failed} of {} programs could not be measured", left.len());
     }

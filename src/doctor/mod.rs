@@ -7,13 +7,13 @@ mod machine;
 mod neighbours;
 mod render;
 
-use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use scx_utils::build_id;
 use serde::Serialize;
 
+use crate::output;
 use crate::pmu;
 
 /// Options of `scx_hetero doctor`.
@@ -159,16 +159,9 @@ pub fn examine(root: &Path) -> Report {
 /// The output cannot be written.
 pub fn run(args: &Args) -> Result<u8> {
     let report = examine(&pmu::root_from_env());
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => render::text(&report),
-    };
-    match anstream::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot print what was found");
-        }
-        _ => {}
+    match args.json {
+        true => output::json(&report)?,
+        false => output::print(render::text(&report).trim_end())?,
     }
     Ok(u8::from(report.failed > 0))
 }

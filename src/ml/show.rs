@@ -12,6 +12,7 @@ use super::scores::Confusion;
 use super::select::at_once;
 use super::validate::Comparisons;
 use crate::calibrate::store::{Identity, cpu_name};
+use crate::output;
 use crate::text::wrap;
 use crate::topology::Topology;
 
@@ -34,7 +35,7 @@ pub struct Args {
 /// It cannot be used, or not here.
 pub fn run(args: &Args) -> Result<()> {
     let model = Model::read(&args.path)?;
-    print!("{}", text(&model));
+    output::print(text(&model).trim_end())?;
     if args.any_machine {
         return Ok(());
     }

@@ -16,6 +16,7 @@ use super::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, eve
 use super::validate::{Comparisons, Contest, Speedups, comparisons, groups, pairs, speedups};
 use super::{here, import, report, select, show};
 use crate::collect::write_whole;
+use crate::output;
 use crate::scheduler::MODEL_PATH;
 use crate::text::stamp;
 
@@ -156,17 +157,18 @@ fn learn_and_write(args: &Args, output: &Path) -> Result<()> {
     }
     let learnt = learn(&data, args)?;
     learnt.model.check()?;
-    print!("{}", show::text(&learnt.model));
-    if let Some(comparisons) = &learnt.comparisons {
-        print!("{}", show::comparisons(comparisons));
-    }
     if let Some(path) = &args.report {
         let drawn = report::draw(&learnt.model, &learnt.speedups)?;
         write_whole(path, drawn.as_bytes())?;
     }
     write_whole(output, learnt.model.to_json()?.as_bytes())?;
-    println!("\nWritten to {}.", output.display());
-    Ok(())
+    let comparisons = learnt.comparisons.as_ref().map(show::comparisons);
+    output::print(format_args!(
+        "{}{}\nWritten to {}.",
+        show::text(&learnt.model),
+        comparisons.unwrap_or_default(),
+        output.display()
+    ))
 }
 
 /// A model, and what it was found to be worth.

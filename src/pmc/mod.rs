@@ -26,6 +26,7 @@ use crossbeam::channel::Receiver;
 
 pub use args::Args;
 
+use crate::output;
 use crate::pmu::Machine;
 use crate::pmu::virtual_counters::VirtualCounters;
 use crate::topology::Topology;
@@ -40,9 +41,9 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
         let counters = counters.describe();
         if json {
             let value = events::to_json(&machine, &topology, counters);
-            println!("{}", serde_json::to_string_pretty(&value)?);
+            output::json(&value)?;
         } else {
-            print!("{}", events::text(&machine, &topology, counters));
+            output::print(events::text(&machine, &topology, counters).trim_end())?;
         }
         return Ok(0);
     }

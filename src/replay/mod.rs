@@ -9,7 +9,6 @@ mod player;
 mod render;
 mod sums;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use log::warn;
 pub use compare::{Check, Comparison, Difference, compare};
 pub use player::{Changes, Player};
 
+use crate::output;
 use crate::policy::{self, rank};
 use crate::record::Reader;
 
@@ -73,12 +73,8 @@ pub fn run(args: &Args) -> Result<()> {
         warn!("{complaint}");
     }
     let report = render::Report::new(&comparison);
-    let text = if args.json {
-        serde_json::to_string_pretty(&report)?
-    } else {
-        report.text()
-    };
-    // Whoever closes its end of a pipe has read enough.
-    let _ = writeln!(std::io::stdout(), "{text}");
-    Ok(())
+    if args.json {
+        return output::json(&report);
+    }
+    output::print(report.text())
 }

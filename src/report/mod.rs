@@ -12,6 +12,7 @@ use anyhow::Result;
 use log::warn;
 
 use crate::collect::table::write_whole;
+use crate::output;
 use crate::record::Reader;
 
 /// What to draw, and where.
@@ -45,6 +46,6 @@ pub fn run(args: &Args) -> Result<()> {
         out.into()
     });
     write_whole(&out, page.as_bytes())?;
-    println!("{}: {} kB", out.display(), page.len().div_ceil(1000));
-    Ok(())
+    let size = page.len().div_ceil(1000);
+    output::print(format_args!("{}: {size} kB", out.display()))
 }

@@ -44,6 +44,7 @@ pub use args::Args;
 use experiment::{Bench, Options};
 use library::Library;
 
+use crate::output;
 use crate::policy::Settings;
 use crate::record::Members;
 
@@ -60,8 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
         library.add_mixes(path)?;
     }
     if args.list {
-        println!("{}", render::list(&library));
-        return Ok(());
+        return output::print(render::list(&library));
     }
     args.check_record()?;
     // All names first: a misspelt one should not show after minutes.
@@ -115,12 +115,10 @@ pub fn run(args: &Args) -> Result<()> {
         }
         let report = render::Report::new(mix, machine, &outcomes, optimum.as_ref());
         if args.json {
-            println!("{}", serde_json::to_string(&report)?);
+            output::print(serde_json::to_string(&report)?)?;
         } else {
-            if index > 0 {
-                println!();
-            }
-            println!("{}", report.text(args.programs));
+            let gap = if index > 0 { "\n" } else { "" };
+            output::print(format_args!("{gap}{}", report.text(args.programs)))?;
         }
     }
     Ok(())

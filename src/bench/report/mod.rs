@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::results::Results;
+
+use crate::output;
 pub use summary::Summary;
 
 /// What to report, and how.
@@ -64,11 +66,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
-    } else {
-        println!("{}", text::text(&summary));
+        return output::json(&summary);
     }
-    Ok(())
+    output::print(text::text(&summary))
 }
 
 /// All files as one.
