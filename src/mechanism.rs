@@ -49,7 +49,7 @@ pub enum Mechanism {
     Identity,
     /// The history tables of `camps`; every phase is a new one
     History,
-    /// Swaps of `camps` that raise contention
+    /// Swaps of `camps` of threads that are far apart, though neither gains
     Escape,
     /// NWC mode
     Nwc,

@@ -141,7 +141,7 @@ pub struct Counts {
     pub phase_hits: u64,
     #[stat(desc = "samples of phases that they did not know")]
     pub phase_misses: u64,
-    #[stat(desc = "swaps made although they raise contention")]
+    #[stat(desc = "swaps of threads far apart, though neither gains")]
     pub forced_swaps: u64,
     #[stat(desc = "times that NWC mode was entered")]
     pub nwc_episodes: u64,

@@ -3,7 +3,7 @@
 //! moves that follow. Ranks are what the policies differ in.
 
 use super::camps::progress::Progress;
-use super::camps::swap::{NoContention, Rules, Runner, plan};
+use super::camps::swap::{Planned, Runner};
 use super::camps::{balance, is_contested};
 use super::explore::Explorer;
 use super::reason::{Measure, Reason, Reasons};
@@ -105,9 +105,16 @@ impl Exchange {
                 self.reasons.explored(&actions[first..]);
             }
             let compared = actions.len();
-            let runners = &mut self.runners;
-            let rules = Rules::new(apart);
-            exchanged = plan(runners, nr_types, rules, &mut NoContention, actions).swaps;
+            let runners = &self.runners;
+            let gain = |runner: usize, _, _| -runners[runner].progress as f64;
+            let least = |_, _| apart as f64;
+            let mut planned = Planned::default();
+            while planned.has_room()
+                && planned
+                    .add(runners, nr_types, gain, least, actions)
+                    .is_some()
+            {}
+            exchanged = planned.swaps();
             let swaps = &actions[compared..];
             self.reasons.compared(swaps, self.measure, &self.runners);
         }

@@ -101,7 +101,7 @@ pub struct Tally {
     pub phase_hits: u64,
     /// See `phase_hits`.
     pub phase_misses: u64,
-    /// Swaps that raise contention, for the two were `amp_threshold` apart twice over.
+    /// Swaps that are worth nothing, for the two were `amp_threshold` apart twice over.
     pub forced_swaps: u64,
     /// Times that NWC mode was entered.
     pub nwc_episodes: u64,

@@ -57,6 +57,8 @@ pub enum Reason {
     Undisturbed,
     /// It made room for such a one.
     MadeRoom,
+    /// It changed places with one so that the two are less in the way of others.
+    Relief,
 }
 
 impl Measure {
@@ -101,6 +103,7 @@ impl Reason {
             Self::Explore => "to be measured there".into(),
             Self::Undisturbed => "to be measured undisturbed (NWC mode)".into(),
             Self::MadeRoom => "made room for one to be measured undisturbed (NWC mode)".into(),
+            Self::Relief => "so that others wait less for memory".into(),
         }
     }
 }
@@ -153,7 +156,8 @@ impl Reasons {
         }
     }
 
-    /// Notes that swaps in `actions` follow from what `runners` were compared by.
+    /// Notes that swaps in `actions` follow from what `runners` were compared by; or, where the first
+    /// of two does not come after the second, from what the two do to others.
     pub fn compared(&mut self, actions: &[Action], by: Measure, runners: &[Runner]) {
         let rank = |task| {
             let mut runners = runners.iter();
@@ -165,7 +169,8 @@ impl Reasons {
             };
             if let (Some(a), Some(b)) = (rank(one.task), rank(two.task)) {
                 for (task, own, other) in [(one.task, a, b), (two.task, b, a)] {
-                    self.note(task, Reason::Compared { by, own, other });
+                    let compared = Reason::Compared { by, own, other };
+                    self.note(task, if a < b { Reason::Relief } else { compared });
                 }
             }
         }

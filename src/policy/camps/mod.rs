@@ -4,20 +4,21 @@
 //!
 //! Each thread's slowdown, by [`crate::slowdown`], goes to the BPF half, which charges its progress
 //! with it (Eq. 3, and TLP scaling). Threads ahead on fast cores change places with threads behind
-//! on slow ones (`swap.rs`, Algorithm 1) once they are `amp_threshold` apart, in a way that keeps
-//! high-BTR threads from meeting. [`nwc`] makes for low contention where it does not occur.
+//! on slow ones (`swap.rs`) once they are `amp_threshold` apart, by what that is worth to them and
+//! costs those whom they disturb ([`worth`], in place of Algorithm 1). [`nwc`] makes for low
+//! contention where it does not occur.
 //!
-//! With three or more core types, slowdown is relative to the fastest; a thread may change places
-//! with any on a slower type, and contention is judged where the thread that is ahead leaves.
+//! With three or more core types, slowdown is relative to the fastest, and a thread may change places
+//! with any on a slower type.
 
 mod balance;
 pub mod fairness;
-mod load;
 pub mod nwc;
 pub(super) mod progress;
 pub(super) mod swap;
 pub(super) mod threads;
 pub(super) mod threshold;
+pub mod worth;
 
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use progress::Progress;
 use swap::Runner;
 use threads::Threads;
 use threshold::Threshold;
+use worth::{Forecast, Worths};
 
 pub(super) use balance::balance;
 
@@ -46,6 +48,12 @@ const BIG: usize = 0;
 /// Threads ahead of the mean by so many thresholds do not trigger NWC mode.
 const FAR_AHEAD: i64 = 2;
 
+/// Threads so many thresholds apart change places even if neither gains (Algorithm 1).
+const ESCAPE: i64 = 2;
+
+/// A core type counts as slower by so much at least.
+const LEAST_PART: f64 = 0.1;
+
 /// How `camps` is to behave.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -55,8 +63,8 @@ pub struct Options {
     pub limits: Option<Thresholds>,
     /// NWC mode; `None` is never.
     pub nwc: Option<Rules>,
-    /// Threads so many thresholds apart change places whatever that does to contention (Algorithm
-    /// 1: 2); `None` is never.
+    /// Threads so many thresholds apart change places even if neither gains (Algorithm 1: 2); `None`
+    /// is never.
     pub escape: Option<i64>,
     /// Entries of a thread's history table, L1.
     pub entries: usize,
@@ -71,7 +79,7 @@ impl Default for Options {
             migration_interval: Duration::from_millis(400),
             limits: None,
             nwc: Some(Rules::default()),
-            escape: Some(swap::ESCAPE),
+            escape: Some(ESCAPE),
             entries: THREAD_ENTRIES,
             fairness: 100,
         }
@@ -90,6 +98,8 @@ pub struct Camps {
     looked_at_ns: Option<u64>,
     reasons: Reasons,
     runners: Vec<Runner>,
+    forecasts: Vec<Forecast>,
+    worths: Worths,
     wishes: Vec<Wish>,
     /// What NWC mode sees, kept for its memory.
     nwc_threads: Vec<nwc::Thread>,
@@ -110,6 +120,8 @@ impl Camps {
             looked_at_ns: None,
             reasons: Reasons::default(),
             runners: Vec::new(),
+            forecasts: Vec::new(),
+            worths: Worths::default(),
             wishes: Vec::new(),
             nwc_threads: Vec::new(),
             busy_cpus: Vec::new(),
@@ -129,6 +141,46 @@ impl Camps {
     /// `amp_threshold`, ns of progress.
     pub fn amp_threshold(&self) -> i64 {
         self.threshold.ns()
+    }
+
+    /// Appends swaps by what they are worth, and says how many.
+    fn swap(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) -> u32 {
+        let topology = snapshot.topology;
+        let (threads, worths) = (&self.threads, &mut self.worths);
+        let threshold = self.threshold.ns();
+        // What two threads without contention gain that lag by the threshold.
+        let capacity = |on: usize| f64::from(topology.types[on].capacity.max(1));
+        let least = |fast, slow| {
+            let part = 1.0 - capacity(slow) / capacity(fast);
+            threshold as f64 * part.max(LEAST_PART)
+        };
+        let mut planned = swap::Planned::default();
+        worths.look(topology, threads.load());
+        while planned.has_room() {
+            self.forecasts.clear();
+            let forecast = |runner| threads.forecast(topology, runner, worths);
+            self.forecasts.extend(self.runners.iter().map(forecast));
+            worths.refill(topology, &self.runners, &self.forecasts, threshold);
+            let gain = |runner, on, and_not| worths.gain(runner, on, and_not);
+            let runners = &mut self.runners;
+            let Some(pair) = planned.add(runners, topology.types.len(), gain, least, actions)
+            else {
+                break;
+            };
+            // The next one is planned with this one done.
+            worths.swap(topology, runners, &self.forecasts, pair);
+        }
+        if planned.swaps() == 0
+            && let Some(escape) = self.escape
+        {
+            // Where each single swap makes things worse, two may make them better.
+            let runners = &self.runners;
+            let gain = |runner: usize, _, _| -runners[runner].progress as f64;
+            let least = |_, _| escape.saturating_mul(threshold) as f64;
+            planned.add(runners, topology.types.len(), gain, least, actions);
+            self.forced_swaps += u64::from(planned.swaps());
+        }
+        planned.swaps()
     }
 
     /// Looks whether NWC mode is due, or still; appends the swap that it wants.
@@ -156,7 +208,7 @@ impl Camps {
                 total_learned,
                 // Nor is one that spins worth a search for its slowdown.
                 far_ahead: runner.progress - mean > far || runner.spinning,
-                btr: runner.btr,
+                btr: self.threads.btr(runner.seen.task),
             }
         }));
         let busy_cpu = |task: &Task| {
@@ -237,9 +289,6 @@ impl Policy for Camps {
         }
         self.runners.clear();
         self.progress.runners(snapshot, &mut self.runners);
-        for runner in &mut self.runners {
-            self.threads.fill_btr(snapshot.topology, runner);
-        }
         let elapsed = snapshot.now_ns - self.looked_at_ns.unwrap_or(snapshot.now_ns);
         self.looked_at_ns = Some(snapshot.now_ns);
         if let Some(fairness) = &mut self.fairness {
@@ -258,17 +307,12 @@ impl Policy for Camps {
         let mut swaps = 0;
         if actions.len() == first {
             self.progress.settled(&mut self.runners);
-            let mut contention = self.threads.contention(snapshot.topology);
-            let rules = swap::Rules {
-                threshold,
-                escape: self.escape,
-            };
-            let planned = swap::plan(&mut self.runners, nr_types, rules, &mut contention, actions);
-            swaps = planned.swaps;
-            self.forced_swaps += u64::from(planned.forced);
-            let planned = &actions[first..];
+            for runner in &mut self.runners {
+                runner.resting = !self.progress.is_rested(runner, snapshot.now_ns);
+            }
+            swaps = self.swap(snapshot, actions);
             self.reasons
-                .compared(planned, Measure::Progress, &self.runners);
+                .compared(&actions[first..], Measure::Progress, &self.runners);
         }
         if contested {
             self.threshold.note(elapsed, swaps);

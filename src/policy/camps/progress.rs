@@ -23,6 +23,10 @@ const AVERAGED: f64 = 4.0;
 /// How long a thread that waits in a queue counts as being where it was sent, ns.
 const MOVE_NS: u64 = 1_000_000_000;
 
+/// How long a thread stays where it was sent before it is sent elsewhere, ns: until it has been
+/// measured there.
+const REST_NS: u64 = 200_000_000;
+
 /// What is remembered of a task.
 #[derive(Clone, Copy, Debug)]
 struct Account {
@@ -39,6 +43,8 @@ struct Account {
     active_at_ns: u64,
     /// Where it was sent, and when that is forgotten, ns.
     going: Option<(usize, u64)>,
+    /// Where it was sent last, and when, ns.
+    sent: Option<(usize, u64)>,
 }
 
 /// The accounts of all tasks.
@@ -154,11 +160,19 @@ impl Progress {
         runners.retain(|runner| !self.is_moving(runner.seen.task));
     }
 
+    /// Whether a task has been where it was sent for long enough, or was driven from there.
+    pub fn is_rested(&self, runner: &Runner, now_ns: u64) -> bool {
+        let account = self.accounts.get(&runner.seen.task);
+        let sent = account.and_then(|account| account.sent);
+        sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
+    }
+
     /// Notes who is sent where.
     pub fn note(&mut self, actions: &[Action], now_ns: u64) {
         let mut send = |task: TaskId, to: usize| {
             if let Some(account) = self.accounts.get_mut(&task) {
                 account.going = Some((to, now_ns + MOVE_NS));
+                account.sent = Some((to, now_ns));
             }
         };
         for action in actions {
@@ -181,6 +195,7 @@ impl Account {
             busy: false,
             active_at_ns: now,
             going: None,
+            sent: None,
         }
     }
 
@@ -285,6 +300,26 @@ mod tests {
             self.runners(&bench.snapshot(), &mut runners);
             runners.iter().map(|runner| runner.seen.task.slot).collect()
         }
+    }
+
+    #[test]
+    fn who_was_sent_somewhere_rests_there_unless_it_is_driven_away() {
+        let mut bench = Bench::new(&[0; 6]);
+        for _ in 0..3 {
+            bench.look(50 * MS);
+        }
+        let mut runner = Runner::new(&bench.tasks[0], 0, 0);
+        assert!(bench.progress.is_rested(&runner, bench.now_ns));
+        let sent = Action::Hint((&bench.tasks[0]).into(), Some(0));
+        bench.progress.note(&[sent], bench.now_ns);
+        assert!(!bench.progress.is_rested(&runner, bench.now_ns + REST_NS));
+        assert!(
+            bench
+                .progress
+                .is_rested(&runner, bench.now_ns + REST_NS + 1)
+        );
+        runner.place = 1;
+        assert!(bench.progress.is_rested(&runner, bench.now_ns));
     }
 
     #[test]

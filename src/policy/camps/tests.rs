@@ -210,36 +210,36 @@ fn the_one_ahead_on_a_big_core_changes_places_with_the_one_behind() {
 }
 
 #[test]
-fn a_high_btr_thread_is_kept_from_the_big_cluster_until_it_lags_by_two_thresholds() {
+fn who_disturbs_one_that_lags_leaves_the_fast_cores_though_it_lags_itself() {
     let mut bench = Bench::new(no_nwc());
-    let mut doing = QUIET;
-    doing[3].1 = 9e9;
     for _ in 0..5 {
-        bench.step(&doing);
+        bench.step(&QUIET);
     }
-    let threshold = bench.camps.amp_threshold() as u64;
-    let swapped = |bench: &mut Bench, lag_3: u64| {
-        bench.tasks[1].amp_progress = 3 * threshold;
-        bench.tasks[0].amp_progress = 2 * threshold;
-        for slot in 2..6 {
-            bench.tasks[slot].amp_progress = 3 * threshold - threshold * 11 / 10;
-        }
-        bench.tasks[3].amp_progress = 3 * threshold - lag_3;
-        let swap = bench
-            .step(&doing)
-            .into_iter()
-            .find_map(|action| match action {
-                Action::Swap([(one, _), (other, _)]) => Some((one.task.slot, other.task.slot)),
-                _ => None,
-            });
-        swap.unwrap()
+    let swap = |actions: Vec<Action>| {
+        actions.into_iter().find_map(|action| match action {
+            Action::Swap([(one, _), (other, _)]) => Some((one.task.slot, other.task.slot)),
+            _ => None,
+        })
     };
-    assert_eq!(swapped(&mut bench, threshold * 3 / 2), (1, 2));
-    let mut bench = Bench::new(no_nwc());
-    for _ in 0..5 {
-        bench.step(&doing);
-    }
-    assert_eq!(swapped(&mut bench, threshold * 2), (1, 3));
+    // On the fast cores 1 uses memory, and 0 is slowed down by it to half.
+    let mut loud = QUIET;
+    loud[0] = (1.0, 1e9);
+    loud[1] = (2.0, 9e9);
+    let threshold = bench.camps.amp_threshold() as u64;
+    let lag = |bench: &mut Bench, of_0: u64, of_1: u64| {
+        for task in &mut bench.tasks {
+            task.amp_progress = 100 * threshold;
+        }
+        bench.tasks[0].amp_progress -= of_0;
+        bench.tasks[1].amp_progress -= of_1;
+    };
+    lag(&mut bench, 10 * threshold, threshold / 10);
+    assert_eq!(swap(bench.step(&loud)), Some((1, 2)));
+    let why = bench.camps.reason(bench.tasks[1].id);
+    assert_eq!(why, Some(Reason::Relief));
+    // But not if it is the one who lags.
+    lag(&mut bench, 0, 10 * threshold);
+    assert_eq!(swap(bench.step(&loud)), None);
 }
 
 #[test]

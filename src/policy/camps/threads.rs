@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::{Action, Insight, Snapshot};
-use super::load::Planned;
 use super::swap::Runner;
+use super::worth::{Forecast, Worths};
 use crate::pmu::module::{Metrics, Sample};
 use crate::slowdown::history::APPLICATION_ENTRIES;
 use crate::slowdown::{Estimator, History, Load, Outcome, Phase, Reading, Thresholds};
@@ -32,6 +32,8 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// BTR of the others in the domain, bytes/s, when the slowdown on a core type was measured.
+    others: [f64; MAX_CORE_TYPES],
     /// By slower core type: see [`asymmetry`].
     asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
@@ -59,8 +61,6 @@ pub struct Threads {
     /// Load now and at the last look.
     load: Load,
     load_before: Load,
-    /// Load as planned swaps would change it.
-    planned: Load,
     /// Process ids that there are; kept for its memory.
     processes: HashSet<u32>,
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
@@ -82,7 +82,6 @@ impl Threads {
             looked_at_ns: None,
             load: Load::default(),
             load_before: Load::default(),
-            planned: Load::default(),
             processes: HashSet::new(),
             big_frequency: None,
             highest_clock: None,
@@ -278,33 +277,68 @@ impl Threads {
             let slowdown = thread.estimator.slowdown(sample.core_type);
             *part = asymmetry(*part, slowdown, low_contention);
         }
+        if let Some(cpu) = thread
+            .cpu
+            .filter(is_there)
+            .and_then(|cpu| topology.cpu(cpu))
+        {
+            let own = self.load.on(cpu.id).unwrap_or(0.0);
+            thread.others[sample.core_type] = (self.load.in_domain(cpu.llc) - own).max(0.0);
+        }
         thread.last = Some(outcome);
     }
 
-    /// Fills in a runner's BTR where it is and what it would be elsewhere: what was last measured
-    /// there, or else in proportion to speed.
-    pub(super) fn fill_btr(&self, topology: &Topology, runner: &mut Runner) {
-        let Some(thread) = self.threads.get(&runner.seen.task) else {
-            return;
-        };
-        let inverse = thread.inverse(topology);
-        runner.btr = thread.btr;
-        for core_type in 0..topology.types.len() {
-            let scale =
-                f64::from(inverse[core_type] / inverse[runner.seen.on.min(MAX_CORE_TYPES - 1)]);
-            runner.btr_on[core_type] = thread.btr_on[core_type].unwrap_or(thread.btr * scale);
-        }
+    /// Who uses memory how much.
+    pub(super) fn load(&self) -> &Load {
+        &self.load
     }
 
-    /// The load as swaps would change it.
-    pub(super) fn contention<'a>(&'a mut self, topology: &'a Topology) -> Planned<'a> {
-        let limits = self.limits();
-        self.planned.copy(&self.load);
-        Planned {
-            topology,
-            load: &mut self.planned,
-            limits,
+    /// How fast a runner would be on each core type, beside those that run now, and what it would
+    /// transfer: what was measured there last, or else in proportion to speed.
+    pub(super) fn forecast(
+        &self,
+        topology: &Topology,
+        runner: &Runner,
+        worths: &Worths,
+    ) -> Forecast {
+        let capacity = |core_type: usize| {
+            let kind = &topology.types[core_type];
+            f64::from(kind.capacity.clamp(1, 1024)) / 1024.0
+        };
+        // Of more threads than there are fast CPUs some would wait even alone (section 4.5).
+        let nr_fast = topology.types[BIG].cpus.len().max(1);
+        let turns = (f64::from(runner.nr_runnable) / nr_fast as f64).max(1.0);
+        let part = |slowdown: f64| 1.0 / (slowdown / turns).max(1.0);
+        let mut forecast = Forecast::default();
+        let Some(thread) = self.threads.get(&runner.seen.task) else {
+            for (core_type, speed) in forecast
+                .speed
+                .iter_mut()
+                .enumerate()
+                .take(topology.types.len())
+            {
+                *speed = part(1.0 / capacity(core_type));
+            }
+            return forecast;
+        };
+        let inverse = thread.inverse(topology);
+        let on = runner.seen.on.min(MAX_CORE_TYPES - 1);
+        let btr = |core_type: usize| match thread.btr_on[core_type] {
+            _ if core_type == on => thread.btr,
+            Some(btr) => btr,
+            None => thread.btr * f64::from(inverse[core_type] / inverse[on]),
+        };
+        let others = worths.others(topology, runner, btr(runner.place));
+        for core_type in 0..topology.types.len() {
+            let (asymmetry, sensitivity) = thread.parts(core_type, 1.0 / capacity(core_type));
+            let contention = 1.0 + sensitivity * others[core_type];
+            forecast.speed[core_type] = part(asymmetry * contention);
+            if core_type == runner.place {
+                forecast.sensitivity = sensitivity / contention;
+            }
+            forecast.btr[core_type] = btr(core_type);
         }
+        forecast
     }
 }
 
@@ -315,6 +349,7 @@ impl Thread {
             last: None,
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
+            others: [0.0; MAX_CORE_TYPES],
             asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
             cpu_before: None,
@@ -334,7 +369,31 @@ impl Thread {
         inverse
     }
 
-    /// The same if it differs from what the BPF half was told. It knows the static ones itself.
+    /// A slowdown as a product: that of the core type, and 1 + *k* B where others transfer B bytes/s;
+    /// *k* in seconds per byte. `assumed` is the first as static capacities say.
+    fn parts(&self, core_type: usize, assumed: f64) -> (f64, f64) {
+        let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
+        let asymmetry = match core_type {
+            BIG => 1.0,
+            // Where it was never undisturbed, what contention did to it on the fastest type tells.
+            _ => self.asymmetry[core_type]
+                .or_else(|| Some((here? / on_big?).max(1.0)))
+                .unwrap_or(assumed),
+        };
+        let (contention, others) = match (here, on_big) {
+            (Some(here), _) => (here / asymmetry, self.others[core_type]),
+            (None, Some(on_big)) => (on_big, self.others[BIG]),
+            (None, None) => (1.0, 0.0),
+        };
+        let sensitivity = if others > 0.0 {
+            (contention.max(1.0) - 1.0) / others
+        } else {
+            0.0
+        };
+        (asymmetry, sensitivity)
+    }
+
+    /// 1/slowdowns, if they differ from what the BPF half was told. It knows the static ones itself.
     fn news(&mut self, topology: &Topology) -> Option<[f32; MAX_CORE_TYPES]> {
         let nothing = (0..MAX_CORE_TYPES).all(|t| self.estimator.slowdown(t).is_none());
         if nothing && self.told.is_none() {
