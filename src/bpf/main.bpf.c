@@ -122,8 +122,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 	}
 
-	/* It has no choice, and nobody is before it: no need for a queue. */
-	if (is_pinned(tctx) && is_latency_sensitive(tctx) && nobody_waits_for(cpu)) {
+	/*
+	 * No need for a queue if it has no choice, and nobody is before it. And a parked CPU takes
+	 * nothing from a queue, which may have no other.
+	 */
+	if (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
+			      is_parked(cpu) && may_run_where_parked(p)) {
 		count_stat(STAT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;

@@ -357,15 +357,18 @@ static bool must_not_wait(struct task_struct *p, struct task_ctx *tctx)
 	       is_latency_sensitive(tctx);
 }
 
+/* Not inlined: the verifier follows it once. */
+__noinline bool may_run_where_parked(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	return !tctx || must_not_wait(p, tctx);
+}
+
 /* Parked CPUs are rare: the task is only looked at where it matters. */
 static bool is_parked_for(struct task_struct *p, s32 cpu)
 {
-	struct task_ctx *tctx;
-
-	if (!is_parked(cpu))
-		return false;
-	tctx = task_ctx_of(p);
-	return tctx && !must_not_wait(p, tctx);
+	return is_parked(cpu) && !may_run_where_parked(p);
 }
 
 static struct task_slot *slot_of(u32 slot)

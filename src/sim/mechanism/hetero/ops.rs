@@ -83,6 +83,9 @@ impl Mechanism for Hetero {
             self.count_waiting(k, thread);
             let place = self.next_place(k, thread);
             self.cpus[pinned as usize].queue.insert(thread, place);
+        } else if self.is_parked(k, cpu) && self.must_not_wait(thread) {
+            k.insert_local(cpu, thread, self.slice_ns, false);
+            return;
         } else {
             let mut domain = self.choose_domain(k, thread);
             if !self.may_use_domain(k, thread, domain) {
