@@ -301,38 +301,21 @@ impl Threads {
         runner: &Runner,
         worths: &Worths,
     ) -> Forecast {
-        let capacity = |core_type: usize| {
-            let kind = &topology.types[core_type];
-            f64::from(kind.capacity.clamp(1, 1024)) / 1024.0
-        };
         // Of more threads than there are fast CPUs some would wait even alone (section 4.5).
         let nr_fast = topology.types[BIG].cpus.len().max(1);
         let turns = (f64::from(runner.nr_runnable) / nr_fast as f64).max(1.0);
-        let part = |slowdown: f64| 1.0 / (slowdown / turns).max(1.0);
-        let mut forecast = Forecast::default();
-        let Some(thread) = self.threads.get(&runner.seen.task) else {
-            for (core_type, speed) in forecast
-                .speed
-                .iter_mut()
-                .enumerate()
-                .take(topology.types.len())
-            {
-                *speed = part(1.0 / capacity(core_type));
-            }
-            return forecast;
-        };
-        let inverse = thread.inverse(topology);
+        let thread = self.threads.get(&runner.seen.task);
         let on = runner.seen.on.min(MAX_CORE_TYPES - 1);
-        let btr = |core_type: usize| match thread.btr_on[core_type] {
-            _ if core_type == on => thread.btr,
-            Some(btr) => btr,
-            None => thread.btr * f64::from(inverse[core_type] / inverse[on]),
-        };
+        let btr =
+            |core_type: usize| thread.map_or(0.0, |thread| thread.btr(topology, on, core_type));
         let others = worths.others(topology, runner, btr(runner.place));
-        for core_type in 0..topology.types.len() {
-            let (asymmetry, sensitivity) = thread.parts(core_type, 1.0 / capacity(core_type));
-            let contention = 1.0 + sensitivity * others[core_type];
-            forecast.speed[core_type] = part(asymmetry * contention);
+        let mut forecast = Forecast::default();
+        for (core_type, (kind, others)) in topology.types.iter().zip(others).enumerate() {
+            let assumed = 1024.0 / f64::from(kind.capacity.clamp(1, 1024));
+            let parts = thread.map(|thread| thread.parts(core_type, assumed));
+            let (asymmetry, sensitivity) = parts.unwrap_or((assumed, 0.0));
+            let contention = 1.0 + sensitivity * others;
+            forecast.speed[core_type] = 1.0 / (asymmetry * contention / turns).max(1.0);
             if core_type == runner.place {
                 forecast.sensitivity = sensitivity / contention;
             }
@@ -367,6 +350,18 @@ impl Thread {
             inverse[core_type] = known.map_or(assumed, |slowdown| (1.0 / slowdown) as f32);
         }
         inverse
+    }
+
+    /// What it transfers on a core type, bytes/s, as it does on the type `on` where it is.
+    fn btr(&self, topology: &Topology, on: usize, core_type: usize) -> f64 {
+        match self.btr_on[core_type] {
+            _ if core_type == on => self.btr,
+            Some(btr) => btr,
+            None => {
+                let inverse = self.inverse(topology);
+                self.btr * f64::from(inverse[core_type] / inverse[on])
+            }
+        }
     }
 
     /// A slowdown as a product: that of the core type, and 1 + *k* B where others transfer B bytes/s;
