@@ -234,8 +234,8 @@ fn mistakes_are_told_before_anything_is_run() {
 
 #[test]
 fn a_program_that_fails_in_company_is_told_and_tried_again() {
-    // Two of it at once cannot be: the second finds the folder there.
-    let alone = "sh -c 'mkdir here && sleep 0.02 && rmdir here'";
+    // Two of it at once cannot be: the lock is taken for the second.
+    let alone = "sh -c 'exec flock -n proud sleep 0.02'";
     let mixes = format!(
         "[programs]\nshort = \"true\"\nproud = \"{alone}\"\n[mixes]\nM1 = \"2*proud\"\nM2 = \"short\"\n"
     );
@@ -254,7 +254,6 @@ fn a_program_that_fails_in_company_is_told_and_tried_again() {
         "{text}"
     );
 
-    let _ = fs::remove_dir(place.path("here"));
     fs::write(place.path("mixes.toml"), mixes.replace("2*proud", "proud")).unwrap();
     well(place.run(&[]));
     let text = well(place.bench(&["report", "bench.jsonl"]));

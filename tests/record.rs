@@ -92,7 +92,17 @@ fn another_policy_decides_otherwise_and_the_first_differences_are_told() {
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    let json = stdout(&["replay", file, "--fairness", "0", "--json"]);
+    let even = folder.path().join("W5.scxrec");
+    let even = even.to_str().unwrap();
+    let seconds = ["--seconds", "6"];
+    stdout(
+        &[
+            &["sim", "W5", "--policy", "camps", "--record", even],
+            &seconds[..],
+        ]
+        .concat(),
+    );
+    let json = stdout(&["replay", even, "--fairness", "0", "--json"]);
     let report: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["same_again"], report["decided_again"]);
     assert!(report["differences"].as_u64().unwrap() > 0);
