@@ -30,6 +30,8 @@ struct Account {
 #[derive(Debug, Default)]
 pub struct Demand {
     accounts: HashMap<TaskId, Account>,
+    /// CPUs that all threads of a process want, by its id.
+    programs: HashMap<u32, f64>,
     looked_at_ns: Option<u64>,
 }
 
@@ -56,6 +58,15 @@ impl Demand {
         if self.accounts.len() > snapshot.tasks.len() {
             self.accounts.retain(|&id, _| snapshot.is_alive(id));
         }
+        self.programs.clear();
+        for task in snapshot.tasks {
+            *self.programs.entry(task.tgid).or_default() += self.of(task.id);
+        }
+    }
+
+    /// CPUs that a process wants, by all of its threads.
+    pub fn of_program(&self, tgid: u32) -> f64 {
+        self.programs.get(&tgid).copied().unwrap_or(0.0)
     }
 
     /// Share of a CPU that a task wants, 0 to 1; 0 until it was looked at twice.

@@ -5,24 +5,22 @@
 //!
 //! # What a big core is worth
 //!
-//! A thread's **utility** is `(SF - 1) / max(1, N - (B - 1))²`: N runnable threads of its program, B
-//! CPUs of the fastest type. That is the utility factor of CAMP (Saez et al. 2012), of which the
-//! two papers say that it takes SF and thread-level parallelism together, with the gain SF - 1 where
-//! CAMP has SF: a thread that gains nothing is to get nothing, however few its siblings. As long as
-//! all threads of a program fit the big cores, their gain is the program's; beyond that one thread
-//! more on a big core hardly helps, for the others are waited for. So serial programs and serial
-//! phases come first. The SF is measured ([`super::speedup`]), so that every thread must have been
-//! on both types once, and again from time to time ([`super::explore`]).
+//! A thread's **utility** is `(SF - 1) / N`, where its program wants N CPUs ([`utility`]). The two
+//! papers have the utility factor of CAMP (Saez et al. 2012), of which they say that it takes SF and
+//! thread-level parallelism together; why ours is another, says `docs/policies/hsp.md`. The SF is
+//! measured ([`super::speedup`]), so that every thread must have been on both types once, and again
+//! from time to time ([`super::explore`]).
 //!
 //! With three or more core types the SF is that of the fastest over the slowest, threads are ranked
 //! by it, and the middle types get the middle ranks.
 
 use std::time::Duration;
 
+use super::demand::Demand;
 use super::exchange::Exchange;
 use super::explore::Explorer;
 use super::reason::Measure;
-use super::speedup::Speedups;
+use super::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::table::{Task, TaskId};
@@ -42,6 +40,7 @@ const PER_UTILITY: f64 = 1e6;
 /// See the module.
 pub struct Hsp {
     speedups: Speedups,
+    demand: Demand,
     exchange: Exchange,
     explorer: Explorer,
 }
@@ -50,17 +49,11 @@ impl Default for Hsp {
     fn default() -> Self {
         Self {
             speedups: Speedups::default(),
+            demand: Demand::default(),
             exchange: Exchange::by(Measure::Utility),
             explorer: Explorer::default(),
         }
     }
-}
-
-/// What one of `big` big CPUs is worth to a thread with this SF, of a program with `threads`
-/// runnable ones.
-fn utility(sf: f64, threads: u32, big: usize) -> f64 {
-    let excess = f64::from(threads) - (big as f64 - 1.0);
-    (sf - 1.0) / excess.max(1.0).powi(2)
 }
 
 impl Policy for Hsp {
@@ -79,19 +72,19 @@ impl Policy for Hsp {
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         let Self {
             speedups,
+            demand,
             exchange,
             explorer,
         } = self;
         speedups.look(snapshot, actions);
-        let types = &snapshot.topology.types;
-        if types.len() < 2 {
+        if snapshot.topology.types.len() < 2 {
             return;
         }
-        let big = types[0].cpus.len();
+        demand.look(snapshot);
         exchange.look(snapshot, |_| u64::MAX);
         exchange.rank(snapshot, |task, _| {
             let sf = speedups.sf(task.id, snapshot.topology);
-            (-utility(sf, task.nr_runnable, big) * PER_UTILITY) as i64
+            (-utility(sf, demand.of_program(task.tgid)) * PER_UTILITY) as i64
         });
         let apart = (LEAST_GAIN * PER_UTILITY) as i64;
         exchange.act(snapshot, Some((explorer, speedups)), apart, actions);
@@ -112,15 +105,6 @@ mod tests {
     use super::super::camps::tests::{MS, board, sample, task};
     use super::*;
     use crate::table::Task;
-
-    #[test]
-    fn utility_is_the_gain_and_falls_with_the_square_of_threads_beyond_the_big_cores() {
-        assert_eq!(utility(2.5, 1, 4), 1.5);
-        assert_eq!(utility(2.5, 4, 4), 1.5);
-        assert_eq!(utility(2.5, 5, 4), 1.5 / 4.0);
-        assert_eq!(utility(1.0, 1, 4), 0.0);
-        assert!(utility(1.3, 1, 4) > utility(2.8, 8, 4));
-    }
 
     /// Six threads on two big and four small cores, as fast on them as `speeds` says.
     struct Bench {
@@ -228,7 +212,7 @@ mod tests {
             (1.0, 0.6),
         ]);
         for task in &mut bench.tasks[..4] {
-            (task.tgid, task.nr_runnable) = (7, 4);
+            task.tgid = 7;
         }
         for _ in 0..60 {
             bench.step();

@@ -11,6 +11,8 @@
 //! - Only threads that want most of a CPU are ranked by the phase that they are in. Those that come
 //!   and go, on which the paper's scheduler failed (Fig. 4.7), are by all that is known of them or
 //!   of their program.
+//! - A program of several threads gains by each only its part ([`utility`]), where the paper ranks
+//!   each thread as if it were a program.
 //! - The top N is in CPUs: threads that come and go count for a part of one, see [`rooms`].
 //! - A thread must be better than another by more than models can tell to take its place.
 //!
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use super::demand::Demand;
 use super::reason::Reasons;
-use super::speedup::Speedups;
+use super::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::pmu::module::{self, Module, Sample};
@@ -70,7 +72,7 @@ const BIG: usize = 0;
 struct Ranked {
     seen: Seen,
     sf: f64,
-    /// What it is ranked by: SF, and more of it for who is on a fast core already.
+    /// What it is ranked by: [`utility`], with more of SF for who is on a fast core already.
     score: f64,
     /// Its place, of which 1 is the best, and of how many.
     rank: (u32, u32),
@@ -158,7 +160,7 @@ impl Rank {
             ranked.push(Ranked {
                 seen: task.into(),
                 sf,
-                score: sf * kept,
+                score: utility(sf * kept, self.demand.of_program(task.tgid)),
                 rank: (0, 0),
                 takes: takes(wants),
                 allowed: task.allowed_types,

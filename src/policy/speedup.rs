@@ -143,6 +143,17 @@ impl Speedups {
     }
 }
 
+/// What a core of the fastest type is worth to a thread with this SF: its part of what its program
+/// gains, which wants so many CPUs ([`super::demand::Demand::of_program`]).
+///
+/// So serial programs and serial phases come first, as in CAMP (Saez et al. 2012). The utility factor
+/// there, SF over the square of how many threads are more than the fast cores but one, takes a
+/// program's threads for as many programs as long as they fit the fast cores: they would take them all,
+/// for what a single thread of another program gains on one.
+pub fn utility(sf: f64, cpus: f64) -> f64 {
+    (sf - 1.0) / cpus.max(1.0)
+}
+
 impl Thread {
     /// `learnt` is SF of the fastest type over the slowest as a model has it.
     fn inverse(
@@ -288,6 +299,15 @@ mod tests {
         assert_eq!(bench.sampled(1, 2.0, 3), 1.0);
         bench.sampled(1, 1e-6, 100);
         assert!(bench.sampled(1, 1e-6, 100) <= MAX_SLOWDOWN + 0.01);
+    }
+
+    #[test]
+    fn utility_is_the_gain_shared_by_the_programs_threads() {
+        assert_eq!(utility(2.5, 1.0), 1.5);
+        assert_eq!(utility(2.5, 0.3), 1.5);
+        assert_eq!(utility(2.5, 3.0), 0.5);
+        assert_eq!(utility(1.0, 1.0), 0.0);
+        assert!(utility(1.4, 1.0) > utility(2.4, 4.0));
     }
 
     #[test]
