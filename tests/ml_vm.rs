@@ -69,9 +69,10 @@ fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
     assert!(metrics.counts.swapped < 8, "they trade places");
 }
 
-/// Four that wait for memory and four that compute, under `rank` for a while; their samples.
-fn samples_under_rank() -> Vec<Sample> {
-    fs::write(PATH, MODEL).unwrap();
+/// Four that wait for memory and four that compute, under `rank` with this model for a while; their
+/// samples.
+fn samples_under_rank(model: &str) -> Vec<Sample> {
+    fs::write(PATH, model).unwrap();
     let children: Vec<Child> = ["chase", "fp"].map(four).into_iter().flatten().collect();
     let arguments = ["--policy", "rank", "--model", PATH, "--samples", SAMPLES];
     let scheduler = Scheduler::start(&arguments);
@@ -89,9 +90,8 @@ fn samples_under_rank() -> Vec<Sample> {
 
 #[test]
 fn the_kernel_estimates_each_sample_as_the_agent_would() {
-    // Else those of E take turns.
-    fs::write("/proc/sys/kernel/nmi_watchdog", "0").unwrap();
-    let samples = samples_under_rank();
+    fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
+    let samples = samples_under_rank(MODEL);
     let model = Model::read(Path::new(PATH)).unwrap();
     let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
@@ -117,8 +117,15 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
 
 #[test]
 fn where_events_take_turns_the_agent_makes_the_estimates() {
+    // With one counter less than the model of E asks for.
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
-    let samples = samples_under_rank();
+    let mut model: Model = serde_json::from_str(MODEL).unwrap();
+    let trees = &mut model.speedup[1].trees;
+    let mut useless = trees.features[1].clone();
+    useless.name = "llc-misses".into();
+    trees.features.push(useless);
+    trees.weights.push(0.0);
+    let samples = samples_under_rank(&serde_json::to_string(&model).unwrap());
     let estimated = |core_type: u64| -> (usize, usize) {
         let of_type = samples
             .iter()

@@ -78,10 +78,11 @@ pub fn select(
     )))
 }
 
-/// Whether a PMU counts these events at once, with instructions and cycles; `None` if one of them
-/// is not known to it.
+/// Whether a PMU counts these events at once, with instructions and cycles and beside the kernel's NMI
+/// watchdog, which counts cycles of its own on most machines; `None` if one of them is not known to it.
 pub fn at_once(pmu: &CountedBy, events: &BTreeSet<&str>) -> Option<bool> {
-    let encodings = ["instructions", "cycles"].iter().chain(events).map(|name| {
+    let always = ["instructions", "cycles", "cycles"];
+    let encodings = always.iter().chain(events).map(|name| {
         let event = pmu.events.get(*name)?;
         Some(Encoding {
             fixed: event.fixed,
@@ -115,19 +116,21 @@ mod tests {
         let pmu = CountedBy {
             core_type: "P".into(),
             microarchitecture: "some".into(),
-            counters: [2, 2],
+            counters: [3, 2],
             events: [
                 event("instructions", u64::MAX, Some(0)),
                 event("cycles", u64::MAX, Some(1)),
                 event("loads", 1, None),
                 event("stores", 1, None),
                 event("branches", u64::MAX, None),
+                event("misses", u64::MAX, None),
             ]
             .into(),
         };
         let fits = |names: &[&'static str]| at_once(&pmu, &names.iter().copied().collect());
         assert_eq!(fits(&["loads", "branches"]), Some(true));
         assert_eq!(fits(&["loads", "stores"]), Some(false));
+        assert_eq!(fits(&["loads", "branches", "misses"]), Some(false));
         assert_eq!(fits(&["weather"]), None);
     }
 }

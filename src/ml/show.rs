@@ -90,7 +90,9 @@ pub fn text(model: &Model) -> String {
             .find(|pmu| pmu.core_type == kind);
         let fits = match pmu.and_then(|pmu| at_once(pmu, &events)) {
             Some(true) => "which are counted at once",
-            Some(false) => "which are MORE than its PMU counts at once: they take turns",
+            Some(false) => {
+                "which are MORE than its PMU counts at once beside the kernel's NMI watchdog: they take turns"
+            }
             None => "and nothing tells whether its PMU counts them at once",
         };
         say(&format!(

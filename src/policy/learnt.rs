@@ -28,7 +28,7 @@ const PHASES: usize = 8;
 const AVERAGED: u32 = 16;
 
 /// So many samples on a core type say how fast a phase is there.
-const MEASURED: u32 = 4;
+const MEASURED: u32 = 2;
 
 /// And in the mean of all that a thread, or a program, does.
 const AVERAGED_USUAL: u32 = 64;
@@ -237,7 +237,7 @@ mod tests {
             learnt.sf(it.id).unwrap()
         };
         assert_eq!(sf(0, 1.5, 10), 2.0);
-        assert_eq!(sf(1, 1.0, 3), 2.0);
+        assert_eq!(sf(1, 1.0, 1), 2.0);
         assert_eq!(sf(1, 1.0, 1), 1.5);
         // As much as is believed, and never less than nothing.
         assert_eq!(sf(1, 100.0, 30), 1.0);

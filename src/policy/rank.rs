@@ -338,7 +338,14 @@ impl Policy for Rank {
             rank: place.map(|place| place.rank),
             ..Insight::default()
         };
-        self.speedups.insight(task.id, topology, insight)
+        let mut insight = self.speedups.insight(task.id, topology, insight);
+        // As it was ranked, be it by another SF than progress is charged by.
+        let slowest = topology.types.len().saturating_sub(1);
+        if let Some(place) = place.filter(|_| insight.asymmetry[slowest].is_some()) {
+            insight.asymmetry[slowest] = Some(place.sf);
+            insight.slowdown[slowest] = Some(place.sf);
+        }
+        insight
     }
 }
 
