@@ -8,8 +8,8 @@
 //! and two that are alike would trade places for ever.
 //!
 //! Once a phase ran for a while on the fastest core type and on the slowest, its SF is how much faster
-//! it was there: a model learns from programs that run alone, and knows nothing of what others leave
-//! of caches and memory.
+//! it was there, at the clocks that the types have at present: a model learns from programs that run
+//! alone, and knows nothing of what others leave of caches and memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,21 +41,31 @@ struct Entry {
     phase: Phase,
     /// Estimates from each core type.
     by_type: [Mean; MAX_CORE_TYPES],
-    /// Instructions per second on each core type.
-    ips: [Mean; MAX_CORE_TYPES],
+    /// Instructions per cycle on each core type.
+    ipc: [Mean; MAX_CORE_TYPES],
     /// Number of the sample that was its last.
     used: u64,
 }
 
 impl Entry {
-    fn sf(&self, slowest: usize) -> f64 {
-        let ips = |core_type: usize| self.ips[core_type].of_at_least(MEASURED);
-        if let Some((fast, slow)) = ips(BIG).zip(ips(slowest)).filter(|_| slowest > BIG) {
-            return (fast / slow).clamp(1.0, MAX_SLOWDOWN);
+    fn sf(&self, ends: &Ends) -> f64 {
+        let ipc = |core_type: usize| self.ipc[core_type].of_at_least(MEASURED);
+        let both = ipc(BIG).zip(ipc(ends.slowest)).zip(ends.clocks);
+        if let Some(((fast, slow), clocks)) = both.filter(|_| ends.slowest > BIG) {
+            return (fast / slow * clocks).clamp(1.0, MAX_SLOWDOWN);
         }
         let known = || self.by_type.iter().filter_map(Mean::get);
         known().sum::<f64>() / known().count().max(1) as f64
     }
+}
+
+/// The two ends of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    /// Index of the slowest core type, once known.
+    slowest: usize,
+    /// How many times faster the fastest type is clocked, once known.
+    clocks: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -78,7 +88,7 @@ impl Thread {
     }
 
     /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, sample: &Sample, sf: f64, slowest: usize) -> f64 {
+    fn take(&mut self, sample: &Sample, sf: f64, ends: &Ends) -> f64 {
         let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
@@ -91,10 +101,10 @@ impl Thread {
         let entry = &mut self.phases[self.now];
         entry.used = self.samples;
         entry.by_type[core_type].take(sf, AVERAGED);
-        if self.samples > DISCARDED.into() && sample.metrics.ips > 0.0 {
-            entry.ips[core_type].take(sample.metrics.ips, AVERAGED);
+        if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
+            entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED);
         }
-        let sf = entry.sf(slowest);
+        let sf = entry.sf(ends);
         self.usual.take(sf, AVERAGED_USUAL);
         sf
     }
@@ -103,7 +113,7 @@ impl Thread {
         let entry = Entry {
             phase,
             by_type: Default::default(),
-            ips: Default::default(),
+            ipc: Default::default(),
             used: 0,
         };
         if self.phases.len() < PHASES {
@@ -125,8 +135,7 @@ pub struct Learnt {
     programs: HashMap<u32, Mean>,
     /// Process ids that there are; kept for its memory.
     processes: HashSet<u32>,
-    /// Index of the slowest core type, once known.
-    slowest: usize,
+    ends: Ends,
 }
 
 impl Learnt {
@@ -145,13 +154,19 @@ impl Learnt {
             return;
         }
         let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
-        let sf = thread.take(sample, sf, self.slowest);
+        let sf = thread.take(sample, sf, &self.ends);
         program.take(sf, AVERAGED_USUAL);
     }
 
-    /// Forgets threads and programs that have ended.
-    pub fn forget(&mut self, snapshot: &Snapshot) {
-        self.slowest = snapshot.topology.types.len().saturating_sub(1);
+    /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
+    /// ended.
+    pub fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
+        let slowest = snapshot.topology.types.len().saturating_sub(1);
+        let both = clocks[BIG].zip(clocks[slowest]);
+        self.ends = Ends {
+            slowest,
+            clocks: both.map(|(fast, slow)| fast / slow),
+        };
         let known = |task: &&Task| self.threads.contains_key(&task.id);
         if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
             self.threads.retain(|&id, _| snapshot.is_alive(id));
@@ -169,7 +184,7 @@ impl Learnt {
     /// SF of a thread in the phase that it was in last.
     pub fn sf(&self, task: TaskId) -> Option<f64> {
         let thread = self.threads.get(&task)?;
-        Some(thread.phases.get(thread.now)?.sf(self.slowest))
+        Some(thread.phases.get(thread.now)?.sf(&self.ends))
     }
 
     /// SF of a thread over all that it does; of a new one, that of its program.
@@ -222,21 +237,23 @@ mod tests {
     fn what_was_measured_on_both_types_is_believed_before_a_model() {
         let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
         let topology = board(2, 4);
+        let clocks = [Some(2e9), Some(1e9), None, None];
         let mut sf = |place: usize, ipc: f64, times: usize| {
             it.core_type = place;
             for _ in 0..times {
-                learnt.forget(&Snapshot {
+                let snapshot = Snapshot {
                     now_ns: 0,
                     topology: &topology,
                     tasks: std::slice::from_ref(&it),
-                });
+                };
+                learnt.look(&snapshot, &clocks);
                 let mut sample = sample(&it, ipc, 300.0, 0.0);
                 sample.sf = Some(2.0);
                 learnt.observe(&sample);
             }
             learnt.sf(it.id).unwrap()
         };
-        assert_eq!(sf(0, 1.5, 10), 2.0);
+        assert_eq!(sf(0, 0.75, 10), 2.0);
         assert_eq!(sf(1, 1.0, 1), 2.0);
         assert_eq!(sf(1, 1.0, 1), 1.5);
         // As much as is believed, and never less than nothing.
@@ -262,7 +279,7 @@ mod tests {
                 topology: &topology,
                 tasks,
             };
-            learnt.forget(&snapshot);
+            learnt.look(&snapshot, &[None; MAX_CORE_TYPES]);
             (learnt.sf(it.id), learnt.usual(&new))
         };
         assert_eq!(forget(&[new]), (None, Some(1.5)));

@@ -83,7 +83,7 @@ impl Speedups {
     /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
     pub fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         self.now_ns = snapshot.now_ns;
-        self.learnt.forget(snapshot);
+        self.learnt.look(snapshot, &self.frequency);
         let known = |id: &TaskId| self.threads.contains_key(id);
         let alive = || snapshot.tasks.iter().map(|task| task.id);
         if alive().filter(known).count() < self.threads.len() {
