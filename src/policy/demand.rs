@@ -41,26 +41,25 @@ impl Demand {
         let now = snapshot.now_ns;
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         self.looked_at_ns = Some(now);
+        self.programs.clear();
         for task in snapshot.tasks {
-            let total_ns = task.total_ns();
-            match self.accounts.entry(task.id) {
-                Entry::Occupied(mut account) => account.get_mut().look(task, now, elapsed),
-                Entry::Vacant(place) => {
-                    place.insert(Account {
-                        total_ns,
-                        awake: task.state != State::Blocked,
-                        wants: Mean::default(),
-                        sent: None,
-                    });
+            let account = match self.accounts.entry(task.id) {
+                Entry::Occupied(account) => {
+                    let account = account.into_mut();
+                    account.look(task, now, elapsed);
+                    account
                 }
-            }
+                Entry::Vacant(place) => place.insert(Account {
+                    total_ns: task.total_ns(),
+                    awake: task.state != State::Blocked,
+                    wants: Mean::default(),
+                    sent: None,
+                }),
+            };
+            *self.programs.entry(task.tgid).or_default() += account.wants.get().unwrap_or(0.0);
         }
         if self.accounts.len() > snapshot.tasks.len() {
             self.accounts.retain(|&id, _| snapshot.is_alive(id));
-        }
-        self.programs.clear();
-        for task in snapshot.tasks {
-            *self.programs.entry(task.tgid).or_default() += self.of(task.id);
         }
     }
 
