@@ -45,6 +45,8 @@ pub enum Mechanism {
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
+    /// Putting the agent before those whom it looks at
+    AgentFirst,
     /// Telling a thread that had a slot then from another one that has its id since
     Identity,
     /// The history tables of `camps`; every phase is a new one
@@ -79,6 +81,7 @@ impl Mechanism {
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
             Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
+            Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
             Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
             Mechanism::Rest
             | Mechanism::Carry

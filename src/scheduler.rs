@@ -12,6 +12,7 @@ mod explain;
 mod learning;
 mod model;
 mod moves;
+mod pace;
 mod recording;
 mod rest;
 mod ruled;
@@ -302,8 +303,9 @@ impl Scheduler<'_> {
             if let (Some(at), Some(interval)) = (due, self.interval())
                 && now >= at
             {
+                let before = pace::cpu_time();
                 self.decide()?;
-                due = Some(now + interval);
+                due = Some(now + pace::next(interval, pace::cpu_time().saturating_sub(before)));
             }
             self.record(now)?;
         }

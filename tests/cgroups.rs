@@ -135,7 +135,7 @@ fn a_slice_gets_no_more_for_running_more() {
     let mixed = Slice::new("mixed.slice", 100);
     let plain = Slice::below(&mixed.path, "plain.scope", 100).run(2, &[1]);
     let beside = Slice::new("beside.slice", 100).run(1, &[1]);
-    renice(plain.busy[1].id(), 5);
+    renice(plain.busy[1].id() as i32, 5);
     let before: Vec<_> = plain.busy.iter().map(cpu_time).collect();
     assert_shared(&[&plain, &beside], &[1.0, 1.0]);
     let used = |i: usize| cpu_time(&plain.busy[i]) - before[i];
@@ -213,12 +213,6 @@ fn units_that_lose_their_limit_are_named() {
     );
     assert!(scheduler.wait().unwrap().success());
     drop((limited, free));
-}
-
-fn renice(pid: u32, nice: i32) {
-    // SAFETY: a plain system call on our own child.
-    let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, pid, nice) };
-    assert_eq!(status, 0);
 }
 
 /// CPU time of a process of one thread, ns.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What scheduling by a model costs. Nothing is asserted of time: `bench/rank-cost` counts
+//! What the agent's decisions cost. Nothing is asserted of time: `bench/look-cost` counts
 //! instructions.
 
 #[path = "camps/model.rs"]
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use camps_model::{board, task};
+use clap::ValueEnum;
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::module::{Counts, Metrics, Sample};
-use scx_hetero::policy::rank::{OVERSUBSCRIBE, Rank};
-use scx_hetero::policy::{Policy, Snapshot};
-use scx_hetero::table::Task;
+use scx_hetero::policy::{Name, Settings, Snapshot};
+use scx_hetero::table::{State, Task};
 
 /// How often each thing is done.
 const TIMES: u32 = 20;
@@ -28,20 +28,27 @@ fn threads() -> u32 {
     threads.map_or(16, |threads| threads.parse().unwrap())
 }
 
+/// Of a policy, by the environment, on eight CPUs.
 #[test]
-fn looks_of_rank() {
+fn looks() {
+    let name = std::env::var("POLICY").unwrap_or("rank".to_string());
+    let name = Name::from_str(&name, false).unwrap();
     let topology = board(&[4, 4]);
     let mut tasks: Vec<Task> = (0..threads())
         .map(|slot| task(slot, slot % 8, usize::from(slot % 8 >= 4), 2))
         .collect();
-    let mut rank: Box<dyn Policy> = Box::new(Rank::new(OVERSUBSCRIBE));
+    for task in tasks.iter_mut().skip(8) {
+        task.state = State::Queued;
+    }
+    let mut policy = name.build(Settings::default());
     let (mut actions, mut took) = (Vec::new(), Vec::new());
     for look in 0..TIMES {
         for task in &mut tasks {
             task.run_ns[task.core_type] += 200_000_000;
+            task.amp_progress += 100_000_000 + u64::from(task.id.slot * 37 % 101) * 1_000_000;
             // Some are near each other, and all change a little from look to look.
             let sf = 1.2 + f64::from(task.id.slot * 37 % 101) / 60.0 + f64::from(look % 3) / 50.0;
-            rank.observe(&Sample {
+            policy.observe(&Sample {
                 task: task.id,
                 tid: task.tid,
                 tgid: task.tgid,
@@ -66,7 +73,7 @@ fn looks_of_rank() {
         };
         actions.clear();
         let begun = Instant::now();
-        rank.decide(&snapshot, &mut actions);
+        policy.decide(&snapshot, &mut actions);
         took.push(begun.elapsed());
     }
     took.sort();

@@ -218,20 +218,16 @@ fn counts_are_exact_over_ten_thousand_switches_a_second() {
 fn no_sample_is_lost_with_a_thousand_threads() {
     const THREADS: usize = 1000;
     const TIMES: u64 = 1000;
-    let nice = |nice| {
-        // SAFETY: a plain system call on the calling thread.
-        assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }, 0);
-    };
     let scheduler = counting(&["--sample-ms", "5"]);
     let mut statistics = Statistics::from_now();
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
         // Ahead of those it starts, or it would wait for its turn a thousand times.
-        nice(-20);
+        renice(0, -20);
         for _ in 0..THREADS {
             scope.spawn(|| {
-                nice(0);
+                renice(0, 0);
                 while !stop.load(Ordering::Relaxed) {
                     compute(TIMES);
                     done.fetch_add(TIMES, Ordering::Relaxed);
@@ -240,7 +236,7 @@ fn no_sample_is_lost_with_a_thousand_threads() {
         }
         thread::sleep(Duration::from_secs(2));
         stop.store(true, Ordering::Relaxed);
-        nice(0);
+        renice(0, 0);
     });
     let told = statistics.take().counts;
     assert!(told.samples > 0, "no samples in the statistics");
@@ -456,7 +452,7 @@ fn tasks_that_do_little_cost_nothing() {
 #[test]
 fn the_verifier_stays_within_its_budget() {
     const EACH: u32 = 18_000;
-    const ALL: u32 = 70_000;
+    const ALL: u32 = 72_000;
     let begin = Instant::now();
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let took = begin.elapsed();

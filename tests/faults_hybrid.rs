@@ -6,8 +6,9 @@ mod support;
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::*;
 
@@ -68,6 +69,43 @@ fn agent_stopped_while_cpus_are_parked() {
     assert_eq!(told.counts.stalls, 1);
     end(children);
     scheduler.stop();
+}
+
+/// It weighs little: each time that it queued beside the others it would wait for seconds.
+#[test]
+fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
+    let stop = AtomicBool::new(false);
+    let waited = thread::scope(|scope| {
+        for _ in 0..500 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    compute(100_000);
+                }
+            });
+        }
+        // Or it would take minutes to start.
+        renice(0, -20);
+        let scheduler = Scheduler::start(&["--policy", "camps"]);
+        for task in fs::read_dir(format!("/proc/{}/task", scheduler.pid())).unwrap() {
+            let tid = task.unwrap().file_name().into_string().unwrap();
+            renice(tid.parse().unwrap(), 19);
+        }
+        // Seconds that its first thread, which decides, was runnable and did not run.
+        let waited = || {
+            let stat = fs::read_to_string(format!("/proc/{}/schedstat", scheduler.pid())).unwrap();
+            stat.split(' ').nth(1).unwrap().parse::<f64>().unwrap() / 1e9
+        };
+        thread::sleep(s(1));
+        let (begun, before) = (Instant::now(), waited());
+        thread::sleep(s(5));
+        let part = (waited() - before) / begun.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        scheduler.stop();
+        renice(0, 0);
+        part
+    });
+    println!("it waited for {:.1} % of the time", 100.0 * waited);
+    assert!(waited < 0.015);
 }
 
 #[test]

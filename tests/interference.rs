@@ -280,9 +280,7 @@ fn who_is_preempted_inside_an_rcu_section_soon_gets_out_of_it() {
                 times.store(2 * now, Ordering::Relaxed);
             }
             pin(0, &[3]);
-            // SAFETY: a plain system call on this thread.
-            let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
-            assert_eq!(status, 0);
+            renice(0, 19);
             let begun = Instant::now();
             run_in_kernel(times.load(Ordering::Relaxed) as i32);
             println!("{times:?} times: {:?}", begun.elapsed());

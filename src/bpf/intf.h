@@ -63,6 +63,7 @@ enum mechanism {
 	MECHANISM_ITERATE,
 	MECHANISM_RCU,
 	MECHANISM_IDENTITY,
+	MECHANISM_AGENT_FIRST,
 };
 
 /* Where a task is. */

@@ -56,7 +56,8 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	s32 cpu = scx_bpf_task_cpu(p), claimed, target;
+	s32 cpu = scx_bpf_task_cpu(p), claimed, target, parked;
+	u64 agents;
 	u32 domain;
 
 	/*
@@ -64,9 +65,13 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * and the agent must not wait for those it schedules. They go first when
 	 * they wake up; whoever uses up a slice queues like everybody.
 	 */
-	if (!tctx || ((enq_flags & SCX_ENQ_WAKEUP) &&
-		      (tctx->is_agent || ((p->flags & PF_KTHREAD) && is_pinned(tctx))))) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+	agents = tctx ? agent_slice(tctx) : 0;
+	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
+				is_pinned(tctx))) {
+		/* Who put the agent aside is still to run. */
+		if (!agents || (enq_flags & SCX_ENQ_WAKEUP))
+			enq_flags |= SCX_ENQ_PREEMPT;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, agents ?: slice_ns, enq_flags);
 		return;
 	}
 
@@ -146,6 +151,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, slice_ns, enq_flags);
 			return;
 		}
+		parked = parked_cpu_for(p, domain);
+		if (parked >= 0) {
+			count_stat(STAT_DIRECT);
+			insert_on(p, parked, 0);
+			return;
+		}
 		change_domain(tctx, domain);
 		count_waiting(tctx);
 		scx_bpf_dsq_insert_vtime(p, domain, slice_ns, next_deadline(p, tctx), enq_flags);
@@ -208,7 +219,11 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (parked || (others && steal(domain)))
+	if (parked) {
+		take_urgent(domain, cpu);
+		return;
+	}
+	if (others && steal(domain))
 		return;
 	/* Should the count of those waiting be behind, the queue itself tells: asked now and then. */
 	if (!(cctx->nr_empty++ % 16))

@@ -83,6 +83,50 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 	return 0;
 }
 
+/* When the last CPU that was parked no longer is, at the latest; ns, monotonic. */
+u64 all_unparked_at;
+
+/*
+ * A parked CPU of @domain for @p, which must not wait there in the queue: those CPUs take nothing
+ * from it. < 0 if there is none, or @p is not such a task.
+ */
+static s32 parked_cpu_for(struct task_struct *p, u32 domain)
+{
+	struct mask_ctx *masks;
+	struct bpf_cpumask *cpus;
+	u32 cpu;
+
+	if (bpf_ktime_get_ns() >= all_unparked_at || !may_run_where_parked(p))
+		return -ENOENT;
+	masks = bpf_map_lookup_elem(&domain_masks, &domain);
+	cpus = masks ? masks->cpus : NULL;
+	if (!cpus)
+		return -ENOENT;
+	cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
+	return cpu < nr_cpu_ids && is_parked(cpu) ? (s32)cpu : -ENOENT;
+}
+
+/* What must not wait, and did so when @cpu was parked, out of the queue of its domain. */
+static bool take_urgent(u32 domain, s32 cpu)
+{
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+	struct task_struct *p;
+	u32 seen = 0;
+
+	if (!dctx || !somebody_waits(dctx, domain) || !can_iterate())
+		return false;
+	bpf_for_each(scx_dsq, p, domain, 0) {
+		if (may_run_where_parked(p) && may_use_cpu(p, cpu) &&
+		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
+			return true;
+		if (++seen >= 32)
+			break;
+		/* Hidden from the verifier, which would follow every count apart. */
+		__sink(seen);
+	}
+	return false;
+}
+
 /* Park @cpu for @ns from now on, whether it is parked already or not; for 0: no longer. */
 static u32 park(s32 cpu, u64 ns)
 {
@@ -94,6 +138,8 @@ static u32 park(s32 cpu, u64 ns)
 	if (ns > MAX_PARK_NS)
 		ns = MAX_PARK_NS;
 	cctx->parked_until = bpf_ktime_get_ns() + ns;
+	if (all_unparked_at < cctx->parked_until)
+		all_unparked_at = cctx->parked_until;
 	if (bpf_timer_start(&timer->timer, ns, 0)) {
 		cctx->parked_until = 0;
 		return ACTION_INVALID;

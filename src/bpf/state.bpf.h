@@ -16,6 +16,13 @@
  */
 #define LATENCY_BURST_NS	(4ULL * 1000 * 1000)
 
+/*
+ * The agent goes first until it has run for so long within such a time. Beside hundreds of
+ * threads a CPU it would wait for seconds, were it put aside in the midst of a look at them.
+ */
+#define AGENT_FIRST_NS	(100ULL * 1000 * 1000)
+#define AGENT_WINDOW_NS	(200ULL * 1000 * 1000)
+
 /* A task gets a slot in the table once it has run for this long in all. */
 #define SLOT_AFTER_NS		(5ULL * 1000 * 1000)
 
@@ -179,6 +186,8 @@ struct task_ctx {
 	u8 idle_windows;	/* in a row in which it used too little CPU to be counted */
 	u64 burst_ns;		/* mean run between two sleeps */
 	u64 woke_at_ns;		/* run_ns when it last woke up */
+	u64 first_since;	/* of the agent: a window of agent_slice(), and run_ns when it began */
+	u64 first_from_ns;
 	u64 rcu_since;		/* when it was first preempted inside the RCU read-side section, or 0 */
 	u8 spinning;		/* at the last look */
 	u8 counted_runnable;	/* in its process */
@@ -348,6 +357,22 @@ static bool is_latency_sensitive(struct task_ctx *tctx)
 {
 	return tctx->burst_ns && tctx->burst_ns < LATENCY_BURST_NS &&
 	       tctx->run_ns - tctx->woke_at_ns < LATENCY_BURST_NS;
+}
+
+/* What is left of the time for which the agent goes first, ns; of others nothing. */
+static u64 agent_slice(struct task_ctx *tctx)
+{
+	u64 now, ran;
+
+	if (!tctx->is_agent || !works(MECHANISM_AGENT_FIRST))
+		return 0;
+	now = scx_bpf_now();
+	if (now - tctx->first_since >= AGENT_WINDOW_NS) {
+		tctx->first_since = now;
+		tctx->first_from_ns = tctx->run_ns;
+	}
+	ran = tctx->run_ns - tctx->first_from_ns;
+	return ran < AGENT_FIRST_NS ? AGENT_FIRST_NS - ran : 0;
 }
 
 /* Must @p not be made to wait? Then it may run on parked CPUs. */

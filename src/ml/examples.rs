@@ -6,7 +6,7 @@
 //! program being run for it. It takes a thread that does the same before and after: same phase, and
 //! about as many others beside it, for contention slows both sides down, and not alike.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::pmu::module::Sample;
 use crate::slowdown::Phase;
@@ -76,7 +76,7 @@ struct Thread {
 #[derive(Debug)]
 pub struct Examples {
     slowest: usize,
-    threads: HashMap<TaskId, Thread>,
+    threads: FxHashMap<TaskId, Thread>,
 }
 
 impl Examples {
@@ -85,7 +85,7 @@ impl Examples {
     pub fn new(slowest: usize) -> Self {
         Self {
             slowest,
-            threads: HashMap::new(),
+            threads: FxHashMap::default(),
         }
     }
 

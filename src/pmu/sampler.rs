@@ -6,12 +6,12 @@
 //! descriptor or a system call. User and kernel mode are counted both, unless told otherwise: a
 //! task's run time, which the counts are divided by, contains its time in the kernel too.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
+use rustc_hash::FxHashMap;
 
 use super::module::{Counts, Metrics, Module, Sample};
 use super::open::Options;
@@ -57,7 +57,7 @@ pub struct Sampler {
     rotates: bool,
     /// What ends a round, see [`IPC_JUMP`].
     jump: f64,
-    rounds: HashMap<(TaskId, usize), Round>,
+    rounds: FxHashMap<(TaskId, usize), Round>,
     tally: Tally,
 }
 
@@ -118,7 +118,7 @@ impl Sampler {
             } else {
                 IPC_JUMP
             },
-            rounds: HashMap::new(),
+            rounds: FxHashMap::default(),
             tally: Tally::default(),
         })
     }
@@ -431,7 +431,7 @@ mod tests {
             user_only: false,
             rotates: true,
             jump: 1.0,
-            rounds: HashMap::new(),
+            rounds: FxHashMap::default(),
             tally: Tally::default(),
         };
         let mut sample = raw(0, &[1000, 2000]);

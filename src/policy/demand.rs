@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How much of a CPU each thread wants, and where it was sent.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::Snapshot;
 use super::mean::Mean;
@@ -29,9 +29,9 @@ struct Account {
 /// The accounts of all tasks.
 #[derive(Debug, Default)]
 pub struct Demand {
-    accounts: HashMap<TaskId, Account>,
+    accounts: FxHashMap<TaskId, Account>,
     /// CPUs that all threads of a process want, by its id.
-    programs: HashMap<u32, f64>,
+    programs: FxHashMap<u32, f64>,
     looked_at_ns: Option<u64>,
 }
 

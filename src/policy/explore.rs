@@ -3,7 +3,7 @@
 //! brought there for a moment by an exchange. For policies that would otherwise leave it where it
 //! is for ever.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::camps::swap::Runner;
 use super::speedup::Speedups;
@@ -26,7 +26,7 @@ const MAX_EXCHANGES: usize = 4;
 #[derive(Debug, Default)]
 pub struct Explorer {
     /// When a visit of a thread to a core type began, ns.
-    visits: HashMap<(TaskId, usize), u64>,
+    visits: FxHashMap<(TaskId, usize), u64>,
     /// Who changes places in this step; kept for its memory.
     busy: Vec<TaskId>,
 }

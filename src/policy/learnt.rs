@@ -11,7 +11,7 @@
 //! it was there, at the clocks that the types have at present: a model learns from programs that run
 //! alone, and knows nothing of what others leave of caches and memory.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Snapshot;
 use super::mean::Mean;
@@ -130,11 +130,11 @@ impl Thread {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Learnt {
-    threads: HashMap<TaskId, Thread>,
+    threads: FxHashMap<TaskId, Thread>,
     /// By process id.
-    programs: HashMap<u32, Mean>,
+    programs: FxHashMap<u32, Mean>,
     /// Process ids that there are; kept for its memory.
-    processes: HashSet<u32>,
+    processes: FxHashSet<u32>,
     ends: Ends,
 }
 

@@ -2,7 +2,7 @@
 //! Accounts of what threads got, for policies that even out something else than progress: with the
 //! rules for newcomers and sleepers that CAMPS (2018, section 4.3) has for progress.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::table::TaskId;
 
@@ -20,7 +20,7 @@ struct Account {
 /// The accounts.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    accounts: HashMap<TaskId, Account>,
+    accounts: FxHashMap<TaskId, Account>,
     /// Least and most at the last look, and in this one so far.
     range: Option<(i64, i64)>,
     so_far: Option<(i64, i64)>,

@@ -59,11 +59,6 @@ const MARGIN: f64 = 1.05;
 /// 200 ms would cost up to 7 % of the throughput (`docs/ml.md`).
 const LOOK: Duration = Duration::from_millis(50);
 
-/// And where more threads than these have a rank, for a look at them takes its time.
-const SELDOM: Duration = Duration::from_millis(200);
-/// See [`SELDOM`].
-const MANY: usize = 1000;
-
 /// The fastest core type.
 const BIG: usize = 0;
 
@@ -301,11 +296,7 @@ impl Policy for Rank {
     }
 
     fn interval(&self) -> Option<Duration> {
-        Some(if self.ranked.len() > MANY {
-            SELDOM
-        } else {
-            LOOK
-        })
+        Some(LOOK)
     }
 
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {

@@ -9,8 +9,9 @@
 //! so the slower types are rotated through as well.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::reason::{Measure, Reasons};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
@@ -34,9 +35,9 @@ const BIG: usize = 0;
 pub struct RoundRobin {
     interval: Duration,
     /// Every task that is in the table.
-    threads: HashMap<TaskId, Thread>,
+    threads: FxHashMap<TaskId, Thread>,
     /// Every process that has a task in the table.
-    applications: HashMap<u32, Share>,
+    applications: FxHashMap<u32, Share>,
     /// When it last looked.
     looked_at_ns: Option<u64>,
     reasons: Reasons,
@@ -47,9 +48,9 @@ pub struct RoundRobin {
 #[derive(Default)]
 struct Scratch {
     /// Process ids that there are.
-    processes: HashSet<u32>,
+    processes: FxHashSet<u32>,
     /// Big-core time among the threads of a process, by process id.
-    siblings: HashMap<u32, Range>,
+    siblings: FxHashMap<u32, Range>,
     busy: Vec<Task>,
     on_big: Vec<Candidate>,
     elsewhere: Vec<Candidate>,
@@ -160,8 +161,8 @@ impl RoundRobin {
     pub fn new(interval: Duration) -> Self {
         Self {
             interval,
-            threads: HashMap::new(),
-            applications: HashMap::new(),
+            threads: FxHashMap::default(),
+            applications: FxHashMap::default(),
             looked_at_ns: None,
             reasons: Reasons::default(),
             scratch: Scratch::default(),

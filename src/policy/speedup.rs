@@ -8,7 +8,7 @@
 //! belong to different phases of the program: that is the weakness of the method, and why the means
 //! are short and start anew after a while.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::camps::threads::tell;
 use super::learnt::Learnt;
@@ -49,7 +49,7 @@ struct Thread {
 /// The speedup factors of all threads.
 #[derive(Debug, Default)]
 pub struct Speedups {
-    threads: HashMap<TaskId, Thread>,
+    threads: FxHashMap<TaskId, Thread>,
     learnt: Learnt,
     /// Latest mean clock by core type, Hz.
     frequency: [Option<f64>; MAX_CORE_TYPES],

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which threads the policy moved of late, and why.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::policy::{Action, Policy, Reason, Seen};
 use crate::stats::story::{self, MOVES};
@@ -24,7 +26,7 @@ struct Log {
 /// See the module. A thread that was never moved takes no room.
 #[derive(Default)]
 pub(super) struct Moves {
-    logs: HashMap<TaskId, Log>,
+    logs: FxHashMap<TaskId, Log>,
 }
 
 impl Moves {

@@ -2,12 +2,12 @@
 //! The user's rules at work: threads that one fits are kept from the policy, and hinted to where the
 //! rule wants them.
 
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use log::{info, warn};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::policy::{Action, Seen};
 use crate::rules::{self, InProc, Place, Rules, Verdict, WEIGHT_ONE};
@@ -32,7 +32,7 @@ pub(super) struct Ruled {
     path: PathBuf,
     rules: Rules,
     reading: u32,
-    found: HashMap<TaskId, Found>,
+    found: FxHashMap<TaskId, Found>,
     /// Runnable threads that were not where their rule wants them, and where that is.
     strays: Vec<(Seen, usize)>,
 }
@@ -63,7 +63,7 @@ impl Ruled {
             path: path.to_path_buf(),
             rules,
             reading: 0,
-            found: HashMap::new(),
+            found: FxHashMap::default(),
             strays: Vec::new(),
         })
     }
@@ -159,7 +159,7 @@ impl Ruled {
         if self.rules.is_empty() {
             self.found.clear();
         } else if self.found.len() > tasks.len() {
-            let alive: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+            let alive: FxHashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
             self.found.retain(|id, _| alive.contains(id));
         }
     }

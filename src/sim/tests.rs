@@ -48,6 +48,9 @@ fn bench(mix: &str, name: &str) -> Bench {
 /// Before a program's name: it ends after 30 ms.
 const SHORT: &str = "short ";
 
+/// Before a program's name: it sleeps for 2 ms again and again, after a moment's work.
+const BRIEF: &str = "brief ";
+
 /// Programs on the Juno board (CPUs 0 to 3 are small), each with the CPUs that it may use.
 fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M> {
     let library = Library::builtin().unwrap();
@@ -57,11 +60,14 @@ fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M
         .iter()
         .map(|(name, _)| {
             let mut program = library
-                .program(name.trim_start_matches(SHORT))
+                .program(name.trim_start_matches(SHORT).trim_start_matches(BRIEF))
                 .unwrap()
                 .clone();
             if name.starts_with(SHORT) {
                 program.phases[0].instructions = 50e6;
+            }
+            if name.starts_with(BRIEF) {
+                program.phases[0].sleep = Some((0.3e6, 2e6));
             }
             Compiled::new(&machine, &program, &mut loads)
         })
@@ -269,6 +275,31 @@ fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
     assert_eq!(held, 1, "the others go on, and nobody takes its place");
     run_for(&mut sim, 2);
     assert!(!sim.kernel.cpu(cpu).is_idle);
+    check(&sim);
+}
+
+#[test]
+fn who_must_not_wait_does_not_wait_for_parked_cpus() {
+    let mut programs = vec![("gamess", None); 6];
+    programs.extend([("brief gamess", None); 4]);
+    let mut sim = sim(&programs, hetero());
+    run_for(&mut sim, 200);
+    let brief = 6..10;
+    let mut waited = [0; 10];
+    for ms in 0..1000 {
+        // All small CPUs, for half of the time.
+        if ms % 100 == 0 {
+            let park = [0, 1, 2, 3].map(|cpu| Action::Park(cpu, Duration::from_millis(50)));
+            sim.mechanism.apply_all(&mut sim.kernel, &park);
+        }
+        run_for(&mut sim, 1);
+        for thread in brief.clone() {
+            let queued = sim.kernel.thread(thread).state == ThreadState::Queued;
+            let waited = &mut waited[thread as usize];
+            *waited = if queued { *waited + 1 } else { 0 };
+            assert!(*waited < 15, "{thread} at {ms} ms");
+        }
+    }
     check(&sim);
 }
 

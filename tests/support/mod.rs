@@ -335,9 +335,7 @@ impl Hog {
     }
 
     pub fn renice(&self, nice: i32) {
-        // SAFETY: a plain system call; the thread is ours.
-        let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, self.tid() as u32, nice) };
-        assert_eq!(status, 0);
+        renice(self.tid(), nice);
     }
 
     /// CPU time by CPU since the last call, ns.
@@ -416,6 +414,13 @@ pub fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -
     drop(going);
     wanders.join().unwrap();
     outcome
+}
+
+/// Sets the nice level of a thread; 0 is the caller.
+pub fn renice(tid: i32, nice: i32) {
+    // SAFETY: a plain system call.
+    let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, tid as u32, nice) };
+    assert_eq!(status, 0);
 }
 
 /// Lets a thread run on these CPUs and no others; 0 is this one, and what it starts from now on.

@@ -5,8 +5,9 @@
 //! A state machine on plain values: each [`Nwc::step`] takes a [`Look`] at the machine and says
 //! what is wished for. It acts on nothing itself.
 
-use std::collections::HashMap;
 use std::time::Duration;
+
+use rustc_hash::FxHashMap;
 
 use crate::slowdown::Thresholds;
 use crate::slowdown::contention::is_low;
@@ -161,7 +162,7 @@ pub struct Nwc {
     parked: Vec<u32>,
     /// Those that have to follow; kept for its memory.
     more: Vec<u32>,
-    back_offs: HashMap<TaskId, BackOff>,
+    back_offs: FxHashMap<TaskId, BackOff>,
     /// Time that may be spent, ns; grows by [`Rules::share`] of all time.
     credit_ns: f64,
     looked_at_ns: Option<u64>,
@@ -179,7 +180,7 @@ impl Nwc {
             episode: None,
             parked: Vec::new(),
             more: Vec::new(),
-            back_offs: HashMap::new(),
+            back_offs: FxHashMap::default(),
             credit_ns: rules.episode_ns as f64,
             looked_at_ns: None,
             spent_ns: 0,

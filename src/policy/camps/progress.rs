@@ -5,7 +5,7 @@
 //! The BPF half charges `amp_progress`. No action sets it, so a task's *effective progress* is
 //! `amp_progress` plus an offset that is kept here and changed where the paper resets the counter.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::super::{Action, Snapshot};
 use super::swap::Runner;
@@ -50,7 +50,7 @@ struct Account {
 /// The accounts of all tasks.
 #[derive(Debug, Default)]
 pub struct Progress {
-    accounts: HashMap<TaskId, Account>,
+    accounts: FxHashMap<TaskId, Account>,
     looked_at_ns: Option<u64>,
     /// Least and greatest effective progress among those that took part at the last look, ns.
     range: Option<(i64, i64)>,

@@ -2,7 +2,7 @@
 //! What is known of each thread's speed: samples in, slowdowns out (CAMPS 2018, sections 4.2 and
 //! 4.5).
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{Action, Insight, Snapshot};
 use super::swap::Runner;
@@ -53,16 +53,16 @@ pub struct Threads {
     entries: usize,
     /// Samples of known phases, and of unknown ones.
     hits_and_misses: (u64, u64),
-    threads: HashMap<TaskId, Thread>,
+    threads: FxHashMap<TaskId, Thread>,
     /// History tables of applications (L2), by process id.
-    applications: HashMap<u32, History>,
+    applications: FxHashMap<u32, History>,
     noted: Vec<Noted>,
     looked_at_ns: Option<u64>,
     /// Load now and at the last look.
     load: Load,
     load_before: Load,
     /// Process ids that there are; kept for its memory.
-    processes: HashSet<u32>,
+    processes: FxHashSet<u32>,
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
     /// samples from there.
     big_frequency: Option<f64>,
@@ -76,13 +76,13 @@ impl Threads {
             limits,
             entries,
             hits_and_misses: (0, 0),
-            threads: HashMap::new(),
-            applications: HashMap::new(),
+            threads: FxHashMap::default(),
+            applications: FxHashMap::default(),
             noted: Vec::new(),
             looked_at_ns: None,
             load: Load::default(),
             load_before: Load::default(),
-            processes: HashSet::new(),
+            processes: FxHashSet::default(),
             big_frequency: None,
             highest_clock: None,
         }
@@ -426,7 +426,7 @@ pub(in super::super) fn tell(
     news
 }
 
-fn cpu_of(threads: &HashMap<TaskId, Thread>, task: &Task) -> Option<u32> {
+fn cpu_of(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<u32> {
     let known = threads.get(&task.id);
     known.map_or_else(|| running_on(task), |thread| thread.cpu)
 }

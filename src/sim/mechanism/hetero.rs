@@ -133,6 +133,8 @@ pub(in crate::sim) struct Hetero {
     pub(super) most_slots: usize,
     pub(super) domains: Vec<Domain>,
     pub(super) cpus: Vec<CpuCtx>,
+    /// When the last CPU that was parked no longer is, ns.
+    pub(super) all_unparked_at: u64,
     pub(super) cpu_set_weights: Vec<u64>,
     /// Runnable threads by job.
     pub(super) processes: Vec<u32>,
@@ -178,6 +180,7 @@ impl Hetero {
             most_slots: crate::scheduler::MAX_SLOTS as usize,
             domains: domains.collect(),
             cpus: cpus.collect(),
+            all_unparked_at: 0,
             cpu_set_weights: Vec::new(),
             processes: Vec::new(),
             max_progress: 0,
@@ -264,6 +267,25 @@ impl Hetero {
         let mut waiting = self.domains[domain].queue.iter();
         let found = waiting.find(|(thread, _)| k.may_use(*thread, cpu));
         drop(waiting);
+        self.move_found(k, domain, cpu, found)
+    }
+
+    /// What must not wait, and did so when the CPU was parked.
+    fn take_urgent(&mut self, k: &mut Kernel, domain: usize, cpu: u32) -> bool {
+        let mut waiting = self.domains[domain].queue.iter().take(LOOKED_AT);
+        let found =
+            waiting.find(|(thread, _)| self.must_not_wait(*thread) && k.may_use(*thread, cpu));
+        drop(waiting);
+        self.move_found(k, domain, cpu, found)
+    }
+
+    fn move_found(
+        &mut self,
+        k: &mut Kernel,
+        domain: usize,
+        cpu: u32,
+        found: Option<(u32, Place)>,
+    ) -> bool {
         let Some((thread, place)) = found else {
             return false;
         };

@@ -49,6 +49,15 @@ impl Hetero {
         true
     }
 
+    /// A parked CPU of the domain for a thread that must not wait there in the queue.
+    pub(super) fn parked_cpu_for(&self, k: &Kernel, thread: u32, domain: usize) -> Option<u32> {
+        if k.now >= self.all_unparked_at || !self.must_not_wait(thread) {
+            return None;
+        }
+        let mut cpus = self.masks.domains[domain].iter();
+        cpus.find(|&cpu| self.is_parked(k, cpu) && k.may_use(thread, cpu))
+    }
+
     /// Parks a CPU from now on, whether it is parked already or not.
     pub(super) fn park(&mut self, k: &mut Kernel, cpu: u32, ns: u64) -> bool {
         if cpu as usize >= self.cpus.len() {
@@ -56,6 +65,7 @@ impl Hetero {
         }
         let until = k.now + ns.min(MAX_PARK_NS);
         self.cpus[cpu as usize].parked_until = until;
+        self.all_unparked_at = self.all_unparked_at.max(until);
         k.events.push(until, Event::Unpark(cpu, until));
         if self.cpus[cpu as usize].is_idle {
             self.note_idle(k, cpu, false);

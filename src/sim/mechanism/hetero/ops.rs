@@ -92,6 +92,10 @@ impl Mechanism for Hetero {
                 let first = k.allowed(thread).first().unwrap_or(cpu);
                 domain = k.cpu(first).domain;
             }
+            if let Some(parked) = self.parked_cpu_for(k, thread, domain) {
+                k.insert_local(parked, thread, self.slice_ns, false);
+                return;
+            }
             self.change_domain(thread, domain);
             self.count_waiting(k, thread);
             let place = self.next_place(k, thread);
@@ -145,7 +149,9 @@ impl Mechanism for Hetero {
             k.thread_mut(previous).slice = self.slice_ns;
             return;
         }
-        if !parked && !self.steal(k, domain, cpu) {
+        if parked {
+            self.take_urgent(k, domain, cpu);
+        } else if !self.steal(k, domain, cpu) {
             self.move_shared(k, domain, cpu);
         }
     }
