@@ -90,15 +90,10 @@ fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
             let tid = task.unwrap().file_name().into_string().unwrap();
             renice(tid.parse().unwrap(), 19);
         }
-        // Seconds that its first thread, which decides, was runnable and did not run.
-        let waited = || {
-            let stat = fs::read_to_string(format!("/proc/{}/schedstat", scheduler.pid())).unwrap();
-            stat.split(' ').nth(1).unwrap().parse::<f64>().unwrap() / 1e9
-        };
         thread::sleep(s(1));
-        let (begun, before) = (Instant::now(), waited());
+        let (begun, before) = (Instant::now(), scheduler.waited());
         thread::sleep(s(5));
-        let part = (waited() - before) / begun.elapsed().as_secs_f64();
+        let part = (scheduler.waited() - before) / begun.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         scheduler.stop();
         renice(0, 0);

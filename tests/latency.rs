@@ -225,6 +225,8 @@ fn on_an_idle_machine_the_agent_sleeps() {
     let before = sleeps(&scheduler);
     thread::sleep(ms(10_000));
     let idle = sleeps(&scheduler) - before;
+    // Nor was it left on a CPU that had gone idle, to wait for the next interrupt.
+    let waited = scheduler.waited();
     // Work wakes it, soon.
     let mut statistics = Statistics::from_now();
     let hogs = Hog::start_many(CPUS);
@@ -233,8 +235,9 @@ fn on_an_idle_machine_the_agent_sleeps() {
     thread::sleep(ms(1000));
     let busy = sleeps(&scheduler) - before;
     let counts = statistics.take().counts;
-    eprintln!("wake-ups: {idle} in ten seconds idle, {busy} in a busy one");
+    eprintln!("wake-ups: {idle} in ten seconds idle, {busy} in a busy one; waited {waited:.3} s");
     drop(hogs);
+    assert!(waited < 1.0);
     assert!(idle <= 12);
     assert!(busy >= 40 && counts.actions_applied > 0 && counts.stalls == 0);
     scheduler.stop();

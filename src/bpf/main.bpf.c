@@ -64,9 +64,10 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * Kernel threads that serve one CPU do short, urgent work for everybody,
 	 * and the agent must not wait for those it schedules. They go first when
 	 * they wake up; whoever uses up a slice queues like everybody. Not on a CPU that a
-	 * real-time task has just taken, which would hold them up.
+	 * real-time task has just taken, which would hold them up; nor on one that has nobody else
+	 * and that dispatch found a better place than, for it goes idle now and would not look.
 	 */
-	agents = tctx && !(enq_flags & SCX_ENQ_REENQ) ? agent_slice(tctx) : 0;
+	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) ? agent_slice(tctx) : 0;
 	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
 				is_pinned(tctx))) {
 		/* Who put the agent aside is still to run. */

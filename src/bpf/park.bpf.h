@@ -107,24 +107,23 @@ static s32 parked_cpu_for(struct task_struct *p, u32 domain)
 }
 
 /* What must not wait, and did so when @cpu was parked, out of the queue of its domain. */
-static bool take_urgent(u32 domain, s32 cpu)
+static void take_urgent(u32 domain, s32 cpu)
 {
 	struct domain_ctx *dctx = domain_ctx_of(domain);
 	struct task_struct *p;
 	u32 seen = 0;
 
 	if (!dctx || !somebody_waits(dctx, domain) || !can_iterate())
-		return false;
+		return;
 	bpf_for_each(scx_dsq, p, domain, 0) {
 		if (may_run_where_parked(p) && may_use_cpu(p, cpu) &&
 		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
-			return true;
+			return;
 		if (++seen >= 32)
 			break;
 		/* Hidden from the verifier, which would follow every count apart. */
 		__sink(seen);
 	}
-	return false;
 }
 
 /* Park @cpu for @ns from now on, whether it is parked already or not; for 0: no longer. */

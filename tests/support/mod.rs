@@ -197,6 +197,12 @@ impl Scheduler {
         self.child.id() as i32
     }
 
+    /// Seconds that its first thread, which decides, was runnable and did not run.
+    pub fn waited(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
+        stat.split(' ').nth(1).unwrap().parse::<f64>().unwrap() / 1e9
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: a plain system call on our own child.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
