@@ -51,7 +51,7 @@ use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
-use crate::policy::{self, Action, Policy};
+use crate::policy::{self, Action, Policy, Snapshot};
 use crate::profile::Profile;
 use crate::spin;
 use crate::stats::{Answer, Request};
@@ -65,8 +65,8 @@ pub const NAME: &str = "scx_hetero";
 /// the BPF half takes it for dead.
 const AWAKE_WAIT: Duration = Duration::from_millis(250);
 
-/// And while hardly anything runs.
-const REST_WAIT: Duration = Duration::from_secs(1);
+/// And while hardly anything runs: with its other threads it wakes up once a second at most.
+const REST_WAIT: Duration = Duration::from_millis(1250);
 
 /// How many tasks have a place in the task table.
 pub const MAX_SLOTS: u32 = intf::hetero_consts_MAX_SLOTS;
@@ -300,12 +300,13 @@ impl Scheduler<'_> {
             self.watch_cgroups();
             self.watch_power(now);
             self.learn();
-            if let (Some(at), Some(interval)) = (due, self.interval())
-                && now >= at
-            {
+            if due.is_some_and(|at| now >= at) {
                 let before = pace::cpu_time();
                 self.decide()?;
-                due = Some(now + pace::next(interval, pace::cpu_time().saturating_sub(before)));
+                let took = pace::cpu_time().saturating_sub(before);
+                due = self
+                    .interval()
+                    .map(|interval| now + pace::next(interval, took));
             }
             self.record(now)?;
         }
@@ -400,10 +401,19 @@ impl Scheduler<'_> {
         self.ruled.retain(&self.tasks);
     }
 
-    /// Time between decisions, if any are to be made.
+    /// Time until the next decision, if any is to be made.
     fn interval(&self) -> Option<Duration> {
         let rules = (!self.ruled.is_idle()).then_some(ruled::LOOK);
-        self.policy.interval().or(rules)
+        self.policy.due_in(&self.snapshot()).or(rules)
+    }
+
+    /// What the last look showed.
+    fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
+            now_ns: self.started.elapsed().as_nanos() as u64,
+            topology: &self.topology,
+            tasks: &self.tasks,
+        }
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.

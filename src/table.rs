@@ -113,6 +113,11 @@ impl Task {
     pub fn may_use(&self, core_type: usize) -> bool {
         self.allowed_types & (1 << core_type) != 0
     }
+
+    /// Whether it is free to choose between core types.
+    pub fn may_choose(&self) -> bool {
+        !self.pinned && self.allowed_types.count_ones() > 1
+    }
 }
 
 /// How often a slot is read again while BPF writes to it. A write takes well
@@ -122,8 +127,9 @@ const TRIES: usize = 100;
 /// Reads the task table.
 #[derive(Default)]
 pub struct Reader {
-    /// What each slot held when it was last read whole.
-    last: Vec<Option<Task>>,
+    /// What there was at the last look, and at the one before; kept for its memory.
+    last: Vec<Task>,
+    before: Vec<Task>,
 }
 
 impl Reader {
@@ -131,15 +137,19 @@ impl Reader {
     /// their ids. A slot whose writer is held up is given as it was last read: a task that vanished
     /// for a moment would lose what a policy remembers of it.
     pub fn snapshot(&mut self, slots: &[types::task_slot], used: usize, tasks: &mut Vec<Task>) {
-        let used = used.min(slots.len());
-        self.last.resize_with(used.max(self.last.len()), || None);
-        for (index, (slot, last)) in slots.iter().zip(&mut self.last).enumerate() {
-            if let Some(raw) = read_slot(slot) {
-                *last = to_task(index as u32, &raw);
-            }
+        let Self { last, before } = self;
+        std::mem::swap(last, before);
+        last.clear();
+        for (slot, index) in slots.iter().take(used).zip(0..) {
+            last.extend(match read_slot(slot) {
+                Some(raw) => to_task(index, &raw),
+                None => {
+                    let at = before.binary_search_by_key(&index, |task| task.id.slot);
+                    at.ok().map(|at| before[at])
+                }
+            });
         }
-        tasks.clear();
-        tasks.extend(self.last.iter().flatten());
+        tasks.clone_from(last);
     }
 }
 

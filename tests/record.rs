@@ -78,12 +78,12 @@ fn another_policy_decides_otherwise_and_the_first_differences_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = recording(folder.path(), "camps", "6");
     let file = path.to_str().unwrap();
-    let text = stdout(&["replay", file, "--policy", "hsp", "-n", "5"]);
+    let text = stdout(&["replay", file, "--policy", "hsp", "-n", "30"]);
     for expected in [
         "Open loop",
         "REPLAYED",
         "swaps/s",
-        "the first 5 of",
+        "the first 30 of",
         "replayed",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
@@ -120,7 +120,7 @@ fn another_policy_decides_otherwise_and_the_first_differences_are_told() {
 #[test]
 fn wherever_it_is_cut_off_all_before_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let path = recording(folder.path(), "camps", "2");
+    let path = recording(folder.path(), "camps", "3");
     let (whole, tail) = contents(&path);
     assert_eq!(tail, Tail::Whole);
     let bytes = fs::read(&path).unwrap();

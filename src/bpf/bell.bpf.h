@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * While hardly anything runs the agent sleeps, and looks about once a second. What begins to
+ * While hardly anything runs the agent sleeps, and looks less than once a second. What begins to
  * compute meanwhile rings for it, and so does the end of the scheduler.
  */
 #ifndef __HETERO_BELL_BPF_H

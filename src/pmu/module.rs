@@ -26,7 +26,9 @@ impl Counts {
     }
 
     pub fn get(&self, meaning: Meaning) -> Option<f64> {
-        self.of(&Event::Meaning(meaning))
+        let mut values = self.values.iter();
+        let found = values.find(|(event, _)| matches!(event, Event::Meaning(m) if *m == meaning));
+        found.map(|(_, value)| *value)
     }
 
     /// Of an event that may have no meaning.
@@ -50,12 +52,13 @@ impl Counts {
     }
 }
 
-impl FromIterator<(Meaning, f64)> for Counts {
-    fn from_iter<I: IntoIterator<Item = (Meaning, f64)>>(pairs: I) -> Self {
+/// Each event is to come once.
+impl<E: Into<Event>> FromIterator<(E, f64)> for Counts {
+    fn from_iter<I: IntoIterator<Item = (E, f64)>>(pairs: I) -> Self {
         Self {
             values: pairs
                 .into_iter()
-                .map(|(meaning, value)| (meaning.into(), value))
+                .map(|(event, value)| (event.into(), value))
                 .collect(),
         }
     }

@@ -335,13 +335,13 @@ fn needed_by(needed: &[Meaning], event: &Event) -> bool {
 /// The counts of a sample whose set is the only one.
 fn counts_of(plan: &Plan, raw: &intf::task_sample) -> Option<Counts> {
     let set = plan.sets.first()?;
-    let mut counts = Counts::default();
-    counts.set(Meaning::Instructions, raw.counts[0] as f64);
-    counts.set(Meaning::Cycles, raw.counts[1] as f64);
-    for (event, place) in &set.events {
-        counts.set(event.clone(), raw.counts[*place] as f64);
-    }
-    Some(counts)
+    let fixed = [
+        (Meaning::Instructions.into(), INSTRUCTIONS),
+        (Meaning::Cycles.into(), CYCLES),
+    ];
+    let counted = fixed.into_iter().chain(set.events.iter().cloned());
+    let counted = counted.map(|(event, place)| (event, raw.counts[place] as f64));
+    Some(counted.collect())
 }
 
 /// The counts of a whole round, as if they all belonged to the sample that completed it.

@@ -32,7 +32,7 @@ pub use rr::RoundRobin;
 use crate::mechanism::Mechanism;
 use crate::pmu::module::{Module, Sample};
 use crate::slowdown::{History, Thresholds};
-use crate::table::{Task, TaskId};
+use crate::table::{State, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What a policy sees.
@@ -46,17 +46,32 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
+    /// Where the task of this id is among `tasks`, unless it has ended.
+    pub fn index(&self, id: TaskId) -> Option<usize> {
+        self.tasks.binary_search_by_key(&id, |task| task.id).ok()
+    }
+
     /// The task of this id, unless it has ended.
     pub fn task(&self, id: TaskId) -> Option<&'a Task> {
-        let found = self.tasks.binary_search_by_key(&id, |task| task.id);
-        Some(&self.tasks[found.ok()?])
+        Some(&self.tasks[self.index(id)?])
     }
 
     /// Whether there is still a task of this id.
     pub fn is_alive(&self, id: TaskId) -> bool {
-        self.task(id).is_some()
+        self.index(id).is_some()
+    }
+
+    /// How many tasks there are to a CPU that are not asleep.
+    pub fn crowd(&self) -> f64 {
+        let awake = |task: &&Task| task.state != State::Blocked;
+        let awake = self.tasks.iter().filter(awake).count();
+        awake as f64 / self.topology.cpus.len().max(1) as f64
     }
 }
+
+/// In a crowd who goes by samples decides no more often than each thread has a new one, but so often
+/// at least.
+const IN_A_CROWD: Duration = Duration::from_millis(500);
 
 /// A task, and the core type on which the policy saw it run last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,8 +136,18 @@ pub trait Policy {
     /// Takes note of what a task did. Called for each sample before [`Policy::decide`].
     fn observe(&mut self, _sample: &Sample) {}
 
-    /// How often [`Policy::decide`] wants to be called; `None` is never.
+    /// How often [`Policy::decide`] wants to be called where every thread has a CPU; `None` is never.
     fn interval(&self) -> Option<Duration>;
+
+    /// Time from now on until [`Policy::decide`] is due again; `None` is never.
+    fn due_in(&self, snapshot: &Snapshot) -> Option<Duration> {
+        let interval = self.interval()?;
+        if self.module().is_none() {
+            return Some(interval);
+        }
+        let each_had_a_turn = interval.mul_f64(snapshot.crowd().max(1.0));
+        Some(each_had_a_turn.min(interval.max(IN_A_CROWD)))
+    }
 
     /// Appends what should be done now to `actions`.
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>);

@@ -138,7 +138,7 @@ impl Rank {
         ranked.clear();
         for task in snapshot.tasks {
             let wants = self.demand.of(task.id);
-            let free = !task.kthread && !task.pinned && task.allowed_types.count_ones() > 1;
+            let free = !task.kthread && task.may_choose();
             if wants < CUT_OFF {
                 if free && task.hint.is_some() {
                     actions.push(Action::Hint(task.into(), None));

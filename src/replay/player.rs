@@ -134,7 +134,7 @@ impl Player {
 
     /// Shows it the task table; `Some` if it decides now. `decides` says that the recorded one did.
     pub fn look(&mut self, snapshot: &Snapshot, decides: bool) -> Option<&[Decided]> {
-        let interval = self.policy.interval()?.as_nanos() as u64;
+        let interval = self.policy.due_in(snapshot)?.as_nanos() as u64;
         let due_ns = *self.due_ns.get_or_insert(snapshot.now_ns);
         let decides = if self.in_step {
             decides

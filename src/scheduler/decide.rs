@@ -15,7 +15,9 @@ impl Scheduler<'_> {
     /// the agent itself is nobody's to place.
     pub(super) fn look_as_policy(&mut self) -> Result<()> {
         self.look();
-        self.tasks.retain(|task| task.tgid != std::process::id());
+        // Asked once: it is a system call.
+        let own = std::process::id();
+        self.tasks.retain(|task| task.tgid != own);
         let mut actions = std::mem::take(&mut self.actions);
         self.ruled.apply(&mut self.tasks, &mut actions);
         let outcome = self.apply_all(&actions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When the agent may rest, and what wakes it: on an idle machine it looks about once a second,
+//! When the agent may rest, and what wakes it: on an idle machine it looks less than once a second,
 //! and the BPF half rings as soon as something computes.
 
 use std::cell::Cell;

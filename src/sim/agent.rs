@@ -150,7 +150,7 @@ impl Hetero {
             recording.encoder.decided(&agent.actions, &*agent.policy);
         }
         let actions = std::mem::take(&mut agent.actions);
-        if let Some(interval) = agent.policy.interval() {
+        if let Some(interval) = agent.policy.due_in(&snapshot) {
             k.events
                 .push(k.now + interval.as_nanos() as u64, Event::Agent);
         }

@@ -202,8 +202,12 @@ impl Topology {
 
     /// The online CPU with this id.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
-        let index = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()?;
-        Some(&self.cpus[index])
+        // Where no CPU is missing its id is its index.
+        let guess = self.cpus.get(id as usize);
+        guess.filter(|cpu| cpu.id == id).or_else(|| {
+            let index = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()?;
+            Some(&self.cpus[index])
+        })
     }
 
     /// How many physical cores these CPUs are.

@@ -20,12 +20,15 @@ pub fn balance(
     actions: &mut Vec<Action>,
 ) {
     let nr_types = snapshot.topology.types.len();
-    let busy = || snapshot.tasks.iter().filter(|task| progress.is_busy(task));
-    let mut room = placement::shares(snapshot.topology, busy().count());
     // Threads that cannot move take up room where they are.
-    for task in busy().filter(|task| !progress.takes_part(task)) {
-        let here = &mut room[task.core_type.min(nr_types - 1)];
-        *here = here.saturating_sub(1);
+    let (mut nr_busy, mut fixed) = (0, [0; MAX_CORE_TYPES]);
+    for task in snapshot.tasks.iter().filter(|task| progress.is_busy(task)) {
+        nr_busy += 1;
+        fixed[task.core_type.min(nr_types - 1)] += usize::from(!task.may_choose());
+    }
+    let mut room = placement::shares(snapshot.topology, nr_busy);
+    for (room, fixed) in room.iter_mut().zip(fixed) {
+        *room = room.saturating_sub(fixed);
     }
     let mut held = [0; MAX_CORE_TYPES];
     for runner in &*runners {

@@ -193,7 +193,8 @@ impl Camps {
         let intervals = nwc.rules().intervals;
         self.nwc_threads.clear();
         self.nwc_threads.extend(self.runners.iter().map(|runner| {
-            let estimator = self.threads.estimator(runner.seen.task);
+            let known = self.threads.known(runner.seen.task);
+            let estimator = known.map(|(estimator, _)| estimator);
             let (total_hits, total_learned) = estimator.map_or((0, 0), |e| e.totals());
             nwc::Thread {
                 task: runner.seen.task,
@@ -208,16 +209,17 @@ impl Camps {
                 total_learned,
                 // Nor is one that spins worth a search for its slowdown.
                 far_ahead: runner.progress - mean > far || runner.spinning,
-                btr: self.threads.btr(runner.seen.task),
+                btr: known.map_or(0.0, |(_, btr)| btr),
             }
         }));
         let busy_cpu = |task: &Task| {
-            let cpu = snapshot.topology.cpu(self.threads.cpu(task)?)?;
+            let (cpu, btr) = self.threads.runs(task)?;
+            let cpu = snapshot.topology.cpu(cpu)?;
             Some(nwc::BusyCpu {
                 cpu: cpu.id,
                 llc: cpu.llc,
                 core: cpu.core,
-                btr: self.threads.btr(task.id),
+                btr,
                 // A thread that wants little of a CPU is taken to be waited for.
                 exempt: !self.progress.takes_part(task),
             })

@@ -73,6 +73,7 @@ impl Progress {
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         let first_look = self.looked_at_ns.is_none();
         let range = self.range;
+        let mut reached: Option<(i64, i64)> = None;
         for task in snapshot.tasks {
             let account = self.accounts.entry(task.id).or_insert_with(|| {
                 let mut fresh = Account::new(task, now);
@@ -101,17 +102,17 @@ impl Progress {
             }
             account.total_ns = task.total_ns();
             account.queued = task.state == State::Queued;
+            if account.takes_part(task) {
+                let p = account.progress(task);
+                let (least, most) = reached.unwrap_or((p, p));
+                reached = Some((least.min(p), most.max(p)));
+            }
         }
         if self.accounts.len() > snapshot.tasks.len() {
             self.accounts.retain(|&id, _| snapshot.is_alive(id));
         }
         self.looked_at_ns = Some(now);
-        let taking_part = snapshot.tasks.iter().filter(|task| self.takes_part(task));
-        let progress = taking_part.filter_map(|task| self.of(task));
-        self.range = progress.fold(None, |range, p| match range {
-            None => Some((p, p)),
-            Some((least, most)) => Some((least.min(p), most.max(p))),
-        });
+        self.range = reached;
     }
 
     /// Effective progress of a task, ns.
@@ -121,23 +122,20 @@ impl Progress {
 
     /// Whether a task wants a good part of a CPU and is not blocked.
     pub fn is_busy(&self, task: &Task) -> bool {
-        task.state != State::Blocked
-            && !task.kthread
-            && self.accounts.get(&task.id).is_some_and(|a| a.busy)
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.is_busy(task))
     }
 
     /// Whether a task is busy and free to choose between core types.
     pub fn takes_part(&self, task: &Task) -> bool {
-        self.is_busy(task) && !task.pinned && task.allowed_types.count_ones() > 1
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.takes_part(task))
     }
 
     /// Core type where a task is; if it waits after being sent somewhere, that.
     pub fn place(&self, task: &Task) -> usize {
         let account = self.accounts.get(&task.id);
-        match account.and_then(|account| account.going) {
-            Some((to, _)) if task.state == State::Queued => to,
-            _ => task.core_type,
-        }
+        account.map_or(task.core_type, |account| account.place(task))
     }
 
     /// Whether a task is still on its way to where it was sent.
@@ -148,9 +146,12 @@ impl Progress {
 
     /// Appends those that take part, in the order of the snapshot.
     pub fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
-        for task in snapshot.tasks.iter().filter(|task| self.takes_part(task)) {
-            if let Some(progress) = self.of(task) {
-                runners.push(Runner::new(task, self.place(task), progress));
+        for task in snapshot.tasks {
+            if let Some(account) = self.accounts.get(&task.id)
+                && account.takes_part(task)
+            {
+                let (place, progress) = (account.place(task), account.progress(task));
+                runners.push(Runner::new(task, place, progress));
             }
         }
     }
@@ -196,6 +197,21 @@ impl Account {
             active_at_ns: now,
             going: None,
             sent: None,
+        }
+    }
+
+    fn is_busy(&self, task: &Task) -> bool {
+        self.busy && task.state != State::Blocked && !task.kthread
+    }
+
+    fn takes_part(&self, task: &Task) -> bool {
+        self.is_busy(task) && task.may_choose()
+    }
+
+    fn place(&self, task: &Task) -> usize {
+        match self.going {
+            Some((to, _)) if task.state == State::Queued => to,
+            _ => task.core_type,
         }
     }
 

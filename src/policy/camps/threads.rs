@@ -22,6 +22,8 @@ const BIG: usize = 0;
 /// A sample that waits for the next look.
 struct Noted {
     task: TaskId,
+    /// Index into the snapshot.
+    at: usize,
     core_type: usize,
     metrics: Metrics,
 }
@@ -99,9 +101,9 @@ impl Threads {
         Some(&self.threads.get(&task)?.estimator)
     }
 
-    /// The CPU that a task uses, if any.
-    pub(super) fn cpu(&self, task: &Task) -> Option<u32> {
-        cpu_of(&self.threads, task)
+    /// The CPU that a task uses, if any, and its latest BTR, bytes/s; 0 if that is not known.
+    pub(super) fn runs(&self, task: &Task) -> Option<(u32, f64)> {
+        runs(&self.threads, task)
     }
 
     /// Samples so far whose phase was known, and those whose phase was not.
@@ -138,9 +140,10 @@ impl Threads {
         insight
     }
 
-    /// A thread's latest BTR, bytes/s; 0 if it is not known.
-    pub fn btr(&self, task: TaskId) -> f64 {
-        self.threads.get(&task).map_or(0.0, |thread| thread.btr)
+    /// A thread's estimator and its latest BTR, bytes/s.
+    pub(super) fn known(&self, task: TaskId) -> Option<(&Estimator, f64)> {
+        let thread = self.threads.get(&task)?;
+        Some((&thread.estimator, thread.btr))
     }
 
     /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows who
@@ -149,6 +152,7 @@ impl Threads {
         if !sample.last && sample.core_type < MAX_CORE_TYPES {
             self.noted.push(Noted {
                 task: sample.task,
+                at: 0,
                 core_type: sample.core_type,
                 metrics: sample.metrics,
             });
@@ -158,8 +162,11 @@ impl Threads {
     /// Turns the samples since the last look into slowdowns, and appends those that changed.
     pub(super) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         let topology = snapshot.topology;
-        self.forget(snapshot);
-        self.noted.retain(|noted| snapshot.is_alive(noted.task));
+        self.noted.retain_mut(|noted| {
+            let at = snapshot.index(noted.task);
+            noted.at = at.unwrap_or_default();
+            at.is_some()
+        });
         for noted in &self.noted {
             let fresh = || Thread::new(self.entries);
             let thread = self.threads.entry(noted.task).or_insert_with(fresh);
@@ -179,8 +186,10 @@ impl Threads {
         let now = snapshot.now_ns;
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         self.looked_at_ns = Some(now);
+        let mut alive = 0;
         for task in snapshot.tasks {
             if let Some(thread) = self.threads.get_mut(&task.id) {
+                alive += 1;
                 thread.cpu_before = thread.cpu;
                 // One that was preempted for a moment, by the agent that looks, say, is in the
                 // others' way all the same.
@@ -190,18 +199,17 @@ impl Threads {
                 thread.total_ns = task.total_ns();
             }
         }
+        if alive < self.threads.len() {
+            self.forget(snapshot);
+        }
         std::mem::swap(&mut self.load, &mut self.load_before);
-        let running = snapshot.tasks.iter().filter_map(|task| {
-            let btr = self.threads.get(&task.id).map_or(0.0, |thread| thread.btr);
-            Some((cpu_of(&self.threads, task)?, btr))
-        });
-        self.load.refill(topology, running);
+        let running = |task| runs(&self.threads, task);
+        self.load
+            .refill(topology, snapshot.tasks.iter().filter_map(running));
 
         let noted = std::mem::take(&mut self.noted);
         for sample in &noted {
-            if let Some(task) = snapshot.task(sample.task) {
-                self.learn(sample, task, topology);
-            }
+            self.learn(sample, &snapshot.tasks[sample.at], topology);
         }
         self.noted = noted;
         self.noted.clear();
@@ -218,15 +226,12 @@ impl Threads {
 
     /// Drops what belongs to tasks that ended.
     fn forget(&mut self, snapshot: &Snapshot) {
-        let known = |task: &&Task| self.threads.contains_key(&task.id);
-        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
-            self.threads.retain(|&id, _| snapshot.is_alive(id));
-            self.processes.clear();
-            self.processes
-                .extend(snapshot.tasks.iter().map(|task| task.tgid));
-            let alive = &self.processes;
-            self.applications.retain(|tgid, _| alive.contains(tgid));
-        }
+        self.threads.retain(|&id, _| snapshot.is_alive(id));
+        self.processes.clear();
+        self.processes
+            .extend(snapshot.tasks.iter().map(|task| task.tgid));
+        let alive = &self.processes;
+        self.applications.retain(|tgid, _| alive.contains(tgid));
     }
 
     fn learn(&mut self, sample: &Noted, task: &Task, topology: &Topology) {
@@ -306,10 +311,14 @@ impl Threads {
         let turns = (f64::from(runner.nr_runnable) / nr_fast as f64).max(1.0);
         let thread = self.threads.get(&runner.seen.task);
         let on = runner.seen.on.min(MAX_CORE_TYPES - 1);
-        let btr =
-            |core_type: usize| thread.map_or(0.0, |thread| thread.btr(topology, on, core_type));
-        let others = worths.others(topology, runner, btr(runner.place));
         let mut forecast = Forecast::default();
+        if let Some(thread) = thread {
+            let types = 0..topology.types.len();
+            for (btr, core_type) in forecast.btr.iter_mut().zip(types) {
+                *btr = thread.btr(topology, on, core_type);
+            }
+        }
+        let others = worths.others(topology, runner, forecast.btr[runner.place]);
         for (core_type, (kind, others)) in topology.types.iter().zip(others).enumerate() {
             let assumed = 1024.0 / f64::from(kind.capacity.clamp(1, 1024));
             let parts = thread.map(|thread| thread.parts(core_type, assumed));
@@ -319,7 +328,6 @@ impl Threads {
             if core_type == runner.place {
                 forecast.sensitivity = sensitivity / contention;
             }
-            forecast.btr[core_type] = btr(core_type);
         }
         forecast
     }
@@ -426,9 +434,11 @@ pub(in super::super) fn tell(
     news
 }
 
-fn cpu_of(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<u32> {
-    let known = threads.get(&task.id);
-    known.map_or_else(|| running_on(task), |thread| thread.cpu)
+fn runs(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<(u32, f64)> {
+    match threads.get(&task.id) {
+        Some(thread) => Some((thread.cpu?, thread.btr)),
+        None => Some((running_on(task)?, 0.0)),
+    }
 }
 
 fn running_on(task: &Task) -> Option<u32> {
