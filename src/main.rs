@@ -105,7 +105,10 @@ enum Command {
     /// were moved
     Report(report::Args),
     /// Write man pages and completions for shells, for packages
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        after_help = "Example:\n  scx_hetero generate target/release/generated"
+    )]
     Generate {
         /// Where to; made if need be
         folder: PathBuf,
@@ -259,7 +262,8 @@ fn main() -> ExitCode {
         Ok(status) => status.into(),
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{NAME}: {error:#}");
+            let remedy = exit::remedy(&error).map(|remedy| format!("; {remedy}"));
+            eprintln!("{NAME}: {error:#}{}", remedy.unwrap_or_default());
             exit::status(&error).into()
         }
     }

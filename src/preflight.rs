@@ -14,6 +14,50 @@ const BTF: &str = "sys/kernel/btf/vmlinux";
 /// First bytes of BTF in this machine's byte order (linux/btf.h).
 const BTF_MAGIC: u16 = 0xeb9f;
 
+/// What this process may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permissions {
+    /// It runs as root.
+    pub root: bool,
+    /// Bits by linux/capability.h.
+    capabilities: u64,
+    /// `kernel.perf_event_paranoid`.
+    paranoid: Option<i32>,
+}
+
+/// `CAP_SYS_ADMIN` (linux/capability.h), which stands for all others that we need.
+const SYS_ADMIN: u32 = 21;
+
+impl Permissions {
+    /// `None` if the kernel does not say.
+    pub(crate) fn read(root: &Path) -> Option<Self> {
+        let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let paranoid = fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid")).ok();
+        Some(Self {
+            // Real, effective, and two more.
+            root: field("Uid:")?.split_whitespace().nth(1)? == "0",
+            capabilities: u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?,
+            paranoid: paranoid.and_then(|level| level.trim().parse().ok()),
+        })
+    }
+
+    /// Whether it has the capability of this number, or the one that stands for all.
+    pub(crate) fn has(self, number: u32) -> bool {
+        [number, SYS_ADMIN]
+            .iter()
+            .any(|number| self.capabilities >> number & 1 == 1)
+    }
+
+    /// The level of `kernel.perf_event_paranoid`, if only `CAP_SYS_ADMIN` will do for counters and is
+    /// not there. Above 2 is unknown to Linux itself; Debian's kernels, and those made from them, refuse
+    /// whoever lacks it, `CAP_PERFMON` or not.
+    pub(crate) fn too_paranoid(self) -> Option<i32> {
+        self.paranoid
+            .filter(|&level| level > 2 && !self.has(SYS_ADMIN))
+    }
+}
+
 /// What keeps the scheduler from starting.
 #[derive(Debug)]
 pub(crate) struct Obstacle {

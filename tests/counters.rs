@@ -477,3 +477,48 @@ fn the_verifier_stays_within_its_budget() {
     assert!(ours.len() > 15 && all <= ALL, "{all}");
     scheduler.stop();
 }
+
+/// On kernels that refuse counters to all but CAP_SYS_ADMIN, too.
+#[test]
+fn what_its_service_may_do_is_enough_to_count() {
+    const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+    let unit = include_str!("../packaging/scx_hetero.service");
+    let line = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let number = |name| match name {
+        "CAP_SYS_ADMIN" => 21,
+        "CAP_PERFMON" => 38,
+        "CAP_BPF" => 39,
+        _ => panic!("{name}"),
+    };
+    let keeps: Vec<libc::c_ulong> = line.unwrap().split(' ').map(number).collect();
+    let drop_others = move || {
+        for other in (0..64).filter(|number| !keeps.contains(number)) {
+            // SAFETY: plain system calls on our own process. The last ones do not exist.
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, other) };
+        }
+        // SAFETY: likewise.
+        match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    let before = fs::read_to_string(PARANOID).unwrap();
+    fs::write(PARANOID, "3").unwrap();
+    let mut command = Command::new(binary());
+    // SAFETY: between fork and exec it makes system calls and nothing else.
+    unsafe { command.pre_exec(drop_others) };
+    let scheduler = Scheduler::start_by(&mut command, &["--policy", "camps"]);
+    let mut statistics = Statistics::from_now();
+    let mut children: Vec<Child> = (0..4).map(|_| program("integer --seconds 100")).collect();
+    thread::sleep(Duration::from_secs(2));
+    let told = statistics.take().counts;
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(told.samples > 0, "{told:?}");
+    scheduler.stop();
+    fs::write(PARANOID, before).unwrap();
+}

@@ -138,6 +138,12 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
                 "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000000400",
             );
         }),
+        ("permissions", Warning, "perf_event_paranoid=2", |m| {
+            m.set("proc/sys/kernel/perf_event_paranoid", "3").set(
+                "proc/self/status",
+                "Uid:\t0\t0\t0\t0\nCapEff:\t000000c000000000",
+            );
+        }),
         ("core-types", Failed, "mount sysfs", |m| {
             m.remove("sys/devices/system/cpu/online");
         }),
@@ -150,6 +156,17 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
         }),
         ("calibration", Warning, "damaged", |m| {
             m.set("var/lib/scx_hetero/calibration.json", "{");
+        }),
+        ("model", Note, "train --here", |_| {}),
+        ("model", Warning, "damaged", |m| {
+            m.set("var/lib/scx_hetero/model.json", "{");
+        }),
+        ("model", Warning, "is ignored", |m| {
+            let model = "models/virtual-juno-r1.model.json";
+            m.set(
+                "var/lib/scx_hetero/model.json",
+                &fs::read_to_string(model).unwrap(),
+            );
         }),
         ("pmu", Warning, "pmu=on", |m| {
             fs::remove_dir_all(m.root().join("sys/bus/event_source")).unwrap();

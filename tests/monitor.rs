@@ -326,10 +326,7 @@ fn without_a_scheduler_or_a_terminal_it_says_what_to_do() {
     let socket = folder.path().join("nobody");
     let why = scx_hetero(&socket, &["why", "1"]);
     assert_eq!(why.status.code(), Some(1));
-    assert!(
-        text(&why.stderr).contains("is scx_hetero running?"),
-        "{why:?}"
-    );
+    assert!(text(&why.stderr).contains("start it with"), "{why:?}");
     let monitor = scx_hetero(&socket, &["monitor"]);
     assert_eq!(monitor.status.code(), Some(1));
     assert!(text(&monitor.stderr).contains("--monitor 1"), "{monitor:?}");
@@ -469,7 +466,9 @@ fn the_monitor_is_driven_by_keys() {
     terminal.press(&["Enter"]);
     let screen = terminal.wait("story", |screen| {
         let words: Vec<&str> = screen.split_whitespace().collect();
-        screen.contains("1001 (xz)") && words.join(" ").contains("15,000 ms ahead of 11,200")
+        screen.contains("1001 (xz)")
+            && screen.contains("where    P")
+            && words.join(" ").contains("15,000 ms ahead of 11,200")
     });
     println!("{screen}");
     terminal.press(&["q"]);
@@ -583,7 +582,7 @@ fn prometheus_gets_what_the_dashboard_shows_and_hears_when_nobody_schedules() {
         let scrape = || get(address, "GET /metrics");
         let (status, why) = scrape();
         assert_eq!(status, 503);
-        assert!(why.contains("is scx_hetero running?"), "{why}");
+        assert!(why.contains("start it with"), "{why}");
 
         let fake = Fake::start(&socket);
         assert_eq!(scrape().0, 200);

@@ -46,6 +46,8 @@ fn assert_example(command: &[&str]) {
 #[test]
 fn every_commands_help_has_an_example() {
     assert_example(&[]);
+    // Hidden, as it is for packagers.
+    assert_example(&["generate"]);
 }
 
 fn generated(folder: &Path) -> impl Fn(&str) -> String {

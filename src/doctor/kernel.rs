@@ -8,7 +8,7 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 
 use super::Check;
-use crate::preflight::{self, Obstacle};
+use crate::preflight::{self, Obstacle, Permissions};
 
 /// The first Linux that has all the BPF half needs.
 const OLDEST: (u32, u32) = (6, 16);
@@ -24,35 +24,6 @@ const NEEDED: [&str; 4] = [
 /// What the kernel asks for before it loads and attaches the BPF half and opens counters, by
 /// number (linux/capability.h).
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
-/// Stands for both.
-const SYS_ADMIN: u32 = 21;
-
-/// What we may do.
-pub(super) struct Permissions {
-    pub root: bool,
-    capabilities: u64,
-}
-
-impl Permissions {
-    /// Of this process; `None` if the kernel does not say.
-    pub(super) fn read(root: &Path) -> Option<Self> {
-        let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
-        let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-        Some(Self {
-            // Real, effective, and two more.
-            root: field("Uid:")?.split_whitespace().nth(1)? == "0",
-            capabilities: u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?,
-        })
-    }
-
-    fn missing(&self) -> Vec<&'static str> {
-        let has = |number: u32| self.capabilities >> number & 1 == 1;
-        let missing = CAPABILITIES.into_iter();
-        let missing = missing.filter(|&(number, _)| !has(number) && !has(SYS_ADMIN));
-        missing.map(|(_, name)| name).collect()
-    }
-}
-
 pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
     let mut checks = vec![
         release(root),
@@ -201,14 +172,31 @@ fn allowed(permissions: Option<&Permissions>) -> Check {
             "this is not root: some of what follows is hidden, and to schedule takes root",
         )
         .remedied_by("sudo scx_hetero doctor"),
-        Some(permissions) => match &permissions.missing()[..] {
-            [] => Check::ok(NAME, "this is root, with all capabilities that are needed"),
-            missing => Check::failed(
-                NAME,
-                format!("this is root, but without {}", missing.join(", ")),
-                "run it outside of the container, or grant these (docker run --cap-add, \
-                 CapabilityBoundingSet= of a service)",
-            ),
-        },
+        Some(permissions) => {
+            let missing = CAPABILITIES
+                .iter()
+                .filter(|&&(number, _)| !permissions.has(number));
+            let missing: Vec<_> = missing.map(|&(_, name)| name).collect();
+            let grant = "run it outside of the container, or grant it that (docker run --cap-add, \
+                         CapabilityBoundingSet= of a service)";
+            match (&missing[..], permissions.too_paranoid()) {
+                ([], None) => {
+                    Check::ok(NAME, "this is root, with all capabilities that are needed")
+                }
+                ([], Some(level)) => Check::warning(
+                    NAME,
+                    format!(
+                        "this is root, but without CAP_SYS_ADMIN, which some kernels want for \
+                         counters where kernel.perf_event_paranoid is {level}"
+                    ),
+                    format!("{grant}, or 'sysctl kernel.perf_event_paranoid=2'"),
+                ),
+                (missing, _) => Check::failed(
+                    NAME,
+                    format!("this is root, but without {}", missing.join(", ")),
+                    grant,
+                ),
+            }
+        }
     }
 }

@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use super::Check;
-use super::kernel::Permissions;
 use crate::calibrate::store::{self, Calibration, Identity};
+use crate::ml::model::Model;
 use crate::pmu::virtual_counters::{Name, Status, VirtualCounters};
 use crate::pmu::{Machine, availability};
 use crate::power;
+use crate::preflight::Permissions;
+use crate::scheduler::MODEL_PATH;
 use crate::topology::{Sysfs, Topology, cpulist};
 
 const CALIBRATE: &str = "sudo scx_hetero calibrate";
@@ -38,6 +40,7 @@ pub(super) fn core_types(root: &Path) -> Vec<Check> {
     }
     checks.push(capacities(&topology));
     checks.push(calibration(root, &topology));
+    checks.push(model(root, &topology));
     checks
 }
 
@@ -86,6 +89,25 @@ fn calibration(root: &Path, topology: &Topology) -> Check {
                 ),
             }
         }
+    }
+}
+
+fn model(root: &Path, topology: &Topology) -> Check {
+    const NAME: &str = "model";
+    const TRAIN: &str = "sudo scx_hetero train --here";
+    let path = root.join(MODEL_PATH.trim_start_matches('/'));
+    if !path.exists() {
+        let text = "no model of this machine: what a core type is worth to a thread is measured";
+        return Check::note(NAME, text).remedied_by(TRAIN);
+    }
+    let now = Identity::of(topology, store::cpu_name_below(root));
+    let read = Model::read(&path).and_then(|model| model.check_machine(&now).map(|()| model));
+    match read {
+        Ok(model) => {
+            let programs = model.data.programs.len();
+            Check::ok(NAME, format!("a model, learnt from {programs} programs"))
+        }
+        Err(error) => Check::warning(NAME, format!("its model is ignored: {error:#}"), TRAIN),
     }
 }
 

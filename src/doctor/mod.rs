@@ -14,7 +14,7 @@ use scx_utils::build_id;
 use serde::Serialize;
 
 use crate::output;
-use crate::pmu;
+use crate::{pmu, preflight};
 
 /// Options of `scx_hetero doctor`.
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,7 @@ impl Report {
 /// where that is `/`.
 pub fn examine(root: &Path) -> Report {
     let section = |topic, checks| Section { topic, checks };
-    let permissions = kernel::Permissions::read(root);
+    let permissions = preflight::Permissions::read(root);
     Report::new(vec![
         section("kernel", kernel::checks(root, permissions.as_ref())),
         section("core types", machine::core_types(root)),

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::keys::Action;
+use super::timeline::Timelines;
 use crate::stats::live::{Live, Thread};
 use crate::stats::story::Story;
 
@@ -159,6 +160,8 @@ pub struct App {
     pub unfairness: VecDeque<f64>,
     /// Throughput, likewise.
     pub stp: VecDeque<f64>,
+    /// Where threads were in the last readings.
+    pub timelines: Timelines,
     /// It is time to go.
     pub quit: bool,
 }
@@ -178,6 +181,7 @@ impl Default for App {
             story: None,
             unfairness: VecDeque::new(),
             stp: VecDeque::new(),
+            timelines: Timelines::default(),
             quit: false,
         }
     }
@@ -201,6 +205,7 @@ impl App {
                 self.gone = None;
                 push(&mut self.unfairness, live.unfairness);
                 push(&mut self.stp, live.stp);
+                self.timelines.push(&live.threads);
                 self.live = Some(*live);
             }
             Update::Story(story) => self.story = Some(story),
@@ -230,6 +235,18 @@ impl App {
     pub fn selected_index(&self, threads: &[&Thread]) -> usize {
         let is_it = |thread: &&Thread| Some(thread.tid) == self.selected;
         threads.iter().position(is_it).unwrap_or(0)
+    }
+
+    /// The story that was asked for, with the thread's timeline below the line on its run time; drawn
+    /// with `mark`.
+    pub fn story_lines(&self, mark: char) -> Option<Vec<String>> {
+        let story = self.story.as_ref()?;
+        let mut lines = story.lines();
+        if let (View::Story(tid, _), true) = (&self.view, lines.len() > 1) {
+            let names = story.core_types.iter().map(String::as_str);
+            lines.splice(2..2, self.timelines.rows(*tid, names, mark));
+        }
+        Some(lines)
     }
 
     /// Does what a key asks for.
@@ -296,9 +313,11 @@ impl App {
 
     fn step(&mut self, by: isize) {
         match &mut self.view {
-            View::Story(_, line) => {
-                let lines = self.story.as_ref().map_or(0, |story| story.lines().len());
-                *line = line.saturating_add_signed(by).min(lines.saturating_sub(1));
+            View::Story(..) => {
+                let lines = self.story_lines(' ').map_or(0, |lines| lines.len());
+                if let View::Story(_, line) = &mut self.view {
+                    *line = line.saturating_add_signed(by).min(lines.saturating_sub(1));
+                }
             }
             View::Policies(index) => {
                 let policies = self.live.as_ref().map_or(0, |live| live.policies.len());

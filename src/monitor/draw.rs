@@ -174,11 +174,12 @@ fn events_line(live: &Live, look: Look) -> Line<'static> {
 }
 
 fn draw_story(frame: &mut Frame, area: Rect, app: &App, (tid, first): (u32, usize), look: Look) {
-    let Some(story) = &app.story else {
+    let mark = if look.unicode { '█' } else { '#' };
+    let Some(lines) = app.story_lines(mark) else {
         frame.render_widget(Line::from(format!(" asking about {tid} ...")), area);
         return;
     };
-    let lines = match story.lines() {
+    let lines = match lines {
         lines if lines.is_empty() => vec![format!("{tid} has ended")],
         lines => lines,
     };

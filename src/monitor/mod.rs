@@ -8,6 +8,7 @@ pub mod app;
 pub mod client;
 pub mod draw;
 pub mod keys;
+pub mod timeline;
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;

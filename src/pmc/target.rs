@@ -91,8 +91,9 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 
 /// The threads of a process.
 pub fn threads(pid: u32) -> Result<Vec<i32>> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"))
-        .map_err(|_| anyhow!("there is no process {pid}"))?;
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| {
+        anyhow!("there is no process {pid}: 'pgrep NAME' finds those that there are")
+    })?;
     let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut tids: Vec<i32> = tids.collect();
     tids.sort_unstable();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use perf_event_open_sys as sys;
@@ -12,6 +13,7 @@ use sys::bindings as perf;
 
 use super::event::{Encoding, Meaning, Space};
 use super::machine::{Machine, Pmu};
+use crate::preflight::Permissions;
 use crate::topology::cpulist;
 
 /// Whose events are counted.
@@ -227,6 +229,8 @@ impl std::error::Error for OpenError {}
 #[derive(Clone, Debug, Default)]
 struct Circumstances {
     paranoid: Option<i32>,
+    /// See [`Permissions::too_paranoid`].
+    too_paranoid: Option<i32>,
     locked_down: bool,
     root: bool,
     hypervisor: bool,
@@ -242,6 +246,7 @@ impl Circumstances {
                 .trim()
                 .parse()
                 .ok(),
+            too_paranoid: Permissions::read(Path::new("/")).and_then(Permissions::too_paranoid),
             locked_down: text("/sys/kernel/security/lockdown").contains("[confidentiality]"),
             root: nix::unistd::geteuid().is_root(),
             hypervisor: flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor")),
@@ -265,6 +270,13 @@ fn explain(errno: Errno, enough: i32, now: &Circumstances) -> String {
              lockdown=confidentiality"
                 .to_string()
         }
+        Errno::EACCES | Errno::EPERM if now.root && now.too_paranoid.is_some() => {
+            let level = now.too_paranoid.unwrap_or_default();
+            format!(
+                "not allowed, although this is root: where kernel.perf_event_paranoid is {level} this \
+                 kernel wants CAP_SYS_ADMIN, so give it that, or 'sysctl kernel.perf_event_paranoid=2'"
+            )
+        }
         Errno::EACCES | Errno::EPERM if now.root => {
             "not allowed, although this is root: a container or seccomp filter forbids \
              perf_event_open, so give it CAP_PERFMON or run outside"
@@ -274,6 +286,10 @@ fn explain(errno: Errno, enough: i32, now: &Circumstances) -> String {
             let level = now
                 .paranoid
                 .map_or("unknown".to_string(), |level| level.to_string());
+            let capability = match now.paranoid {
+                Some(3..) => "CAP_SYS_ADMIN",
+                _ => "CAP_PERFMON",
+            };
             let user_mode = if enough == 1 && now.paranoid == Some(2) {
                 ", or count in user mode only"
             } else {
@@ -281,7 +297,7 @@ fn explain(errno: Errno, enough: i32, now: &Circumstances) -> String {
             };
             format!(
                 "not allowed (kernel.perf_event_paranoid is {level}): run it as root, give it \
-                 CAP_PERFMON, or 'sysctl kernel.perf_event_paranoid={enough}'{user_mode}"
+                 {capability}, or 'sysctl kernel.perf_event_paranoid={enough}'{user_mode}"
             )
         }
         Errno::ENOENT | Errno::EOPNOTSUPP => {
@@ -380,6 +396,13 @@ mod tests {
             ..Circumstances::default()
         };
         assert!(explain(Errno::EPERM, CPU, &root).contains("container"));
+        let bare = Circumstances {
+            too_paranoid: Some(3),
+            ..root.clone()
+        };
+        assert!(
+            explain(Errno::EACCES, CPU, &bare).contains("is 3 this kernel wants CAP_SYS_ADMIN")
+        );
         let locked = Circumstances {
             locked_down: true,
             ..root

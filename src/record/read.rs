@@ -113,7 +113,8 @@ impl Reader {
         let name = &MAGIC[..MAGIC.len() - 2];
         ensure!(
             line.starts_with(name),
-            "it is no recording of scx_hetero, or was cut short before its first second"
+            "it is no recording of scx_hetero, or was cut short before its first second; \
+             'scx_hetero --record FILE' makes one"
         );
         ensure!(
             line == MAGIC,

@@ -96,6 +96,7 @@ impl Scheduler<'_> {
             core_type: task.core_type,
             pinned: task.pinned,
             spinning: task.spinning,
+            rule: self.ruled.told(task.id, &self.topology),
             run_ns: task.run_ns[..nr_types].to_vec(),
             rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),
@@ -165,7 +166,9 @@ impl Scheduler<'_> {
     fn set_fairness(&mut self, percent: u8) -> Result<String, String> {
         if !self.policy.set_fairness(percent) {
             let name = self.policy_name;
-            return Err(format!("fairness is for policy camps; {name} is in force"));
+            return Err(format!(
+                "fairness is for policy camps, and {name} is in force: 'scx_hetero set policy camps' first"
+            ));
         }
         self.settings.fairness = percent;
         self.recording.fairness(percent);

@@ -73,6 +73,20 @@ impl Ruled {
         self.rules.is_empty() && self.found.is_empty()
     }
 
+    /// Where a rule wants a task, in words; `None` where none places it.
+    pub(super) fn told(&self, task: TaskId, topology: &Topology) -> Option<String> {
+        match self.found.get(&task)?.verdict?.place {
+            Place::AsDecided => None,
+            Place::Prefer(core_type) => {
+                let name = &topology.types.get(core_type)?.name;
+                Some(format!(
+                    "on {name} while there is room, and no policy moves it"
+                ))
+            }
+            Place::Leave => Some("wherever a CPU is idle, and no policy moves it".to_string()),
+        }
+    }
+
     /// Reads the file again. If it is wrong the old rules stay.
     pub(super) fn reload(&mut self, topology: &Topology) -> Result<String, String> {
         let read = Rules::read(&self.path, topology);

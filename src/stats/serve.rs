@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
@@ -226,7 +226,13 @@ pub fn listen(path: &Path, group: Option<Gid>) -> Result<StatsServer<Request, An
         chown(path, None, Some(group))
             .map_err(Into::into)
             .and_then(|()| std::fs::set_permissions(path, members))
-            .with_context(|| format!("cannot let a group use {}", path.display()))?;
+            .with_context(|| {
+                format!(
+                    "cannot let a group use {}: run it without --group, or in a service with \
+                     SupplementaryGroups= for that group",
+                    path.display()
+                )
+            })?;
     }
     Ok(server)
 }
@@ -247,7 +253,10 @@ impl Client {
             match why {
                 Some(std::io::ErrorKind::PermissionDenied) => error
                     .context("only root may ask the scheduler, and the group that --group names"),
-                _ => error.context("no sched_ext scheduler answers; is scx_hetero running?"),
+                _ => anyhow!(
+                    "no sched_ext scheduler answers ({error:#}): start it with 'sudo scx_hetero', \
+                     or 'sudo systemctl start scx_hetero'"
+                ),
             }
         })?;
         Ok(Self(client))

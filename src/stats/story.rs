@@ -44,6 +44,9 @@ pub struct ThreadStory {
     pub pinned: bool,
     /// It says that it waits actively.
     pub spinning: bool,
+    /// The rule of the user that places it, in words.
+    #[serde(default)]
+    pub rule: Option<String>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
     /// Its place in the policy's ranking, of which 1 is the best, and of how many.
@@ -186,6 +189,9 @@ impl ThreadStory {
                 phase.samples
             ));
         }
+        if let Some(rule) = &self.rule {
+            lines.push(format!("  placed by a rule: {rule}"));
+        }
         self.tell_moves(story, lines);
     }
 
@@ -299,6 +305,14 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_rule_that_places_it_is_told() {
+        let mut story = story();
+        story.threads[0].rule = Some("on P while there is room".into());
+        let text = story.lines().join("\n");
+        assert!(text.contains("  placed by a rule: on P while"), "{text}");
     }
 
     #[test]

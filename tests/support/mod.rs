@@ -174,10 +174,15 @@ pub struct Scheduler {
 impl Scheduler {
     /// Starts it with `args` and waits until it schedules.
     pub fn start(args: &[&str]) -> Self {
+        Self::start_by(&mut Command::new(binary()), args)
+    }
+
+    /// By a command that has been told how to run it.
+    pub fn start_by(command: &mut Command, args: &[&str]) -> Self {
         let log = KernelLog::from_now();
         // What tests/can-fail leaves out, to see the test fail.
         let without = std::env::var("SCX_HETERO_WITHOUT").ok();
-        let mut child = Command::new(binary())
+        let mut child = command
             .args(args)
             .args(without.map(|part| format!("--without={part}")))
             .stdin(Stdio::null())

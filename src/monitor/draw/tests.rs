@@ -136,7 +136,7 @@ fn the_story_the_policies_and_the_help_can_be_read() {
             .contains("asking about 101")
     );
     app.update(Update::Story(Story {
-        core_types: vec!["P".into()],
+        core_types: vec!["P".into(), "E".into()],
         threads: vec![ThreadStory {
             tid: 101,
             pid: 101,
@@ -145,7 +145,11 @@ fn the_story_the_policies_and_the_help_can_be_read() {
         }],
         ..Story::default()
     }));
-    assert!(screen(&app, 80, 24, PLAIN).join("\n").contains("101 (xz)"));
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(
+        text.contains("101 (xz)") && text.contains("where    P"),
+        "{text}"
+    );
     app.act(Action::Back);
     app.act(Action::Policies);
     let text = screen(&app, 80, 24, PLAIN).join("\n");
