@@ -15,7 +15,7 @@ target = $(or $(CARGO_TARGET_DIR),target)
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
-.PHONY: build spin setup testbed run test test-kernels bench-switch generated deb clean help
+.PHONY: build spin setup testbed run test test-kernels bench-switch generated deb try-deb clean help
 
 build: setup     ## build target/release/scx_hetero (the default)
 	$(cargo) build --release
@@ -35,7 +35,8 @@ run: build       ## watch it schedule programs on a virtual hybrid machine
 	@testbed/boot --kernel $(KERNEL) $(machine) --timeout 300 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
-test: setup      ## run the tests: on this machine, then in virtual machines
+test:            ## run the tests: on this machine, then in virtual machines
+	@testbed/setup tests
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
 
@@ -53,6 +54,9 @@ generated: build ## man pages and completions, into target/release/generated
 deb: generated   ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
 	@gzip -9nkf $(target)/release/generated/*.1
 	@$(cargo) deb --no-build --strip
+
+try-deb: deb     ## install, upgrade and remove that in a clean Debian (as root; takes debootstrap)
+	@packaging/try-deb "$$(ls -t $(target)/debian/scx-hetero_*.deb | head -n 1)"
 
 clean:           ## remove what was built here (kernels stay in the cache)
 	rm -rf $(target)
