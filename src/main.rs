@@ -326,6 +326,9 @@ fn schedule(args: Run) -> Result<()> {
     };
     let (stop, stopping) = on_signal(ending)?;
     if let Some(interval) = args.monitor {
+        if let Err(error) = stats::Client::connect(Path::new(stats::SOCKET)) {
+            warn!("{error:#}; waiting for it");
+        }
         return stats::monitor(interval, &stop);
     }
     if let Some(address) = args.prometheus {

@@ -179,9 +179,6 @@ pub fn run(
     }
     let policy = options.policy.or(options.profile.policy());
     let takes_model = policy.is_some_and(policy::Name::takes_model);
-    if !takes_model && options.model.is_some() {
-        warn!("--model is not used: it is for policies acfs, eqp, hsp and rank (--policy)");
-    }
     let model = match takes_model {
         true => model::find(options, Path::new(MODEL_PATH))?,
         false => None,

@@ -67,7 +67,7 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
     let again = compare(&mut reader, Changes::default(), 5).unwrap();
     println!("{:?}, {} swaps", again.check, again.recorded.swaps);
     assert_eq!(again.check.same, again.check.all, "{:?}", again.differences);
-    assert!(again.check.all > 100 && again.recorded.swaps > 0);
+    assert!(again.check.all > 60 && again.recorded.swaps > 0);
 
     let output = Command::new(binary())
         .args(["replay", PATH, "--policy", "rr"])
