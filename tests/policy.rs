@@ -308,3 +308,33 @@ fn nothing_is_swapped_on_a_machine_with_one_core_type() {
     assert_eq!(bench.step(), []);
     assert_eq!(policy::Name::None.build(SETTINGS).interval(), None);
 }
+
+#[test]
+fn in_a_crowd_who_goes_by_samples_decides_less_often_and_rr_as_it_was_told() {
+    let topology = model::board(&[2, 4]);
+    let due = |name: policy::Name, threads: u32, asleep: usize| {
+        let mut tasks: Vec<Task> = (0..threads)
+            .map(|slot| task(slot, slot % 6, 0, 2))
+            .collect();
+        tasks[..asleep]
+            .iter_mut()
+            .for_each(|task| task.state = State::Blocked);
+        let snapshot = Snapshot {
+            now_ns: 0,
+            topology: &topology,
+            tasks: &tasks,
+        };
+        name.build(SETTINGS).due_in(&snapshot).unwrap().as_millis()
+    };
+    use policy::Name::{Camps, Hsp, Rr};
+    // Of camps 50 ms, of hsp 200 where each thread has one of the six CPUs.
+    assert_eq!(
+        [3, 6, 18].map(|threads| due(Camps, threads, 0)),
+        [50, 50, 150]
+    );
+    assert_eq!(due(Camps, 18, 12), 50);
+    assert_eq!(
+        [Camps, Hsp, Rr].map(|name| due(name, 600, 0)),
+        [500, 500, 400]
+    );
+}
