@@ -197,6 +197,7 @@ fn story(pid: u32) -> Story {
         policy: "camps".into(),
         threads: threads.into_iter().collect(),
         more: 0,
+        ..Story::default()
     }
 }
 

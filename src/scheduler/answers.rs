@@ -66,6 +66,7 @@ impl Scheduler<'_> {
         Story {
             core_types: types.map(|kind| kind.name.clone()).collect(),
             policy: self.policy_name.to_string(),
+            saves: self.saver.is_on(),
             more: tasks.len().saturating_sub(THREADS),
             threads: tasks
                 .iter()

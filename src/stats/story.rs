@@ -19,6 +19,9 @@ pub struct Story {
     pub core_types: Vec<String>,
     /// Policy in force.
     pub policy: String,
+    /// Efficient cores are filled first, and while all fit there it decides nothing.
+    #[serde(default)]
+    pub saves: bool,
     /// At most [`THREADS`].
     pub threads: Vec<ThreadStory>,
     /// How many more there are.
@@ -189,6 +192,11 @@ impl ThreadStory {
                 phase.samples
             ));
         }
+        if story.saves {
+            lines.push(
+                "  energy is saved: while all fit on efficient cores no policy moves it".into(),
+            );
+        }
         if let Some(rule) = &self.rule {
             lines.push(format!("  placed by a rule: {rule}"));
         }
@@ -284,6 +292,7 @@ mod tests {
                 ..ThreadStory::default()
             }],
             more: 3,
+            ..Story::default()
         }
     }
 
@@ -308,11 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_places_it_is_told() {
+    fn a_rule_that_places_it_is_told_and_that_energy_is_saved() {
         let mut story = story();
         story.threads[0].rule = Some("on P while there is room".into());
+        story.saves = true;
         let text = story.lines().join("\n");
         assert!(text.contains("  placed by a rule: on P while"), "{text}");
+        assert!(text.contains("while all fit on efficient cores"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
     }
 
     #[test]
