@@ -22,7 +22,7 @@ pub(crate) struct Permissions {
     /// Bits by linux/capability.h.
     capabilities: u64,
     /// `kernel.perf_event_paranoid`.
-    paranoid: Option<i32>,
+    pub paranoid: Option<i32>,
 }
 
 /// `CAP_SYS_ADMIN` (linux/capability.h), which stands for all others that we need.

@@ -24,6 +24,7 @@ const NEEDED: [&str; 4] = [
 /// What the kernel asks for before it loads and attaches the BPF half and opens counters, by
 /// number (linux/capability.h).
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
 pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
     let mut checks = vec![
         release(root),

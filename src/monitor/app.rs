@@ -312,24 +312,19 @@ impl App {
     }
 
     fn step(&mut self, by: isize) {
-        match &mut self.view {
-            View::Story(..) => {
+        let step = |at: usize, of: usize| at.saturating_add_signed(by).min(of.saturating_sub(1));
+        match self.view {
+            View::Story(tid, line) => {
                 let lines = self.story_lines(' ').map_or(0, |lines| lines.len());
-                if let View::Story(_, line) = &mut self.view {
-                    *line = line.saturating_add_signed(by).min(lines.saturating_sub(1));
-                }
+                self.view = View::Story(tid, step(line, lines));
             }
             View::Policies(index) => {
                 let policies = self.live.as_ref().map_or(0, |live| live.policies.len());
-                *index = index
-                    .saturating_add_signed(by)
-                    .min(policies.saturating_sub(1));
+                self.view = View::Policies(step(index, policies));
             }
             View::Threads | View::Filter | View::Help => {
                 let threads = self.threads();
-                let last = threads.len().saturating_sub(1);
-                let index = self.selected_index(&threads);
-                let index = index.saturating_add_signed(by).min(last);
+                let index = step(self.selected_index(&threads), threads.len());
                 self.selected = threads.get(index).map(|thread| thread.tid);
             }
         }

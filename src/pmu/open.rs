@@ -241,12 +241,10 @@ impl Circumstances {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = text("/proc/cpuinfo");
         let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+        let permissions = Permissions::read(Path::new("/"));
         Self {
-            paranoid: text("/proc/sys/kernel/perf_event_paranoid")
-                .trim()
-                .parse()
-                .ok(),
-            too_paranoid: Permissions::read(Path::new("/")).and_then(Permissions::too_paranoid),
+            paranoid: permissions.and_then(|it| it.paranoid),
+            too_paranoid: permissions.and_then(Permissions::too_paranoid),
             locked_down: text("/sys/kernel/security/lockdown").contains("[confidentiality]"),
             root: nix::unistd::geteuid().is_root(),
             hypervisor: flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor")),
@@ -270,25 +268,22 @@ fn explain(errno: Errno, enough: i32, now: &Circumstances) -> String {
              lockdown=confidentiality"
                 .to_string()
         }
-        Errno::EACCES | Errno::EPERM if now.root && now.too_paranoid.is_some() => {
-            let level = now.too_paranoid.unwrap_or_default();
-            format!(
+        Errno::EACCES | Errno::EPERM if now.root => match now.too_paranoid {
+            Some(level) => format!(
                 "not allowed, although this is root: where kernel.perf_event_paranoid is {level} this \
                  kernel wants CAP_SYS_ADMIN, so give it that, or 'sysctl kernel.perf_event_paranoid=2'"
-            )
-        }
-        Errno::EACCES | Errno::EPERM if now.root => {
-            "not allowed, although this is root: a container or seccomp filter forbids \
-             perf_event_open, so give it CAP_PERFMON or run outside"
-                .to_string()
-        }
+            ),
+            None => "not allowed, although this is root: a container or seccomp filter forbids \
+                     perf_event_open, so give it CAP_PERFMON or run outside"
+                .to_string(),
+        },
         Errno::EACCES | Errno::EPERM => {
             let level = now
                 .paranoid
                 .map_or("unknown".to_string(), |level| level.to_string());
-            let capability = match now.paranoid {
-                Some(3..) => "CAP_SYS_ADMIN",
-                _ => "CAP_PERFMON",
+            let capability = match now.too_paranoid {
+                Some(_) => "CAP_SYS_ADMIN",
+                None => "CAP_PERFMON",
             };
             let user_mode = if enough == 1 && now.paranoid == Some(2) {
                 ", or count in user mode only"

@@ -271,12 +271,12 @@ impl Hetero {
     }
 
     /// What must not wait, and did so when the CPU was parked.
-    fn take_urgent(&mut self, k: &mut Kernel, domain: usize, cpu: u32) -> bool {
+    fn take_urgent(&mut self, k: &mut Kernel, domain: usize, cpu: u32) {
         let mut waiting = self.domains[domain].queue.iter().take(LOOKED_AT);
         let found =
             waiting.find(|(thread, _)| self.must_not_wait(*thread) && k.may_use(*thread, cpu));
         drop(waiting);
-        self.move_found(k, domain, cpu, found)
+        self.move_found(k, domain, cpu, found);
     }
 
     fn move_found(
