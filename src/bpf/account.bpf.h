@@ -57,8 +57,7 @@ static void count_share(struct task_ctx *tctx, u32 share)
 		return;
 	__sync_fetch_and_add(&dctx->pinned_weight, delta);
 	cctx = cpu_ctx_of(tctx->pinned_cpu);
-	if (cctx)
-		__sync_fetch_and_add(&cctx->pinned_weight, delta);
+	__sync_fetch_and_add(&cctx->pinned_weight, delta);
 }
 
 static void change_domain(struct task_ctx *tctx, u32 domain)
@@ -109,17 +108,28 @@ static void refresh_share(struct task_ctx *tctx)
 		count_share(tctx, share);
 }
 
+static void set_state(struct task_ctx *tctx, enum task_state state)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+
+	if (!s)
+		return;
+	slot_write_begin(s);
+	s->state = state;
+	slot_write_end(s);
+}
+
 /* Count @tctx as waiting in its queue; before the look for an idle CPU. */
 static void count_waiting(struct task_ctx *tctx)
 {
 	struct domain_ctx *dctx;
 	struct cpu_ctx *cctx;
 
+	set_state(tctx, TASK_QUEUED);
 	tctx->waiting = true;
 	if (tctx->pinned_cpu != NO_CPU) {
 		cctx = cpu_ctx_of(tctx->pinned_cpu);
-		if (cctx)
-			add_ordered(&cctx->nr_waiting, 1);
+		add_ordered(&cctx->nr_waiting, 1);
 	} else {
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx && !__sync_fetch_and_add(&dctx->nr_waiting, 1))
@@ -138,8 +148,7 @@ static void uncount_waiting(struct task_ctx *tctx)
 	tctx->waiting = false;
 	if (tctx->pinned_cpu != NO_CPU) {
 		cctx = cpu_ctx_of(tctx->pinned_cpu);
-		if (cctx)
-			__sync_fetch_and_add(&cctx->nr_waiting, -1);
+		__sync_fetch_and_add(&cctx->nr_waiting, -1);
 	} else {
 		dctx = domain_ctx_of(tctx->domain);
 		if (dctx)
@@ -175,8 +184,6 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	}
 
 	cctx = cpu_ctx_of(tctx->pinned_cpu);
-	if (!cctx)
-		return run_ns;
 	shared = dctx->weight > dctx->pinned_weight ? dctx->weight - dctx->pinned_weight : 0;
 	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
 }
@@ -320,32 +327,6 @@ static void find_slot_again(struct task_struct *p, struct task_ctx *tctx)
 	count_stat(STAT_CARRIED);
 }
 
-static void set_state(struct task_ctx *tctx, enum task_state state)
-{
-	struct task_slot *s = slot_of(tctx->slot);
-
-	if (!s)
-		return;
-	slot_write_begin(s);
-	s->state = state;
-	s->updated_at = scx_bpf_now();
-	slot_write_end(s);
-}
-
-/* One of its process that is runnable, or is no longer. Who has no others is spared that. */
-static void count_runnable(struct task_struct *p, struct task_ctx *tctx, bool runnable)
-{
-	struct process_ctx *pctx;
-
-	if (tctx->counted_runnable == runnable || (runnable && !has_other_threads(p)))
-		return;
-	pctx = process_ctx_of(p);
-	if (!pctx)
-		return;
-	tctx->counted_runnable = runnable;
-	__sync_fetch_and_add(&pctx->nr_runnable, runnable ? 1 : -1);
-}
-
 /*
  * Charge @p for what it ran since it was last charged. From stopping and from
  * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
@@ -368,16 +349,13 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	if (type >= MAX_CORE_TYPES)
 		return run_ns;
-	if (cctx)
-		cctx->busy_ns[type] += run_ns;
+	cctx->busy_ns[type] += run_ns;
 	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS)
 		take_slot(p, tctx);
 	s = slot_of(tctx->slot);
 	if (!s)
 		return run_ns;
-	/* A process of one thread is spared the look, until it has more. */
-	count_runnable(p, tctx, true);
-	pctx = tctx->counted_runnable ? process_ctx_of(p) : NULL;
+	pctx = process_ctx_of(tctx);
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 
@@ -389,7 +367,6 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s->nr_runnable = pctx ? pctx->nr_runnable : 1;
 	s->cpu = cpu;
 	s->core_type = type;
-	s->updated_at = scx_bpf_now();
 	if (agent_stalled)
 		note_share(s, run_ns, type);
 	slot_write_end(s);
@@ -449,26 +426,47 @@ static void refresh_entitlement(void)
 	share_to_weight = entitlement_factor(share_to_weight, weight, surplus);
 }
 
-static void count_thread(struct task_struct *p)
+/* A place for a process; beyond the last one its threads are taken for one each. */
+static u32 new_process(u32 tgid)
 {
-	struct process_ctx *pctx = process_ctx_of(p), fresh = {};
-	u32 tgid = p->tgid;
+	u32 index = NO_PROCESS;
+	struct process_ctx *pctx;
 
-	if (!pctx) {
-		bpf_map_update_elem(&process_ctxs, &tgid, &fresh, BPF_NOEXIST);
-		pctx = process_ctx_of(p);
+	if (bpf_map_pop_elem(&free_processes, &index)) {
+		if (nr_processes_used >= MAX_PROCESSES)
+			return NO_PROCESS;
+		index = __sync_fetch_and_add(&nr_processes_used, 1);
 	}
+	pctx = MEMBER_VPTR(process_ctxs, [index]);
+	if (!pctx || bpf_map_update_elem(&processes, &tgid, &index, BPF_NOEXIST))
+		return NO_PROCESS;
+	pctx->nr_threads = 0;
+	pctx->nr_runnable = 0;
+	pctx->nr_spinning = 0;
+	return index;
+}
+
+static void join_process(struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 tgid = p->tgid, *index = bpf_map_lookup_elem(&processes, &tgid);
+	struct process_ctx *pctx;
+
+	tctx->process = index ? *index : new_process(tgid);
+	pctx = process_ctx_of(tctx);
 	if (pctx)
 		__sync_fetch_and_add(&pctx->nr_threads, 1);
 }
 
-static void uncount_thread(struct task_struct *p)
+static void leave_process(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct process_ctx *pctx = process_ctx_of(p);
-	u32 tgid = p->tgid;
+	struct process_ctx *pctx = process_ctx_of(tctx);
+	u32 tgid = p->tgid, index = tctx->process;
 
-	if (pctx && __sync_fetch_and_add(&pctx->nr_threads, -1) == 1)
-		bpf_map_delete_elem(&process_ctxs, &tgid);
+	tctx->process = NO_PROCESS;
+	if (!pctx || __sync_fetch_and_add(&pctx->nr_threads, -1) != 1)
+		return;
+	bpf_map_delete_elem(&processes, &tgid);
+	bpf_map_push_elem(&free_processes, &index, 0);
 }
 
 #endif /* __HETERO_ACCOUNT_BPF_H */

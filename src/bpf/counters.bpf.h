@@ -138,12 +138,16 @@ static bool is_busy(struct task_ctx *tctx)
  */
 static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
-	u32 type = type_of_cpu(cpu), set = set_of(type), nr = events_of(type, set);
-	struct reading *r = MEMBER_VPTR(readings, [(u32)cpu]);
+	struct reading *r;
+	u32 type, set, nr;
 
 	if (!sample_ns)
 		return;
 	tctx->counting = false;
+	type = type_of_cpu(cpu);
+	set = set_of(type);
+	nr = events_of(type, set);
+	r = MEMBER_VPTR(readings, [(u32)cpu]);
 	if (!nr || !r || !is_busy(tctx))
 		return;
 	/*

@@ -56,7 +56,7 @@ static void update_perf(s32 cpu, bool idle)
 	struct perf_timer *timer;
 	u32 perf;
 
-	if (!can_set_perf() || !cctx)
+	if (!can_set_perf())
 		return;
 	if (now - cctx->perf_at >= PERF_WINDOW_NS) {
 		busy_ns = busy_ns_of(cctx, cpu);
@@ -81,8 +81,6 @@ static int look_at_idle(void *map, int *key, struct perf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
 
-	if (!cctx)
-		return 0;
 	/* It went idle again only just now, and nothing else will come by. */
 	if (cctx->is_idle && bpf_ktime_get_ns() - cctx->perf_at < PERF_IDLE_NS / 2 &&
 	    !bpf_timer_start(&timer->timer, PERF_IDLE_NS, 0))

@@ -34,10 +34,8 @@ static void watch_agent(s32 cpu, u32 slot)
 {
 	bool stalled = works(MECHANISM_HEARTBEAT) && !agent_sleeps &&
 		       vtime_before(agent_seen + STALL_NS, bpf_ktime_get_ns());
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (cctx)
-		cctx->slot = slot;
+	cpu_ctx_of(cpu)->slot = slot;
 	if (stalled == agent_stalled)
 		return;
 	/* Each CPU's tick comes by here: one of them changes it. */
@@ -77,7 +75,7 @@ __noinline u32 furthest_behind(u32 fast_cpu)
 
 	bpf_for(cpu, 0, nr_cpu_ids) {
 		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-		struct task_slot *s = cctx ? slot_of(cctx->slot) : NULL;
+		struct task_slot *s = slot_of(cctx->slot);
 
 		if (!s || s->cpu != (s32)cpu || domain_of_cpu(cpu) >= MAX_DOMAINS ||
 		    type_of_cpu(cpu) == 0 || !may_trade(s, 0) || is_parked(cpu))
@@ -101,7 +99,7 @@ static void share_fastest(u32 slot, s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!s || !cctx || nr_types < 2 || type_of_cpu(cpu) != 0 ||
+	if (!s || nr_types < 2 || type_of_cpu(cpu) != 0 ||
 	    now - cctx->shared_at < SHARE_INTERVAL_NS || s->target_cpu != NO_CPU || is_parked(cpu))
 		return;
 	cctx->shared_at = now;

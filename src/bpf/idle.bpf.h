@@ -222,7 +222,7 @@ static void count_idle(s32 cpu, bool idle)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 *nr = MEMBER_VPTR(nr_idle, [type_of_cpu(cpu)]);
 
-	if (!cctx || !nr || cctx->is_idle == idle)
+	if (!nr || cctx->is_idle == idle)
 		return;
 	cctx->is_idle = idle;
 	__sync_fetch_and_add(nr, idle ? 1 : -1);
@@ -279,7 +279,7 @@ __noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 		masks = has_idle(tier->core_type) ? type_mask_of(tier->core_type) : NULL;
 		if (!masks)
 			continue;
-		idle = tier->whole_core ? masks->idle_cores : masks->idle;
+		idle = has_smt && tier->whole_core ? masks->idle_cores : masks->idle;
 		found = idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr);
 		if (found)
 			break;
@@ -287,7 +287,7 @@ __noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 	return found;
 }
 
-/* Keep our own idle masks; a core is idle when all its threads are. */
+/* Keep our own idle masks. A core is idle when all its threads are; most have just one. */
 static void note_idle(s32 cpu, bool idle)
 {
 	struct bpf_cpumask *mask;
@@ -307,7 +307,7 @@ static void note_idle(s32 cpu, bool idle)
 	else
 		bpf_cpumask_clear_cpu(cpu, mask);
 
-	if (idle && sibling >= 0 && !bpf_cpumask_test_cpu(sibling, cast_mask(mask)))
+	if (!has_smt || (idle && sibling >= 0 && !bpf_cpumask_test_cpu(sibling, cast_mask(mask))))
 		return;
 	mask = masks->idle_cores;
 	if (!mask)
@@ -329,7 +329,7 @@ static bool work_waits_for(s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
 	/* An addition of nothing is a full barrier, see struct domain_ctx. */
-	if (cctx && __sync_fetch_and_add(&cctx->nr_waiting, 0))
+	if (__sync_fetch_and_add(&cctx->nr_waiting, 0))
 		return true;
 	return !is_parked(cpu) && somebody_waits_beside(NO_DOMAIN);
 }

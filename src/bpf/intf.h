@@ -25,6 +25,7 @@ enum hetero_consts {
 	MAX_TIERS = 2 * MAX_CORE_TYPES,
 	MAX_SLOTS = 16384,
 	MAX_CGROUPS = 8192,
+	MAX_PROCESSES = 65536,
 	MAX_ACTIONS = 512,
 	/* Hardware events read together, and sets of them that take turns. */
 	MAX_EVENTS = 12,
@@ -91,7 +92,6 @@ struct task_slot {
 	u64 amp_progress;		/* ns of work at the fastest type, alone, per default weight */
 	u64 first_progress;		/* where its amp_progress began */
 	u64 run_ns[MAX_CORE_TYPES];	/* ns run on each core type */
-	u64 updated_at;			/* ns, monotonic */
 	u32 weight;			/* what it is entitled to; 1024 is nice 0, if all cgroups are alike */
 	u32 nr_runnable;		/* runnable threads of its process */
 	u32 inv_slowdown[MAX_CORE_TYPES]; /* Q16; written by actions */

@@ -26,6 +26,56 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
+/*
+ * @p is runnable: from now on it counts wherever it competes for CPUs. Told by whichever comes first,
+ * that a CPU is sought for it, that it is queued or that it runs; ops.runnable would cost every
+ * wake-up 150 instructions more.
+ */
+static void compete(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	struct process_ctx *pctx;
+
+	if (tctx->competes)
+		return;
+	tctx->competes = true;
+	tctx->vtime = wake_vtime(tctx->vtime, clock_now(), slice_ns);
+	if (tctx->domain >= MAX_DOMAINS)
+		tctx->domain = domain_of_cpu(cpu);
+	pctx = process_ctx_of(tctx);
+	if (pctx)
+		__sync_fetch_and_add(&pctx->nr_runnable, 1);
+	if (tctx->cgroup) {
+		count_in_cgroup(tctx, task_share(tctx->weight));
+		refresh_share(tctx);
+	}
+	count_share(tctx, tctx->share);
+	note_sleep(tctx, false);
+}
+
+/* It sleeps, ends, or goes to another scheduling class. As little need for ops.quiescent. */
+static void retire(struct task_ctx *tctx)
+{
+	struct process_ctx *pctx = process_ctx_of(tctx);
+	struct task_slot *s = slot_of(tctx->slot);
+
+	tctx->competes = false;
+	uncount_waiting(tctx);
+	note_spinning(tctx, false);
+	if (pctx)
+		__sync_fetch_and_add(&pctx->nr_runnable, -1);
+	if (tctx->cgroup)
+		count_in_cgroup(tctx, 0);
+	count_share(tctx, 0);
+	note_sleep(tctx, true);
+	tctx->claimed_cpu = NO_CPU;
+	if (!s)
+		return;
+	slot_write_begin(s);
+	s->target_cpu = NO_CPU;
+	s->state = TASK_BLOCKED;
+	slot_write_end(s);
+}
+
 s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -33,6 +83,8 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	if (!tctx)
 		return prev_cpu;
+	/* Before it puts somebody aside, who is then charged as one that shares with it. */
+	compete(p, tctx, prev_cpu);
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
 	if (cpu >= 0) {
 		count_stat(STAT_SYNC);
@@ -77,9 +129,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	/* Who wakes up has just become runnable. */
-	if (!(enq_flags & SCX_ENQ_WAKEUP))
-		set_state(tctx, TASK_QUEUED);
+	compete(p, tctx, cpu);
 	/* Once it has been off its CPU, the kernel says that it may use no other. */
 	if (!is_pinned(tctx) && must_stay(p, enq_flags)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
@@ -89,7 +139,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	/* Who was about to run on a CPU that a real-time task took is counted anew. */
 	uncount_waiting(tctx);
-	if (hold(p, cpu, enq_flags))
+	if (hold(p, tctx, cpu, enq_flags))
 		return;
 	/* A better idle CPU that dispatch claimed for it. */
 	claimed = tctx->claimed_cpu;
@@ -176,7 +226,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	struct domain_ctx *dctx = domain_ctx_of(domain);
 	struct task_ctx *tctx = NULL;
 
-	if (!cctx || !dctx)
+	if (!dctx)
 		return;
 	if (take_held(cctx, cpu))
 		return;
@@ -232,26 +282,6 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_dsq_move_to_local(domain, 0);
 }
 
-void BPF_STRUCT_OPS(hetero_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (!tctx)
-		return;
-	count_runnable(p, tctx, true);
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		tctx->vtime = wake_vtime(tctx->vtime, clock_now(), slice_ns);
-	if (tctx->domain >= MAX_DOMAINS)
-		tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
-	if (tctx->cgroup) {
-		count_in_cgroup(tctx, task_share(tctx->weight));
-		refresh_share(tctx);
-	}
-	count_share(tctx, tctx->share);
-	note_sleep(tctx, false);
-	set_state(tctx, TASK_QUEUED);
-}
-
 void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -260,6 +290,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 
 	if (!tctx)
 		return;
+	compete(p, tctx, cpu);
 	uncount_waiting(tctx);
 	change_domain(tctx, domain_of_cpu(cpu));
 	/*
@@ -350,30 +381,10 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 	stop_counting(p, tctx, cpu);
 	if (!runnable) {
 		note_burst(tctx);
+		retire(tctx);
 		/* Else something follows: ticks come on all CPUs at once, and all would switch. */
 		forget_runner(cpu);
 	}
-}
-
-void BPF_STRUCT_OPS(hetero_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-	struct task_slot *s;
-
-	if (!tctx)
-		return;
-	uncount_waiting(tctx);
-	note_spinning(p, tctx, false);
-	count_runnable(p, tctx, false);
-	if (tctx->cgroup)
-		count_in_cgroup(tctx, 0);
-	count_share(tctx, 0);
-	note_sleep(tctx, true);
-	tctx->claimed_cpu = NO_CPU;
-	s = slot_of(tctx->slot);
-	if (s)
-		s->target_cpu = NO_CPU;
-	set_state(tctx, TASK_BLOCKED);
 }
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
@@ -419,14 +430,13 @@ void BPF_STRUCT_OPS(hetero_cgroup_move, struct task_struct *p, struct cgroup *fr
 		    struct cgroup *to)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	u32 counted;
 
 	if (!tctx)
 		return;
-	counted = tctx->cgroup_share;
 	count_in_cgroup(tctx, 0);
 	join_cgroup(tctx, cgroup_index(to));
-	count_in_cgroup(tctx, counted);
+	if (tctx->competes)
+		count_in_cgroup(tctx, task_share(tctx->weight));
 	refresh_share(tctx);
 }
 
@@ -442,6 +452,15 @@ void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
 	read_affinity(p, tctx, p->cpus_ptr);
 }
 
+/* It goes to another scheduling class, perhaps out of a queue, or ends. */
+void BPF_STRUCT_OPS(hetero_disable, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	if (tctx && tctx->competes)
+		retire(tctx);
+}
+
 s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0,
@@ -450,6 +469,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	if (!tctx)
 		return -ENOMEM;
 	tctx->slot = NO_SLOT;
+	tctx->process = NO_PROCESS;
 	tctx->domain = NO_DOMAIN;
 	tctx->pinned_cpu = NO_CPU;
 	tctx->claimed_cpu = NO_CPU;
@@ -457,7 +477,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	join_cgroup(tctx, cgroup_of_newcomer(args));
 	find_slot_again(p, tctx);
-	count_thread(p);
+	join_process(p, tctx);
 	return 0;
 }
 
@@ -472,7 +492,7 @@ void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_tas
 	flush_counting(p, tctx);
 	if (ends)
 		give_back_slot(tctx);
-	uncount_thread(p);
+	leave_process(p, tctx);
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
@@ -514,11 +534,9 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .select_cpu	= (void *)hetero_select_cpu,
 	       .enqueue		= (void *)hetero_enqueue,
 	       .dispatch	= (void *)hetero_dispatch,
-	       .runnable	= (void *)hetero_runnable,
 	       .running		= (void *)hetero_running,
 	       .tick		= (void *)hetero_tick,
 	       .stopping	= (void *)hetero_stopping,
-	       .quiescent	= (void *)hetero_quiescent,
 	       .update_idle	= (void *)hetero_update_idle,
 	       .cpu_release	= (void *)hetero_cpu_release,
 	       .set_weight	= (void *)hetero_set_weight,
@@ -529,6 +547,7 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .cgroup_set_weight = (void *)hetero_cgroup_set_weight,
 	       .cgroup_set_bandwidth = (void *)hetero_cgroup_set_bandwidth,
 	       .enable		= (void *)hetero_enable,
+	       .disable		= (void *)hetero_disable,
 	       .init_task	= (void *)hetero_init_task,
 	       .exit_task	= (void *)hetero_exit_task,
 	       .init		= (void *)hetero_init,

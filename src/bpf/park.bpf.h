@@ -29,14 +29,15 @@ struct {
 } park_timers SEC(".maps");
 
 /* Hold @p, which has just been on @cpu, until that is no longer parked. */
-static bool hold(struct task_struct *p, s32 cpu, u64 enq_flags)
+static bool hold(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (!cctx || (enq_flags & SCX_ENQ_WAKEUP) || !is_parked_for(p, cpu) ||
+	if ((enq_flags & SCX_ENQ_WAKEUP) || !is_parked_for(p, cpu) ||
 	    !may_use_cpu(p, cpu))
 		return false;
 	cctx->holds = true;
+	set_state(tctx, TASK_QUEUED);
 	count_stat(STAT_HELD);
 	scx_bpf_dsq_insert(p, PARK_DSQ(cpu), slice_ns, enq_flags);
 	return true;
@@ -59,8 +60,6 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
 	struct task_struct *p;
 
-	if (!cctx)
-		return 0;
 	cctx->parked_until = 0;
 	bpf_rcu_read_lock();
 	if (can_iterate()) {
@@ -132,7 +131,7 @@ static u32 park(s32 cpu, u64 ns)
 	struct park_timer *timer = bpf_map_lookup_elem(&park_timers, &cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (!works(MECHANISM_PARK) || !timer || !cctx || domain_of_cpu(cpu) >= MAX_DOMAINS)
+	if (!works(MECHANISM_PARK) || !timer || domain_of_cpu(cpu) >= MAX_DOMAINS)
 		return ACTION_INVALID;
 	if (ns > MAX_PARK_NS)
 		ns = MAX_PARK_NS;

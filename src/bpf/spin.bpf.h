@@ -10,7 +10,7 @@
 #include "state.bpf.h"
 
 /* Beside those of its process that work: what TLP scaling counts. */
-static void note_spinning(struct task_struct *p, struct task_ctx *tctx, bool spinning)
+static void note_spinning(struct task_ctx *tctx, bool spinning)
 {
 	struct task_slot *s = slot_of(tctx->slot);
 	struct process_ctx *pctx;
@@ -18,7 +18,7 @@ static void note_spinning(struct task_struct *p, struct task_ctx *tctx, bool spi
 	if (tctx->spinning == spinning)
 		return;
 	tctx->spinning = spinning;
-	pctx = process_ctx_of(p);
+	pctx = process_ctx_of(tctx);
 	if (pctx)
 		__sync_fetch_and_add(&pctx->nr_spinning, spinning ? 1 : -1);
 	if (!s)
@@ -47,7 +47,7 @@ static bool look_for_spin(struct task_struct *p, struct task_ctx *tctx, u32 type
 		tctx->spin_word = 0;
 	else if (bpf_probe_read_user(&word, sizeof(word), (void *)tctx->spin_word))
 		word = 0;
-	note_spinning(p, tctx, word != 0);
+	note_spinning(tctx, word != 0);
 	if (word && a)
 		a->spun = true;
 	return word != 0;

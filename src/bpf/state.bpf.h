@@ -40,6 +40,7 @@ const volatile u32 nr_domains = 1;
 const volatile u32 nr_fast_cpus;	/* those of the fastest type */
 const volatile u32 cpu_domain[MAX_CPUS];
 const volatile s32 cpu_sibling[MAX_CPUS];	/* another thread of the core, or -1 */
+const volatile bool has_smt;			/* some core has one */
 const volatile u8 cpu_type[MAX_CPUS];
 const volatile u8 domain_type[MAX_DOMAINS];
 const volatile u32 domain_nr_cpus[MAX_DOMAINS];
@@ -147,7 +148,8 @@ struct {
 
 u32 nr_carried;
 
-#define NO_CPU	(-1)
+#define NO_CPU		(-1)
+#define NO_PROCESS	MAX_PROCESSES
 
 /* What a task's samples on one core type are made of, until the next is due. */
 struct account {
@@ -169,6 +171,7 @@ struct task_ctx {
 	u32 share;		/* what it competes with, see cgroup.bpf.h */
 	u32 counted_share;	/* what the domain was told; 0 if not counted */
 	s32 counted_surplus;
+	u32 process;		/* index into process_ctxs, or NO_PROCESS */
 	u32 cgroup;		/* index into cgroup_ctxs */
 	u32 cgroup_generation;
 	u32 cgroup_share;	/* what the cgroup was told; 0 if not counted */
@@ -179,6 +182,7 @@ struct task_ctx {
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 is_agent;
+	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
 	u8 counting;		/* a stretch has begun */
@@ -190,7 +194,6 @@ struct task_ctx {
 	u64 first_from_ns;
 	u64 rcu_since;		/* when it was first preempted inside the RCU read-side section, or 0 */
 	u8 spinning;		/* at the last look */
-	u8 counted_runnable;	/* in its process */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
 	u64 slept_at;		/* when it fell asleep last */
 	u64 slept_ns;		/* in all */
@@ -208,31 +211,38 @@ struct {
 	__type(value, struct task_ctx);
 } task_ctxs SEC(".maps");
 
-/* Threads of a process; keyed by tgid, which survives the exec of a thread. */
+/*
+ * Threads of a process. Each knows where that is, so that the look by tgid, which costs hundreds of
+ * instructions, is left to their beginning and their end.
+ */
 struct process_ctx {
 	u32 nr_threads;
 	u32 nr_runnable;
 	u32 nr_spinning;	/* of the runnable ones */
+	u32 pad;
 };
 
+struct process_ctx process_ctxs[MAX_PROCESSES] SEC(".bss.processes");
+u32 nr_processes_used;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MAX_PROCESSES);
+	__type(value, u32);
+} free_processes SEC(".maps");
+
+/* Places in process_ctxs by tgid, which survives the exec of a thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
+	__uint(max_entries, MAX_PROCESSES);
 	__type(key, u32);
-	__type(value, struct process_ctx);
-} process_ctxs SEC(".maps");
+	__type(value, u32);
+} processes SEC(".maps");
 
 static struct task_ctx *task_ctx_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
-}
-
-static struct process_ctx *process_ctx_of(struct task_struct *p)
-{
-	u32 tgid = p->tgid;
-
-	return bpf_map_lookup_elem(&process_ctxs, &tgid);
 }
 
 /*
@@ -247,18 +257,28 @@ static u32 domain_of_cpu(s32 cpu)
 	return domain ? *domain : NO_DOMAIN;
 }
 
+/*
+ * Where @cpu is one that the kernel named, all bits but the lowest are dropped instead: a check less,
+ * each time that a task wakes up some dozens of times.
+ */
+static u32 index_of_cpu(s32 cpu)
+{
+	return (u32)cpu % MAX_CPUS;
+}
+
 static u32 type_of_cpu(s32 cpu)
 {
-	const volatile u8 *core_type = MEMBER_VPTR(cpu_type, [(u32)cpu]);
-
-	return core_type ? *core_type : 0;
+	return cpu_type[index_of_cpu(cpu)];
 }
 
 static s32 sibling_of_cpu(s32 cpu)
 {
-	const volatile s32 *sibling = MEMBER_VPTR(cpu_sibling, [(u32)cpu]);
+	return cpu_sibling[index_of_cpu(cpu)];
+}
 
-	return sibling ? *sibling : -1;
+static struct cpu_ctx *cpu_ctx_of(s32 cpu)
+{
+	return &cpu_ctxs[index_of_cpu(cpu)];
 }
 
 static u32 type_of_domain(u32 domain)
@@ -275,14 +295,14 @@ static u32 cpus_of_domain(u32 domain)
 	return nr_cpus ? *nr_cpus : 0;
 }
 
+static struct process_ctx *process_ctx_of(struct task_ctx *tctx)
+{
+	return MEMBER_VPTR(process_ctxs, [tctx->process]);
+}
+
 static struct domain_ctx *domain_ctx_of(u32 domain)
 {
 	return MEMBER_VPTR(domain_ctxs, [domain]);
-}
-
-static struct cpu_ctx *cpu_ctx_of(s32 cpu)
-{
-	return MEMBER_VPTR(cpu_ctxs, [(u32)cpu]);
 }
 
 /* Does anybody wait in @domain's queue? */
@@ -320,7 +340,7 @@ static bool nobody_waits_for(s32 cpu)
 	struct domain_ctx *dctx = domain_ctx_of(domain_of_cpu(cpu));
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return cctx && dctx && !cctx->nr_waiting && !dctx->nr_waiting;
+	return dctx && !cctx->nr_waiting && !dctx->nr_waiting;
 }
 
 /*
@@ -340,17 +360,12 @@ __noinline s32 first_cpu_of(struct task_struct *p __arg_trusted)
 	return bpf_cpumask_first(p->cpus_ptr);
 }
 
-__noinline bool has_other_threads(struct task_struct *p __arg_trusted)
-{
-	return p->signal->nr_threads > 1;
-}
-
 /* Is @cpu kept from ordinary tasks at present? */
 static bool is_parked(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return cctx && cctx->parked_until && bpf_ktime_get_ns() < cctx->parked_until;
+	return cctx->parked_until && bpf_ktime_get_ns() < cctx->parked_until;
 }
 
 static bool is_latency_sensitive(struct task_ctx *tctx)
@@ -403,10 +418,7 @@ static struct task_slot *slot_of(u32 slot)
 
 static __always_inline void count_stat(enum stat_id id)
 {
-	struct cpu_ctx *cctx = cpu_ctx_of(bpf_get_smp_processor_id());
-
-	if (cctx)
-		cctx->stats[id]++;
+	cpu_ctx_of(bpf_get_smp_processor_id())->stats[id]++;
 }
 
 /*

@@ -81,8 +81,6 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct domain_ctx *dctx;
 
-	if (!cctx)
-		return;
 	cctx->share = tctx->share;
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
@@ -92,10 +90,7 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 static void forget_runner(s32 cpu)
 {
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-
-	if (cctx)
-		cctx->preemptible = false;
+	cpu_ctx_of(cpu)->preemptible = false;
 }
 
 /*
@@ -106,7 +101,7 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return cctx && cctx->preemptible &&
+	return cctx->preemptible &&
 	       tctx->burst_ns * cctx->share < slice_ns * tctx->share &&
 	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);
 }

@@ -51,6 +51,7 @@ pub(super) fn describe(
         // Cores with more than two threads are looked at in pairs.
         let sibling = cpu.siblings.iter().find(|&&sibling| sibling != cpu.id);
         rodata.cpu_sibling[id] = sibling.map_or(-1, |&sibling| sibling as i32);
+        rodata.has_smt |= sibling.is_some();
     }
     rodata.nr_slots = options.slots;
     let big = topology.types.first().map_or(0, |kind| kind.cpus.len());

@@ -46,6 +46,7 @@ impl Hetero {
 
     /// Counts a thread as waiting in its queue.
     pub(super) fn count_waiting(&mut self, k: &Kernel, thread: u32) {
+        self.set_state(thread, State::Queued);
         let ctx = &mut self.ctxs[thread as usize];
         ctx.waiting = true;
         if ctx.pinned.is_none() {

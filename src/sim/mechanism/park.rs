@@ -5,6 +5,7 @@ use super::super::event::Event;
 use super::super::kernel::Kernel;
 use super::Flags;
 use super::hetero::Hetero;
+use crate::table::State;
 
 /// The longest that a CPU is parked, ns.
 pub(super) const MAX_PARK_NS: u64 = 100_000_000;
@@ -33,6 +34,7 @@ impl Hetero {
         if flags.wakeup || !self.is_parked_for(k, thread, cpu) || !k.may_use(thread, cpu) {
             return false;
         }
+        self.set_state(thread, State::Queued);
         self.cpus[cpu as usize].held.push_back(thread);
         true
     }

@@ -55,7 +55,6 @@ impl Mechanism for Hetero {
 
     fn enqueue(&mut self, k: &mut Kernel, thread: u32, flags: Flags) {
         let cpu = k.thread(thread).cpu;
-        self.set_state(thread, State::Queued);
         if self.hold(k, thread, flags) {
             return;
         }
@@ -164,7 +163,6 @@ impl Mechanism for Hetero {
         let share = ctx.share;
         self.count_share(thread, share);
         self.note_sleep(k, thread, false);
-        self.set_state(thread, State::Queued);
     }
 
     fn running(&mut self, k: &mut Kernel, thread: u32) {
@@ -215,7 +213,6 @@ impl Mechanism for Hetero {
         self.stop_counting(k, thread);
         if !runnable {
             self.note_burst(thread);
-            self.set_state(thread, State::Blocked);
         }
     }
 
