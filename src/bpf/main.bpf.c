@@ -552,6 +552,10 @@ SCX_OPS_DEFINE(hetero_ops,
 	       .exit_task	= (void *)hetero_exit_task,
 	       .init		= (void *)hetero_init,
 	       .exit		= (void *)hetero_exit,
+	       /*
+		* Tasks that end come to enqueue, too: left on its CPU by the kernel instead, one that
+		* dispatch found a better place for would wait there for the next interrupt.
+		*/
 	       .flags		= SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE |
-				  SCX_OPS_ENQ_MIGRATION_DISABLED,
+				  SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_ENQ_EXITING,
 	       .name		= "hetero");

@@ -16,6 +16,12 @@
 /* How many CPUs besides its last one a waking task looks at. */
 #define MAX_VICTIMS		4
 
+/*
+ * What computes on a CPU is put aside no sooner than so long after the last time. Whom many messages
+ * wake would else cost two switches for each, where the kernel's own scheduler lets some come together.
+ */
+#define PREEMPT_INTERVAL_NS	(1000ULL * 1000)
+
 /* Where no tick has found a task that computes for so long, no search for one. */
 #define COMPUTED_NS		(25ULL * 1000 * 1000)
 
@@ -100,10 +106,16 @@ static void forget_runner(s32 cpu)
 static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 now;
 
-	return cctx->preemptible &&
-	       tctx->burst_ns * cctx->share < slice_ns * tctx->share &&
-	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);
+	if (!cctx->preemptible || tctx->burst_ns * cctx->share >= slice_ns * tctx->share)
+		return false;
+	now = scx_bpf_now();
+	if (vtime_before(now, cctx->preempted_at + PREEMPT_INTERVAL_NS) ||
+	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
+		return false;
+	cctx->preempted_at = now;
+	return true;
 }
 
 /* The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. */

@@ -3,7 +3,8 @@
 //! arithmetic.
 //!
 //! Not modelled: cgroups, spin notifications, the heartbeat (the agent is always there), other
-//! scheduling classes, and kernels on which no CPU can be woken.
+//! scheduling classes, kernels on which no CPU can be woken, and that nobody is put aside twice
+//! within a millisecond.
 
 mod ops;
 
