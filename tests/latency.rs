@@ -5,7 +5,6 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -140,37 +139,6 @@ fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
     assert!((ratio - 1.0).abs() < 0.15);
     drop(storm);
     drop(hogs);
-    scheduler.stop();
-}
-
-/// How long a process takes, at the most, from being killed until it is gone, while a faster CPU than
-/// its own falls idle. It has memory to give back.
-fn longest_end(times: usize) -> Duration {
-    let end = |_| {
-        let hogs = Hog::start_many(2);
-        hogs.iter().zip(0..).for_each(|(hog, cpu)| hog.pin(&[cpu]));
-        let mut reader = Command::new("dd")
-            .args(["if=/dev/zero", "of=/dev/null", "bs=512M"])
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("dd");
-        thread::sleep(ms(800));
-        let begin = Instant::now();
-        reader.kill().expect("it runs");
-        drop(hogs);
-        reader.wait().expect("it ends");
-        begin.elapsed()
-    };
-    (0..times).map(end).max().unwrap_or_default()
-}
-
-#[test]
-fn a_process_that_ends_while_a_better_cpu_idles_is_soon_gone() {
-    let theirs = longest_end(3);
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
-    let ours = longest_end(8);
-    eprintln!("gone after {ours:?}; with the kernel's own scheduler {theirs:?}");
-    assert!(ours < 2 * theirs + ms(60));
     scheduler.stop();
 }
 
