@@ -421,8 +421,6 @@ fn with_smt_switched_off_and_on_again_threads_go_on() {
     scheduler.stop();
 }
 
-/// Nothing wakes the virtual machine up again, so the kernel is told to go as far as `platform`
-/// (all tasks frozen, all devices asleep) and to come back after a second.
 /// Has the machine wake up in 2.3 s, half the time in which ACPI's 24-bit timer overflows
 /// (ACPI 6.5, section 4.8.3.1): its interrupt is one that ends a suspend, and all that QEMU has
 /// of these without somebody outside.
