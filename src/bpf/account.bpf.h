@@ -236,16 +236,12 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 
 static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 {
+	u32 index = take_place(&free_slots, &nr_slots_used, nr_slots), type;
 	struct task_slot *s;
-	u32 index = NO_SLOT, type;
 
-	if (bpf_map_pop_elem(&free_slots, &index)) {
-		/* None given back: take one never used, if there is any left. */
-		if (nr_slots_used >= nr_slots ||
-		    (index = __sync_fetch_and_add(&nr_slots_used, 1)) >= nr_slots) {
-			count_stat(STAT_SLOTS_FULL);
-			return;
-		}
+	if (index >= nr_slots) {
+		count_stat(STAT_SLOTS_FULL);
+		return;
 	}
 	s = slot_of(index);
 	if (!s)
@@ -429,17 +425,15 @@ static void refresh_entitlement(void)
 /* A place for a process; beyond the last one its threads are taken for one each. */
 static u32 new_process(u32 tgid)
 {
-	u32 index = NO_PROCESS;
-	struct process_ctx *pctx;
+	u32 index = take_place(&free_processes, &nr_processes_used, MAX_PROCESSES);
+	struct process_ctx *pctx = MEMBER_VPTR(process_ctxs, [index]);
 
-	if (bpf_map_pop_elem(&free_processes, &index)) {
-		if (nr_processes_used >= MAX_PROCESSES)
-			return NO_PROCESS;
-		index = __sync_fetch_and_add(&nr_processes_used, 1);
-	}
-	pctx = MEMBER_VPTR(process_ctxs, [index]);
-	if (!pctx || bpf_map_update_elem(&processes, &tgid, &index, BPF_NOEXIST))
+	if (!pctx)
 		return NO_PROCESS;
+	if (bpf_map_update_elem(&processes, &tgid, &index, BPF_NOEXIST)) {
+		bpf_map_push_elem(&free_processes, &index, 0);
+		return NO_PROCESS;
+	}
 	pctx->nr_threads = 0;
 	pctx->nr_runnable = 0;
 	pctx->nr_spinning = 0;

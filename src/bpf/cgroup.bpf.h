@@ -206,15 +206,10 @@ static u32 cgroup_of_newcomer(struct scx_init_task_args *args)
 /* A place for a cgroup of its own, or ROOT_CGROUP if there is none left. */
 static u32 new_cgroup(void)
 {
-	u32 index = ROOT_CGROUP;
+	u32 index = take_place(&free_cgroups, &nr_cgroups_used, MAX_CGROUPS);
 
-	if (!bpf_map_pop_elem(&free_cgroups, &index))
+	if (index < MAX_CGROUPS)
 		return index;
-	if (nr_cgroups_used < MAX_CGROUPS) {
-		index = __sync_fetch_and_add(&nr_cgroups_used, 1);
-		if (index < MAX_CGROUPS)
-			return index;
-	}
 	__sync_fetch_and_add(&nr_cgroups_left_out, 1);
 	return ROOT_CGROUP;
 }

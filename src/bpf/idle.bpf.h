@@ -5,7 +5,9 @@
  *
  * The kernel's own idle masks decide who gets a CPU (a CPU is claimed by
  * clearing its bit). Ours, kept by ops.update_idle, serve to look without
- * claiming, since the kernel's cannot be read on some kernels.
+ * claiming, since the kernel's cannot be read on some kernels. They are plain
+ * words: a call each time that a CPU goes idle or no longer is would cost more
+ * than all searches.
  */
 #ifndef __HETERO_IDLE_BPF_H
 #define __HETERO_IDLE_BPF_H
@@ -35,8 +37,6 @@ static bool can_iterate(void)
 
 struct mask_ctx {
 	struct bpf_cpumask __kptr *cpus;
-	struct bpf_cpumask __kptr *idle;
-	struct bpf_cpumask __kptr *idle_cores;
 };
 
 struct {
@@ -135,19 +135,48 @@ static s32 claim_idle_in(struct task_struct *p, struct bpf_cpumask *cpus, u64 fl
 	return pick_idle(p, cast_mask(mask), flags);
 }
 
+/* CPUs that went idle and are not claimed or parked, and those of cores that did so as a whole. */
+#define WORDS_PER_MASK	(MAX_CPUS / 64)
+
+u64 idle_cpus[MAX_CORE_TYPES * WORDS_PER_MASK];
+u64 idle_cores[MAX_CORE_TYPES * WORDS_PER_MASK];
+
+static u32 word_of(u32 core_type, u32 cpu)
+{
+	return (core_type * WORDS_PER_MASK + cpu / 64) % (MAX_CORE_TYPES * WORDS_PER_MASK);
+}
+
+static bool is_noted_idle(s32 cpu)
+{
+	return idle_cpus[word_of(type_of_cpu(cpu), cpu)] >> (cpu % 64) & 1;
+}
+
 static bool sibling_is_idle(s32 cpu)
 {
-	struct mask_ctx *masks;
-	struct bpf_cpumask *idle;
 	s32 sibling = sibling_of_cpu(cpu);
 
-	if (sibling < 0)
-		return true;
-	masks = type_mask_of(type_of_cpu(cpu));
-	if (!masks)
-		return true;
-	idle = masks->idle;
-	return !idle || bpf_cpumask_test_cpu(sibling, cast_mask(idle));
+	return sibling < 0 || is_noted_idle(sibling);
+}
+
+/* An idle CPU of @core_type that @p may use, by our own masks; < 0 if there is none. Claims nothing. */
+__noinline s32 noted_idle_of(struct task_struct *p __arg_trusted, u32 core_type, bool whole_core)
+{
+	u32 nr_words = (nr_cpu_ids + 63) / 64, i;
+	s32 found = -ENOENT;
+
+	bpf_for(i, 0, nr_words) {
+		u32 word = word_of(core_type, i * 64);
+		u64 idle = whole_core ? idle_cores[word] : idle_cpus[word], allowed;
+
+		/* A loop over CPUs would ask the kernel for each of them. */
+		if (!idle || bpf_probe_read_kernel(&allowed, sizeof(allowed), &p->cpus_ptr->bits[i]))
+			continue;
+		if (idle & allowed) {
+			found = i * 64 + __builtin_ctzll(idle & allowed);
+			break;
+		}
+	}
+	return found;
 }
 
 /*
@@ -270,57 +299,41 @@ __noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
 	/* By the order without a hint: a faster idle CPU helps whatever the wish. */
 	bpf_for(i, 0, MAX_TIERS) {
 		const volatile struct tier *tier = MEMBER_VPTR(tiers, [first][i]);
-		struct bpf_cpumask *idle;
-		struct mask_ctx *masks;
 
 		if (!tier || tier->core_type == NO_TYPE ||
 		    (tier->core_type == here && tier->whole_core == alone))
 			break;
-		masks = has_idle(tier->core_type) ? type_mask_of(tier->core_type) : NULL;
-		if (!masks)
-			continue;
-		idle = has_smt && tier->whole_core ? masks->idle_cores : masks->idle;
-		found = idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr);
+		found = has_idle(tier->core_type) &&
+			noted_idle_of(p, tier->core_type, has_smt && tier->whole_core) >= 0;
 		if (found)
 			break;
 	}
 	return found;
 }
 
+static void note_in(u64 *masks, s32 cpu, bool idle)
+{
+	u64 bit = 1ULL << (cpu % 64);
+
+	masks += word_of(type_of_cpu(cpu), cpu);
+	if (idle)
+		__sync_fetch_and_or(masks, bit);
+	else
+		__sync_fetch_and_and(masks, ~bit);
+}
+
 /* Keep our own idle masks. A core is idle when all its threads are; most have just one. */
 static void note_idle(s32 cpu, bool idle)
 {
-	struct bpf_cpumask *mask;
-	struct mask_ctx *masks;
-	s32 sibling = sibling_of_cpu(cpu);
+	s32 sibling;
 
-	if (domain_of_cpu(cpu) >= MAX_DOMAINS)
+	note_in(idle_cpus, cpu, idle);
+	if (!has_smt || (idle && !sibling_is_idle(cpu)))
 		return;
-	masks = type_mask_of(type_of_cpu(cpu));
-	if (!masks)
-		return;
-	mask = masks->idle;
-	if (!mask)
-		return;
-	if (idle)
-		bpf_cpumask_set_cpu(cpu, mask);
-	else
-		bpf_cpumask_clear_cpu(cpu, mask);
-
-	if (!has_smt || (idle && sibling >= 0 && !bpf_cpumask_test_cpu(sibling, cast_mask(mask))))
-		return;
-	mask = masks->idle_cores;
-	if (!mask)
-		return;
-	if (idle) {
-		bpf_cpumask_set_cpu(cpu, mask);
-		if (sibling >= 0)
-			bpf_cpumask_set_cpu(sibling, mask);
-	} else {
-		bpf_cpumask_clear_cpu(cpu, mask);
-		if (sibling >= 0)
-			bpf_cpumask_clear_cpu(sibling, mask);
-	}
+	note_in(idle_cores, cpu, idle);
+	sibling = sibling_of_cpu(cpu);
+	if (sibling >= 0)
+		note_in(idle_cores, sibling, idle);
 }
 
 /* Does anything wait that @cpu may take? */
@@ -351,23 +364,13 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 	else
 		cpu = pick_idle(p, p->cpus_ptr, 0);
 	bpf_for(core_type, 0, nr_types) {
-		struct mask_ctx *masks;
-		struct bpf_cpumask *idle;
-		u32 found;
-
 		if (cpu >= 0)
 			break;
-		if (!has_idle(core_type))
-			continue;
-		masks = type_mask_of(core_type);
-		if (!masks)
-			break;
-		idle = masks->idle;
-		if (!idle)
-			break;
-		found = bpf_cpumask_any_and_distribute(cast_mask(idle), p->cpus_ptr);
-		if (found < nr_cpu_ids && bpf_cpumask_test_and_clear_cpu(found, idle))
-			cpu = found;
+		if (has_idle(core_type))
+			cpu = noted_idle_of(p, core_type, false);
+		/* Others are to find the next one. */
+		if (cpu >= 0)
+			note_in(idle_cpus, cpu, false);
 	}
 	bpf_rcu_read_unlock();
 	return cpu;
@@ -379,16 +382,11 @@ __noinline bool idle_is_noted_for(struct task_struct *p __arg_trusted)
 	bool found = false;
 	u32 core_type;
 
-	bpf_rcu_read_lock();
 	bpf_for(core_type, 0, nr_types) {
-		struct mask_ctx *masks = has_idle(core_type) ? type_mask_of(core_type) : NULL;
-		struct bpf_cpumask *idle = masks ? masks->idle : NULL;
-
-		found = idle && bpf_cpumask_intersects(cast_mask(idle), p->cpus_ptr);
+		found = has_idle(core_type) && noted_idle_of(p, core_type, false) >= 0;
 		if (found)
 			break;
 	}
-	bpf_rcu_read_unlock();
 	return found;
 }
 
@@ -487,8 +485,7 @@ static s32 init_masks(void)
 		masks = type_mask_of(i);
 		if (!masks)
 			return -ENOENT;
-		if ((err = new_mask(&masks->cpus)) || (err = new_mask(&masks->idle)) ||
-		    (err = new_mask(&masks->idle_cores)))
+		if ((err = new_mask(&masks->cpus)))
 			return err;
 	}
 	bpf_for(i, 0, nr_domains) {

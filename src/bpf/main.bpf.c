@@ -27,11 +27,11 @@ char _license[] SEC("license") = "GPL";
 UEI_DEFINE(uei);
 
 /*
- * @p is runnable: from now on it counts wherever it competes for CPUs. Told by whichever comes first,
+ * It is runnable: from now on it counts wherever it competes for CPUs. Told by whichever comes first,
  * that a CPU is sought for it, that it is queued or that it runs; ops.runnable would cost every
  * wake-up 150 instructions more.
  */
-static void compete(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static void compete(struct task_ctx *tctx, s32 cpu)
 {
 	struct process_ctx *pctx;
 
@@ -84,7 +84,7 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	if (!tctx)
 		return prev_cpu;
 	/* Before it puts somebody aside, who is then charged as one that shares with it. */
-	compete(p, tctx, prev_cpu);
+	compete(tctx, prev_cpu);
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
 	if (cpu >= 0) {
 		count_stat(STAT_SYNC);
@@ -129,7 +129,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	compete(p, tctx, cpu);
+	compete(tctx, cpu);
 	/* Once it has been off its CPU, the kernel says that it may use no other. */
 	if (!is_pinned(tctx) && must_stay(p, enq_flags)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
@@ -290,7 +290,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	compete(p, tctx, cpu);
+	compete(tctx, cpu);
 	uncount_waiting(tctx);
 	change_domain(tctx, domain_of_cpu(cpu));
 	/*
@@ -389,6 +389,9 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
+	/* It has just come online; the agent is about to start anew. */
+	if (domain_of_cpu(cpu) >= MAX_DOMAINS)
+		return;
 	count_idle(cpu, idle);
 	if (idle)
 		update_perf(cpu, true);
@@ -469,7 +472,6 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	if (!tctx)
 		return -ENOMEM;
 	tctx->slot = NO_SLOT;
-	tctx->process = NO_PROCESS;
 	tctx->domain = NO_DOMAIN;
 	tctx->pinned_cpu = NO_CPU;
 	tctx->claimed_cpu = NO_CPU;

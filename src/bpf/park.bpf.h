@@ -142,10 +142,8 @@ static u32 park(s32 cpu, u64 ns)
 		cctx->parked_until = 0;
 		return ACTION_INVALID;
 	}
-	bpf_rcu_read_lock();
 	if (cctx->is_idle)
 		note_idle(cpu, false);
-	bpf_rcu_read_unlock();
 	count_stat(STAT_PARKED);
 	return ACTION_APPLIED;
 }

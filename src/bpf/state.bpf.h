@@ -241,6 +241,22 @@ struct {
 	__type(value, u32);
 } processes SEC(".maps");
 
+/*
+ * A place in one of these tables that was given back, first in, first out, or else one never used;
+ * @most if there is none left.
+ */
+static __always_inline u32 take_place(void *given_back, u32 *nr_used, u32 most)
+{
+	u32 index = most;
+
+	if (!bpf_map_pop_elem(given_back, &index))
+		return index;
+	if (*nr_used >= most)
+		return most;
+	index = __sync_fetch_and_add(nr_used, 1);
+	return index < most ? index : most;
+}
+
 static struct task_ctx *task_ctx_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
