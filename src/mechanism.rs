@@ -41,6 +41,8 @@ pub enum Mechanism {
     Sync,
     /// Letting who holds an RCU read-side section open go on soon, however little it weighs
     Rcu,
+    /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
+    Exiting,
     /// Letting the agent sleep while hardly anything runs
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
@@ -62,7 +64,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Its number in the BPF half; `None` if it is the agent's.
+    /// Its number in the BPF half; `None` if it is of the Rust half alone.
     fn bit(self) -> Option<u32> {
         match self {
             Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
@@ -83,7 +85,8 @@ impl Mechanism {
             Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
             Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
             Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
-            Mechanism::Rest
+            Mechanism::Exiting
+            | Mechanism::Rest
             | Mechanism::Carry
             | Mechanism::History
             | Mechanism::Escape

@@ -9,7 +9,7 @@ use scx_utils::compat;
 
 use super::{NAME, Options};
 use crate::bpf::{OpenBpfSkel, intf};
-use crate::mechanism;
+use crate::mechanism::{self, Mechanism};
 use crate::placement::{self, Tier};
 use crate::topology::Topology;
 
@@ -119,6 +119,9 @@ pub(super) fn describe(
     ops.exit_dump_len = options.exit_dump_len;
     if options.partial {
         ops.flags |= *compat::SCX_OPS_SWITCH_PARTIAL;
+    }
+    if options.without.contains(&Mechanism::Exiting) {
+        ops.flags &= !*compat::SCX_OPS_ENQ_EXITING;
     }
     Ok(())
 }
