@@ -37,6 +37,8 @@ pub enum Mechanism {
     Cpuperf,
     /// Letting a brief task that wakes up take the CPU of one that computes
     Preempt,
+    /// Keeping whom something brief puts aside on its CPU
+    Stay,
     /// Keeping a task near one that wakes it and is about to sleep
     Sync,
     /// Letting who holds an RCU read-side section open go on soon, however little it weighs
@@ -82,6 +84,7 @@ impl Mechanism {
             Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
+            Mechanism::Stay => Some(intf::mechanism_MECHANISM_STAY),
             Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
             Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
             Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),

@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -83,6 +83,40 @@ fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
     assert!(drawn.iter().any(|drawn| drawn.longest < ms(4)));
     drop(hogs);
     scheduler.stop();
+}
+
+/// On another CPU, which idles for a moment, it would be in the way of who comes back there.
+#[test]
+fn who_is_put_aside_by_something_brief_goes_on_where_it_was() {
+    let scheduler = Scheduler::start(&[]);
+    let mut statistics = Statistics::from_now();
+    let stop = AtomicBool::new(false);
+    let moves = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CPUS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let cpus = [(); 20].map(|()| {
+                        work(ms(1) / 2);
+                        // SAFETY: it takes nothing.
+                        unsafe { libc::sched_getcpu() }
+                    });
+                    let moved = cpus.windows(2).filter(|two| two[0] != two[1]).count();
+                    moves.fetch_add(moved, Ordering::Relaxed);
+                    thread::sleep(ms(1) / 5);
+                }
+            });
+        }
+        for _ in 0..1500 {
+            work(Duration::from_micros(10));
+            thread::sleep(ms(2));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (moves, preempted) = (moves.into_inner(), statistics.take().counts.preempted);
+    eprintln!("put aside {preempted} times, went elsewhere in the midst of work {moves} times");
+    scheduler.stop();
+    assert!(preempted > 500 && moves < 30);
 }
 
 /// Threads that run for a millisecond and sleep as long, all the time, until dropped.

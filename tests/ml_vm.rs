@@ -306,7 +306,9 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
              command = ['hetero-programs', '{kind}', '--warmup', '0', '--seconds', '1000']\n"
         )
     };
-    let suite: String = ["chase", "integer", "fp", "sort"].map(one).concat();
+    let mut suite: String = ["chase", "integer", "fp", "sort"].map(one).concat();
+    // Without it there is enough to learn from.
+    suite += "[[program]]\nname = 'broken'\ncommand = ['false']\n";
     fs::write("/tmp/suite.toml", suite).unwrap();
     let train = || {
         let mut command = Command::new(binary());
@@ -323,9 +325,10 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
         assert!(output.status.success(), "{said}");
         said
     };
-    train();
+    let said = train();
     let model = Model::read(Path::new("/var/lib/scx_hetero/model.json")).unwrap();
     assert_eq!(model.data.programs, ["chase", "fp", "integer", "sort"]);
+    assert!(said.contains("broken is left out"), "{said}");
     let machine = model.machine.unwrap();
     assert!(machine.pmus.len() == 2 && machine.name.contains("QEMU"));
     // What was measured is not measured again.

@@ -65,6 +65,7 @@ enum mechanism {
 	MECHANISM_RCU,
 	MECHANISM_IDENTITY,
 	MECHANISM_AGENT_FIRST,
+	MECHANISM_STAY,
 };
 
 /* Where a task is. */

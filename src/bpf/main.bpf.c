@@ -101,7 +101,8 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	if (cpu < 0)
 		return prev_cpu;
 	count_stat(STAT_PREEMPTED);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, SCX_ENQ_PREEMPT);
+	/* No longer than it is brief: who is put aside may wait here. */
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LATENCY_BURST_NS, SCX_ENQ_PREEMPT);
 	return cpu;
 }
 
@@ -123,9 +124,11 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
 				is_pinned(tctx))) {
 		/* Who put the agent aside is still to run. */
-		if (!agents || (enq_flags & SCX_ENQ_WAKEUP))
+		if (!agents || (enq_flags & SCX_ENQ_WAKEUP)) {
 			enq_flags |= SCX_ENQ_PREEMPT;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, agents ?: slice_ns, enq_flags);
+			put_aside(cpu, tctx);
+		}
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, agents ?: LATENCY_BURST_NS, enq_flags);
 		return;
 	}
 
@@ -156,6 +159,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	if (target != NO_CPU) {
 		count_stat(STAT_SWAPPED);
 		preempt_on(p, target);
+		return;
+	}
+
+	if (may_wait_here(p, tctx, cpu, enq_flags)) {
+		count_stat(STAT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
 	}
 

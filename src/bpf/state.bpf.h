@@ -100,6 +100,7 @@ struct cpu_ctx {
 	u32 share;		/* of what runs here */
 	u32 preemptible;	/* may a brief task preempt that? */
 	u64 preempted_at;	/* when one did so last */
+	u32 soon_free;		/* one that mostly runs for a moment */
 	u32 perf;		/* asked for, of PERF_ONE */
 	u32 perf_wish;		/* how busy it is */
 	u32 perf_timer_runs;

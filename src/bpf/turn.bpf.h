@@ -22,6 +22,9 @@
  */
 #define PREEMPT_INTERVAL_NS	(1000ULL * 1000)
 
+/* Who is put aside by what runs for less than that need not go elsewhere: caches cost more. */
+#define MOVE_NS			(100ULL * 1000)
+
 /* Where no tick has found a task that computes for so long, no search for one. */
 #define COMPUTED_NS		(25ULL * 1000 * 1000)
 
@@ -99,6 +102,18 @@ static void forget_runner(s32 cpu)
 	cpu_ctx_of(cpu)->preemptible = false;
 }
 
+/* Whoever computes on @cpu, if anybody, makes room for what may not wait. */
+static void put_aside(s32 cpu, struct task_ctx *by)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (cctx->preemptible) {
+		cctx->preemptible = false;
+		cctx->preempted_at = scx_bpf_now();
+		cctx->soon_free = !by || by->burst_ns < MOVE_NS;
+	}
+}
+
 /*
  * Take over @cpu from what runs there, if a burst of @tctx costs less virtual time than a slice
  * of that. Then nobody else can, for now.
@@ -115,6 +130,7 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
 		return false;
 	cctx->preempted_at = now;
+	cctx->soon_free = tctx->burst_ns < MOVE_NS;
 	return true;
 }
 
@@ -153,6 +169,22 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 			return cpu;
 	}
 	return -ENOENT;
+}
+
+/*
+ * Has something just put @p aside on @cpu that will soon be done, and nobody else waits? Elsewhere,
+ * on a CPU that idles for as short a time, @p would be without its data, and keep whoever comes back
+ * there from going on; and what it holds of its CPU's others would wait for.
+ */
+static bool may_wait_here(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 hint = hint_of(tctx);
+
+	return works(MECHANISM_STAY) && !(enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_LAST | SCX_ENQ_REENQ)) &&
+	       !cctx->preemptible && cctx->soon_free && nobody_waits_for(cpu) &&
+	       vtime_before(scx_bpf_now(), cctx->preempted_at + PREEMPT_INTERVAL_NS) &&
+	       (hint == NO_TYPE || hint == type_of_cpu(cpu)) && may_use_cpu(p, cpu);
 }
 
 /*

@@ -49,11 +49,27 @@ struct Counted {
     places: Vec<Place>,
 }
 
+/// The exit status of an interruption, as a shell has it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// Measures and writes. The exit status.
 ///
 /// # Errors
-/// In words for people: nothing can be counted here, the table is another machine's, and such.
+/// As [`fill`]; or some programs could not be measured, and the others are in the table.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    match fill(args, stop)? {
+        None => Ok(INTERRUPTED),
+        Some(0) => Ok(0),
+        Some(failed) => bail!("{failed} programs could not be measured"),
+    }
+}
+
+/// Measures and writes. How many programs could not be measured, of which it has told; `None` if
+/// interrupted.
+///
+/// # Errors
+/// In words for people: nothing can be counted here, the table is another machine's, and such.
+pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
     let machine = Machine::detect();
     if let Err(why) = availability(&machine) {
         bail!("{why}");
@@ -89,7 +105,7 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
             Ok(None) => {
                 bar.abandon();
                 eprintln!("Interrupted; the same command goes on from here.");
-                return Ok(130);
+                return Ok(None);
             }
             Err(error) => {
                 failed += 1;
@@ -105,10 +121,7 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
         table.labels().len(),
         topology.types.len()
     ))?;
-    if failed > 0 {
-        bail!("{failed} of {} programs could not be measured", left.len());
-    }
-    Ok(0)
+    Ok(Some(failed))
 }
 
 /// Runs a program on every core type until its speed is known; `None` if interrupted.

@@ -37,7 +37,8 @@ pub fn table(model: &Path) -> PathBuf {
     model.with_file_name("measurements.csv")
 }
 
-/// Fills the table. The exit status: 0, or that of an interruption.
+/// Fills the table. The exit status: 0, or that of an interruption. A program that cannot be measured
+/// is left out, with a warning.
 ///
 /// # Errors
 /// In words: there is nothing to learn on this machine, or nothing can be counted; what was measured
@@ -61,13 +62,14 @@ pub fn measure(args: &Here, table: &Path, stop: &Receiver<()>) -> Result<u8> {
             )
         })?;
     }
-    collect::run(
-        &collect::Args::to_train(
-            table,
-            args.suite.clone(),
-            args.window,
-            args.core_types.clone(),
-        ),
-        stop,
-    )
+    let args = collect::Args::to_train(
+        table,
+        args.suite.clone(),
+        args.window,
+        args.core_types.clone(),
+    );
+    Ok(match collect::fill(&args, stop)? {
+        None => collect::INTERRUPTED,
+        Some(_) => 0,
+    })
 }
