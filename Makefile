@@ -40,7 +40,7 @@ test:            ## run the tests: on this machine, then in virtual machines
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
 
-test-kernels: setup ## run all of them, long ones too, on every kernel that can be had
+test-kernels: setup ## run the long ones, too, on every kernel that can be had
 	@BPF_CLANG=$$(testbed/setup clang) LONG=1 testbed/vm-tests \
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)

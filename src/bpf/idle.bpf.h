@@ -347,6 +347,21 @@ static bool work_waits_for(s32 cpu)
 	return !is_parked(cpu) && somebody_waits_beside(NO_DOMAIN);
 }
 
+/* An idle CPU that @p may use, by our own masks; < 0 if there is none. Claims nothing. */
+__noinline s32 noted_idle_for(struct task_struct *p __arg_trusted)
+{
+	s32 cpu = -ENOENT;
+	u32 core_type;
+
+	bpf_for(core_type, 0, nr_types) {
+		if (has_idle(core_type))
+			cpu = noted_idle_of(p, core_type, false);
+		if (cpu >= 0)
+			break;
+	}
+	return cpu;
+}
+
 /*
  * Claim any idle CPU that @p may use. Our own masks are asked as well: a CPU
  * that somebody claimed and then did not use looks busy to the kernel until it
@@ -354,7 +369,6 @@ static bool work_waits_for(s32 cpu)
  */
 __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 {
-	u32 core_type;
 	s32 cpu;
 
 	/* A timer calls this, too. */
@@ -363,31 +377,14 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 		cpu = claim_only(p, bpf_cpumask_first(p->cpus_ptr));
 	else
 		cpu = pick_idle(p, p->cpus_ptr, 0);
-	bpf_for(core_type, 0, nr_types) {
-		if (cpu >= 0)
-			break;
-		if (has_idle(core_type))
-			cpu = noted_idle_of(p, core_type, false);
+	if (cpu < 0) {
+		cpu = noted_idle_for(p);
 		/* Others are to find the next one. */
 		if (cpu >= 0)
 			note_in(idle_cpus, cpu, false);
 	}
 	bpf_rcu_read_unlock();
 	return cpu;
-}
-
-/* Is there an idle CPU that @p may use, by our own masks? Claims nothing. */
-__noinline bool idle_is_noted_for(struct task_struct *p __arg_trusted)
-{
-	bool found = false;
-	u32 core_type;
-
-	bpf_for(core_type, 0, nr_types) {
-		found = has_idle(core_type) && noted_idle_of(p, core_type, false) >= 0;
-		if (found)
-			break;
-	}
-	return found;
 }
 
 /* Move what waits in @dsq to idle CPUs. Runs in a timer, without any lock. */
@@ -448,7 +445,7 @@ static void wake_idle_for(struct task_struct *p, s32 cpu)
 	 * The timer claims for itself. Claimed here, a CPU would sleep on, and not be found
 	 * again, if somebody else took the task meanwhile.
 	 */
-	if (!can_kick() && idle_is_noted_for(p)) {
+	if (!can_kick() && noted_idle_for(p) >= 0) {
 		arm_rescue(cpu);
 		return;
 	}

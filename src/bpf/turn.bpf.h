@@ -102,6 +102,12 @@ static void forget_runner(s32 cpu)
 	cpu_ctx_of(cpu)->preemptible = false;
 }
 
+static void note_put_aside(struct cpu_ctx *cctx, struct task_ctx *by, u64 now)
+{
+	cctx->preempted_at = now;
+	cctx->soon_free = !by || by->burst_ns < MOVE_NS;
+}
+
 /* Whoever computes on @cpu, if anybody, makes room for what may not wait. */
 static void put_aside(s32 cpu, struct task_ctx *by)
 {
@@ -109,8 +115,7 @@ static void put_aside(s32 cpu, struct task_ctx *by)
 
 	if (cctx->preemptible) {
 		cctx->preemptible = false;
-		cctx->preempted_at = scx_bpf_now();
-		cctx->soon_free = !by || by->burst_ns < MOVE_NS;
+		note_put_aside(cctx, by, scx_bpf_now());
 	}
 }
 
@@ -129,8 +134,7 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 	if (vtime_before(now, cctx->preempted_at + PREEMPT_INTERVAL_NS) ||
 	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
 		return false;
-	cctx->preempted_at = now;
-	cctx->soon_free = tctx->burst_ns < MOVE_NS;
+	note_put_aside(cctx, tctx, now);
 	return true;
 }
 

@@ -3,8 +3,8 @@
 //! arithmetic.
 //!
 //! Not modelled: cgroups, spin notifications, the heartbeat (the agent is always there), other
-//! scheduling classes, kernels on which no CPU can be woken, and that nobody is put aside twice
-//! within a millisecond.
+//! scheduling classes, kernels on which no CPU can be woken, that nobody is put aside twice
+//! within a millisecond, and that who was put aside waits there where nobody else does.
 
 mod ops;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whose turn it is, and who need not wait for it, after `src/bpf/turn.bpf.h`. Synchronous wake-ups
-//! are not modelled, for no thread here says who woke it; nor that a CPU is not taken over twice in a
-//! millisecond, and that who was put aside waits there where nobody else does.
+//! are not modelled, for no thread here says who woke it.
 
 use super::super::kernel::Kernel;
 use super::hetero::Hetero;
