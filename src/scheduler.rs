@@ -19,6 +19,7 @@ mod ruled;
 mod saving;
 mod spinning;
 mod start;
+mod storage;
 mod totals;
 
 use std::mem::MaybeUninit;
@@ -221,7 +222,7 @@ pub fn run(
         learning = scheduler.learning.take();
         info!("CPUs came or went, starting anew");
         if !options.without.contains(&Mechanism::Carry) {
-            carried = scheduler.carry();
+            carried = scheduler.carry()?;
         }
     }
 }
@@ -343,7 +344,7 @@ impl Scheduler<'_> {
     }
 
     /// What the one that starts in its place goes on with.
-    fn carry(&mut self) -> Option<Carried> {
+    fn carry(&mut self) -> Result<Option<Carried>> {
         let policy = std::mem::replace(&mut self.policy, Box::new(policy::NoPolicy));
         Carried::new(
             &self.skel,

@@ -9,6 +9,7 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use libbpf_rs::query::MapInfoIter;
 use support::processes::burner;
 use support::*;
 
@@ -73,6 +74,28 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
     thread::sleep(s(1));
     enabled_again();
     drop(hogs);
+    scheduler.stop();
+}
+
+/// The kernel's number of the map with this name.
+fn map_id(name: &str) -> u32 {
+    let mut maps = MapInfoIter::default();
+    let found = maps.find(|map| map.name.to_str() == Some(name));
+    found.expect("the map of a running scheduler").id
+}
+
+/// See src/scheduler/storage.rs: some kernels stop where it is freed while CPUs go.
+#[test]
+fn what_is_stored_by_task_outlives_restarts() {
+    let scheduler = Scheduler::start(ROUND_ROBIN);
+    let maps = ["task_ctxs", "cgroup_places"];
+    let before = maps.map(map_id);
+    for there in [false, true] {
+        online(3, there);
+        thread::sleep(s(1));
+        enabled_again();
+        assert_eq!(maps.map(map_id), before);
+    }
     scheduler.stop();
 }
 

@@ -61,6 +61,7 @@ struct cgroup_place {
 	bool shared;	/* its parent's */
 };
 
+/* As task_ctxs, it outlives a restart. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

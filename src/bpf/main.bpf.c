@@ -480,10 +480,9 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 
 	if (!tctx)
 		return -ENOMEM;
-	tctx->slot = NO_SLOT;
-	tctx->domain = NO_DOMAIN;
-	tctx->pinned_cpu = NO_CPU;
-	tctx->claimed_cpu = NO_CPU;
+	/* One that was stored before a restart is found again as it was. */
+	if (bpf_probe_read_kernel(tctx, sizeof(*tctx), &newcomer))
+		return -EFAULT;
 	tctx->is_agent = p->tgid == agent_tgid;
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	join_cgroup(tctx, cgroup_of_newcomer(args));

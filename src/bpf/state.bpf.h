@@ -206,6 +206,14 @@ struct task_ctx {
 	struct account accounts[MAX_CORE_TYPES];
 };
 
+static const struct task_ctx newcomer = {
+	.slot = NO_SLOT,
+	.domain = NO_DOMAIN,
+	.pinned_cpu = NO_CPU,
+	.claimed_cpu = NO_CPU,
+};
+
+/* Outlives a restart: see src/scheduler/storage.rs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use log::{debug, info};
 
 use super::moves::Moves;
+use super::storage::Storage;
 use crate::bpf::{BpfSkel, intf, types};
 use crate::policy::{self, Policy};
 use crate::topology::Topology;
@@ -25,6 +26,7 @@ pub(super) struct Carried {
     pub(super) moves: Moves,
     slots: Vec<types::task_slot>,
     max_progress: u64,
+    pub(super) storage: Storage,
 }
 
 fn core_types(topology: &Topology) -> Vec<String> {
@@ -34,6 +36,9 @@ fn core_types(topology: &Topology) -> Vec<String> {
 
 impl Carried {
     /// Of a scheduler that the kernel has ended.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
     pub(super) fn new(
         skel: &BpfSkel,
         topology: &Topology,
@@ -41,17 +46,20 @@ impl Carried {
         policy: Box<dyn Policy>,
         started: Instant,
         moves: Moves,
-    ) -> Option<Self> {
-        let bss = skel.maps.bss_data.as_ref()?;
-        let slots = &skel.maps.bss_slots_data.as_ref()?.slots;
-        Some(Self {
+    ) -> Result<Option<Self>> {
+        let (Some(bss), Some(table)) = (&skel.maps.bss_data, &skel.maps.bss_slots_data) else {
+            return Ok(None);
+        };
+        let slots = &table.slots;
+        Ok(Some(Self {
             core_types: core_types(topology),
             policy: Some((name, policy)),
             started,
             moves,
             slots: slots[..(bss.nr_slots_used as usize).min(slots.len())].to_vec(),
             max_progress: bss.max_progress,
-        })
+            storage: Storage::of(skel)?,
+        }))
     }
 
     /// Whether the machine still has the same core types.

@@ -69,6 +69,9 @@ impl<'a> Scheduler<'a> {
         let mut skel =
             scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
         describe(&mut skel, &topology, options, wish.slice)?;
+        if let Some(carried) = &carried {
+            carried.storage.hand_on(&mut skel)?;
+        }
         let mut carried = carried.filter(|carried| carried.fits(&topology));
         let mut make_policy = |name: policy::Name| {
             match &mut carried {
