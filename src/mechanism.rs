@@ -45,6 +45,8 @@ pub enum Mechanism {
     Rcu,
     /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
     Exiting,
+    /// Attaching at real-time priority
+    RealTime,
     /// Letting the agent sleep while hardly anything runs
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
@@ -89,6 +91,7 @@ impl Mechanism {
             Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
             Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
             Mechanism::Exiting
+            | Mechanism::RealTime
             | Mechanism::Rest
             | Mechanism::Carry
             | Mechanism::History

@@ -13,6 +13,7 @@ mod learning;
 mod model;
 mod moves;
 mod pace;
+mod priority;
 mod recording;
 mod rest;
 mod ruled;

@@ -151,13 +151,10 @@ fn shared<T>() -> &'static T {
     }
 }
 
-#[test]
-#[ignore = "takes minutes; make test-kernels runs it"]
-fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
+/// How long commands take, the shortest first, beside five thousand processes that have just been
+/// forked by each other and compute.
+fn commands_beside_a_fork_bomb() -> Vec<Duration> {
     const PROCESSES: u32 = 5000;
-    // SAFETY: a plain system call: children of children come back to us.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
     let born: &AtomicU32 = shared();
     born.store(1, Ordering::Relaxed);
     // SAFETY: the children make system calls and compute, and allocate nothing.
@@ -188,7 +185,7 @@ fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
         assert!(Command::new("true").status().unwrap().success());
         waits.push(begin.elapsed());
     }
-    println!("a command takes {waits:.0?}");
+    println!("a command takes {waits:.1?}");
     let begin = Instant::now();
     // SAFETY: a plain system call on our own children.
     unsafe { libc::kill(-bomb, libc::SIGKILL) };
@@ -200,13 +197,22 @@ fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
     }
     println!("{gone} gone after {:.1?}", begin.elapsed());
     assert!(gone >= PROCESSES);
-    // Of so many that have not run yet, the latest comes last. The kernel's own scheduler, which
-    // takes 13 s until there are as many, takes 2.5 to 5 s for a command then.
     waits.sort();
-    assert!(
-        waits[waits.len() / 2] < s(5) && waits[waits.len() - 1] < s(20),
-        "{waits:?}"
-    );
+    waits
+}
+
+#[test]
+#[ignore = "takes minutes; make test-kernels runs it"]
+fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
+    // SAFETY: a plain system call: children of children come back to us.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    println!("under the kernel's own scheduler:");
+    let theirs = commands_beside_a_fork_bomb();
+    let scheduler = Scheduler::start(&["--core-types", HYBRID]);
+    let ours = commands_beside_a_fork_bomb();
+    // Of thousands that have not run yet, a command comes last: some take long by chance.
+    assert!(ours[ours.len() / 2] < 5 * theirs[theirs.len() / 2]);
+    assert!(ours[ours.len() - 1] < s(20));
     scheduler.stop();
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::query::MapInfoIter;
-use support::processes::burner;
+use support::processes::{Burners, burner};
 use support::*;
 
 const ROUND_ROBIN: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
@@ -96,6 +96,22 @@ fn what_is_stored_by_task_outlives_restarts() {
         enabled_again();
         assert_eq!(maps.map(map_id), before);
     }
+    scheduler.stop();
+}
+
+/// They are younger than the agent, so some kernels move them to its class after it.
+#[test]
+fn a_younger_crowd_does_not_keep_it_from_starting_anew() {
+    let scheduler = Scheduler::start(ROUND_ROBIN);
+    let crowd = Burners::start(4 * CPUS);
+    // Else it could not tell.
+    realtime(0);
+    for there in [false, true] {
+        online(3, there);
+        thread::sleep(s(1));
+        enabled_again();
+    }
+    drop(crowd);
     scheduler.stop();
 }
 

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, TryRecvError, bounded};
 use log::{debug, info, warn};
-use nix::libc;
 
+use super::priority::run_when_idle;
 use crate::collect::write_whole;
 use crate::ml::data::INSTRUCTIONS;
 use crate::ml::events::countable;
@@ -260,7 +260,9 @@ impl Learning {
         };
         let (sender, receiver) = bounded(1);
         let learn = move || {
-            let found = run_when_idle().and_then(|()| task.run());
+            let found = run_when_idle()
+                .context("cannot go to idle priority")
+                .and_then(|()| task.run());
             // Nobody waits for it any longer when the scheduler ends.
             let _ = sender.send(found);
         };
@@ -277,21 +279,6 @@ impl Learning {
 /// Which contention domain a task runs in.
 fn llc_of(task: &Task, topology: &Topology) -> Option<usize> {
     Some(topology.cpu(task.cpu.try_into().ok()?)?.llc)
-}
-
-/// Lets the calling thread run only where nobody else wants to; the BPF half then takes it for a
-/// thread like any other, and not for the agent.
-fn run_when_idle() -> Result<()> {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: it reads a structure that lives through the call, and changes the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) };
-    if result != 0 {
-        bail!(
-            "cannot go to idle priority: {}",
-            std::io::Error::last_os_error()
-        );
-    }
-    Ok(())
 }
 
 /// Writes a model, and keeps the one before beside it, as `.old`.

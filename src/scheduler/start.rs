@@ -22,7 +22,7 @@ use super::recording::Recording;
 use super::rest::Bell;
 use super::ruled::Ruled;
 use super::saving::Saver;
-use super::{NAME, Options, Scheduler, Wish, beat, spinning};
+use super::{NAME, Options, Scheduler, Wish, beat, priority, spinning};
 use crate::bpf::BpfSkelBuilder;
 use crate::calibrate;
 use crate::cgroups::Limited;
@@ -111,7 +111,12 @@ impl<'a> Scheduler<'a> {
             carried.restore(&mut skel)?;
         }
         beat(&mut skel);
-        let link = scx_ops_attach!(skel, hetero_ops).map_err(explain_attach_error)?;
+        let mut attach = || scx_ops_attach!(skel, hetero_ops);
+        let link = match options.without.contains(&Mechanism::RealTime) {
+            false => priority::at_real_time(attach),
+            true => attach(),
+        }
+        .map_err(explain_attach_error)?;
         let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)

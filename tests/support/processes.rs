@@ -34,6 +34,24 @@ impl Drop for Cgroup {
     }
 }
 
+/// Processes that compute until it is dropped.
+pub struct Burners(Vec<Child>);
+
+impl Burners {
+    pub fn start(count: usize) -> Self {
+        Self((0..count).map(|_| burner()).collect())
+    }
+}
+
+impl Drop for Burners {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// A process that computes for ever.
 pub fn burner() -> Child {
     let mut command = Command::new("sh");
