@@ -210,9 +210,8 @@ fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
     let theirs = commands_beside_a_fork_bomb();
     let scheduler = Scheduler::start(&["--core-types", HYBRID]);
     let ours = commands_beside_a_fork_bomb();
-    // Of thousands that have not run yet, a command comes last: some take long by chance.
-    assert!(ours[ours.len() / 2] < 5 * theirs[theirs.len() / 2]);
-    assert!(ours[ours.len() - 1] < s(20));
+    println!("shortest first, theirs {theirs:.1?}, ours {ours:.1?}");
+    assert!(ours.iter().max().unwrap() < &s(2), "{ours:?}");
     scheduler.stop();
 }
 
@@ -248,12 +247,11 @@ fn next_pid(pid: u32) {
 fn a_process_id_used_again_is_another_process() {
     let scheduler = Scheduler::start(&["--core-types", HYBRID, "--policy", "rr"]);
     let mut statistics = Statistics::from_now();
-    let mut first = burner();
+    let first = burner();
     let pid = first.id();
     thread::sleep(s(1));
     assert_eq!(statistics.take().processes[&pid].name, "sh");
-    first.kill().unwrap();
-    first.wait().unwrap();
+    drop(first);
     let mut again = None;
     for _ in 0..50 {
         next_pid(pid);

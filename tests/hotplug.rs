@@ -5,12 +5,11 @@
 mod support;
 
 use std::fs;
-use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::query::MapInfoIter;
-use support::processes::{Burners, burner};
+use support::processes::{Burner, burner, burners};
 use support::*;
 
 const ROUND_ROBIN: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
@@ -23,6 +22,13 @@ fn online(cpu: usize, online: bool) {
 fn enabled_again() {
     // Beside others that compute all the time: to start takes the agent seconds by itself.
     wait_until(s(120), "attached again", || state() == "enabled");
+}
+
+/// CPU 3 comes or goes, and the scheduler is there again.
+fn online_and_attached(there: bool) {
+    online(3, there);
+    thread::sleep(s(1));
+    enabled_again();
 }
 
 #[test]
@@ -70,9 +76,7 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
         told.tasks <= before,
         "those gone are not forgotten: {told:?}"
     );
-    online(3, true);
-    thread::sleep(s(1));
-    enabled_again();
+    online_and_attached(true);
     drop(hogs);
     scheduler.stop();
 }
@@ -91,9 +95,7 @@ fn what_is_stored_by_task_outlives_restarts() {
     let maps = ["task_ctxs", "cgroup_places"];
     let before = maps.map(map_id);
     for there in [false, true] {
-        online(3, there);
-        thread::sleep(s(1));
-        enabled_again();
+        online_and_attached(there);
         assert_eq!(maps.map(map_id), before);
     }
     scheduler.stop();
@@ -103,41 +105,32 @@ fn what_is_stored_by_task_outlives_restarts() {
 #[test]
 fn a_younger_crowd_does_not_keep_it_from_starting_anew() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
-    let crowd = Burners::start(4 * CPUS);
+    let crowd = burners(4 * CPUS);
     // Else it could not tell.
     realtime(0);
-    for there in [false, true] {
-        online(3, there);
-        thread::sleep(s(1));
-        enabled_again();
-    }
+    online_and_attached(false);
+    online_and_attached(true);
     drop(crowd);
     scheduler.stop();
 }
 
 /// Starts a process that computes, under this id, which must be free.
-fn burner_with_id(id: u32) -> Child {
+fn burner_with_id(id: u32) -> Burner {
     loop {
         fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).unwrap();
-        let mut child = burner();
+        let child = burner();
         if child.id() == id {
             return child;
         }
         // Another process was started just then.
-        end(&mut child);
     }
-}
-
-fn end(child: &mut Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
 fn a_process_with_the_id_of_one_that_ended_is_not_taken_for_it() {
     // More than there are tasks besides those that this test starts.
     const BURNERS: usize = 12;
-    let mut burners = [(); BURNERS].map(|()| burner());
+    let burners = burners(BURNERS);
     let scheduler = Scheduler::start(ROUND_ROBIN);
     let hogs = Hog::start_many(CPUS);
     thread::sleep(s(1));
@@ -145,10 +138,12 @@ fn a_process_with_the_id_of_one_that_ended_is_not_taken_for_it() {
     scheduler.signal(libc::SIGSTOP);
     online(3, false);
     wait_until(s(30), "ended by the kernel", || state() == "disabled");
-    for burner in &mut burners {
-        end(burner);
-        *burner = burner_with_id(burner.id());
-    }
+    let again = burners.into_iter().map(|burner| {
+        let id = burner.id();
+        drop(burner);
+        burner_with_id(id)
+    });
+    let burners: Vec<_> = again.collect();
     scheduler.signal(libc::SIGCONT);
     enabled_again();
     thread::sleep(s(1));
@@ -156,10 +151,8 @@ fn a_process_with_the_id_of_one_that_ended_is_not_taken_for_it() {
     println!("{told:?}");
     let known = CPUS as u64..(CPUS + BURNERS) as u64;
     assert!(known.contains(&told.carried), "{told:?}");
-    online(3, true);
-    thread::sleep(s(1));
-    enabled_again();
+    online_and_attached(true);
     drop(hogs);
-    burners.iter_mut().for_each(end);
+    drop(burners);
     scheduler.stop();
 }

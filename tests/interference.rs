@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,7 +118,7 @@ fn stat(pid: u32) -> (u64, usize) {
 fn cpusets_that_change_under_load_hold() {
     let scheduler = Scheduler::start(SWAPPING);
     let group = Cgroup::new("faults", "cpuset");
-    let mut burners: Vec<Child> = (0..2 * CPUS).map(|_| burner()).collect();
+    let burners = burners(2 * CPUS);
     for burner in &burners {
         group.set("cgroup.procs", &burner.id().to_string());
     }
@@ -134,10 +134,7 @@ fn cpusets_that_change_under_load_hold() {
         let now = stat(burner.id());
         assert!(now.0 > before.0 && now.1 == 3, "{before:?} {now:?}");
     }
-    for burner in &mut burners {
-        burner.kill().unwrap();
-        burner.wait().unwrap();
-    }
+    drop(burners);
     scheduler.stop();
 }
 
@@ -145,7 +142,7 @@ fn cpusets_that_change_under_load_hold() {
 fn exec_and_ptrace_go_well_with_swaps() {
     let scheduler = Scheduler::start(SWAPPING);
     let hogs = Hog::start_many(CPUS);
-    let mut burner = burner();
+    let burner = burner();
     let pid = burner.id() as i32;
     let mut status = 0;
     let ptrace = |request, data: usize| {
@@ -183,8 +180,7 @@ fn exec_and_ptrace_go_well_with_swaps() {
                 .success()
         );
     }
-    burner.kill().unwrap();
-    burner.wait().unwrap();
+    drop(burner);
     drop(hogs);
     scheduler.stop();
 }
@@ -193,7 +189,7 @@ fn exec_and_ptrace_go_well_with_swaps() {
 fn in_partial_mode_only_those_who_ask_are_scheduled() {
     let scheduler = Scheduler::start(&["--partial", "--core-types", HYBRID]);
     let mut statistics = Statistics::from_now();
-    let (mut one, mut other) = (burner(), burner());
+    let (one, other) = (burner(), burner());
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: reads the local above.
     assert_eq!(
@@ -208,10 +204,7 @@ fn in_partial_mode_only_those_who_ask_are_scheduled() {
     assert!(told.processes.contains_key(&one.id()), "{told:?}");
     assert!(!told.processes.contains_key(&other.id()), "{told:?}");
     assert!(after[0] > before[0] && after[1] > before[1]);
-    for child in [&mut one, &mut other] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    drop((one, other));
     scheduler.stop();
 }
 

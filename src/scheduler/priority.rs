@@ -21,19 +21,18 @@ pub(super) fn run_when_idle() -> Result<()> {
 pub(super) fn at_real_time<T>(attach: impl FnOnce() -> T) -> T {
     // SAFETY: asks about the calling thread, and takes no memory.
     let before = unsafe { libc::sched_getscheduler(0) };
-    let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&before);
-    let raised = ordinary
-        && {
-            let raised = set(libc::SCHED_FIFO, 1);
-            if let Err(why) = &raised {
-                warn!(
-                    "cannot attach at real-time priority ({why}): beside many busy threads that may take for ever"
-                );
-            }
-            raised.is_ok()
-        };
+    // Who runs the agent at real-time priority already has that left.
+    if ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&before) {
+        return attach();
+    }
+    if let Err(why) = set(libc::SCHED_FIFO, 1) {
+        warn!(
+            "cannot attach at real-time priority ({why}): with many busy threads, it may never end"
+        );
+        return attach();
+    }
     let attached = attach();
-    if raised && let Err(why) = set(before, 0) {
+    if let Err(why) = set(before, 0) {
         warn!("the agent stays at real-time priority: {why}");
     }
     attached

@@ -2,14 +2,15 @@
 //! What the kernel stores by task and by cgroup for the BPF half is handed on at a restart, and freed
 //! at the end only.
 //!
-//! A kernel that frees such a map keeps to one CPU meanwhile (since 6.14) and waits for RCU, which (up to
-//! 6.19) waits for CPUs that come or go, which wait until nobody keeps to them. So where one CPU after the
-//! other goes, as all siblings do when SMT is switched off, a map freed at the first one's restart would
-//! stop the machine. Seen on 6.16.
+//! Some kernels, among them 6.16, keep to one CPU while they free such a map, and wait for RCU, which
+//! waits for CPUs that come or go, which wait until nobody keeps to them. So where one CPU after the
+//! other goes, as all siblings do when SMT is switched off, a map freed at the first one's restart could
+//! stop the machine.
+
+use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapHandle, OpenMapMut};
-use std::os::fd::AsFd;
 
 use crate::bpf::{BpfSkel, OpenBpfSkel};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Processes besides the test's own, and cgroups for them.
 
+use std::ops::Deref;
 use std::process::{Child, Command};
 use std::{fs, thread};
 
@@ -34,27 +35,30 @@ impl Drop for Cgroup {
     }
 }
 
-/// Processes that compute until it is dropped.
-pub struct Burners(Vec<Child>);
+/// A process that computes until it is dropped.
+pub struct Burner(Child);
 
-impl Burners {
-    pub fn start(count: usize) -> Self {
-        Self((0..count).map(|_| burner()).collect())
+impl Deref for Burner {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
     }
 }
 
-impl Drop for Burners {
+impl Drop for Burner {
     fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
-/// A process that computes for ever.
-pub fn burner() -> Child {
+pub fn burner() -> Burner {
     let mut command = Command::new("sh");
     command.args(["-c", "while :; do :; done"]);
-    command.spawn().unwrap()
+    Burner(command.spawn().unwrap())
+}
+
+pub fn burners(count: usize) -> Vec<Burner> {
+    (0..count).map(|_| burner()).collect()
 }
