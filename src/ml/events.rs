@@ -5,6 +5,7 @@
 //! 4.1), so that it does not depend on how long a sample is. Most events have a
 //! [`Meaning`]; those that only some PMUs know have a name and a code here.
 
+use crate::pmu::tables::TABLES;
 use crate::pmu::{Event, Meaning, Pmu};
 
 /// Events of the thesis (table 3.3) that have no [`Meaning`]: a feature's name, the
@@ -27,8 +28,9 @@ pub const FURTHER: [(&str, &str, &str); 11] = [
     ("topdown-bad-spec", "gracemont", "event=0x73"),
 ];
 
-/// Names that perf and the thesis use for events that have another one here.
-const ALIASES: [(&str, &str); 8] = [
+/// Names that perf and the thesis use for events that have another one here; the vendors' own are in
+/// the tables.
+const ALIASES: [(&str, &str); 11] = [
     ("branch-instructions", "branches"),
     ("l1-dcache-loads", "loads"),
     ("l1-dcache-load-misses", "l1-misses"),
@@ -37,21 +39,34 @@ const ALIASES: [(&str, &str); 8] = [
     ("cache-references", "llc-references"),
     ("cache-misses", "llc-misses"),
     ("cpu-cycles", "cycles"),
+    ("inst-retired.any", "instructions"),
+    ("cpu-clk-unhalted.thread", "cycles"),
+    ("cpu-clk-unhalted.core", "cycles"),
 ];
 
+/// A name as it is compared.
+pub(super) fn plain(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
 /// The feature that a column of this name is about, if we know it: `llc-misses`, also written
-/// `LLC_misses`, `cache-misses` or `cpu_core/cache-misses/`.
+/// `LLC_misses`, `cache-misses:u`, `cpu_core/cache-misses/u` or, with Intel, `LONGEST_LAT_CACHE.MISS`.
 pub fn known(column: &str) -> Option<&'static str> {
-    let name = column.trim().to_ascii_lowercase().replace('_', "-");
-    let name = match name.split_once('/') {
-        Some((_, event)) => event.trim_end_matches('/'),
-        None => &name,
+    let name = plain(column.trim());
+    let event = match name.split_once('/') {
+        Some((_, event)) => event.split('/').next(),
+        None => name.split(':').next(),
     };
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-    let name = alias.map_or(name, |(_, ours)| ours);
+    let event = event.unwrap_or_default();
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == event);
+    let event = alias.map_or(event, |(_, ours)| ours);
     let meanings = Meaning::all().iter().map(|meaning| meaning.name());
     let mut all = meanings.chain(FURTHER.iter().map(|(name, ..)| *name));
-    all.find(|known| *known == name)
+    all.find(|known| *known == event).or_else(|| {
+        let mut rows = TABLES.iter().flat_map(|table| table.rows);
+        let row = rows.find(|row| plain(row.name) == event);
+        row.map(|row| row.meaning.name())
+    })
 }
 
 /// What this PMU can count: by meaning, and further events by name.
@@ -78,6 +93,22 @@ mod tests {
         assert_eq!(known("cpu_core/cache-misses/"), Some("llc-misses"));
         assert_eq!(known("cpu_core/L1-dcache-loads/"), Some("loads"));
         assert_eq!(known("topdown-bad-spec"), Some("topdown-bad-spec"));
+        assert_eq!(known("instructions:u"), Some("instructions"));
+        assert_eq!(known("cpu_core/branch-misses/u"), Some("branch-misses"));
         assert_eq!(known("weather"), None);
+    }
+
+    #[test]
+    fn the_vendors_names_are_understood() {
+        assert_eq!(known("INST_RETIRED"), Some("instructions"));
+        assert_eq!(known("inst_retired.any"), Some("instructions"));
+        assert_eq!(known("BR_MIS_PRED"), Some("branch-misses"));
+        assert_eq!(known("l2d_cache_refill"), Some("l2-misses"));
+        assert_eq!(
+            known("cpu_atom/LONGEST_LAT_CACHE.MISS/"),
+            Some("llc-misses")
+        );
+        // All stalls, not those for memory alone.
+        assert_eq!(known("stall_backend"), None);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Data, Row};
-use crate::ml::events;
+use crate::ml::events::{self, plain};
 use crate::ml::header::Header;
 
 /// What the columns of a table are.
@@ -77,7 +77,6 @@ impl Data {
 
     /// Finds out what columns mean, and adds the features that are new.
     fn layout(&mut self, names: &[String], wished: &[String]) -> Result<Layout> {
-        let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
         let find = |ways: &[&str]| {
             names
                 .iter()
@@ -97,7 +96,9 @@ impl Data {
             window: find(&["window", "phase"]),
             sf: find(&["sf", "speedup"]),
             ips: find(&["ips"]),
-            instructions: find(&["instructions"]),
+            instructions: names
+                .iter()
+                .position(|name| events::known(name) == Some("instructions")),
             run_ns: find(&["run-ns"]),
             features: Vec::new(),
         };
