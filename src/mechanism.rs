@@ -39,6 +39,8 @@ pub enum Mechanism {
     Preempt,
     /// Keeping whom something brief puts aside on its CPU
     Stay,
+    /// A turn soon for who has never run
+    Newcomer,
     /// Keeping a task near one that wakes it and is about to sleep
     Sync,
     /// Letting who holds an RCU read-side section open go on soon, however little it weighs
@@ -87,6 +89,7 @@ impl Mechanism {
             Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
             Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
             Mechanism::Stay => Some(intf::mechanism_MECHANISM_STAY),
+            Mechanism::Newcomer => Some(intf::mechanism_MECHANISM_NEWCOMER),
             Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
             Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
             Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),

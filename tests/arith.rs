@@ -148,9 +148,10 @@ fn the_clock_follows_those_that_run() {
     assert_eq!(clock_step(0, S, 4), 0);
     assert_eq!(clock_step(lead, S, 4), MS as i64);
     assert_eq!(clock_step(-lead, S, 4), -(MS as i64));
-    // Hardly faster than real time, and at half its speed at least.
+    // Hardly faster than real time, and at half its speed at least, but for a crowd; never backward.
     assert_eq!(clock_step(i64::MAX, 16 * MS, 4), MS as i64 / 4);
-    assert_eq!(clock_step(i64::MIN, 16 * MS, 0), -8 * MS as i64);
+    assert_eq!(clock_step(-(400 * MS as i64), 16 * MS, 1), -8 * MS as i64);
+    assert_eq!(clock_step(i64::MIN, 16 * MS, 0), -15 * MS as i64);
 }
 
 #[test]

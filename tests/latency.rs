@@ -238,6 +238,24 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
     scheduler.stop();
 }
 
+#[test]
+fn who_is_new_in_a_crowd_soon_gets_a_turn() {
+    let scheduler = Scheduler::start(&[]);
+    let crowd = Hog::start_many(20 * CPUS);
+    thread::sleep(ms(1000));
+    let begins = (0..50).map(|_| {
+        thread::sleep(ms(20));
+        let begin = Instant::now();
+        thread::spawn(move || begin.elapsed()).join().unwrap()
+    });
+    let mut begins: Vec<_> = begins.collect();
+    let waits = [50, 90].map(|hundredths| percentile(&mut begins, hundredths));
+    eprintln!("a new thread begins after {waits:?} (p50, p90)");
+    assert!(waits[0] < ms(50));
+    drop(crowd);
+    scheduler.stop();
+}
+
 /// How often threads of the scheduler have gone to sleep so far.
 fn sleeps(scheduler: &Scheduler) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", scheduler.pid())).unwrap();

@@ -266,13 +266,17 @@ static inline u64 mean_burst(u64 mean, u64 ran, u64 most)
  * By how much the clock is set forward, or back, when a CPU's tick finds its task,
  * which has run for @run_ns since the last one, ahead of it by @lead: a sixteenth of
  * that per round of all @nr_cpus. While all are busy, vtimes advance no faster than
- * real time, on average: so the clock may go at half speed, but hardly faster.
+ * real time, on average: so the clock may go at half speed, but hardly faster. In a
+ * crowd they advance much slower, for nobody pays for more than MAX_LEAD_NS at once,
+ * and all would stay behind: there it may nearly stand.
  */
 static inline s64 clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
 {
-	u64 away = (lead < 0 ? -(u64)lead : (u64)lead) / 16;
-	u64 most = lead < 0 ? run_ns / 2 : run_ns / 16;
+	u64 away = lead < 0 ? -(u64)lead : (u64)lead;
+	u64 most = lead >= 0 ? run_ns / 16 :
+		   away < MAX_LEAD_NS / 4 ? run_ns / 2 : run_ns - run_ns / 16;
 
+	away /= 16;
 	if (away > most)
 		away = most;
 	/* BPF divides no signed numbers. */

@@ -66,6 +66,7 @@ enum mechanism {
 	MECHANISM_IDENTITY,
 	MECHANISM_AGENT_FIRST,
 	MECHANISM_STAY,
+	MECHANISM_NEWCOMER,
 };
 
 /* Where a task is. */

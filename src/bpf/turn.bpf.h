@@ -45,11 +45,16 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
 		__sync_fetch_and_add(&clock_offset, step);
 }
 
-/* What it asks for: as long as it mostly runs, or longer, if it does so now. */
+/*
+ * What it asks for: as long as it mostly runs, or longer, if it does so now. Who has never run may
+ * turn out to be brief: half a slice.
+ */
 static u64 burst_of(struct task_ctx *tctx)
 {
 	u64 now = tctx->run_ns - tctx->woke_at_ns;
 
+	if (!tctx->run_ns && works(MECHANISM_NEWCOMER))
+		return slice_ns / 2;
 	return tctx->burst_ns > now || !tctx->burst_ns ? tctx->burst_ns : now;
 }
 

@@ -25,7 +25,7 @@ pub const P_CPUS: [usize; 2] = [0, 1];
 /// Hints for every thread, all the time.
 pub const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
 
-pub fn s(seconds: u64) -> Duration {
+pub const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

@@ -36,6 +36,7 @@ impl Hetero {
         let period = self.vtime_of(k, thread, self.slice_ns);
         let ctx = self.ctx(thread);
         let burst = match ctx.burst_ns {
+            0 if ctx.run_ns == 0 => self.slice_ns / 2,
             0 => 0,
             mean => mean.max(ctx.run_ns - ctx.woke_at_ns),
         };
