@@ -6,7 +6,7 @@
 //! [`Meaning`]; those that only some PMUs know have a name and a code here.
 
 use crate::pmu::tables::TABLES;
-use crate::pmu::{Event, Meaning, Pmu};
+use crate::pmu::{Event, Meaning, Pmu, plain};
 
 /// Events of the thesis (table 3.3) that have no [`Meaning`]: a feature's name, the
 /// microarchitecture, and its code there.
@@ -43,11 +43,6 @@ const ALIASES: [(&str, &str); 11] = [
     ("cpu-clk-unhalted.thread", "cycles"),
     ("cpu-clk-unhalted.core", "cycles"),
 ];
-
-/// A name as it is compared.
-pub(super) fn plain(name: &str) -> String {
-    name.to_ascii_lowercase().replace('_', "-")
-}
 
 /// The feature that a column of this name is about, if we know it: `llc-misses`, also written
 /// `LLC_misses`, `cache-misses:u`, `cpu_core/cache-misses/u` or, with Intel, `LONGEST_LAT_CACHE.MISS`.

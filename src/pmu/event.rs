@@ -104,12 +104,17 @@ impl fmt::Display for Meaning {
     }
 }
 
+/// An event's name as names are compared: `LLC_misses` is `llc-misses`.
+pub(crate) fn plain(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
 impl FromStr for Meaning {
     type Err = anyhow::Error;
 
     /// `llc-misses`, also spelled `llc_misses` or `LLC-misses`.
     fn from_str(text: &str) -> Result<Self> {
-        let wanted = text.trim().to_ascii_lowercase().replace('_', "-");
+        let wanted = plain(text.trim());
         let found = Self::all().iter().find(|m| m.name() == wanted);
         let Some(&found) = found else {
             let names: Vec<_> = Self::all().iter().map(|m| m.name()).collect();

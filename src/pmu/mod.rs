@@ -35,6 +35,7 @@ pub mod sets;
 pub mod tables;
 pub mod virtual_counters;
 
+pub(crate) use event::plain;
 pub use event::{ANY, Encoding, Event, Meaning, Space};
 pub use facts::{Facts, PmuFacts, root_from_env};
 pub use format::Field;

@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Data, Row};
-use crate::ml::events::{self, plain};
+use crate::ml::events;
 use crate::ml::header::Header;
+use crate::pmu::plain;
 
 /// What the columns of a table are.
 struct Layout {
