@@ -46,9 +46,9 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
     assert_eq!(
         wished,
         [
-            "instructions branch-misses l1-misses llc-references fp-ops stalled-mem loads branches",
+            "instructions branches branch-misses stores l1-misses llc-references fp-ops stalled-mem loads",
             // Its six general counters are all taken.
-            "instructions branch-misses stores llc-references divider stalled-mem loads",
+            "instructions branch-misses stores llc-misses divider stalled-mem loads",
         ]
     );
 }

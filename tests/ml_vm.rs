@@ -121,8 +121,12 @@ fn where_events_take_turns_the_agent_makes_the_estimates() {
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
     let mut model: Model = serde_json::from_str(MODEL).unwrap();
     let trees = &mut model.speedup[1].trees;
+    let asked = |name: &&str| trees.features.iter().any(|feature| feature.name == *name);
+    let other = ["llc-misses", "llc-references"]
+        .into_iter()
+        .find(|name| !asked(name));
     let mut useless = trees.features[1].clone();
-    useless.name = "llc-misses".into();
+    useless.name = other.unwrap().into();
     trees.features.push(useless);
     trees.weights.push(0.0);
     let samples = samples_under_rank(&serde_json::to_string(&model).unwrap());

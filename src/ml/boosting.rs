@@ -43,7 +43,7 @@ pub struct Boosting {
     pub subsample: f64,
     /// Every leaf has at least so many rows.
     pub least_leaf: usize,
-    /// Stop when the loss on data held out was no better for so many trees.
+    /// Stop when data held out were no nearer for so many trees.
     pub patience: Option<usize>,
     /// Of what is drawn.
     pub seed: u64,
@@ -95,7 +95,8 @@ impl Ensemble {
     }
 }
 
-/// The loss after so many trees.
+/// How far off it is after so many trees: the mean absolute error, or with [`Loss::Logistic`] that loss.
+/// Not the squared error: how many trees are best would be up to a few rows that no feature explains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// On what was learnt from.
@@ -146,13 +147,13 @@ impl Boosting {
         let mut gains = linear::explained(&weights, columns);
         let mut scores = begin(columns);
         let mut watched = held_out.map(|(rows, _)| begin(rows));
-        let loss_now = |scores: &[f64], watched: &Option<Vec<f64>>| Step {
-            learnt: self.mean_loss(scores, targets),
+        let now = |scores: &[f64], watched: &Option<Vec<f64>>| Step {
+            learnt: self.distance(scores, targets),
             held_out: held_out
                 .zip(watched.as_ref())
-                .map(|((_, y), s)| self.mean_loss(s, y)),
+                .map(|((_, y), s)| self.distance(s, y)),
         };
-        let mut curve = vec![loss_now(&scores, &watched)];
+        let mut curve = vec![now(&scores, &watched)];
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut trees = Vec::new();
         let mut best = (f64::INFINITY, 0);
@@ -174,7 +175,7 @@ impl Boosting {
                 add(&tree, rows, scores);
             }
             trees.push(tree);
-            let step = loss_now(&scores, &watched);
+            let step = now(&scores, &watched);
             curve.push(step);
             if let (Some(patience), Some(loss)) = (self.patience, step.held_out) {
                 if loss < best.0 {
@@ -266,13 +267,13 @@ impl Boosting {
         }
     }
 
-    fn mean_loss(&self, scores: &[f64], targets: &[f64]) -> f64 {
-        let loss = |(&score, &target): (&f64, &f64)| match self.loss {
-            Loss::Squared => (target - score).powi(2) / 2.0,
+    fn distance(&self, scores: &[f64], targets: &[f64]) -> f64 {
+        let one = |(&score, &target): (&f64, &f64)| match self.loss {
+            Loss::Squared => (target - score).abs(),
             // ln(1 + e^score) - target * score, without overflow.
             Loss::Logistic => score.max(0.0) + (-score.abs()).exp().ln_1p() - target * score,
         };
-        scores.iter().zip(targets).map(loss).sum::<f64>() / targets.len().max(1) as f64
+        scores.iter().zip(targets).map(one).sum::<f64>() / targets.len().max(1) as f64
     }
 
     /// The rows that a tree sees, ascending.

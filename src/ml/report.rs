@@ -41,7 +41,7 @@ pub fn draw(model: &Model, found: &[Speedups]) -> Result<String> {
         for ((speedup, found), row) in model.speedup.iter().zip(found).zip(&rows) {
             let cells = row.split_evenly((1, 3));
             scatter(&cells[0], speedup, found)?;
-            curve(&cells[1], &speedup.curve, "half the squared error")?;
+            curve(&cells[1], &speedup.curve, "mean absolute error")?;
             let names = speedup
                 .trees
                 .features

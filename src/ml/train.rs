@@ -408,7 +408,7 @@ pub(super) fn begin(
         .context("nothing can be learnt")
 }
 
-/// After how many trees the loss on what was held out was least.
+/// After how many trees what was held out was nearest.
 fn best(curve: &[Step]) -> usize {
     let losses = curve
         .iter()
