@@ -10,8 +10,8 @@ use super::tree::Columns;
 
 /// Added to each feature's sum of squares, so that features that say the same share a weight.
 const RIDGE: f64 = 0.01;
-/// Absolute deviations are squares by their own inverses, found in so many rounds (iteratively
-/// reweighted least squares).
+/// An absolute deviation is its square by its inverse: so rows count by the inverse of what they deviated
+/// by last, in so many rounds (iteratively reweighted least squares).
 const ROUNDS: usize = 30;
 /// Deviations below this part of the mean target count as if they were so large.
 const NEAR: f64 = 0.001;
