@@ -138,11 +138,7 @@ impl Boosting {
             (true, Loss::Logistic) => bail!("classes have no linear begin"),
             (false, _) => (self.base(targets), Vec::new()),
         };
-        let begin = |columns: &Columns| -> Vec<f64> {
-            let score =
-                |row| base + linear::score(&weights, |feature| columns.columns[feature][row]);
-            (0..columns.rows).map(score).collect()
-        };
+        let begin = |columns: &Columns| linear::scores(columns, base, &weights);
         let binned = Binned::new(columns);
         let mut gains = linear::explained(&weights, columns);
         let mut scores = begin(columns);

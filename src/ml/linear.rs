@@ -26,9 +26,9 @@ pub fn fit(columns: &Columns, targets: &[f64]) -> Result<(f64, Vec<f64>)> {
     let mut counts = vec![1.0; columns.rows];
     let mut found = least_squares(columns, targets, &counts)?;
     for _ in 0..ROUNDS {
-        for (row, count) in counts.iter_mut().enumerate() {
-            let said = found.0 + score(&found.1, |feature| columns.columns[feature][row]);
-            *count = near / (targets[row] - said).abs().max(near);
+        let said = scores(columns, found.0, &found.1);
+        for ((count, target), said) in counts.iter_mut().zip(targets).zip(said) {
+            *count = near / (target - said).abs().max(near);
         }
         let mean = counts.iter().sum::<f64>() / columns.rows as f64;
         counts.iter_mut().for_each(|count| *count /= mean);
@@ -106,6 +106,12 @@ pub fn score(weights: &[f64], of: impl Fn(usize) -> f64) -> f64 {
     weights.iter().enumerate().map(term).sum()
 }
 
+/// The constant and the weighted sum, for all rows.
+pub fn scores(columns: &Columns, base: f64, weights: &[f64]) -> Vec<f64> {
+    let of = |row: usize| base + score(weights, |feature| columns.columns[feature][row]);
+    (0..columns.rows).map(of).collect()
+}
+
 /// How much each feature's term varies, as a sum of squares: nothing without weights.
 pub fn explained(weights: &[f64], columns: &Columns) -> Vec<f64> {
     let of = |(n, column): (usize, &Vec<f64>)| {
@@ -140,6 +146,7 @@ mod tests {
         let explained = explained(&weights, &columns);
         assert!(explained[0] > explained[1]);
     }
+
     #[test]
     fn a_few_that_nothing_explains_do_not_bend_the_sum() {
         let x: Vec<f64> = (0..50).map(|n| f64::from(n) / 50.0).collect();
