@@ -18,6 +18,7 @@ mod recording;
 mod rest;
 mod ruled;
 mod saving;
+mod slots;
 mod spinning;
 mod start;
 mod storage;
@@ -46,6 +47,7 @@ use recording::Recording;
 use rest::{Bell, Rest};
 use ruled::Ruled;
 use saving::Saver;
+use slots::Sleepers;
 
 use crate::bpf::{BpfSkel, intf};
 use crate::cgroups::Limited;
@@ -139,6 +141,7 @@ pub struct Scheduler<'a> {
     moves: Moves,
     ruled: Ruled,
     saver: Saver,
+    sleepers: Sleepers,
     energy: Energy,
     recording: &'a mut Recording,
     counting: Option<Counting>,
@@ -154,6 +157,8 @@ pub struct Scheduler<'a> {
     spin_server: Option<spin::server::Server>,
     limited: Limited,
     bell: Bell,
+    /// Places in the task table.
+    nr_slots: usize,
     /// Whether the agent may sleep while nothing computes.
     may_rest: bool,
     /// What the BPF half had counted when these were last looked at.
@@ -296,7 +301,7 @@ impl Scheduler<'_> {
                 turn_due = Some(now + turn);
             }
             if now - tidied >= TIDY {
-                self.tidy();
+                self.tidy()?;
                 tidied = now;
             }
             self.watch_cgroups();
@@ -390,9 +395,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Forgets what was counted of tasks that are gone.
-    fn tidy(&mut self) {
+    /// Forgets what was counted of tasks that are gone, and makes room in the task table.
+    fn tidy(&mut self) -> Result<()> {
         self.look();
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        for task in self.sleepers.due(&self.tasks, self.nr_slots, now_ns) {
+            slots::take_back(&self.skel.progs.take_back_slot, task)?;
+        }
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
         }
@@ -401,6 +410,7 @@ impl Scheduler<'_> {
         }
         self.moves.retain(&self.tasks);
         self.ruled.retain(&self.tasks);
+        Ok(())
     }
 
     /// Time until the next decision, if any is to be made.

@@ -22,6 +22,7 @@ use super::recording::Recording;
 use super::rest::Bell;
 use super::ruled::Ruled;
 use super::saving::Saver;
+use super::slots::Sleepers;
 use super::{NAME, Options, Scheduler, Wish, beat, priority, spinning};
 use crate::bpf::BpfSkelBuilder;
 use crate::calibrate;
@@ -150,6 +151,8 @@ impl<'a> Scheduler<'a> {
             moves,
             ruled,
             saver: Saver::new(wish.profile),
+            sleepers: Sleepers::default(),
+            nr_slots: options.slots as usize,
             energy: Energy::from_now(),
             recording,
             counting,
