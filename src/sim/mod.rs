@@ -27,6 +27,7 @@ pub mod machine;
 mod mechanism;
 pub mod metrics;
 pub mod mix;
+pub mod native;
 pub mod optimum;
 pub mod program;
 mod render;

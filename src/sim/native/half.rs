@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One loaded copy of the natively compiled BPF half.
+
+use std::ffi::{CString, c_void};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result, ensure};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::ffi;
+use crate::bpf::intf;
+
+/// The shared object that `build.rs` makes of `src/bpf/` and the shim.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/half.so"));
+
+/// One BPF half with memory of its own. The loader knows objects by their inode, so each copy is a
+/// file of its own, in memory.
+pub struct Half {
+    /// What the kernel's model calls.
+    pub(super) ops: *const ffi::sched_ext_ops,
+    start: unsafe extern "C" fn(u32) -> bool,
+    stop: unsafe extern "C" fn(),
+    poke: unsafe extern "C" fn(*const c_void, *const c_void, u64),
+    pub(super) fire: unsafe extern "C" fn(*mut ffi::bpf_timer),
+    pub(super) forget_task: unsafe extern "C" fn(*mut ffi::task_struct),
+    pub(super) forget_cgroup: unsafe extern "C" fn(*mut ffi::cgroup),
+    apply: unsafe extern "C" fn(*mut c_void) -> i32,
+    register_spin: unsafe extern "C" fn(*mut intf::spin_request) -> i32,
+    maps: *mut ffi::native_map,
+    nr_maps: usize,
+    started: bool,
+    library: Library,
+    /// Open as long as the object is loaded: its path is by this number, and no other copy may get it.
+    _file: File,
+}
+
+impl Half {
+    /// Loads another copy. Nothing of it runs before [`Half::start`].
+    ///
+    /// # Errors
+    /// If the kernel refuses memory that can be executed.
+    pub fn load() -> Result<Self> {
+        let file = executable_memory().context("no memory for a copy of the BPF half")?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // SAFETY: the object is ours; it has no constructors, and what it needs comes with libc.
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+            .context("the native BPF half cannot be loaded")?;
+        // SAFETY: names and types are those of native.h, half.c and the BPF half, which bindgen reads.
+        unsafe {
+            Ok(Self {
+                ops: address(&library, "hetero_ops")?.cast(),
+                start: *library.get(b"native_start\0")?,
+                stop: *library.get(b"native_stop\0")?,
+                poke: *library.get(b"native_poke\0")?,
+                fire: *library.get(b"native_fire\0")?,
+                forget_task: *library.get(b"native_forget_task\0")?,
+                forget_cgroup: *library.get(b"native_forget_cgroup\0")?,
+                apply: *library.get(b"apply_actions\0")?,
+                register_spin: *library.get(b"register_spin\0")?,
+                maps: address(&library, "native_maps")?.cast(),
+                nr_maps: *address(&library, "nr_native_maps")?.cast::<u32>() as usize,
+                started: false,
+                library,
+                _file: file,
+            })
+        }
+    }
+
+    /// The address of a global variable of the BPF half (or of a function that is not static).
+    /// `T` is its type: read the C before you write it.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    pub fn global<T>(&self, name: &str) -> *mut T {
+        match address(&self.library, name) {
+            Ok(address) => address.cast(),
+            Err(error) => panic!("{error:#}"),
+        }
+    }
+
+    /// Reads a global variable.
+    pub fn get<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the caller names its type; it lies in this copy, which runs on this thread only.
+        unsafe { self.global::<T>(name).read() }
+    }
+
+    /// Writes a global variable, also one that is read-only to the BPF half, as the agent writes
+    /// its rodata before loading.
+    pub fn set<T: Copy>(&self, name: &str, value: T) {
+        let to = self.global::<T>(name);
+        // SAFETY: as in get(); native_poke() makes the pages writable first.
+        unsafe { (self.poke)(to.cast(), (&raw const value).cast(), size_of::<T>() as u64) }
+    }
+
+    /// Writes one element of an array.
+    pub fn set_at<T: Copy>(&self, name: &str, index: usize, value: T) {
+        // SAFETY: as in set(); callers index within the C array.
+        unsafe {
+            let to = self.global::<T>(name).add(index);
+            (self.poke)(to.cast(), (&raw const value).cast(), size_of::<T>() as u64);
+        }
+    }
+
+    /// Changes how many elements a map has, before [`Half::start`].
+    ///
+    /// # Panics
+    /// If there is no such map.
+    pub fn resize(&mut self, map: &str, entries: u32) {
+        // SAFETY: the array has so many elements, and nothing else refers to it now.
+        let maps = unsafe { std::slice::from_raw_parts_mut(self.maps, self.nr_maps) };
+        let map = maps.iter_mut().find(|m| {
+            // SAFETY: names are literals in half.c.
+            unsafe { std::ffi::CStr::from_ptr(m.name) }.to_str() == Ok(map)
+        });
+        map.expect("a map of this name").entries = entries;
+    }
+
+    /// Makes the maps, for a machine of so many CPUs, and says where the model is.
+    pub(super) fn start(
+        &mut self,
+        nr_cpus: u32,
+        here: *mut ffi::native_here,
+        calls: *const ffi::native_calls,
+        model: *mut c_void,
+    ) -> Result<()> {
+        let native = self.global::<ffi::native>("native");
+        // SAFETY: it is the shim's variable; `here` and `model` live as long as this copy.
+        unsafe {
+            *native = ffi::native { here, calls, model };
+            self.started = true;
+            ensure!((self.start)(nr_cpus), "no memory for the maps");
+        }
+        Ok(())
+    }
+
+    /// The operations.
+    pub(super) fn ops(&self) -> &ffi::sched_ext_ops {
+        // SAFETY: a global variable of the object, which nothing writes.
+        unsafe { &*self.ops }
+    }
+
+    /// Applies a batch of at most [`intf::hetero_consts_MAX_ACTIONS`] actions as the agent does, and
+    /// returns them with their results. Runs with what the model says of where it is.
+    pub(super) fn apply(&self, actions: &[intf::action]) -> Vec<intf::action> {
+        let batch = self.global::<intf::action_batch>("action_batch");
+        let nr = actions.len().min(intf::hetero_consts_MAX_ACTIONS as usize);
+        // SAFETY: the batch is a global variable of the object, with room for so many.
+        unsafe {
+            (*batch).nr = nr as u32;
+            (&mut (*batch).actions)[..nr].copy_from_slice(&actions[..nr]);
+            (self.apply)(std::ptr::null_mut());
+            (&(*batch).actions)[..nr].to_vec()
+        }
+    }
+
+    /// Registers the word by which a thread says that it spins. The error is the kernel's.
+    pub(super) fn register_spin(&self, mut request: intf::spin_request) -> i32 {
+        // SAFETY: the program only reads the request.
+        unsafe { (self.register_spin)(&raw mut request) }
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        if self.started {
+            // SAFETY: nothing runs in it any more, and the maps are not used after this.
+            unsafe { (self.stop)() }
+        }
+    }
+}
+
+fn address(library: &Library, name: &str) -> Result<*mut c_void> {
+    let c_name = CString::new(name)?;
+    // SAFETY: only the address is taken.
+    let symbol = unsafe { library.get::<*mut c_void>(c_name.as_bytes_with_nul()) };
+    let symbol = symbol.with_context(|| format!("the BPF half has no global {name}"))?;
+    Ok(*symbol)
+}
+
+fn executable_memory() -> Result<File> {
+    // MFD_EXEC, which the library does not know yet; nor does Linux before 6.3, where it is implied.
+    let executable = MFdFlags::MFD_CLOEXEC | MFdFlags::from_bits_retain(0x10);
+    let name = "scx_hetero-bpf";
+    let fd =
+        memfd_create(name, executable).or_else(|_| memfd_create(name, MFdFlags::MFD_CLOEXEC))?;
+    let mut file = File::from(fd);
+    file.write_all(OBJECT)?;
+    Ok(file)
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The BPF half itself, compiled natively, on a model of the kernel.
+//!
+//! `build.rs` compiles `src/bpf/main.bpf.c` as it is against the shim in this folder, and each
+//! [`Kernel`] loads a copy of its own: any number of machines run in one process. The kernel's side
+//! is here: queues, idle masks, kicks, timers, counters and clocks, and the operations called in the
+//! order, on the CPU and with the flags with which `kernel/sched/ext.c` and `core.c` call them.
+//!
+//! ```text
+//!  src/bpf/*.h ─► half.c, shim.c ─► half.so ─► half ◄──► kernel (calls, steps) ◄── test
+//! ```
+//!
+//! A test makes a [`Kernel`], forks tasks and takes steps: [`Kernel::wake`], [`Kernel::tick`],
+//! [`Kernel::set_nice`], [`Kernel::advance`]. Everything is on one thread, and nothing is random.
+
+mod calls;
+mod change;
+mod cpu;
+mod ffi;
+mod half;
+mod kernel;
+mod machine;
+mod queue;
+mod switch;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use ffi::{account, bpf_perf_event_value, cpu_ctx, domain_ctx, reading, task_ctx};
+pub use half::Half;
+pub use kernel::{Kernel, Kick};
+pub use machine::{AGENT_TGID, Machine, Version, topology};
+pub use task::{Mask, Task, TaskId};

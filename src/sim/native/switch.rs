@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Waking, queueing, switching: what calls the operations, after `kernel/sched/ext.c` and `core.c`.
+//! The names of their functions are in the comments.
+
+use super::cpu::Runs;
+use super::ffi::{
+    self, DSQ_GLOBAL, ENQ_CPU_SELECTED, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_REENQ, ENQ_WAKEUP,
+};
+use super::kernel::{Kernel, Later};
+use super::machine::Version;
+use super::queue::Place;
+use super::task::{At, TaskId};
+
+/// How often a CPU asks ops.dispatch in a row: `SCX_DSP_MAX_LOOPS`.
+const MAX_LOOPS: u32 = 32;
+
+impl Kernel {
+    // Run time.
+
+    /// `update_curr_scx()`: brings the run time of what a CPU runs up to date.
+    pub(super) fn update_curr(&self, cpu: u32) {
+        self.count(cpu);
+        let Runs::Task(task) = self.runs(cpu) else {
+            return;
+        };
+        let now = self.clock(cpu);
+        // SAFETY: as in Kernel::task_struct(), here and below.
+        let raw = unsafe { &mut *self.raw(task) };
+        let ran = now.saturating_sub(raw.se.exec_start);
+        raw.se.exec_start = now;
+        raw.se.sum_exec_runtime += ran;
+        raw.scx.slice = raw.scx.slice.saturating_sub(ran);
+    }
+
+    fn slice(&self, task: TaskId) -> u64 {
+        unsafe { (*self.raw(task)).scx.slice }
+    }
+
+    pub(super) fn resched(&self, cpu: u32) {
+        let mut state = self.st();
+        if !std::mem::replace(&mut state.cpus[cpu as usize].need_resched, true) {
+            state.resched.push(cpu);
+        }
+    }
+
+    // Into queues and out of them.
+
+    /// `dispatch_enqueue()`.
+    pub(super) fn insert(&self, at: At, task: TaskId, by_vtime: bool, flags: u64) {
+        let raw = unsafe { &*self.raw(task) };
+        if self.look().tasks[task.0 as usize].at.is_some() {
+            self.error(format!("task {} is queued twice", raw.pid));
+        }
+        let by_vtime = match at {
+            At::User(_) => by_vtime,
+            _ if by_vtime => {
+                self.error("a built-in queue has no order by vtime".into());
+                false
+            }
+            _ => false,
+        };
+        let vtime = by_vtime.then_some(raw.scx.dsq_vtime);
+        let head = flags & (ENQ_HEAD | ENQ_PREEMPT) != 0;
+        let Some(place) = self.queue(at, |queue| queue.insert(task, vtime, head)) else {
+            self.error(format!("{at:?} is in two orders"));
+            self.insert(At::Global, task, false, 0);
+            return;
+        };
+        {
+            let entity = &mut self.st().tasks[task.0 as usize];
+            entity.at = Some((at, place));
+            entity.verdict = None;
+        }
+        if let At::Local(cpu) = at {
+            self.inserted_locally(cpu, task, flags);
+        }
+    }
+
+    /// `local_dsq_post_enq()`.
+    fn inserted_locally(&self, cpu: u32, task: TaskId, flags: u64) {
+        if self.look().cpus[cpu as usize].in_balance {
+            return;
+        }
+        match self.runs(cpu) {
+            Runs::Task(current) if flags & ENQ_PREEMPT != 0 && current != task => {
+                unsafe { (*self.raw(current)).scx.slice = 0 }
+                self.resched(cpu);
+            }
+            Runs::Idle => self.resched(cpu),
+            _ => {}
+        }
+    }
+
+    pub(super) fn unlink(&self, task: TaskId) {
+        let at = self.st().tasks[task.0 as usize].at.take();
+        if let Some((at, place)) = at {
+            let removed = self.queue(at, |queue| queue.remove(place));
+            debug_assert_eq!(removed, Some(task));
+        }
+    }
+
+    /// `do_enqueue_task()`, after `enqueue_task_scx()`. `sticky`: straight to its CPU's local queue,
+    /// since it comes there from another CPU, or runs and is put back.
+    pub(super) fn enqueue(&self, task: TaskId, flags: u64, sticky: bool) {
+        let cpu = self.cpu_of(task);
+        unsafe { (*self.raw(task)).scx.flags |= ffi::SCX_TASK_QUEUED }
+        if sticky {
+            self.insert(At::Local(cpu), task, false, flags);
+            return;
+        }
+        if self.look().tasks[task.0 as usize].verdict.is_none() {
+            let before = self.st().verdict_of.replace(task);
+            self.call(|ops| unsafe { ops.enqueue.unwrap()(self.raw(task), flags) });
+            self.st().verdict_of = before;
+        }
+        let Some(verdict) = self.look().tasks[task.0 as usize].verdict else {
+            // The BPF half keeps no task to itself.
+            self.error(format!(
+                "task {} was put nowhere by enqueue",
+                self.task_struct(task).pid
+            ));
+            return;
+        };
+        // direct_dispatch()
+        let at = self.find_queue(verdict.dsq, cpu);
+        if matches!(at, At::Local(other) if other != cpu) {
+            let mut state = self.st();
+            let entity = &mut state.tasks[task.0 as usize];
+            entity.deferred = true;
+            entity.verdict = Some(super::task::Verdict {
+                flags: verdict.flags | flags,
+                ..verdict
+            });
+            state.later.push(Later::Insert(task));
+            return;
+        }
+        self.insert(at, task, verdict.by_vtime, verdict.flags | flags);
+    }
+
+    /// `dequeue_task_scx()`: off its run queue, whether it runs or waits.
+    pub(super) fn dequeue(&self, task: TaskId) {
+        if !self.is_queued(task) {
+            return;
+        }
+        if self.is_running(task) {
+            self.update_curr(self.cpu_of(task));
+            self.call(|ops| unsafe { ops.stopping.unwrap()(self.raw(task), false) });
+        }
+        unsafe { (*self.raw(task)).scx.flags &= !ffi::SCX_TASK_QUEUED }
+        self.unlink(task);
+        let entity = &mut self.st().tasks[task.0 as usize];
+        if entity.deferred {
+            entity.deferred = false;
+            entity.verdict = None;
+        }
+    }
+
+    /// Calls an operation where the model is; what it is told of time is up to date.
+    pub(super) fn call<R>(&self, operation: impl FnOnce(&ffi::sched_ext_ops) -> R) -> R {
+        self.enter(self.here());
+        operation(self.half.ops())
+    }
+
+    /// `task_can_run_on_remote_rq()`; `must`: that it cannot ends the scheduler.
+    fn may_move_to(&self, task: TaskId, cpu: u32, must: bool) -> bool {
+        let why = if self.is_migration_disabled(task) {
+            "its migration is disabled"
+        } else if !self.allows(task, cpu) {
+            "it may not use that"
+        } else {
+            return true;
+        };
+        if must {
+            let raw = self.task_struct(task);
+            self.error(format!(
+                "task {} of CPU {} is sent to the local queue of CPU {cpu}: {why}",
+                raw.pid, raw.native_cpu
+            ));
+        }
+        false
+    }
+
+    /// `move_remote_task_to_local_dsq()`. Up to 6.18 the upper half of the flags is lost, since
+    /// `enqueue_task_scx()` takes an int.
+    fn migrate(&self, task: TaskId, cpu: u32, flags: u64) {
+        self.dequeue(task);
+        unsafe { (*self.raw(task)).native_cpu = cpu as i32 }
+        let lost = self.machine.version < Version(6, 19);
+        let flags = if lost { u64::from(flags as u32) } else { flags };
+        self.enqueue(task, flags, true);
+        self.resched_if_idle(cpu);
+    }
+
+    fn resched_if_idle(&self, cpu: u32) {
+        if self.runs(cpu) == Runs::Idle && !self.look().cpus[cpu as usize].in_balance {
+            self.resched(cpu);
+        }
+    }
+
+    /// To a local queue: `dispatch_to_local_dsq()`, and `move_task_between_dsqs()` (`moved`: from
+    /// another queue).
+    fn to_local(&self, task: TaskId, cpu: u32, flags: u64, moved: bool) -> bool {
+        if self.cpu_of(task) != cpu {
+            if !self.may_move_to(task, cpu, true) {
+                self.unlink(task);
+                self.insert(At::Global, task, false, 0);
+                return false;
+            }
+            self.migrate(task, cpu, flags);
+            return true;
+        }
+        self.unlink(task);
+        // Until 6.19 ("Fix missing post-enqueue handling in move_local_task_to_local_dsq()") nothing
+        // but the move happens: neither preemption nor a look by the CPU, should it idle.
+        let quiet = moved && self.machine.version < Version(6, 19);
+        if quiet {
+            let balancing = |on| {
+                let of = &mut self.st().cpus[cpu as usize];
+                std::mem::replace(&mut of.in_balance, on)
+            };
+            let before = balancing(true);
+            self.insert(At::Local(cpu), task, false, flags);
+            balancing(before);
+        } else {
+            self.insert(At::Local(cpu), task, false, flags);
+        }
+        true
+    }
+
+    /// `consume_dispatch_q()`: the first task that the CPU may take.
+    fn consume(&self, cpu: u32, at: At) -> bool {
+        let mut place: Option<Place> = None;
+        while let Some((next, task)) = self.queue(at, |queue| queue.after(place, u64::MAX)) {
+            place = Some(next);
+            if self.cpu_of(task) == cpu || self.may_move_to(task, cpu, false) {
+                return self.to_local(task, cpu, 0, true);
+            }
+        }
+        false
+    }
+
+    /// `scx_bpf_dsq_move_to_local()`, from ops.dispatch.
+    pub(super) fn move_to_local(&self, dsq: u64) -> bool {
+        let cpu = self.here();
+        if !self.look().cpus[cpu as usize].in_balance {
+            self.error("scx_bpf_dsq_move_to_local() outside of dispatch".into());
+            return false;
+        }
+        let moved = self.consume(cpu, self.find_queue(dsq, cpu));
+        self.st().nr_moved += u32::from(moved);
+        moved
+    }
+
+    /// `scx_dsq_move()`.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn move_between(
+        &self,
+        from: u64,
+        first_seq: u64,
+        task: TaskId,
+        to: u64,
+        slice: Option<u64>,
+        vtime: Option<u64>,
+        flags: u64,
+        by_vtime: bool,
+    ) -> bool {
+        let from = self.find_queue(from, self.here());
+        let at = self.look().tasks[task.0 as usize].at;
+        if at.is_none_or(|(at, place)| at != from || place.1 > first_seq) {
+            return false;
+        }
+        let raw = unsafe { &mut *self.raw(task) };
+        if let Some(vtime) = vtime {
+            raw.scx.dsq_vtime = vtime;
+        }
+        if let Some(slice) = slice {
+            raw.scx.slice = slice;
+        }
+        // Within ops.dispatch a local queue is this CPU's, else that of the task.
+        let in_dispatch = self.look().cpus[self.here() as usize].in_balance;
+        let cpu = if in_dispatch {
+            self.here()
+        } else {
+            self.cpu_of(task)
+        };
+        match self.find_queue(to, cpu) {
+            At::Local(cpu) => {
+                self.to_local(task, cpu, flags, true);
+            }
+            to => {
+                self.unlink(task);
+                self.insert(to, task, by_vtime, flags);
+            }
+        }
+        self.st().nr_moved += 1;
+        true
+    }
+
+    /// `scx_bpf_reenqueue_local()`. From 6.19 on it is put off until the caller is done.
+    pub(super) fn reenqueue_local(&self) -> u32 {
+        let at = At::Local(self.here());
+        if self.machine.version >= Version(6, 19) {
+            self.st().later.push(Later::Requeue(at));
+            return 0;
+        }
+        self.requeue(at)
+    }
+
+    /// `reenq_local()`: what is in a queue now goes through enqueue anew.
+    fn requeue(&self, at: At) -> u32 {
+        let tasks: Vec<TaskId> = self.queue(at, |queue| queue.iter().collect());
+        let mut nr = 0;
+        for task in tasks {
+            // A task that is about to move with its CPU's stopper stays.
+            if self.look().tasks[task.0 as usize]
+                .at
+                .is_none_or(|(there, _)| there != at)
+            {
+                continue;
+            }
+            self.unlink(task);
+            self.enqueue(task, ENQ_REENQ, false);
+            nr += 1;
+        }
+        nr
+    }
+
+    /// What was put off: `run_deferred()`, `kick_cpus_irq_workfn()`.
+    pub(super) fn run_later(&self) {
+        loop {
+            let later = std::mem::take(&mut self.st().later);
+            if later.is_empty() {
+                return;
+            }
+            for what in later {
+                match what {
+                    Later::Insert(task) => self.insert_deferred(task),
+                    Later::Requeue(at) => {
+                        self.requeue(at);
+                    }
+                    Later::Kick(kick) => {
+                        if let Runs::Task(current) = self.runs(kick.cpu)
+                            && kick.flags & u64::from(ffi::SCX_KICK_PREEMPT) != 0
+                        {
+                            unsafe { (*self.raw(current)).scx.slice = 0 }
+                        }
+                        // What runs in a class above is left alone.
+                        if self.runs(kick.cpu) != Runs::Other {
+                            self.resched(kick.cpu);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// `process_ddsp_deferred_locals()`.
+    fn insert_deferred(&self, task: TaskId) {
+        let verdict = {
+            let entity = &mut self.st().tasks[task.0 as usize];
+            if !std::mem::take(&mut entity.deferred) {
+                return;
+            }
+            entity.verdict.take()
+        };
+        let Some(verdict) = verdict else { return };
+        if let At::Local(cpu) = self.find_queue(verdict.dsq, self.cpu_of(task)) {
+            self.to_local(task, cpu, verdict.flags, false);
+        }
+    }
+
+    // Switching.
+
+    /// `balance_one()`: finds something for a CPU to run. True: what runs goes on.
+    pub(super) fn balance(&self, cpu: u32) -> bool {
+        let prev = match self.runs(cpu) {
+            Runs::Task(task) => Some(task),
+            _ => None,
+        };
+        let goes_on =
+            |this: &Self| prev.is_some_and(|prev| this.is_queued(prev) && this.slice(prev) > 0);
+        let has_local = |this: &Self| !this.queued_on(cpu).is_empty();
+        {
+            let of = &mut self.st().cpus[cpu as usize];
+            of.in_balance = true;
+            of.released = false;
+        }
+        self.update_curr(cpu);
+        let mut keep = goes_on(self);
+        if !keep && !has_local(self) && !self.consume(cpu, At::Global) {
+            for round in 0..=MAX_LOOPS {
+                if round == MAX_LOOPS {
+                    self.kick(cpu as i32, 0);
+                    break;
+                }
+                self.st().nr_moved = 0;
+                let prev = prev.map_or(std::ptr::null_mut(), |prev| self.raw(prev));
+                self.call(|ops| unsafe { ops.dispatch.unwrap()(cpu as i32, prev) });
+                keep = goes_on(self);
+                if keep || has_local(self) || self.consume(cpu, At::Global) {
+                    break;
+                }
+                if self.look().nr_moved == 0 {
+                    break;
+                }
+            }
+        }
+        self.st().cpus[cpu as usize].in_balance = false;
+        keep
+    }
+
+    /// `__schedule()`: a CPU looks for what to run, and switches to it.
+    pub fn schedule(&self, cpu: u32) {
+        self.st().cpus[cpu as usize].need_resched = false;
+        self.st().resched.retain(|&other| other != cpu);
+        if self.runs(cpu) == Runs::Other {
+            return;
+        }
+        self.enter(cpu);
+        if !self.balance(cpu) {
+            self.pick(cpu);
+        }
+        self.run_later();
+    }
+
+    /// `pick_task_scx()` and the switch to what it picks.
+    pub(super) fn pick(&self, cpu: u32) {
+        let next = self.queued_on(cpu).first().copied();
+        let prev = self.runs(cpu);
+        if let Some(next) = next
+            && self.slice(next) == 0
+        {
+            unsafe { (*self.raw(next)).scx.slice = u64::from(ffi::SCX_SLICE_DFL) }
+        }
+        match prev {
+            Runs::Task(prev) => self.put_prev(cpu, prev, next.is_none().then_some(ENQ_LAST)),
+            Runs::Idle if next.is_some() => self.update_idle(cpu, false),
+            // pick_task_idle(): from idle to idle only the kernel's own mask is brought up to date.
+            Runs::Idle => self.st().idle.set(cpu, true),
+            Runs::Other => {}
+        }
+        match next {
+            Some(next) => self.set_next(cpu, next),
+            None if prev != Runs::Idle => {
+                self.set_runs(cpu, Runs::Idle);
+                self.update_idle(cpu, true);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn set_runs(&self, cpu: u32, runs: Runs) {
+        self.count(cpu);
+        let now = self.now();
+        let of = &mut self.st().cpus[cpu as usize];
+        of.runs = runs;
+        of.idle_since = now;
+    }
+
+    /// `set_next_task_scx()`, on the CPU where the model is: that of the caller, if another CPU
+    /// changes what the task is.
+    pub(super) fn set_next(&self, cpu: u32, task: TaskId) {
+        self.unlink(task);
+        self.set_runs(cpu, Runs::Task(task));
+        self.st().tasks[task.0 as usize].waits_since = None;
+        unsafe { (*self.raw(task)).se.exec_start = self.clock(cpu) }
+        if self.is_queued(task) {
+            self.call(|ops| unsafe { ops.running.unwrap()(self.raw(task)) });
+        }
+    }
+
+    /// `put_prev_task_scx()`. `flags`: `ENQ_LAST` if the CPU idles next.
+    pub(super) fn put_prev(&self, cpu: u32, task: TaskId, flags: Option<u64>) {
+        self.update_curr(cpu);
+        if !self.is_queued(task) {
+            return;
+        }
+        self.call(|ops| unsafe { ops.stopping.unwrap()(self.raw(task), true) });
+        self.st().tasks[task.0 as usize].waits_since = Some(self.now());
+        if self.slice(task) > 0 {
+            // A class above takes the CPU: it is next when that is done.
+            self.insert(At::Local(cpu), task, false, ENQ_HEAD);
+        } else {
+            self.enqueue(task, flags.unwrap_or(0), false);
+        }
+    }
+
+    /// `__scx_update_idle()`: the kernel's mask first, then the BPF half (since 6.16).
+    pub(super) fn update_idle(&self, cpu: u32, idle: bool) {
+        self.st().idle.set(cpu, idle);
+        self.call(|ops| unsafe { ops.update_idle.unwrap()(cpu as i32, idle) });
+    }
+
+    /// `task_tick_scx()`, and the switch that follows if the slice is used up.
+    pub fn tick(&self, cpu: u32) {
+        let Runs::Task(task) = self.runs(cpu) else {
+            return;
+        };
+        self.enter(cpu);
+        self.update_curr(cpu);
+        self.call(|ops| unsafe { ops.tick.unwrap()(self.raw(task)) });
+        self.run_later();
+        if self.slice(task) == 0 {
+            self.schedule(cpu);
+        }
+    }
+
+    /// Every CPU that is to schedule does so, in turn, until none is left.
+    pub fn settle(&self) {
+        loop {
+            let next = self.look().resched.first().copied();
+            let Some(cpu) = next else { return };
+            self.schedule(cpu);
+        }
+    }
+
+    /// Time passes with ticks, timers and what follows from them: for tests without events of their
+    /// own. What runs runs on.
+    pub fn run_for(&self, ns: u64) {
+        let end = self.now() + ns;
+        let period = 1_000_000_000 / u64::from(self.machine.hz);
+        self.settle();
+        while self.now() < end {
+            let tick = (self.now() / period + 1) * period;
+            let timer = self.next_timer().unwrap_or(u64::MAX).max(self.now());
+            let next = tick.min(timer).min(end);
+            self.advance(next - self.now());
+            while self.fire_timer() {}
+            self.settle();
+            if next == tick {
+                for cpu in 0..self.machine.nr_cpus() {
+                    self.tick(cpu);
+                    self.settle();
+                }
+            }
+        }
+    }
+
+    // Waking and sleeping.
+
+    /// `try_to_wake_up()` from what runs on `from`; `flags`: `SCX_WAKE_TTWU` (8), `SCX_WAKE_SYNC` (16).
+    pub fn wake(&self, task: TaskId, from: u32, flags: u64) {
+        if self.is_queued(task) {
+            return;
+        }
+        self.enter(from);
+        self.update_curr(from);
+        let (cpu, selected) = self.select(task, flags);
+        let selected = if selected { ENQ_CPU_SELECTED } else { 0 };
+        self.activate(task, cpu, ENQ_WAKEUP | selected);
+        self.run_later();
+    }
+
+    /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
+    pub(super) fn select(&self, task: TaskId, flags: u64) -> (u32, bool) {
+        let raw = self.task_struct(task);
+        let first = super::task::Mask(unsafe { (*raw.cpus_ptr).bits })
+            .cpus()
+            .next()
+            .unwrap_or(0);
+        if raw.nr_cpus_allowed <= 1 || raw.migration_disabled != 0 {
+            return (first, false);
+        }
+        self.st().verdict_of = Some(task);
+        let prev = raw.native_cpu;
+        let cpu = self.call(|ops| unsafe { ops.select_cpu.unwrap()(self.raw(task), prev, flags) });
+        self.st().verdict_of = None;
+        if cpu < 0 || cpu as u32 >= self.machine.nr_cpus() {
+            self.error(format!("select_cpu says CPU {cpu}"));
+            return (prev as u32, true);
+        }
+        let allowed = self.allows(task, cpu as u32);
+        (if allowed { cpu as u32 } else { first }, true)
+    }
+
+    /// `activate_task()` and `wakeup_preempt()`.
+    pub(super) fn activate(&self, task: TaskId, cpu: u32, flags: u64) {
+        unsafe { (*self.raw(task)).native_cpu = cpu as i32 }
+        self.st().tasks[task.0 as usize].waits_since = Some(self.now());
+        self.enqueue(task, flags, false);
+        // Its class is above the idle class, wherever it was put.
+        self.resched_if_idle(cpu);
+    }
+
+    /// What runs on `cpu` goes to sleep.
+    pub fn block(&self, cpu: u32) {
+        let Runs::Task(task) = self.runs(cpu) else {
+            return;
+        };
+        self.enter(cpu);
+        self.dequeue(task);
+        self.schedule(cpu);
+    }
+
+    /// What runs on `cpu` yields: `yield_task_scx()`.
+    pub fn yield_now(&self, cpu: u32) {
+        let Runs::Task(task) = self.runs(cpu) else {
+            return;
+        };
+        unsafe { (*self.raw(task)).scx.slice = 0 }
+        self.schedule(cpu);
+    }
+
+    /// Tasks in the kernel's own queue.
+    pub fn queued_globally(&self) -> Vec<TaskId> {
+        self.queued(DSQ_GLOBAL)
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task, as the BPF half sees it and as the model does.
+
+use std::cell::UnsafeCell;
+
+use super::ffi;
+use super::queue::Place;
+use crate::bpf::intf;
+
+const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
+
+/// Index of a task; not used again when the task is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+/// Where a task is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// A CPU's local queue.
+    Local(u32),
+    /// The kernel's own queue for all CPUs.
+    Global,
+    /// A queue of the BPF half's.
+    User(u64),
+}
+
+/// A set of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mask(pub [u64; MAX_CPUS / 64]);
+
+impl Mask {
+    /// No CPU.
+    pub const NONE: Self = Self([0; _]);
+
+    /// The CPUs `0..nr`.
+    pub fn first(nr: u32) -> Self {
+        Self::of(0..nr)
+    }
+
+    /// These CPUs.
+    pub fn of(cpus: impl IntoIterator<Item = u32>) -> Self {
+        let mut mask = Self::NONE;
+        cpus.into_iter().for_each(|cpu| mask.set(cpu, true));
+        mask
+    }
+
+    /// Is `cpu` in it?
+    pub fn has(&self, cpu: u32) -> bool {
+        self.0
+            .get(cpu as usize / 64)
+            .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+    }
+
+    /// Adds or removes `cpu`.
+    pub fn set(&mut self, cpu: u32, present: bool) {
+        let word = &mut self.0[cpu as usize / 64];
+        *word = *word & !(1 << (cpu % 64)) | u64::from(present) << (cpu % 64);
+    }
+
+    /// The CPUs of it, ascending.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(self.0).flat_map(|(index, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros())?;
+                word &= word - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+
+    /// How many CPUs.
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// No CPU?
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+}
+
+/// What a task is when it is forked; the default is nice 0, its own process, any CPU.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its name.
+    pub comm: &'static str,
+    /// -20 to 19.
+    pub nice: i32,
+    /// Its process; the default is one of its own.
+    pub tgid: Option<i32>,
+    /// `SCHED_NORMAL` (0), `SCHED_BATCH` (3) or `SCHED_IDLE` (5).
+    pub policy: u32,
+    /// `PF_KTHREAD` and the like.
+    pub flags: u32,
+    /// The CPUs it may use.
+    pub cpus: Option<Mask>,
+    /// What each event of its counts in 1024 ns, by core type; cycles come second.
+    pub rates: [[u32; 12]; 4],
+    /// Its cgroup, as [`super::Kernel::make_cgroup`] numbered it.
+    pub cgroup: Option<usize>,
+}
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.cpus()).finish()
+    }
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        // 1 GHz; two instructions a cycle on the fastest type, one on the next, and so on down.
+        let rates = [2048, 1024, 682, 512].map(|instructions| {
+            let mut rates = [64; 12];
+            rates[..2].copy_from_slice(&[instructions, 1024]);
+            rates
+        });
+        Self {
+            comm: "task",
+            nice: 0,
+            tgid: None,
+            policy: 0,
+            flags: 0,
+            cpus: None,
+            rates,
+            cgroup: None,
+        }
+    }
+}
+
+/// The model's side of a task.
+pub(super) struct Entity {
+    /// What the BPF half sees. It reads it within calls; the model writes it between them.
+    pub(super) raw: Box<UnsafeCell<ffi::task_struct>>,
+    pub(super) alive: bool,
+    pub(super) at: Option<(At, Place)>,
+    /// The verdict of ops.select_cpu or ops.enqueue, while they run and until it is carried out.
+    pub(super) verdict: Option<Verdict>,
+    /// Its verdict names another CPU's queue, and waits until the run queue's lock is free.
+    pub(super) deferred: bool,
+    /// In a queue by virtual time.
+    pub(super) rates: [[u32; 12]; 4],
+    /// What it has counted in truth, in 1/1024.
+    pub(super) counted: [u64; 12],
+    /// CPUs that it may use once it is no longer migration-disabled.
+    pub(super) cpus: Mask,
+    pub(super) waits_since: Option<u64>,
+    pub(super) cgroup: Option<usize>,
+    /// Its word of a spin notification.
+    pub(super) spin_word: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub(super) dsq: u64,
+    pub(super) flags: u64,
+    pub(super) by_vtime: bool,
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::cpu::Runs;
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn a_task_runs_where_it_wakes_up_and_its_time_is_charged() {
+    let kernel = Kernel::new(&Machine::of(&[2, 2])).unwrap();
+    let task = kernel.fork(&Task::default(), 3);
+    kernel.run_for(20 * MS);
+    let cpu = kernel.cpu_of(task);
+    assert_eq!(kernel.runs(cpu), Runs::Task(task));
+    assert_eq!(
+        kernel.machine().type_of(cpu),
+        0,
+        "the fastest type comes first"
+    );
+    assert_eq!(kernel.task_struct(task).se.sum_exec_runtime, 20 * MS);
+    assert_eq!(kernel.task_ctx(task).unwrap().run_ns, 20 * MS);
+    let slot = kernel.slot(task).expect("it has run long enough for one");
+    assert_eq!(slot.core_type, 0);
+    assert_eq!(kernel.errors(), [""; 0]);
+}
+
+#[test]
+fn machines_share_nothing() {
+    let kernels: Vec<_> = (0..3)
+        .map(|_| Kernel::new(&Machine::of(&[1, 1])).unwrap())
+        .collect();
+    let tasks: Vec<_> = kernels
+        .iter()
+        .map(|kernel| kernel.fork(&Task::default(), 0))
+        .collect();
+    for ((kernel, task), ms) in kernels.iter().zip(&tasks).zip([10, 20, 30]) {
+        kernel.run_for(ms * MS);
+        assert_eq!(kernel.task_ctx(*task).unwrap().run_ns, ms * MS);
+    }
+}
+
+/// The events of a task that runs are read on its own CPU only, and ananicy, gamemode or `taskset`
+/// change tasks from others: nothing of that may get into a sample.
+#[test]
+fn a_running_task_that_is_reniced_from_another_cpu_gives_no_impossible_sample() {
+    let kernel = Kernel::new(&Machine::of(&[2, 2]).sampling(50 * MS)).unwrap();
+    let task = kernel.fork(&Task::default(), 0);
+    kernel.run_for(120 * MS);
+    kernel.set_nice(task, 5, 3);
+    kernel.run_for(200 * MS);
+    let samples = kernel.take_samples();
+    assert!(samples.len() >= 3, "{samples:?}");
+    for sample in samples {
+        let cycles = sample.counts[1];
+        assert!(
+            cycles <= sample.run_ns + 1,
+            "{cycles} cycles in {} ns at 1 GHz",
+            sample.run_ns
+        );
+    }
+}
+
+#[test]
+fn six_tasks_on_two_and_two_cpus_get_alike() {
+    let kernel = Kernel::new(&Machine::of(&[2, 2])).unwrap();
+    let tasks: Vec<_> = (0..6).map(|_| kernel.fork(&Task::default(), 0)).collect();
+    for _ in 0..100 {
+        kernel.run_for(100 * MS);
+        kernel.beat();
+    }
+    for task in tasks {
+        let ms = kernel.task_struct(task).se.sum_exec_runtime / MS;
+        assert!((6500..6834).contains(&ms), "{ms} ms");
+    }
+    assert_eq!(kernel.errors(), [""; 0]);
+}
