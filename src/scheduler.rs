@@ -272,7 +272,7 @@ impl Scheduler<'_> {
                     }
                 }
                 recv(spinners) -> spinner => match spinner {
-                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
+                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),
                 },
                 recv(bell) -> rung => match rung {
