@@ -17,6 +17,7 @@ pub mod collect;
 pub mod doctor;
 pub mod energy;
 pub mod exit;
+mod files;
 pub mod mechanism;
 pub mod ml;
 pub mod monitor;
