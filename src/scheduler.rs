@@ -10,6 +10,7 @@ mod encode;
 mod estimates;
 mod explain;
 mod learning;
+mod limits;
 mod model;
 mod moves;
 mod pace;
@@ -40,6 +41,7 @@ use carry::Carried;
 use counting::Counting;
 pub use estimates::Trial as EstimateTrial;
 use learning::Learning;
+use limits::Limits;
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use recording::Recording;
@@ -48,7 +50,6 @@ use ruled::Ruled;
 use saving::Saver;
 
 use crate::bpf::{BpfSkel, intf};
-use crate::cgroups::Limited;
 use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
@@ -152,7 +153,7 @@ pub struct Scheduler<'a> {
     started: Instant,
     stats_server: StatsServer<Request, Answer>,
     spin_server: Option<spin::server::Server>,
-    limited: Limited,
+    limits: Limits,
     bell: Bell,
     /// Whether the agent may sleep while nothing computes.
     may_rest: bool,
@@ -299,7 +300,7 @@ impl Scheduler<'_> {
                 self.tidy();
                 tidied = now;
             }
-            self.watch_cgroups();
+            self.watch_cgroups(now);
             self.watch_power(now);
             self.learn();
             if due.is_some_and(|at| now >= at) {
@@ -419,16 +420,17 @@ impl Scheduler<'_> {
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
-    fn watch_cgroups(&mut self) {
+    fn watch_cgroups(&mut self, now: Instant) {
         let Some(bss) = &self.skel.maps.bss_data else {
             return;
         };
-        let now = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
-        let (changes, left_out) = std::mem::replace(&mut self.cgroups_seen, now);
-        if now.0 != changes {
-            self.limited.warn_of_new();
+        let counted = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
+        let (changes, left_out) = std::mem::replace(&mut self.cgroups_seen, counted);
+        if counted.0 != changes {
+            self.limits.changed();
         }
-        if left_out == 0 && now.1 > 0 {
+        self.limits.step(now);
+        if left_out == 0 && counted.1 > 0 {
             warn!(
                 "more than {} cgroups: the others' tasks share their parents' cpu.weight",
                 intf::hetero_consts_MAX_CGROUPS
