@@ -234,11 +234,35 @@ struct Run {
     without: Vec<Mechanism>,
 }
 
+impl Cli {
+    /// Whether it takes over this machine's scheduling.
+    fn attaches(&self) -> bool {
+        let Run {
+            monitor,
+            prometheus,
+            help_stats,
+            version,
+            ..
+        } = &self.run;
+        let looks = monitor.is_some() || prometheus.is_some() || *help_stats || *version;
+        self.command.is_none() && !looks
+    }
+}
+
+/// Names the root of another machine's files for commands that only look. The scheduler, which may be
+/// root by sudo -E, must not take its topology from a folder of any user's.
+const SYSFS_PREFIX: &str = "SCX_SYSFS_PREFIX";
+
 /// What ends a program, the terminal's end last.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let ignored = cli.attaches() && std::env::var_os(SYSFS_PREFIX).is_some();
+    if ignored {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::remove_var(SYSFS_PREFIX) };
+    }
     let level = if cli.run.verbose {
         LevelFilter::Debug
     } else {
@@ -258,6 +282,9 @@ fn main() -> ExitCode {
         ColorChoice::Never
     };
     let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
+    if ignored {
+        warn!("{SYSFS_PREFIX} is ignored: what is scheduled is this machine, and no other");
+    }
     match dispatch(cli) {
         Ok(status) => status.into(),
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
