@@ -14,6 +14,7 @@ pub mod calibrate;
 mod cgroups;
 mod chart;
 pub mod collect;
+mod connections;
 pub mod doctor;
 pub mod energy;
 pub mod exit;

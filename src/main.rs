@@ -204,7 +204,8 @@ struct Run {
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor")]
     prometheus: Option<SocketAddr>,
 
-    /// Let members of this group, too, ask for statistics and change settings
+    /// Let members of this group, too, read the statistics; only root changes
+    /// settings [default: scx_hetero, if there is such a group]
     #[arg(long, value_name = "GROUP", value_parser = stats::parse_group)]
     group: Option<Gid>,
 
@@ -273,8 +274,6 @@ fn main() -> ExitCode {
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
         .set_location_level(LevelFilter::Off)
-        // Who asks for statistics and goes away, or floods us, must not fill the log.
-        .add_filter_ignore_str("scx_stats::server")
         .build();
     let colors = if std::io::stderr().is_terminal() {
         ColorChoice::Auto
@@ -341,7 +340,7 @@ fn schedule(args: Run) -> Result<()> {
         return output::print(format_args!("{NAME} {version}"));
     }
     if args.help_stats {
-        return stats::server_data().describe_meta(&mut std::io::stdout(), None);
+        return stats::explain(&mut std::io::stdout());
     }
 
     // A service is told by SIGHUP that its files have changed; of who sits at a terminal it means that
@@ -395,7 +394,7 @@ fn schedule(args: Run) -> Result<()> {
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
-        group: args.group,
+        group: args.group.or_else(stats::default_group),
         record: args.record,
         core_types: args.core_types,
         partial: args.partial,

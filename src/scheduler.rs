@@ -28,13 +28,12 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
-use scx_stats::prelude::*;
 use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
 use carry::Carried;
@@ -57,7 +56,7 @@ use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::profile::Profile;
 use crate::spin;
-use crate::stats::{Answer, Request};
+use crate::stats;
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
 
@@ -151,7 +150,7 @@ pub struct Scheduler<'a> {
     applied: u64,
     stale: u64,
     started: Instant,
-    stats_server: StatsServer<Request, Answer>,
+    stats_server: stats::Server,
     spin_server: Option<spin::server::Server>,
     limits: Limits,
     bell: Bell,
@@ -231,7 +230,7 @@ pub fn run(
 
 impl Scheduler<'_> {
     fn run(&mut self, stop: &Receiver<()>, reload: &Receiver<()>) -> Result<UserExitInfo> {
-        let (answers, requests) = self.stats_server.channels();
+        let (answers, mut requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let mut due = self.interval().map(|interval| Instant::now() + interval);
@@ -263,15 +262,18 @@ impl Scheduler<'_> {
                     }
                     due = due.or(self.interval().map(|interval| Instant::now() + interval));
                 }
-                recv(requests) -> request => {
-                    let request = request.context("the statistics server is gone")?;
-                    self.take_samples()?;
-                    let policy = self.policy_name;
-                    answers.send(self.answer(request)?)?;
-                    if self.policy_name != policy || due.is_none() {
-                        due = self.interval().map(|interval| Instant::now() + interval);
+                recv(requests) -> request => match request {
+                    Ok(request) => {
+                        self.take_samples()?;
+                        let policy = self.policy_name;
+                        // There is room for it, unless nobody wants it any longer.
+                        let _ = answers.try_send(self.answer(request)?);
+                        if self.policy_name != policy || due.is_none() {
+                            due = self.interval().map(|interval| Instant::now() + interval);
+                        }
                     }
-                }
+                    Err(_) => requests = never(),
+                },
                 recv(spinners) -> spinner => match spinner {
                     Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),

@@ -117,7 +117,7 @@ impl<'a> Scheduler<'a> {
             true => attach(),
         }
         .map_err(explain_attach_error)?;
-        let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
+        let stats_server = stats::Server::listen(Path::new(stats::SOCKET), options.group)?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)
