@@ -42,3 +42,4 @@ pub mod stats;
 pub mod table;
 mod text;
 pub mod topology;
+mod watchdog;

@@ -59,6 +59,7 @@ use crate::spin;
 use crate::stats;
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
+use crate::watchdog::Watchdog;
 
 /// The scheduler's name, as the kernel and people see it.
 pub const NAME: &str = "scx_hetero";
@@ -199,7 +200,9 @@ pub fn run(
         profile: options.profile,
         slice: options.slice.unwrap_or(options.profile.slice()),
     };
+    let mut watchdog = Watchdog::from_env();
     loop {
+        watchdog.alive(Instant::now());
         let model = learning
             .as_ref()
             .map_or(model.clone(), |l| l.model().cloned());
@@ -213,9 +216,10 @@ pub fn run(
             &mut recording,
         )?;
         if let Some(attached) = attached.take() {
+            watchdog.ready();
             attached();
         }
-        let exit = scheduler.run(stop, reload)?;
+        let exit = scheduler.run(stop, reload, &mut watchdog)?;
         if !exit.should_restart() {
             return Ok(());
         }
@@ -229,7 +233,12 @@ pub fn run(
 }
 
 impl Scheduler<'_> {
-    fn run(&mut self, stop: &Receiver<()>, reload: &Receiver<()>) -> Result<UserExitInfo> {
+    fn run(
+        &mut self,
+        stop: &Receiver<()>,
+        reload: &Receiver<()>,
+        watchdog: &mut Watchdog,
+    ) -> Result<UserExitInfo> {
         let (answers, mut requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
@@ -291,6 +300,7 @@ impl Scheduler<'_> {
             beat(&mut self.skel);
             self.set_asleep(false);
             let now = Instant::now();
+            watchdog.alive(now);
             self.take_samples()?;
             if let (Some(at), Some(turn)) = (turn_due, turn)
                 && now >= at
