@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::Name;
-use scx_hetero::stats::live::Reading;
 use scx_hetero::stats::{self, Answer, Request, Totals};
 
 /// So long a test waits for what must come.
@@ -207,7 +206,7 @@ fn serves_where_it_is_told_to() {
                 policy: "p".repeat(1 << 20),
                 ..Totals::default()
             })),
-            Request::Reading => Answer::Reading(Box::new(Reading::default())),
+            Request::Reading => Answer::Reading(Box::default()),
             other => Answer::Set(Ok(format!("{other:?}"))),
         };
         answers.send(answer).unwrap();

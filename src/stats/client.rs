@@ -27,8 +27,10 @@ impl Client {
         let client = connected.map_err(|error| {
             let why = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
             match why {
-                Some(std::io::ErrorKind::PermissionDenied) => error
-                    .context("only root may ask the scheduler, and the group that --group names, or else scx_hetero"),
+                Some(std::io::ErrorKind::PermissionDenied) => error.context(
+                    "only root may ask the scheduler, and members of the group scx_hetero, or \
+                         of that which it was started with (--group)",
+                ),
                 _ => anyhow!(
                     "no sched_ext scheduler answers ({error:#}): start it with 'sudo scx_hetero', \
                      or 'sudo systemctl start scx_hetero'"
