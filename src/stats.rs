@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Live statistics: running totals inside, rates per interval on the wire.
 
+mod client;
+mod http;
 pub mod live;
 pub mod prometheus;
+mod request;
 mod serve;
 pub mod story;
 
@@ -16,7 +19,9 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-pub use serve::{Answer, Client, Request, SOCKET, listen, parse_group, server_data};
+pub use client::Client;
+pub use request::{Answer, Request};
+pub use serve::{SOCKET, Server, default_group, explain, parse_group};
 
 /// How many processes are listed, by CPU time.
 const LISTED: usize = 10;
