@@ -125,6 +125,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 			enq_flags |= SCX_ENQ_PREEMPT;
 			put_aside(cpu, tctx);
 		}
+		if (agents)
+			tctx->goes_first = true;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, agents ?: LATENCY_BURST_NS, enq_flags);
 		return;
 	}
@@ -354,6 +356,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	watch_agent(cpu, tctx->slot);
 	wake_agent(tctx);
 	count_idle(cpu, false);
+	/* Another thread of the agent has used up what was left. */
+	if (tctx->goes_first && !agent_slice(tctx)) {
+		tctx->goes_first = false;
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
 	if (overstays(tctx, cpu)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;

@@ -186,6 +186,7 @@ struct task_ctx {
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 is_agent;
+	u8 goes_first;		/* runs by the agent's allowance */
 	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */

@@ -16,6 +16,8 @@
 mod calls;
 mod change;
 mod cpu;
+#[cfg(test)]
+mod faults;
 mod ffi;
 mod half;
 mod kernel;
