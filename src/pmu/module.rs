@@ -130,8 +130,8 @@ pub trait Module: Send {
     /// As users name it.
     fn name(&self) -> &'static str;
 
-    /// Events in order of worth: the first are counted where not all fit.
-    /// Instructions and cycles need not be named: they are in every set.
+    /// What it wants besides instructions and cycles, which are in every set. Events that do not
+    /// fit at once are counted in sets that take turns.
     fn meanings(&self) -> &'static [Meaning];
 }
 
