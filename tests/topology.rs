@@ -280,7 +280,11 @@ fn a_die_that_the_firmware_ranks_far_above_the_other_is_a_core_type() {
     };
     of_die("0-7,16-23", "196");
     of_die("8-15,24-31", "205");
-    assert_eq!(types(&machine.topology()), "cpu 0-31", "clock and cache alone");
+    assert_eq!(
+        types(&machine.topology()),
+        "cpu 0-31",
+        "clock and cache alone"
+    );
 
     of_die("0-7,16-23", "166");
     assert_eq!(types(&machine.topology()), "P 8-15,24-31, E 0-7,16-23");
