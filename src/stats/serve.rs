@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use log::warn;
+use log::{debug, warn};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
@@ -150,8 +150,10 @@ impl Server {
                 let mut connections = Connections::new(listener, LIMITS);
                 while !lines.over.load(Ordering::Relaxed) {
                     let round = connections.round(&mut lines, Some(woken.as_fd()), None);
+                    // As where memory is short: it passes, and is no reason to be busy meanwhile.
                     if let Err(error) = round {
-                        return warn!("nobody can ask for statistics any more: {error}");
+                        debug!("no client can be served for the moment: {error}");
+                        thread::sleep(Duration::from_secs(1));
                     }
                 }
             })
