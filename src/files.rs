@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that are written whole or not at all.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -35,6 +35,11 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// A new file in the same folder, so that it can be renamed. Its name cannot be foreseen, and what
 /// is there already is not opened: in a folder of another user root would else follow a symlink.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    // Root could rename a file to /dev/null, and nothing would be as before.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let why = "what is there is no file; name another place";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -49,7 +54,6 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -78,6 +82,20 @@ mod tests {
         assert!(error.to_string().contains("taken"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(check_writable(Path::new("/proc/none/file")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, link] = ["socket", "link"].map(|name| folder.path().join(name));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        symlink(&socket, &link).unwrap();
+        for path in [&socket, &link] {
+            let error = format!("{:#}", write_whole(path, b"text").unwrap_err());
+            assert!(error.contains("no file"), "{error}");
+        }
+        assert!(link.is_symlink() && !socket.is_file());
+        assert!(check_writable(Path::new("/dev/null")).is_err());
     }
 
     #[test]

@@ -342,6 +342,19 @@ fn what_is_no_request_is_answered_with_an_error_as_scx_stats_does() {
     assert_eq!(top.policy.len(), 1 << 20);
 }
 
+#[test]
+fn a_flood_of_requests_is_answered_at_a_hundred_a_second() {
+    let served = Served::start();
+    let streams: Vec<_> = (0..8).map(|_| served.connect()).collect();
+    ask(&streams[0], THREADS);
+    let begin = Instant::now();
+    for stream in streams.iter().cycle().take(50) {
+        ask(stream, "nonsense");
+    }
+    // However slow this machine is, no sooner.
+    assert!(begin.elapsed() >= Duration::from_millis(490));
+}
+
 /// A stream that another user has opened: the kernel notes who connects.
 fn connect_as(user: u32, socket: &Path) -> UnixStream {
     let socket = socket.to_path_buf();

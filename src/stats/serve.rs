@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use log::warn;
+use log::{debug, warn};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
@@ -46,9 +46,13 @@ const LIMITS: Limits = Limits {
     may_idle: true,
 };
 
-/// The scheduler is asked no more often than this, whatever clients want: it looks at each thread
-/// for that.
+/// Requests are answered no faster than this, whatever clients want: for some the scheduler looks
+/// at each thread.
 const REST: Duration = Duration::from_millis(10);
+
+/// And clients are listened to no faster than this: as one of the agent's, the thread goes before
+/// all others, and nobody is to keep it busy.
+const BREATH: Duration = Duration::from_millis(1);
 
 /// The thread's stack, bytes; the agent's memory is locked.
 const STACK: usize = 256 << 10;
@@ -150,9 +154,12 @@ impl Server {
                 let mut connections = Connections::new(listener, LIMITS);
                 while !lines.over.load(Ordering::Relaxed) {
                     let round = connections.round(&mut lines, Some(woken.as_fd()), None);
+                    // As where memory is short: it passes, and is no reason to be busy meanwhile.
                     if let Err(error) = round {
-                        return warn!("nobody can ask for statistics any more: {error}");
+                        debug!("no client can be served for the moment: {error}");
+                        thread::sleep(Duration::from_secs(1));
                     }
+                    thread::sleep(BREATH);
                 }
             })
             .context("cannot start a thread")?;
@@ -211,7 +218,7 @@ struct Lines {
     request: Sender<Request>,
     answer: Receiver<Answer>,
     over: Arc<AtomicBool>,
-    /// When the scheduler was asked last.
+    /// When a client asked last.
     asked: Instant,
 }
 
@@ -270,6 +277,8 @@ fn response(errno: i32, value: serde_json::Value) -> StatsResponse {
 
 impl Lines {
     fn respond(&mut self, client: &mut Asker, line: &[u8]) -> Result<StatsResponse> {
+        thread::sleep(REST.saturating_sub(self.asked.elapsed()));
+        self.asked = Instant::now();
         let request: StatsRequest = serde_json::from_slice(line)?;
         let unknown = |what: &str, name: &str| {
             anyhow!("unknown {what} {name:?}").context(StatsErrno(Errno::EINVAL as i32))
@@ -293,17 +302,13 @@ impl Lines {
 
     /// Asks the scheduler.
     fn ask(&mut self, request: Request) -> Result<Answer> {
-        let rest = REST.saturating_sub(self.asked.elapsed());
-        thread::sleep(rest);
         self.request.send(request)?;
-        let answer = loop {
+        loop {
             match self.answer.recv_timeout(GLANCE) {
                 Err(RecvTimeoutError::Timeout) if !self.over.load(Ordering::Relaxed) => {}
-                answer => break answer.context("the scheduler ends")?,
+                answer => return answer.context("the scheduler ends"),
             }
-        };
-        self.asked = Instant::now();
-        Ok(answer)
+        }
     }
 
     fn totals(&mut self) -> Result<Totals> {

@@ -80,6 +80,9 @@ fn of_many_that_see_one_idle_fast_core_one_goes_and_all_others_stay() {
     for &task in &tasks {
         kernel.set_affinity(task, &Mask::first(14), kernel.cpu_of(task));
     }
+    // Ticks come on all CPUs at once: all of them see that core before one of them goes.
+    kernel.advance(MS);
+    (4..12).for_each(|cpu| kernel.tick(cpu));
     kernel.run_for(20 * MS);
     let mut places: Vec<_> = tasks.iter().map(|&task| kernel.cpu_of(task)).collect();
     places.sort_unstable();
