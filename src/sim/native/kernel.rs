@@ -57,6 +57,7 @@ pub(super) struct State {
     pub(super) errors: Vec<String>,
     pub(super) samples: Vec<intf::task_sample>,
     pub(super) bells: u64,
+    #[expect(clippy::vec_box, reason = "the BPF half keeps their addresses")]
     pub(super) cgroups: Vec<Box<UnsafeCell<ffi::cgroup>>>,
     /// The task that select_cpu or enqueue is asked about: the only one that may be inserted.
     pub(super) verdict_of: Option<TaskId>,
