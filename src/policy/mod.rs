@@ -19,6 +19,7 @@ pub mod rank;
 pub mod reason;
 mod rr;
 mod speedup;
+mod speeds;
 
 use std::time::Duration;
 
