@@ -133,9 +133,8 @@ impl Exchange {
         least: f64,
         actions: &mut Vec<Action>,
     ) -> u32 {
-        let gain = |runner: &Runner, on: usize, and_not: usize| {
-            runner.worth[on] - runner.worth[and_not]
-        };
+        let gain =
+            |runner: &Runner, on: usize, and_not: usize| runner.worth[on] - runner.worth[and_not];
         self.act_by(snapshot, explorer, gain, least, actions)
     }
 
@@ -162,8 +161,7 @@ impl Exchange {
             let of = |runner: usize, on, and_not| gain(&runners[runner], on, and_not);
             let mut planned = Planned::default();
             while planned.has_room()
-                && let Some([down, up]) =
-                    planned.add(runners, nr_types, of, |_, _| least, actions)
+                && let Some([down, up]) = planned.add(runners, nr_types, of, |_, _| least, actions)
             {
                 let (fast, slow) = (runners[down].place, runners[up].place);
                 let [a, b] = [down, up].map(|runner| -of(runner, fast, slow) as i64);

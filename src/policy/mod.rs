@@ -18,8 +18,8 @@ mod none;
 pub mod rank;
 pub mod reason;
 mod rr;
-mod speedup;
 mod speeds;
+mod speedup;
 
 use std::time::Duration;
 

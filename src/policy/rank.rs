@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use super::demand::Demand;
 use super::reason::Reasons;
-use super::speedup::{Speedups, utility};
 use super::speeds::{Prior, Speeds};
+use super::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::pmu::module::{self, Module, Sample};
@@ -153,7 +153,9 @@ impl Rank {
         }
         // What the BPF half knows of who has not run since this policy began.
         match learnt.usual(task).or(task.sf) {
-            Some(sf) => Prior::of(topology).with_sf(sf).speeds(&[None; MAX_CORE_TYPES]),
+            Some(sf) => Prior::of(topology)
+                .with_sf(sf)
+                .speeds(&[None; MAX_CORE_TYPES]),
             None => self.speedups.speeds(task.id, topology),
         }
     }
@@ -322,7 +324,9 @@ fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
         left = &mut left[placed..];
     }
     for thread in left {
-        let allowed = (0..=slowest).rev().find(|&core_type| thread.may_use(core_type));
+        let allowed = (0..=slowest)
+            .rev()
+            .find(|&core_type| thread.may_use(core_type));
         if let Some(to) = allowed {
             rooms[to] -= thread.takes;
             thread.to = to;

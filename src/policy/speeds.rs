@@ -184,9 +184,6 @@ mod tests {
         near(prior().speeds(&measured), [1.0, 1.0, least, least]);
         let nonsense = [Some(0.0), Some(-1.0), None, None];
         near(prior().speeds(&nonsense), [1.0, 0.5, 0.25, 0.125]);
-        near(
-            prior().with_sf(f64::NAN).speeds(&[None; 4]),
-            [1.0; 4],
-        );
+        near(prior().with_sf(f64::NAN).speeds(&[None; 4]), [1.0; 4]);
     }
 }

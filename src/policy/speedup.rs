@@ -97,7 +97,9 @@ impl Speedups {
                 continue;
             };
             let prior = self.learnt.prior(id, prior);
-            let inverse = thread.speeds(&prior, &self.frequency).map(|speed| speed as f32);
+            let inverse = thread
+                .speeds(&prior, &self.frequency)
+                .map(|speed| speed as f32);
             if tell(&mut thread.told, inverse) {
                 actions.push(Action::Slowdown(id, inverse));
             }
@@ -161,7 +163,8 @@ pub fn utility(sf: f64, cpus: f64) -> f64 {
 impl Thread {
     /// Speeds by core type; `prior` is what stands in where it was not sampled.
     fn speeds(&self, prior: &Prior, frequency: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
-        let ips = |core_type: usize| Some(self.speeds[core_type].ipc.get()? * frequency[core_type]?);
+        let ips =
+            |core_type: usize| Some(self.speeds[core_type].ipc.get()? * frequency[core_type]?);
         prior.speeds(&std::array::from_fn(ips))
     }
 }
