@@ -209,8 +209,9 @@ impl Rank {
                 std::cmp::Ordering::Less => &mut self.rising,
                 std::cmp::Ordering::Greater => &mut self.falling,
                 std::cmp::Ordering::Equal => {
-                    // Below all others no wish is needed, and a faster CPU that idles may take it.
-                    let wish = (ranked.to < slowest).then_some(ranked.to);
+                    // Below all others no wish is needed, and a faster CPU that idles may take it. But
+                    // among three types it would be queued now on this slower one, now on that.
+                    let wish = (ranked.to < slowest || slowest > 1).then_some(ranked.to);
                     if ranked.hint != wish {
                         actions.push(Action::Hint(ranked.seen, wish));
                     }
