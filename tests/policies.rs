@@ -325,6 +325,20 @@ fn with_three_types_and_fewer_threads_than_cpus_the_type_that_nobody_visits_play
     }
 }
 
+#[test]
+fn with_three_types_camps_without_fairness_is_as_fast_as_hsp_whether_all_are_visited_or_not() {
+    for threads in [8, 14] {
+        let sfs = (0..threads).map(|i| 1.1 + 0.1 * f64::from(i * 5 % threads));
+        let run = |policy: &mut dyn Policy| {
+            let mut machine = Machine::new(&[4, 8, 2], mix(sfs.clone().map(compute)));
+            machine.run(policy, 60, |_| {});
+            machine.asp()
+        };
+        let (hsp, camps) = (run(&mut Hsp::default()), run(&mut camps(0)));
+        assert!(camps > 0.93 * hsp, "{threads}: {camps} of {hsp}");
+    }
+}
+
 /// SF and core type of all threads, the highest SF first.
 fn by_sf(machine: &Machine) -> Vec<(f64, usize)> {
     let mut by_sf: Vec<(f64, usize)> = machine
