@@ -71,14 +71,14 @@ impl Prior {
     pub fn speeds(&self, measured: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
         let known = |core_type: &usize| measured[*core_type].is_some_and(|speed| speed > 0.0);
         let mut speeds = self.speeds;
-        for core_type in 0..self.types {
+        for (core_type, speed) in speeds.iter_mut().enumerate().take(self.types) {
             let faster = (0..=core_type).rev().find(known);
             let slower = (core_type..self.types).find(known);
             let from = |known: usize| {
                 let prior = self.speeds[core_type] / self.speeds[known];
                 measured[known].unwrap_or(1.0) * prior
             };
-            speeds[core_type] = match (faster, slower) {
+            *speed = match (faster, slower) {
                 (Some(a), Some(b)) if a < b => {
                     let (all, part) = (self.between(a, b), self.between(a, core_type));
                     let part = match all > 0.0 {
