@@ -257,13 +257,19 @@ fn main() -> ExitCode {
     } else {
         ColorChoice::Never
     };
-    let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
+    let logger = TermLogger::new(level, config, TerminalMode::Stderr, colors);
+    if log::set_boxed_logger(Box::new(output::Printable(*logger))).is_ok() {
+        log::set_max_level(level);
+    }
     match dispatch(cli) {
         Ok(status) => status.into(),
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
             let remedy = exit::remedy(&error).map(|remedy| format!("; {remedy}"));
-            eprintln!("{NAME}: {error:#}{}", remedy.unwrap_or_default());
+            output::note(format_args!(
+                "{NAME}: {error:#}{}",
+                remedy.unwrap_or_default()
+            ));
             exit::status(&error).into()
         }
     }

@@ -119,7 +119,7 @@ impl Ruled {
             if found.comm != task.comm || found.reading != *reading {
                 let thread = InProc {
                     tid: task.tid,
-                    comm: &task.comm,
+                    comm: &task.comm.raw(),
                 };
                 *found = Found {
                     comm: task.comm,
