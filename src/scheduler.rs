@@ -56,6 +56,7 @@ use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::profile::Profile;
 use crate::spin;
+use crate::stats::work::Ledger;
 use crate::stats::{Answer, Request};
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
@@ -137,6 +138,7 @@ pub struct Scheduler<'a> {
     settings: policy::Settings<'a>,
     wish: Wish,
     moves: Moves,
+    ledger: Ledger,
     ruled: Ruled,
     saver: Saver,
     energy: Energy,
@@ -363,6 +365,11 @@ impl Scheduler<'_> {
         {
             let used = bss.nr_slots_used as usize;
             self.reader.snapshot(&slots.slots, used, &mut self.tasks);
+            let at_ns = self.started.elapsed().as_nanos() as u64;
+            let capacities = self.topology.types.iter().map(|kind| kind.capacity);
+            self.ledger.update(at_ns, &self.tasks, capacities, |task| {
+                self.policy.insight(task, &self.topology)
+            });
         }
     }
 

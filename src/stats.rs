@@ -5,6 +5,7 @@ pub mod live;
 pub mod prometheus;
 mod serve;
 pub mod story;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,6 +16,8 @@ use std::time::Duration;
 use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
+
+use crate::text::printable;
 
 pub use serve::{Answer, Client, Request, SOCKET, listen, parse_group, server_data};
 
@@ -434,7 +437,10 @@ pub fn monitor(interval: Duration, stop: &Arc<AtomicBool>) -> Result<()> {
         |metrics| {
             // The first reading spans no time.
             if !std::mem::take(&mut first) {
-                metrics.format(&mut std::io::stdout().lock())?;
+                let mut block = Vec::new();
+                metrics.format(&mut block)?;
+                let block = printable(str::from_utf8(&block)?);
+                std::io::stdout().lock().write_all(block.as_bytes())?;
             }
             Ok(())
         },
