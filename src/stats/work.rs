@@ -151,8 +151,9 @@ mod tests {
 
     #[test]
     fn what_ran_counts_however_short_it_lived() {
-        // Two CPUs of full speed and two of half of it: STP is 3, and ASP (2 - 1) * 2.
-        for (life, least) in [(100_000, 0.99), (1000, 0.9), (400, 0.8)] {
+        // Two CPUs of full speed and two of half of it: STP is 3, and ASP (2 - 1) * 2. What a job does after
+        // the last look at it, up to 100 ms, is not seen.
+        for (life, least) in [(100_000, 0.99), (1000, 0.9), (400, 0.7)] {
             let (stp, asp) = build(life, 20).since(&Work::default(), 20 * SECOND);
             assert!(stp <= 3.0 && stp >= 3.0 * least, "{life} ms: {stp}");
             let asp = asp.unwrap();
