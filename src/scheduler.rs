@@ -282,7 +282,7 @@ impl Scheduler<'_> {
                     Ok(request) => {
                         self.take_samples()?;
                         let policy = self.policy_name;
-                        // There is room for it, unless nobody wants it any longer.
+                        // There is room for it, unless the client has gone.
                         let _ = answers.try_send(self.answer(request)?);
                         if self.policy_name != policy || due.is_none() {
                             due = self.interval().map(|interval| Instant::now() + interval);

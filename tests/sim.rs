@@ -330,7 +330,7 @@ fn all_schedulers(
     (all, best)
 }
 
-/// Programs that nobody disturbs, and some that disturb each other.
+/// Programs that nothing disturbs, and some that disturb each other.
 const CALM: &str = "fp, hash, branchy, matmul, sort, fp, integer, compress, barrier(1), branchy";
 const IN_COMPANY: &str = "fp, stream, integer, hash, chase, sort, fp, compress, branchy, matmul";
 

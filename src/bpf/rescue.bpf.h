@@ -154,7 +154,7 @@ static void wake_idle_for(struct task_struct *p, s32 cpu)
 
 	/*
 	 * The timer claims for itself. Claimed here, a CPU would sleep on, and not be found
-	 * again, if somebody else took the task meanwhile.
+	 * again, if another CPU took the task meanwhile.
 	 */
 	if (!can_kick() && noted_idle_for(p) >= 0) {
 		arm_rescue(cpu);

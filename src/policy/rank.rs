@@ -17,7 +17,7 @@
 //! - A thread must be better than another by more than models can tell to take its place.
 //!
 //! With three or more core types the places on the fastest go to those that gain most there over the next
-//! slower one that has room, the places on that one likewise, and so on: a type on which nobody has to be
+//! slower one that has room, the places on that one likewise, and so on: a type that the threads do not need
 //! plays no part.
 
 use std::time::Duration;
@@ -104,7 +104,7 @@ impl Ranked {
     }
 
     /// What it gains on core type `fast` over `slow`, in speeds on the slowest: its part of what its
-    /// program does. Who is on one as fast already gains more, see [`MARGIN`].
+    /// program does. A thread on one as fast already gains more, see [`MARGIN`].
     fn gain(&self, fast: usize, slow: usize, slowest: usize) -> f64 {
         let kept = if self.place <= fast { MARGIN } else { 1.0 };
         let sf = self.speeds[fast] / self.speeds[slow] * kept;
@@ -294,7 +294,7 @@ fn takes(wants: f64) -> f64 {
 
 /// Says of each thread where it should be. Places on the fastest core type go first, to those that gain
 /// most there over the next slower type with room; then those on that one, and so on. A thread fits
-/// where there is room for at least half of what it takes; who fits nowhere goes to the slowest type.
+/// where there is room for at least half of what it takes; a thread that fits nowhere goes to the slowest type.
 fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
     let slowest = rooms.len().saturating_sub(1);
     let of = ranked.len() as u32;
@@ -333,7 +333,7 @@ fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
             thread.to = to;
         }
     }
-    // For who is moved first.
+    // For the one that is moved first.
     ranked.sort_unstable_by_key(|thread| thread.rank);
 }
 

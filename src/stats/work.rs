@@ -68,7 +68,7 @@ impl Ledger {
                         task.amp_progress.saturating_sub(known.progress_ns),
                         elapsed,
                     ),
-                    // It has come since, nobody knows when: in the middle, or before all it ran.
+                    // It has come since, at an unknown time: in the middle, or before all it ran.
                     None => (
                         task.total_ns(),
                         task.amp_progress.saturating_sub(task.first_progress),

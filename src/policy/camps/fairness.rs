@@ -83,7 +83,7 @@ fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 
     let slowest = topology.types.len() - 1;
     let estimator = threads.estimator(task.id);
     let capacity = |core_type: usize| f64::from(topology.types[core_type].capacity.max(1));
-    // On types where nobody has to be it may never have been: from the slowest where it was.
+    // On types that the threads do not need it may never have run: from the slowest where it ran.
     let known = (BIG + 1..=slowest).rev().find_map(|core_type| {
         let slowdown = estimator?.slowdown(core_type)?;
         Some(slowdown * capacity(core_type) / capacity(slowest))

@@ -328,7 +328,7 @@ impl Kernel {
         self.runs(self.cpu_of(task)) == Runs::Task(task)
     }
 
-    /// CPUs that the kernel takes for idle, and that nobody has claimed.
+    /// CPUs that the kernel takes for idle, and that are not claimed.
     pub fn idle(&self) -> Mask {
         self.look().idle
     }
@@ -440,7 +440,7 @@ impl Kernel {
         let mut state = self.st();
         let State { cpus, tasks, .. } = &mut *state;
         let of = &mut cpus[cpu as usize];
-        // What runs in other classes counts, too, and is nobody's.
+        // What runs in other classes counts, too, and belongs to no task.
         const OTHERS: [u32; MAX_EVENTS] = [1024; MAX_EVENTS];
         match of.runs {
             Runs::Idle => of.count(now, None),
