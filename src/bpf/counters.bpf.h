@@ -173,6 +173,20 @@ static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	tctx->count_from = p->se.sum_exec_runtime;
 }
 
+/* The next sample begins. A task that spins still does so as it begins. */
+static void forget_counts(struct task_ctx *tctx, struct account *a)
+{
+	u32 k;
+
+	a->run_ns = 0;
+	a->discarded_ns = 0;
+	a->spun = tctx->spinning;
+	bpf_for(k, 0, MAX_EVENTS) {
+		if (k < MAX_EVENTS)
+			a->counts[k] = 0;
+	}
+}
+
 static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, bool last)
 {
 	struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
@@ -181,7 +195,6 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	struct task_sample *sample;
 	u64 total;
 	s64 sf;
-	u32 k;
 
 	if (!a || !s || !inverse)
 		return;
@@ -213,14 +226,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	}
 	/* What was too much of this sample is taken off the next: on average they are exact. */
 	a->due_ns = sample_ns - (total > a->due_ns ? (total - a->due_ns) % sample_ns : 0);
-	a->run_ns = 0;
-	a->discarded_ns = 0;
-	/* Who spins still, does so as the next begins. */
-	a->spun = tctx->spinning;
-	bpf_for(k, 0, MAX_EVENTS) {
-		if (k < MAX_EVENTS)
-			a->counts[k] = 0;
-	}
+	forget_counts(tctx, a);
 }
 
 /* A stretch ends. Global: the verifier follows it once, and not in every place that calls it. */
@@ -238,8 +244,11 @@ __noinline int end_stretch(struct task_struct *p __arg_trusted, struct task_ctx 
 		return 0;
 	tctx->count_from = p->se.sum_exec_runtime;
 	if (a->set != set) {
-		if (a->run_ns)
+		if (a->run_ns) {
 			send_sample(p, tctx, type, false);
+			/* Without a slot it was not sent, and counts of two sets do not add up. */
+			forget_counts(tctx, a);
+		}
 		a->set = set;
 	}
 	valid = read_events(r, cpu, set, nr, deltas);

@@ -307,3 +307,21 @@ fn a_cpu_that_came_online_since_serves_what_is_pinned_to_it() {
     assert!(ran.iter().all(|ran| (80..121).contains(ran)), "{ran:?}");
     assert_eq!(kernel.errors(), [""; 0]);
 }
+
+#[test]
+fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
+    let mut machine = Machine::of(&[1]).sampling(50 * MS);
+    machine.set_events = vec![vec![2, 2]];
+    let kernel = Kernel::new(&machine).unwrap();
+    kernel.fork(&Task::default(), 0);
+    kernel.run_for(3 * MS);
+    kernel.half().set_at("current_set", 0, 1u8);
+    kernel.open_events(0, 1);
+    kernel.run_for(100 * MS);
+    let samples = kernel.take_samples();
+    assert_eq!(samples[0].set, 1);
+    // Of set 1 there is nothing from before its turn: all later samples are of 50 ms.
+    let (first, run_ns) = (samples[0].at, samples[0].run_ns);
+    assert!(run_ns <= first - (kernel.ktime() - 100 * MS), "{samples:?}");
+    assert_eq!(kernel.errors(), [""; 0]);
+}
