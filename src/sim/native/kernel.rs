@@ -2,7 +2,7 @@
 //! The kernel's state, and its answers to what the BPF half calls.
 
 use std::cell::{Cell, Ref, RefCell, RefMut, UnsafeCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::marker::PhantomPinned;
 
@@ -49,8 +49,16 @@ pub(super) struct State {
     pub(super) later: Vec<Later>,
     /// CPUs that are to schedule.
     pub(super) resched: Vec<u32>,
+    /// Tasks that run where they may no longer: their CPUs' stoppers are to move them.
+    pub(super) stops: Vec<TaskId>,
+    /// Tasks that began to run, and where, since this was last emptied.
+    pub(super) started: Vec<(u32, TaskId)>,
+    /// Tasks that have not ended.
+    pub(super) alive: Vec<TaskId>,
     /// Armed timers: when, in which order, and on which CPU.
     pub(super) timers: BTreeMap<(u64, u64), (*mut ffi::bpf_timer, u32)>,
+    /// Where in `timers` each is.
+    pub(super) armed: HashMap<*mut ffi::bpf_timer, (u64, u64)>,
     pub(super) nr_timers: u64,
     pub(super) kicks: Vec<Kick>,
     pub(super) perf_requests: Vec<(u32, u32)>,
@@ -109,7 +117,11 @@ impl Kernel {
                 idle: Mask::NONE,
                 later: Vec::new(),
                 resched: Vec::new(),
+                stops: Vec::new(),
+                started: Vec::new(),
+                alive: Vec::new(),
                 timers: BTreeMap::new(),
+                armed: HashMap::new(),
                 nr_timers: 0,
                 kicks: Vec::new(),
                 perf_requests: Vec::new(),
@@ -243,9 +255,24 @@ impl Kernel {
 
     /// What the BPF half remembers of a task, as it is at this moment; none once it has ended.
     pub fn task_ctx(&self, task: TaskId) -> Option<ffi::task_ctx> {
-        let storage = self.task_struct(task).native_storage;
-        // SAFETY: the storage is one of task_ctxs, the only map of its kind.
-        (!storage.is_null()).then(|| unsafe { *storage.cast::<ffi::task_ctx>() })
+        self.with_task_ctx(task, |ctx| *ctx)
+    }
+
+    /// The same, without a copy.
+    pub(super) fn with_task_ctx<R>(
+        &self,
+        task: TaskId,
+        look: impl FnOnce(&ffi::task_ctx) -> R,
+    ) -> Option<R> {
+        // SAFETY: the storage is one of task_ctxs, the only map of its kind; while `look` has the
+        // reference, no operation runs.
+        unsafe {
+            (*self.raw(task))
+                .native_storage
+                .cast::<ffi::task_ctx>()
+                .as_ref()
+        }
+        .map(look)
     }
 
     /// A task's slot in the table, if it has one.
@@ -523,9 +550,11 @@ impl Kernel {
         let cpu = self.here();
         let at = self.now() + ns;
         let mut state = self.st();
-        state.timers.retain(|_, (armed, _)| *armed != timer);
         state.nr_timers += 1;
         let key = (at, state.nr_timers);
+        if let Some(before) = state.armed.insert(timer, key) {
+            state.timers.remove(&before);
+        }
         state.timers.insert(key, (timer, cpu));
     }
 
@@ -540,6 +569,7 @@ impl Kernel {
         let Some((_, (timer, cpu))) = due.then(|| self.st().timers.pop_first()).flatten() else {
             return false;
         };
+        self.st().armed.remove(&timer);
         self.enter(cpu);
         // SAFETY: the BPF half armed it, and its memory lives as long as the maps.
         unsafe { (self.half.fire)(timer) };

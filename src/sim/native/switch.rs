@@ -447,14 +447,21 @@ impl Kernel {
             }
             None => {}
         }
+        if let Runs::Task(prev) = prev {
+            self.switched_out(prev);
+        }
     }
 
     pub(super) fn set_runs(&self, cpu: u32, runs: Runs) {
         self.count(cpu);
         let now = self.now();
-        let of = &mut self.st().cpus[cpu as usize];
+        let state = &mut *self.st();
+        let of = &mut state.cpus[cpu as usize];
         of.runs = runs;
         of.idle_since = now;
+        if let Runs::Task(task) = runs {
+            state.started.push((cpu, task));
+        }
     }
 
     /// `set_next_task_scx()`, on the CPU where the model is: that of the caller, if another CPU
@@ -505,9 +512,14 @@ impl Kernel {
         }
     }
 
-    /// Every CPU that is to schedule does so, in turn, until none is left.
+    /// Every CPU that is to schedule does so, in turn, until none is left; stoppers come first.
     pub fn settle(&self) {
         loop {
+            let stop = self.st().stops.pop();
+            if let Some(task) = stop {
+                self.move_away(task);
+                continue;
+            }
             let next = self.look().resched.first().copied();
             let Some(cpu) = next else { return };
             self.schedule(cpu);
@@ -517,6 +529,7 @@ impl Kernel {
     /// Time passes with ticks, timers and what follows from them: for tests without events of their
     /// own. What runs runs on.
     pub fn run_for(&self, ns: u64) {
+        self.st().started.clear();
         let end = self.now() + ns;
         let period = 1_000_000_000 / u64::from(self.machine.hz);
         self.settle();

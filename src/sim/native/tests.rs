@@ -74,3 +74,37 @@ fn six_tasks_on_two_and_two_cpus_get_alike() {
     }
     assert_eq!(kernel.errors(), [""; 0]);
 }
+
+/// Events of each seed, and seeds: `NATIVE_SEEDS=first-last` runs others.
+const EVENTS: u64 = 5000;
+const SEEDS: std::ops::Range<u64> = 0..200;
+
+#[test]
+fn random_lives_break_no_rule() {
+    let seeds = std::env::var("NATIVE_SEEDS").ok().map_or(SEEDS, |range| {
+        let (first, last) = range.split_once('-').unwrap_or((&range, &range));
+        first.parse().unwrap()..last.parse::<u64>().unwrap() + 1
+    });
+    let events = std::env::var("NATIVE_EVENTS").map_or(EVENTS, |events| events.parse().unwrap());
+    let without: Vec<crate::mechanism::Mechanism> = std::env::var("NATIVE_WITHOUT")
+        .ok()
+        .map(|name| clap::ValueEnum::from_str(&name, true).unwrap())
+        .into_iter()
+        .collect();
+    let all = Chaos::ALL.into_iter().collect();
+    let mut failures = Vec::new();
+    for seed in seeds.clone() {
+        let mut world = World::random(seed, &all, &without).unwrap();
+        if let Err(failure) = world.run(events) {
+            let shrunk = World::shrink(failure, &without).unwrap();
+            eprintln!("{shrunk}");
+            failures.push(shrunk);
+        }
+    }
+    let nr = failures.len();
+    assert!(
+        nr == 0,
+        "{nr} of the seeds {seeds:?} fail, the first one: {}",
+        failures[0]
+    );
+}
