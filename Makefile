@@ -1,5 +1,6 @@
 # What a person does with scx_hetero, each in one command.  `make run` and
-# `make test` also install what they lack (as root, on Debian 12 or later).
+# `make test` also install what they lack (as root, on Debian 12 or later);
+# `make build` says what it lacks, on any distribution.
 
 KERNEL  ?= 6.18
 # The oldest and the newest that there are.
@@ -9,21 +10,24 @@ MACHINE ?= alder-lake-4p4e
 ARGS    ?=
 
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
-cargo  = BPF_CLANG=$$(testbed/setup clang) cargo
+cargo  = BPF_CLANG=$$(testbed/build-needs clang) cargo
 target = $(or $(CARGO_TARGET_DIR),target)
 
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
+# `setup` first, then what needs it.
+.NOTPARALLEL:
 .PHONY: build spin setup testbed run test test-kernels bench-switch generated deb try-deb clean help
 
-build: setup     ## build target/release/scx_hetero (the default)
+build:           ## build target/release/scx_hetero (the default), on any distribution
+	@testbed/build-needs >/dev/null
 	$(cargo) build --release
 
 spin:            ## build target/libscx_hetero_spin.so, for LD_PRELOAD (docs/spin.md)
 	@$(MAKE) -s -C spin OUT="$(abspath $(target))"
 
-setup:           ## install the packages that the other targets need
+setup:           ## install the packages that `run` and `test` need (Debian 12 or later)
 	@testbed/setup
 
 testbed: setup   ## build the virtual hybrid machine (once, about 2 minutes)
@@ -31,21 +35,21 @@ testbed: setup   ## build the virtual hybrid machine (once, about 2 minutes)
 	@testbed/guest/build >/dev/null
 	@testbed/machine --list
 
-run: build       ## watch it schedule programs on a virtual hybrid machine
+run: setup build ## watch it schedule programs on a virtual hybrid machine
 	@testbed/boot --kernel $(KERNEL) $(machine) --timeout 300 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
 test:            ## run the tests: on this machine, then in virtual machines
 	@testbed/setup tests
 	$(cargo) test --release
-	@BPF_CLANG=$$(testbed/setup clang) testbed/vm-tests $(KERNELS)
+	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 
 test-kernels: setup ## run the long ones, too, on every kernel that can be had
-	@BPF_CLANG=$$(testbed/setup clang) LONG=1 testbed/vm-tests \
+	@BPF_CLANG=$$(testbed/build-needs clang) LONG=1 testbed/vm-tests \
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
 
-bench-switch: build ## what switching and waking cost, beside other schedulers
+bench-switch: setup build ## what switching and waking cost, beside other schedulers
 	@bench/switch-cost $(KERNEL)
 
 generated: build ## man pages and completions, into target/release/generated

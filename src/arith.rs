@@ -28,6 +28,7 @@ mod native {
             weight: u32,
         ) -> u64;
         pub fn native_charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64;
+        pub fn native_fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32) -> u64;
         pub fn native_run_delta(sum_exec: u64, last: u64) -> u64;
         pub fn native_vtime_before(a: u64, b: u64) -> bool;
         pub fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
@@ -144,6 +145,12 @@ pub fn charge_progress(
 /// `run_ns` more, there (`big`) or elsewhere. `big_part` is that type's part of the machine, Q16.
 pub fn charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64 {
     unsafe { native::native_charge_surplus(surplus, run_ns, big, big_part) }
+}
+
+/// What `run_ns` on a core type comes to on the fastest one, ns, by 1/slowdown on both, Q16; 0: not
+/// known.
+pub fn fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32) -> u64 {
+    unsafe { native::native_fastest_ns(run_ns, inv_slowdown, inv_on_fastest) }
 }
 
 /// Run time, ns, since it was `last`.

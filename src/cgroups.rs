@@ -2,17 +2,22 @@
 //! Cgroups whose `cpu.max` limits them: the kernel leaves it to a sched_ext scheduler to enforce
 //! that, and this one does not. So it names them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use log::warn;
+use log::{debug, warn};
 
 /// Where systemd, and everybody else, mounts the cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// So many are named, the others counted.
 const NAMED: usize = 5;
+
+/// So many are looked at, those near the root first, and down to this depth: any user may own a
+/// cgroup, and make as many below it as it likes.
+const MOST: usize = 10_000;
+const DEEPEST: usize = 32;
 
 /// The cgroups that lose a limit, as far as people were told.
 #[derive(Debug, Default)]
@@ -36,25 +41,36 @@ impl Limited {
     }
 }
 
-/// The cgroups that have a limit in `file`, as paths below `root`.
+/// The cgroups that have a limit in `file`, as paths below `root`, of the first ten thousand. One that
+/// goes away meanwhile has none.
 pub(crate) fn limited(root: &Path, file: &str) -> BTreeSet<PathBuf> {
-    let mut limited = BTreeSet::new();
-    find(root, root, file, &mut limited);
-    limited
+    find(root, file, MOST)
 }
 
-/// Collects those at and below `dir`. One that goes away meanwhile has none.
-fn find(root: &Path, dir: &Path, file: &str, limited: &mut BTreeSet<PathBuf>) {
-    let max = fs::read_to_string(dir.join(file)).unwrap_or_default();
-    let limit = max.split_whitespace().next();
-    if limit.is_some_and(|limit| limit != "max") {
-        limited.insert(dir.strip_prefix(root).unwrap_or(dir).to_path_buf());
-    }
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            find(root, &entry.path(), file, limited);
+fn find(root: &Path, file: &str, most: usize) -> BTreeSet<PathBuf> {
+    let mut limited = BTreeSet::new();
+    let mut next = VecDeque::from([(root.to_path_buf(), 0)]);
+    let mut found = 1;
+    while let Some((dir, depth)) = next.pop_front() {
+        let max = fs::read_to_string(dir.join(file)).unwrap_or_default();
+        let limit = max.split_whitespace().next();
+        if limit.is_some_and(|limit| limit != "max") {
+            limited.insert(dir.strip_prefix(root).unwrap_or(&dir).to_path_buf());
+        }
+        if depth == DEEPEST || found == most {
+            continue;
+        }
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for entry in below.take(most - found) {
+            next.push_back((entry.path(), depth + 1));
+            found += 1;
         }
     }
+    if found == most {
+        debug!("there are more than {most} cgroups: the others' limits are not looked for");
+    }
+    limited
 }
 
 fn message(limited: &[PathBuf]) -> Option<String> {
@@ -115,6 +131,23 @@ mod tests {
         assert_eq!(limited.look(root), None);
         set(root, "user.slice", "100000 100000\n");
         assert!(limited.look(root).unwrap().contains("user.slice"));
+    }
+
+    #[test]
+    fn very_many_or_very_deep_cgroups_are_not_all_looked_at_and_hide_none_near_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let deep = |depth| vec!["d"; depth].join("/");
+        set(root, &deep(DEEPEST), "1000 100000");
+        set(root, &deep(DEEPEST + 1), "1000 100000");
+        assert_eq!(limited(root, "cpu.max"), [deep(DEEPEST).into()].into());
+        for i in 0..200 {
+            set(root, &format!("a/user.slice/{i}"), "1000 100000");
+        }
+        set(root, "z.slice/backup.service", "1000 100000");
+        let found = find(root, "cpu.max", 100);
+        assert!(found.contains(Path::new("z.slice/backup.service")));
+        assert!(found.len() < 100, "{}", found.len());
     }
 
     #[test]

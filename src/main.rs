@@ -204,7 +204,8 @@ struct Run {
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor")]
     prometheus: Option<SocketAddr>,
 
-    /// Let members of this group, too, ask for statistics and change settings
+    /// Let members of this group, too, read the statistics; only root changes
+    /// settings [default: scx_hetero, if there is such a group]
     #[arg(long, value_name = "GROUP", value_parser = stats::parse_group)]
     group: Option<Gid>,
 
@@ -234,11 +235,35 @@ struct Run {
     without: Vec<Mechanism>,
 }
 
+impl Cli {
+    /// Whether it takes over this machine's scheduling.
+    fn attaches(&self) -> bool {
+        let Run {
+            monitor,
+            prometheus,
+            help_stats,
+            version,
+            ..
+        } = &self.run;
+        let looks = monitor.is_some() || prometheus.is_some() || *help_stats || *version;
+        self.command.is_none() && !looks
+    }
+}
+
+/// Names the root of another machine's files for commands that only look. The scheduler, which may be
+/// root by sudo -E, must not take its topology from a folder of any user's.
+const SYSFS_PREFIX: &str = "SCX_SYSFS_PREFIX";
+
 /// What ends a program, the terminal's end last.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let ignored = cli.attaches() && std::env::var_os(SYSFS_PREFIX).is_some();
+    if ignored {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::remove_var(SYSFS_PREFIX) };
+    }
     let level = if cli.run.verbose {
         LevelFilter::Debug
     } else {
@@ -249,8 +274,6 @@ fn main() -> ExitCode {
         .set_thread_level(LevelFilter::Off)
         .set_target_level(LevelFilter::Off)
         .set_location_level(LevelFilter::Off)
-        // Who asks for statistics and goes away, or floods us, must not fill the log.
-        .add_filter_ignore_str("scx_stats::server")
         .build();
     let colors = if std::io::stderr().is_terminal() {
         ColorChoice::Auto
@@ -258,6 +281,9 @@ fn main() -> ExitCode {
         ColorChoice::Never
     };
     let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
+    if ignored {
+        warn!("{SYSFS_PREFIX} is ignored: what is scheduled is this machine, and no other");
+    }
     match dispatch(cli) {
         Ok(status) => status.into(),
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
@@ -314,7 +340,7 @@ fn schedule(args: Run) -> Result<()> {
         return output::print(format_args!("{NAME} {version}"));
     }
     if args.help_stats {
-        return stats::server_data().describe_meta(&mut std::io::stdout(), None);
+        return stats::explain(&mut std::io::stdout());
     }
 
     // A service is told by SIGHUP that its files have changed; of who sits at a terminal it means that
@@ -368,7 +394,7 @@ fn schedule(args: Run) -> Result<()> {
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),
         samples: args.samples,
-        group: args.group,
+        group: args.group.or_else(stats::default_group),
         record: args.record,
         core_types: args.core_types,
         partial: args.partial,

@@ -4,6 +4,7 @@
 //!
 //! A rule names threads and says where they are to be. The first one that fits a thread counts.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -131,8 +132,40 @@ impl Rules {
 
     /// What they say of a thread.
     pub fn of(&self, thread: &impl Facts) -> Option<Verdict> {
-        let found = self.rules.iter().find(|rule| rule.fits(thread));
+        let thread = Once::new(thread);
+        let found = self.rules.iter().find(|rule| rule.fits(&thread));
         found.map(|rule| rule.verdict)
+    }
+}
+
+/// What is known of a thread, asked for once however many rules want it.
+struct Once<'a, F> {
+    thread: &'a F,
+    comm: OnceCell<String>,
+    exe: OnceCell<Option<String>>,
+    cgroup: OnceCell<Option<String>>,
+}
+
+impl<'a, F: Facts> Once<'a, F> {
+    fn new(thread: &'a F) -> Self {
+        Self {
+            thread,
+            comm: OnceCell::new(),
+            exe: OnceCell::new(),
+            cgroup: OnceCell::new(),
+        }
+    }
+
+    fn comm(&self) -> Option<&str> {
+        Some(self.comm.get_or_init(|| self.thread.comm()))
+    }
+
+    fn exe(&self) -> Option<&str> {
+        self.exe.get_or_init(|| self.thread.exe()).as_deref()
+    }
+
+    fn cgroup(&self) -> Option<&str> {
+        self.cgroup.get_or_init(|| self.thread.cgroup()).as_deref()
     }
 }
 
@@ -186,16 +219,15 @@ impl Rule {
         Ok(rule)
     }
 
-    fn fits(&self, thread: &impl Facts) -> bool {
-        let fits = |pattern: &Option<Pattern>, fact: &dyn Fn() -> Option<String>| {
+    fn fits(&self, thread: &Once<impl Facts>) -> bool {
+        fn fits<'f>(pattern: &Option<Pattern>, fact: impl FnOnce() -> Option<&'f str>) -> bool {
             let Some(pattern) = pattern else { return true };
-            fact().is_some_and(|fact| pattern.matches(&fact))
-        };
-        let unit = || Some(unit_of(&thread.cgroup()?)?.to_string());
-        fits(&self.comm, &|| Some(thread.comm()))
-            && fits(&self.exe, &|| thread.exe())
-            && fits(&self.cgroup, &|| thread.cgroup())
-            && fits(&self.unit, &unit)
+            fact().is_some_and(|fact| pattern.matches(fact))
+        }
+        fits(&self.comm, || thread.comm())
+            && fits(&self.exe, || thread.exe())
+            && fits(&self.cgroup, || thread.cgroup())
+            && fits(&self.unit, || unit_of(thread.cgroup()?))
     }
 }
 
@@ -324,6 +356,31 @@ weight = 400
         assert_eq!(of("ffmpeg", "", ""), None);
         assert_eq!(of("sh", "/bin/sh", "/system.slice/cron.service"), None);
         assert!(Rules::default().is_empty());
+    }
+
+    #[test]
+    fn however_many_rules_ask_for_it_proc_is_read_once() {
+        use std::cell::Cell;
+        #[derive(Default)]
+        struct Counting(Cell<u32>);
+        impl Facts for Counting {
+            fn comm(&self) -> String {
+                "sh".into()
+            }
+            fn exe(&self) -> Option<String> {
+                self.0.set(self.0.get() + 1);
+                Some("/bin/sh".into())
+            }
+            fn cgroup(&self) -> Option<String> {
+                self.0.set(self.0.get() + 1);
+                None
+            }
+        }
+        let rule =
+            "[[rule]]\nexe = \"/none\"\nleave = true\n[[rule]]\nunit = \"a\"\nleave = true\n";
+        let thread = Counting::default();
+        assert_eq!(rules(&rule.repeat(100)).unwrap().of(&thread), None);
+        assert_eq!(thread.0.get(), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod encode;
 mod estimates;
 mod explain;
 mod learning;
+mod limits;
 mod model;
 mod moves;
 mod pace;
@@ -18,6 +19,7 @@ mod recording;
 mod rest;
 mod ruled;
 mod saving;
+mod slots;
 mod spinning;
 mod start;
 mod storage;
@@ -27,28 +29,28 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
 use log::{debug, info, warn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
-use scx_stats::prelude::*;
 use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
 use carry::Carried;
 use counting::Counting;
 pub use estimates::Trial as EstimateTrial;
 use learning::Learning;
+use limits::Limits;
 pub use model::PATH as MODEL_PATH;
 use moves::Moves;
 use recording::Recording;
 use rest::{Bell, Rest};
 use ruled::Ruled;
 use saving::Saver;
+use slots::Sleepers;
 
 use crate::bpf::{BpfSkel, intf};
-use crate::cgroups::Limited;
 use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
@@ -56,9 +58,10 @@ use crate::pmu::Event;
 use crate::policy::{self, Action, Policy, Snapshot};
 use crate::profile::Profile;
 use crate::spin;
-use crate::stats::{Answer, Request};
+use crate::stats;
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
+use crate::watchdog::Watchdog;
 
 /// The scheduler's name, as the kernel and people see it.
 pub const NAME: &str = "scx_hetero";
@@ -139,6 +142,7 @@ pub struct Scheduler<'a> {
     moves: Moves,
     ruled: Ruled,
     saver: Saver,
+    sleepers: Sleepers,
     energy: Energy,
     recording: &'a mut Recording,
     counting: Option<Counting>,
@@ -150,10 +154,12 @@ pub struct Scheduler<'a> {
     applied: u64,
     stale: u64,
     started: Instant,
-    stats_server: StatsServer<Request, Answer>,
+    stats_server: stats::Server,
     spin_server: Option<spin::server::Server>,
-    limited: Limited,
+    limits: Limits,
     bell: Bell,
+    /// Places in the task table.
+    nr_slots: usize,
     /// Whether the agent may sleep while nothing computes.
     may_rest: bool,
     /// What the BPF half had counted when these were last looked at.
@@ -199,7 +205,9 @@ pub fn run(
         profile: options.profile,
         slice: options.slice.unwrap_or(options.profile.slice()),
     };
+    let mut watchdog = Watchdog::from_env();
     loop {
+        watchdog.alive(Instant::now());
         let model = learning
             .as_ref()
             .map_or(model.clone(), |l| l.model().cloned());
@@ -213,9 +221,10 @@ pub fn run(
             &mut recording,
         )?;
         if let Some(attached) = attached.take() {
+            watchdog.ready();
             attached();
         }
-        let exit = scheduler.run(stop, reload)?;
+        let exit = scheduler.run(stop, reload, &mut watchdog)?;
         if !exit.should_restart() {
             return Ok(());
         }
@@ -229,8 +238,13 @@ pub fn run(
 }
 
 impl Scheduler<'_> {
-    fn run(&mut self, stop: &Receiver<()>, reload: &Receiver<()>) -> Result<UserExitInfo> {
-        let (answers, requests) = self.stats_server.channels();
+    fn run(
+        &mut self,
+        stop: &Receiver<()>,
+        reload: &Receiver<()>,
+        watchdog: &mut Watchdog,
+    ) -> Result<UserExitInfo> {
+        let (answers, mut requests) = self.stats_server.channels();
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let mut due = self.interval().map(|interval| Instant::now() + interval);
@@ -262,17 +276,20 @@ impl Scheduler<'_> {
                     }
                     due = due.or(self.interval().map(|interval| Instant::now() + interval));
                 }
-                recv(requests) -> request => {
-                    let request = request.context("the statistics server is gone")?;
-                    self.take_samples()?;
-                    let policy = self.policy_name;
-                    answers.send(self.answer(request)?)?;
-                    if self.policy_name != policy || due.is_none() {
-                        due = self.interval().map(|interval| Instant::now() + interval);
+                recv(requests) -> request => match request {
+                    Ok(request) => {
+                        self.take_samples()?;
+                        let policy = self.policy_name;
+                        // There is room for it, unless nobody wants it any longer.
+                        let _ = answers.try_send(self.answer(request)?);
+                        if self.policy_name != policy || due.is_none() {
+                            due = self.interval().map(|interval| Instant::now() + interval);
+                        }
                     }
-                }
+                    Err(_) => requests = never(),
+                },
                 recv(spinners) -> spinner => match spinner {
-                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner)?,
+                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),
                 },
                 recv(bell) -> rung => match rung {
@@ -288,6 +305,7 @@ impl Scheduler<'_> {
             beat(&mut self.skel);
             self.set_asleep(false);
             let now = Instant::now();
+            watchdog.alive(now);
             self.take_samples()?;
             if let (Some(at), Some(turn)) = (turn_due, turn)
                 && now >= at
@@ -296,10 +314,10 @@ impl Scheduler<'_> {
                 turn_due = Some(now + turn);
             }
             if now - tidied >= TIDY {
-                self.tidy();
+                self.tidy()?;
                 tidied = now;
             }
-            self.watch_cgroups();
+            self.watch_cgroups(now);
             self.watch_power(now);
             self.learn();
             if due.is_some_and(|at| now >= at) {
@@ -390,9 +408,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Forgets what was counted of tasks that are gone.
-    fn tidy(&mut self) {
+    /// Forgets what was counted of tasks that are gone, and makes room in the task table.
+    fn tidy(&mut self) -> Result<()> {
         self.look();
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        for task in self.sleepers.due(&self.tasks, self.nr_slots, now_ns) {
+            slots::take_back(&self.skel.progs.take_back_slot, task)?;
+        }
         if let Some(counting) = &mut self.counting {
             counting.retain(&self.tasks);
         }
@@ -401,6 +423,7 @@ impl Scheduler<'_> {
         }
         self.moves.retain(&self.tasks);
         self.ruled.retain(&self.tasks);
+        Ok(())
     }
 
     /// Time until the next decision, if any is to be made.
@@ -419,16 +442,17 @@ impl Scheduler<'_> {
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
-    fn watch_cgroups(&mut self) {
+    fn watch_cgroups(&mut self, now: Instant) {
         let Some(bss) = &self.skel.maps.bss_data else {
             return;
         };
-        let now = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
-        let (changes, left_out) = std::mem::replace(&mut self.cgroups_seen, now);
-        if now.0 != changes {
-            self.limited.warn_of_new();
+        let counted = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
+        let (changes, left_out) = std::mem::replace(&mut self.cgroups_seen, counted);
+        if counted.0 != changes {
+            self.limits.changed();
         }
-        if left_out == 0 && now.1 > 0 {
+        self.limits.step(now);
+        if left_out == 0 && counted.1 > 0 {
             warn!(
                 "more than {} cgroups: the others' tasks share their parents' cpu.weight",
                 intf::hetero_consts_MAX_CGROUPS

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Live statistics: running totals inside, rates per interval on the wire.
 
+mod client;
+mod http;
 pub mod live;
 pub mod prometheus;
+mod request;
 mod serve;
 pub mod story;
 
@@ -16,7 +19,9 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-pub use serve::{Answer, Client, Request, SOCKET, listen, parse_group, server_data};
+pub use client::Client;
+pub use request::{Answer, Request};
+pub use serve::{SOCKET, Server, default_group, explain, parse_group};
 
 /// How many processes are listed, by CPU time.
 const LISTED: usize = 10;
@@ -133,6 +138,8 @@ pub struct Counts {
     pub samples_jumped: u64,
     #[stat(desc = "samples thrown away because the task waited actively, as it said")]
     pub samples_spun: u64,
+    #[stat(desc = "samples refused because no CPU can have counted so much in that time")]
+    pub samples_refused: u64,
     #[stat(desc = "stretches of tasks' runs that were counted")]
     pub stretches: u64,
     #[stat(desc = "stretches not believed, as an event did not count all through them")]
@@ -178,6 +185,7 @@ impl Counts {
             samples_lost: delta(self.samples_lost, before.samples_lost),
             samples_jumped: delta(self.samples_jumped, before.samples_jumped),
             samples_spun: delta(self.samples_spun, before.samples_spun),
+            samples_refused: delta(self.samples_refused, before.samples_refused),
             stretches: delta(self.stretches, before.stretches),
             stretches_discarded: delta(self.stretches_discarded, before.stretches_discarded),
             phase_hits: delta(self.phase_hits, before.phase_hits),
@@ -363,11 +371,12 @@ impl Metrics {
         if counting {
             writeln!(
                 out,
-                "  samples {} lost {} jumped {} spun {}  not believed {:.1}% of {} stretches",
+                "  samples {} lost {} jumped {} spun {} refused {}  not believed {:.1}% of {} stretches",
                 counts.samples,
                 counts.samples_lost,
                 counts.samples_jumped,
                 counts.samples_spun,
+                counts.samples_refused,
                 percent(counts.stretches_discarded, counts.stretches),
                 counts.stretches
             )?;

@@ -57,6 +57,25 @@ fn fifty_cpus_that_go_and_come_under_load_are_survived() {
     scheduler.stop();
 }
 
+/// The kernel ends the scheduler for a CPU that comes back, and that one does not know the CPU: what
+/// is pinned there must be served until then, the kernel's own threads among it, or that never ends.
+#[test]
+fn a_cpu_that_comes_back_is_served_before_the_scheduler_starts_anew() {
+    let scheduler = Scheduler::start(ROUND_ROBIN);
+    online_and_attached(false);
+    let before = starts();
+    online(3, true);
+    let hogs = Hog::start_many(2);
+    hogs.iter().for_each(|hog| hog.pin(&[3]));
+    wait_until(s(120), "attached beside what is pinned there", || {
+        starts() > before && state() == "enabled"
+    });
+    let ran = measure(&hogs, s(1), s(3));
+    assert!(ran.iter().all(|ran| ran.on(&[3]) > 0), "{ran:?}");
+    drop(hogs);
+    scheduler.stop();
+}
+
 #[test]
 fn threads_are_known_again_after_a_cpu_has_gone() {
     let scheduler = Scheduler::start(ROUND_ROBIN);

@@ -322,28 +322,49 @@ fn performance_is_asked_for_by_how_busy_a_cpu_is() {
     scheduler.stop();
 }
 
-#[test]
-fn who_is_woken_by_one_about_to_sleep_stays_near() {
-    const ROUNDS: u64 = 2000;
-    let scheduler = Scheduler::start(&[]);
-    let mut statistics = Statistics::from_now();
+/// Two threads that hand a byte to and fro, and how often each found the other asleep.
+fn ping_pong(rounds: u64) {
     let (mut ask, mut asked) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut byte = [0];
-            for _ in 0..ROUNDS {
+            for _ in 0..rounds {
                 ask.0.read_exact(&mut byte).unwrap();
                 asked.1.write_all(&byte).unwrap();
             }
         });
         let mut byte = [0];
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             ask.1.write_all(&byte).unwrap();
             asked.0.read_exact(&mut byte).unwrap();
         }
     });
-    let counts = statistics.take().counts;
-    eprintln!("{} of {} wake-ups stayed near", counts.sync, 2 * ROUNDS);
-    assert!(counts.sync > ROUNDS);
+}
+
+#[test]
+fn a_task_woken_by_one_about_to_sleep_stays_near_unless_a_cpu_is_idle() {
+    const ROUNDS: u64 = 2000;
+    let scheduler = Scheduler::start(&[]);
+    let mut statistics = Statistics::from_now();
+    ping_pong(ROUNDS);
+    let idle = statistics.take().counts;
+    // All CPUs but one compute: behind its waker it has the CPU sooner than by its turn.
+    let hogs = Hog::start_many(CPUS - 1);
+    for (cpu, hog) in hogs.iter().enumerate() {
+        hog.pin(&[cpu]);
+    }
+    thread::sleep(s(1));
+    statistics.take();
+    ping_pong(ROUNDS);
+    let busy = statistics.take().counts;
+    eprintln!(
+        "behind the waker: {} of {} wake-ups, {} where no other CPU is idle",
+        idle.sync,
+        2 * ROUNDS,
+        busy.sync
+    );
+    assert!(idle.sync < ROUNDS / 4 && idle.direct > ROUNDS, "{idle:?}");
+    assert!(busy.sync > ROUNDS, "{busy:?}");
+    drop(hogs);
     scheduler.stop();
 }

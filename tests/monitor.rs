@@ -21,7 +21,6 @@ use scx_hetero::stats::prometheus::Exporter;
 use scx_hetero::stats::story::{Move, Phase, Story, ThreadStory};
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
 use scx_hetero::table::{Comm, State, Task, TaskId};
-use scx_stats::prelude::StatsServer;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -204,13 +203,13 @@ fn story(pid: u32) -> Story {
 /// A socket that answers as a scheduler does, until it is dropped; a second passes with each
 /// reading.
 struct Fake {
-    _server: StatsServer<Request, Answer>,
+    _server: stats::Server,
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Fake {
     fn start(socket: &Path) -> Self {
-        let server = stats::listen(socket, None).unwrap();
+        let server = stats::Server::listen(socket, None).unwrap();
         let (answers, requests) = server.channels();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
@@ -641,11 +640,11 @@ fn a_group_may_be_let_in() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("stats");
     let mode = || fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
-    drop(stats::listen(&socket, None).unwrap());
+    drop(stats::Server::listen(&socket, None).unwrap());
     assert_eq!(mode() & 0o077, 0);
     fs::remove_file(&socket).unwrap();
     let own = nix::unistd::getgid();
-    let _server = stats::listen(&socket, Some(own)).unwrap();
+    let _server = stats::Server::listen(&socket, Some(own)).unwrap();
     assert_eq!(mode(), 0o660);
     assert_eq!(fs::metadata(&socket).unwrap().gid(), own.as_raw());
     assert!(

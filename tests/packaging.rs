@@ -154,6 +154,35 @@ fn systemd_finds_no_fault_with_the_units() {
     }
 }
 
+/// What a unit says of a key.
+fn says(unit: &str, key: &str) -> Option<String> {
+    let unit = packaging(unit);
+    let mut lines = unit.lines();
+    let said = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    said.map(str::to_string)
+}
+
+#[test]
+fn the_units_bound_what_their_programs_take_and_only_one_is_root() {
+    let (scheduler, exporter) = ("scx_hetero.service", "scx_hetero-prometheus.service");
+    for unit in [scheduler, exporter] {
+        assert!(says(unit, "MemoryMax").is_some(), "{unit}");
+        assert!(says(unit, "TasksMax").is_some(), "{unit}");
+        // What neither may be given, the other could not read.
+        let group = says(unit, "SupplementaryGroups");
+        assert_eq!(group.as_deref(), Some("scx_hetero"), "{unit}");
+    }
+    let users = packaging("sysusers.conf");
+    assert!(
+        users.lines().any(|line| line == "g scx_hetero -"),
+        "{users}"
+    );
+    assert_eq!(says(exporter, "DynamicUser").as_deref(), Some("yes"));
+    // A watchdog hears of one that says that it is ready.
+    assert_eq!(says(scheduler, "Type").as_deref(), Some("notify"));
+    assert!(says(scheduler, "WatchdogSec").is_some());
+}
+
 #[test]
 fn the_service_is_started_as_the_program_wants_it() {
     let flags = packaging("scx_hetero.default");

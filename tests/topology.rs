@@ -268,6 +268,30 @@ fn preferred_cores_are_not_core_types() {
     assert_eq!(topology.disagreements, [""; 0]);
 }
 
+// docs/install.md, "AMD X3D".
+#[test]
+fn a_die_that_the_firmware_ranks_far_above_the_other_is_a_core_type() {
+    let machine = Machine::new("ryzen-7950x");
+    let cache = format!("{CPU}{{0-7,16-23}}");
+    machine.set(&format!("{cache}/cache/index3/size"), "98304K");
+    machine.set(&format!("{cache}/cpufreq/cpuinfo_max_freq"), "5250000");
+    let of_die = |cpus: &str, perf: &str| {
+        machine.set(&format!("{CPU}{{{cpus}}}/acpi_cppc/highest_perf"), perf);
+    };
+    of_die("0-7,16-23", "196");
+    of_die("8-15,24-31", "205");
+    assert_eq!(
+        types(&machine.topology()),
+        "cpu 0-31",
+        "clock and cache alone"
+    );
+
+    of_die("0-7,16-23", "166");
+    assert_eq!(types(&machine.topology()), "P 8-15,24-31, E 0-7,16-23");
+    of_die("0-7,16-23", "236");
+    assert_eq!(types(&machine.topology()), "P 0-7,16-23, E 8-15,24-31");
+}
+
 #[test]
 fn compact_zen_cores_are_a_core_type() {
     let machine = Machine::new("ryzen-ai-9-hx-370");

@@ -5,11 +5,15 @@
 mod support;
 
 use std::fs::{self, File};
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use support::*;
 
 /// No policy but to find the best idle CPU. How that is woken depends on the kernel: by an interrupt
@@ -523,5 +527,68 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
     let ratio = (ns[0] + ns[1]) / (ns[2] + ns[3]);
     assert!((2.7..3.3).contains(&ratio), "{ratio:.2}");
 
+    scheduler.stop();
+}
+
+/// What an agent that locks its memory has of it, kB.
+fn locked(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let number = line.unwrap().split_whitespace().next();
+    number.unwrap().parse().unwrap()
+}
+
+#[test]
+fn clients_cost_the_agent_little_and_its_service_manager_hears_from_it_at_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(s(10))).unwrap();
+    let heard = || {
+        let mut bytes = [0; 100];
+        let read = manager
+            .recv(&mut bytes)
+            .expect("the manager hears something");
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
+    };
+    let mut command = Command::new(binary());
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "3000000")
+        // Were it heeded, there would be no CPU.
+        .env("SCX_SYSFS_PREFIX", folder.path());
+    let scheduler = Scheduler::start_by(&mut command, PLACED);
+    while heard() != "READY=1" {}
+
+    drop(Statistics::from_now());
+    let before = locked(scheduler.pid());
+    let crowd: Vec<_> = (0..300)
+        .map(|_| UnixStream::connect(scx_hetero::stats::SOCKET).unwrap())
+        .collect();
+    Statistics::from_now().take();
+    let more = locked(scheduler.pid()).saturating_sub(before);
+    assert!(more < 8 << 10, "{more} kB for 300 clients");
+    drop(crowd);
+
+    // A datagram with a descriptor does not end the thread that takes them.
+    let sender = UnixDatagram::unbound().unwrap();
+    let to = UnixAddr::new(scx_hetero::spin::SOCKET).unwrap();
+    sendmsg(
+        sender.as_raw_fd(),
+        &[IoSlice::new(&[1; 16])],
+        &[ControlMessage::ScmRights(&[0])],
+        MsgFlags::empty(),
+        Some(&to),
+    )
+    .unwrap();
+    thread::sleep(s(1));
+    let threads = fs::read_dir(format!("/proc/{}/task", scheduler.pid())).unwrap();
+    let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+    assert!(names.flatten().any(|name| name == "spin\n"));
+
+    // Nothing runs now.
+    for _ in 0..5 {
+        assert_eq!(heard(), "WATCHDOG=1");
+    }
     scheduler.stop();
 }

@@ -240,8 +240,14 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	struct task_slot *s;
 
 	if (index >= nr_slots) {
-		count_stat(STAT_SLOTS_FULL);
-		return;
+		/* Before the second look: one that is given back between these two is found. */
+		WRITE_ONCE(slots_full, true);
+		index = take_place(&free_slots, &nr_slots_used, nr_slots);
+		if (index >= nr_slots) {
+			count_stat(STAT_SLOTS_FULL);
+			return;
+		}
+		WRITE_ONCE(slots_full, false);
 	}
 	s = slot_of(index);
 	if (!s)
@@ -266,6 +272,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->target_cpu = NO_CPU;
 	s->rule_weight = RULE_WEIGHT_ONE;
 	s->hint = NO_TYPE;
+	s->ruled = false;
 	s->allowed_types = tctx->allowed_types;
 	s->kthread = !!(p->flags & PF_KTHREAD);
 	s->pinned = tctx->pinned_cpu != NO_CPU;
@@ -288,17 +295,44 @@ static void refresh_name(struct task_struct *p, struct task_slot *s)
 
 static void give_back_slot(struct task_ctx *tctx)
 {
-	struct task_slot *s = slot_of(tctx->slot);
 	u32 index = tctx->slot;
+	struct task_slot *s = slot_of(index);
 
-	if (!s)
+	/* Once: the agent may take it from a task that ends at this moment. */
+	if (!s || __sync_val_compare_and_swap(&tctx->slot, index, NO_SLOT) != index)
 		return;
-	tctx->slot = NO_SLOT;
 	slot_write_begin(s);
 	s->state = TASK_FREE;
 	s->generation++;
 	slot_write_end(s);
 	bpf_map_push_elem(&free_slots, &index, 0);
+	WRITE_ONCE(slots_full, false);
+}
+
+/*
+ * The agent takes a slot from a task that has slept for long, where slots run short. One that wakes
+ * up at this very moment may still write to it, which the next owner's next tick sets right.
+ */
+SEC("syscall")
+int take_back_slot(struct slot_request *request)
+{
+	struct task_slot *s = slot_of(request->slot);
+	struct task_struct *p;
+	struct task_ctx *tctx;
+	int err = -ESTALE;
+
+	if (!s || s->generation != request->generation || s->state != TASK_BLOCKED)
+		return err;
+	p = bpf_task_from_pid(s->tid);
+	if (!p)
+		return err;
+	tctx = bpf_task_storage_get(&task_ctxs, p, 0, 0);
+	if (tctx && tctx->slot == request->slot && !tctx->competes) {
+		give_back_slot(tctx);
+		err = 0;
+	}
+	bpf_task_release(p);
+	return err;
 }
 
 /*
@@ -342,15 +376,23 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->run_ns += run_ns;
 	tctx->vtime += vtime_of(tctx, run_ns);
+	if (tctx->is_agent)
+		__sync_fetch_and_add(&agent_ran_ns, run_ns);
 
-	if (type >= MAX_CORE_TYPES)
+	if (type >= MAX_CORE_TYPES) {
+		tctx->work_ns += run_ns;
 		return run_ns;
+	}
 	cctx->busy_ns[type] += run_ns;
-	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS)
+	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS && !slots_full)
 		take_slot(p, tctx);
 	s = slot_of(tctx->slot);
-	if (!s)
+	if (!s) {
+		tctx->work_ns += fastest_ns(run_ns, static_inv_slowdown[type],
+					    static_inv_slowdown[0]);
 		return run_ns;
+	}
+	tctx->work_ns += fastest_ns(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
 	pctx = process_ctx_of(tctx);
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
@@ -374,10 +416,9 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 /* @p goes to sleep. */
 static void note_burst(struct task_ctx *tctx)
 {
-	u64 ran = tctx->run_ns - tctx->woke_at_ns;
-
+	tctx->burst_ns = mean_burst(tctx->burst_ns, burst_so_far(tctx), 2 * LATENCY_BURST_NS);
 	tctx->woke_at_ns = tctx->run_ns;
-	tctx->burst_ns = mean_burst(tctx->burst_ns, ran, 2 * LATENCY_BURST_NS);
+	tctx->woke_at_work_ns = tctx->work_ns;
 }
 
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)

@@ -66,6 +66,7 @@ static u32 apply_hint(struct action *a)
 	if (a->core_type != NO_TYPE && (a->core_type >= nr_types || !may_use(s, a->core_type)))
 		return ACTION_INVALID;
 	s->hint = a->core_type;
+	s->ruled = a->ruled && a->core_type != NO_TYPE;
 	return ACTION_APPLIED;
 }
 

@@ -325,6 +325,17 @@ static inline s64 charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part
 	return surplus - (surplus >> 16) * (ran >> 16);
 }
 
+/*
+ * What @run_ns on a core type comes to on the fastest one, by 1/slowdown on both (0: not known),
+ * whose ratio leaves out what contention does on either.
+ */
+static inline u64 fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
+{
+	if (!inv_slowdown || inv_slowdown >= inv_on_fastest || run_ns >> 32)
+		return run_ns;
+	return run_ns * inv_slowdown / inv_on_fastest;
+}
+
 /* Run time since the last look; 0 if the clock was set back under us. */
 static inline u64 run_delta(u64 sum_exec, u64 last)
 {

@@ -92,6 +92,11 @@ s64 native_charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part)
 	return charge_surplus(surplus, run_ns, big, big_part);
 }
 
+u64 native_fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
+{
+	return fastest_ns(run_ns, inv_slowdown, inv_on_fastest);
+}
+
 u64 native_run_delta(u64 sum_exec, u64 last)
 {
 	return run_delta(sum_exec, last);

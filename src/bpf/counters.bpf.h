@@ -42,6 +42,7 @@ struct {
 struct reading {
 	u64 at;		/* the run queue's clock, which is the same all through one switch */
 	u32 set;
+	u32 whole;	/* all events could be read: nothing begins or ends with another one */
 	struct bpf_perf_event_value values[MAX_EVENTS];
 };
 
@@ -63,13 +64,17 @@ static u32 set_of(u32 type)
 
 /*
  * Reads all events of @set on this CPU. Writes the advance since the last reading
- * to @deltas, if given, and tells whether all of them counted all the time.
+ * to @deltas, if given, and tells whether all of them counted all the time. They cannot be read from
+ * another CPU, from where a change of nice or affinity ends a task's stretch.
  */
 static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas)
 {
-	bool valid = true;
+	bool valid = r->whole;
 	u32 k;
 
+	r->at = 0;
+	r->set = set;
+	r->whole = false;
 	bpf_for(k, 0, nr) {
 		struct bpf_perf_event_value now = {}, *last = MEMBER_VPTR(r->values, [k]);
 		u64 enabled;
@@ -78,7 +83,7 @@ static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas
 			break;
 		if (bpf_perf_event_read_value(&events, (set * MAX_EVENTS + k) * nr_cpu_ids + cpu,
 					      &now, sizeof(now)))
-			valid = false;
+			return false;
 		enabled = now.enabled - last->enabled;
 		if (works(MECHANISM_VALIDITY) &&
 		    (!enabled || now.running - last->running != enabled))
@@ -87,7 +92,7 @@ static bool read_events(struct reading *r, s32 cpu, u32 set, u32 nr, u64 *deltas
 			deltas[k] = now.counter - last->counter;
 		*last = now;
 	}
-	r->set = set;
+	r->whole = true;
 	return valid;
 }
 
@@ -157,8 +162,12 @@ static void start_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	 * between with a later clock. scx_bpf_now() would not do: the kernel forgets
 	 * its value while it balances.
 	 */
-	if (works(MECHANISM_CHAIN) && (r->at != p->se.exec_start || r->set != set))
-		read_events(r, cpu, set, nr, NULL);
+	if (works(MECHANISM_CHAIN)) {
+		if (!r->whole || r->at != p->se.exec_start || r->set != set)
+			read_events(r, cpu, set, nr, NULL);
+		if (!r->whole)
+			return;
+	}
 	tctx->counting = true;
 	tctx->counting_set = set;
 	tctx->count_from = p->se.sum_exec_runtime;
@@ -187,7 +196,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 		sample->tgid = p->tgid;
 		sample->slot = tctx->slot;
 		sample->generation = s->generation;
-		sample->at = scx_bpf_now();
+		sample->at = bpf_ktime_get_ns();
 		sample->run_ns = a->run_ns;
 		sample->discarded_ns = a->discarded_ns;
 		sample->core_type = type;

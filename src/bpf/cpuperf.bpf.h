@@ -48,22 +48,41 @@ static u64 busy_ns_of(struct cpu_ctx *cctx, s32 cpu)
 	return busy_ns ? *busy_ns : 0;
 }
 
+/* Ends the window, if it is long enough, and begins the next. All times are of one clock, scx_bpf_now(). */
+static bool end_perf_window(struct cpu_ctx *cctx, s32 cpu)
+{
+	u64 now = scx_bpf_now(), passed = now - cctx->perf_at, busy_ns;
+
+	/* The clocks of two CPUs may differ by a little: the timer runs on any. */
+	if ((s64)passed < (s64)PERF_WINDOW_NS)
+		return false;
+	busy_ns = busy_ns_of(cctx, cpu);
+	cctx->perf_wish = perf_wish(cctx->perf_wish, busy_ns - cctx->perf_busy_ns, passed);
+	cctx->perf_at = now;
+	cctx->perf_busy_ns = busy_ns;
+	return true;
+}
+
+/*
+ * @cpu leaves idle: what it slept ends the window, or its first tick would take a CPU that is busy
+ * since for one that is mostly idle. Nothing is asked for; that tick knows more.
+ */
+static void leave_idle_perf(s32 cpu)
+{
+	if (can_set_perf())
+		end_perf_window(cpu_ctx_of(cpu), cpu);
+}
+
 /* @cpu is at a tick, or (@idle) has nothing more to do. After charge(). */
 static void update_perf(s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	u64 now = scx_bpf_now(), busy_ns;
 	struct perf_timer *timer;
 	u32 perf;
 
 	if (!can_set_perf())
 		return;
-	if (now - cctx->perf_at >= PERF_WINDOW_NS) {
-		busy_ns = busy_ns_of(cctx, cpu);
-		cctx->perf_wish = perf_wish(cctx->perf_wish, busy_ns - cctx->perf_busy_ns,
-					    now - cctx->perf_at);
-		cctx->perf_at = now;
-		cctx->perf_busy_ns = busy_ns;
+	if (end_perf_window(cctx, cpu)) {
 		perf = perf_request(cctx->perf_wish);
 		if (perf != cctx->perf && (perf == PERF_ONE || perf > cctx->perf + PERF_STEP ||
 					   perf + PERF_STEP < cctx->perf))
@@ -82,7 +101,7 @@ static int look_at_idle(void *map, int *key, struct perf_timer *timer)
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
 
 	/* It went idle again only just now, and nothing else will come by. */
-	if (cctx->is_idle && bpf_ktime_get_ns() - cctx->perf_at < PERF_IDLE_NS / 2 &&
+	if (cctx->is_idle && (s64)(scx_bpf_now() - cctx->perf_at) < (s64)PERF_IDLE_NS / 2 &&
 	    !bpf_timer_start(&timer->timer, PERF_IDLE_NS, 0))
 		return 0;
 	cctx->perf_timer_runs = false;

@@ -265,50 +265,110 @@ static s32 claim_only(struct task_struct *p, s32 cpu)
 	return cpu;
 }
 
-/* Claim the best idle CPU for @p, in the order of its hint's tiers. */
-static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
+/*
+ * How CPUs rank for a task: a row of `tiers`, and a CPU's place in it, 0 for the best. Whoever
+ * looks for a CPU asks these: to wake up on it, to move to a better one, to stay near a waker, and
+ * to kick it for what waits.
+ */
+static u32 order_of(struct task_ctx *tctx)
 {
-	u32 hint, i;
+	u32 hint = hint_of(tctx);
 
-	if (tctx->pinned_cpu != NO_CPU)
-		return claim_only(p, tctx->pinned_cpu);
-	hint = hint_of(tctx);
-	if (hint == NO_TYPE)
-		hint = filled_first;
+	return hint == NO_TYPE ? filled_first : hint;
+}
+
+/*
+ * In which order an idle CPU is better than where a task runs. A policy's hint shares out what is
+ * busy, so a faster idle CPU helps whatever the hint; a rule means what it says.
+ */
+static u32 upgrade_order_of(struct task_ctx *tctx)
+{
+	struct task_slot *s = slot_of(tctx->slot);
+
+	return s && s->ruled ? order_of(tctx) : filled_first;
+}
+
+static u32 rank_of(u32 order, s32 cpu)
+{
+	bool alone = sibling_is_idle(cpu);
+	u32 type = type_of_cpu(cpu), rank = MAX_TIERS, i;
+
 	bpf_for(i, 0, MAX_TIERS) {
-		const volatile struct tier *tier = MEMBER_VPTR(tiers, [hint][i]);
-		s32 cpu;
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [order][i]);
 
 		if (!tier || tier->core_type == NO_TYPE)
 			break;
+		if (tier->core_type == type && (alone || !tier->whole_core)) {
+			rank = i;
+			break;
+		}
+	}
+	return rank;
+}
+
+/* Claim the best idle CPU for @p of those that rank before @end, near @near_cpu where two rank alike. */
+static s32 claim_idle_before(struct task_struct *p, struct task_ctx *tctx, s32 near_cpu, u32 order,
+			     u32 end)
+{
+	u32 i;
+
+	if (tctx->pinned_cpu != NO_CPU)
+		return claim_only(p, tctx->pinned_cpu);
+	bpf_for(i, 0, MAX_TIERS) {
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [order][i]);
+		s32 cpu;
+
+		if (i >= end || !tier || tier->core_type == NO_TYPE)
+			break;
 		if (!allows_type(tctx, tier->core_type) || !has_idle(tier->core_type))
 			continue;
-		cpu = claim_idle_of_tier(p, prev_cpu, tier->core_type, tier->whole_core);
+		cpu = claim_idle_of_tier(p, near_cpu, tier->core_type, tier->whole_core);
 		if (cpu >= 0)
 			return cpu;
 	}
 	return -ENOENT;
 }
 
-/* Is there an idle CPU that ranks above the place where @p runs now? Claims nothing. */
-__noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
+/* Claim the best idle CPU for @p. */
+static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
-	bool alone = sibling_is_idle(cpu), found = false;
-	u32 here = type_of_cpu(cpu), first = filled_first, i;
+	return claim_idle_before(p, tctx, prev_cpu, order_of(tctx), MAX_TIERS);
+}
 
-	/* By the order without a hint: a faster idle CPU helps whatever the wish. */
+/* The best idle CPU for @p of those that rank before @end, by our own masks. Claims nothing. */
+static s32 noted_idle_before(struct task_struct *p, u32 order, u32 end)
+{
+	s32 cpu = -ENOENT;
+	u32 i;
+
 	bpf_for(i, 0, MAX_TIERS) {
-		const volatile struct tier *tier = MEMBER_VPTR(tiers, [first][i]);
+		const volatile struct tier *tier = MEMBER_VPTR(tiers, [order][i]);
 
-		if (!tier || tier->core_type == NO_TYPE ||
-		    (tier->core_type == here && tier->whole_core == alone))
+		if (i >= end || !tier || tier->core_type == NO_TYPE)
 			break;
-		found = has_idle(tier->core_type) &&
-			noted_idle_of(p, tier->core_type, has_smt && tier->whole_core) >= 0;
-		if (found)
+		if (has_idle(tier->core_type))
+			cpu = noted_idle_of(p, tier->core_type, has_smt && tier->whole_core);
+		if (cpu >= 0)
 			break;
 	}
-	return found;
+	return cpu;
+}
+
+/* Is there an idle CPU that ranks above @cpu, where @p runs? For the tick, see claim_better_idle(). */
+__noinline bool better_idle_exists(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	u32 order = tctx ? upgrade_order_of(tctx) : NO_TYPE;
+
+	return noted_idle_before(p, order, rank_of(order, cpu)) >= 0;
+}
+
+/* The same, and claims it: of several tasks that have seen one such CPU, all but one stay. */
+static s32 claim_better_idle(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u32 order = upgrade_order_of(tctx);
+
+	return claim_idle_before(p, tctx, cpu, order, rank_of(order, cpu));
 }
 
 static void note_in(u64 *masks, s32 cpu, bool idle)
@@ -336,36 +396,61 @@ static void note_idle(s32 cpu, bool idle)
 		note_in(idle_cores, sibling, idle);
 }
 
+/* So many tasks are looked at, in a queue, for one that a CPU may take. */
+#define MAX_LOOKED_AT	32
+
+/* May @cpu take one of those that wait in @dsq? Perhaps, if more wait than are looked at. */
+static bool may_take_from(u64 dsq, s32 cpu)
+{
+	struct task_struct *p;
+	u32 seen = 0;
+
+	if (!can_iterate())
+		return true;
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		if (may_use_cpu(p, cpu) || ++seen >= MAX_LOOKED_AT)
+			return true;
+		/* Hidden from the verifier, which would follow every count apart. */
+		__sink(seen);
+	}
+	return false;
+}
+
 /* Does anything wait that @cpu may take? */
 static bool work_waits_for(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	bool found = false;
+	u32 i;
 
 	/* An addition of nothing is a full barrier, see struct domain_ctx. */
 	if (__sync_fetch_and_add(&cctx->nr_waiting, 0))
 		return true;
-	return !is_parked(cpu) && somebody_waits_beside(NO_DOMAIN);
-}
+	if (is_parked(cpu) || !somebody_waits_beside(NO_DOMAIN))
+		return false;
+	/* What joins a queue after this look finds the CPU idle: it was marked so before. */
+	bpf_for(i, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(i);
 
-/* An idle CPU that @p may use, by our own masks; < 0 if there is none. Claims nothing. */
-__noinline s32 noted_idle_for(struct task_struct *p __arg_trusted)
-{
-	s32 cpu = -ENOENT;
-	u32 core_type;
-
-	bpf_for(core_type, 0, nr_types) {
-		if (has_idle(core_type))
-			cpu = noted_idle_of(p, core_type, false);
-		if (cpu >= 0)
+		found = dctx && (dctx->nr_waiting || dctx->moved_in) && may_take_from(i, cpu);
+		if (found)
 			break;
 	}
-	return cpu;
+	return found;
+}
+
+/* The best idle CPU that @p may use, by our own masks; < 0 if there is none. Claims nothing. */
+__noinline s32 noted_idle_for(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	return noted_idle_before(p, tctx ? order_of(tctx) : NO_TYPE, MAX_TIERS);
 }
 
 /*
- * Claim any idle CPU that @p may use. Our own masks are asked as well: a CPU
- * that somebody claimed and then did not use looks busy to the kernel until it
- * next wakes up, and must not be missed.
+ * Claim the best idle CPU that @p may use, or any. The counts of idle CPUs may be behind, so the
+ * kernel itself is asked; and our own masks, for a CPU that was claimed and not used looks busy to
+ * the kernel until it next wakes up, and must not be missed.
  */
 __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 {
@@ -373,10 +458,13 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 
 	/* A timer calls this, too. */
 	bpf_rcu_read_lock();
-	if (p->nr_cpus_allowed == 1)
+	if (p->nr_cpus_allowed == 1) {
 		cpu = claim_only(p, bpf_cpumask_first(p->cpus_ptr));
-	else
-		cpu = pick_idle(p, p->cpus_ptr, 0);
+	} else {
+		cpu = noted_idle_for(p);
+		if (cpu < 0 || !scx_bpf_test_and_clear_cpu_idle(cpu))
+			cpu = pick_idle(p, p->cpus_ptr, 0);
+	}
 	if (cpu < 0) {
 		cpu = noted_idle_for(p);
 		/* Others are to find the next one. */
@@ -469,6 +557,18 @@ static void recheck_idle(s32 cpu)
 		scx_bpf_kick_cpu___optional(cpu, 0);
 	else
 		arm_rescue(cpu);
+}
+
+/*
+ * @cpu was woken for nothing: another took what it was kicked for. It goes from idle to idle, of
+ * which the kernel tells nobody: what update_idle would do is done here.
+ */
+static void stay_idle(s32 cpu)
+{
+	if (!cpu_ctx_of(cpu)->is_idle || is_noted_idle(cpu) || is_parked(cpu))
+		return;
+	note_idle(cpu, true);
+	recheck_idle(cpu);
 }
 
 static s32 init_masks(void)

@@ -106,7 +106,7 @@ struct task_slot {
 	u8 kthread;
 	u8 pinned;			/* may run on one CPU only */
 	u8 spinning;			/* waits actively, it says */
-	u8 pad;
+	u8 ruled;			/* the hint is a rule's: no idle CPU that it ranks lower is better */
 	u32 rule_weight;		/* of RULE_WEIGHT_ONE, what its weight is times; by actions */
 	u32 stall;			/* which silence of the agent `surplus` is of */
 	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
@@ -144,6 +144,7 @@ struct action {
 	u8 other_expected_type;
 	u32 park_ns;
 	u32 rule_weight;
+	u32 ruled;		/* ACTION_HINT: by a rule of the user's, not by the policy */
 };
 
 struct action_batch {
@@ -171,6 +172,12 @@ struct task_sample {
 	u8 last;		/* the task has ended */
 	u8 spun;		/* it waited actively at some look */
 	u32 inv_slowdown;	/* by which its progress was charged at the end, Q16 */
+};
+
+/* A slot to take from its task, which has slept for long. */
+struct slot_request {
+	u32 slot;
+	u32 generation;
 };
 
 /* Thread `tid` of process `tgid` tells at `address` in its memory whether it spins. */

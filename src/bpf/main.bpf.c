@@ -79,21 +79,18 @@ static void retire(struct task_ctx *tctx)
 s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
+	bool behind = false;
 	s32 cpu;
 
 	if (!tctx)
 		return prev_cpu;
 	/* Before it puts somebody aside, who is then charged as one that shares with it. */
 	compete(tctx, prev_cpu);
-	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags);
+	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags, &behind);
+	if (cpu < 0)
+		cpu = claim_idle(p, tctx, prev_cpu);
 	if (cpu >= 0) {
-		count_stat(STAT_SYNC);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
-		return cpu;
-	}
-	cpu = claim_idle(p, tctx, prev_cpu);
-	if (cpu >= 0) {
-		count_stat(STAT_DIRECT);
+		count_stat(behind ? STAT_SYNC : STAT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
 		return cpu;
 	}
@@ -102,7 +99,7 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 		return prev_cpu;
 	count_stat(STAT_PREEMPTED);
 	/* No longer than it is brief: who is put aside may wait here. */
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, LATENCY_BURST_NS, SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, brief_slice(cpu), SCX_ENQ_PREEMPT);
 	return cpu;
 }
 
@@ -128,6 +125,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 			enq_flags |= SCX_ENQ_PREEMPT;
 			put_aside(cpu, tctx);
 		}
+		if (agents)
+			tctx->goes_first = true;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, agents ?: LATENCY_BURST_NS, enq_flags);
 		return;
 	}
@@ -235,8 +234,10 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	struct domain_ctx *dctx = domain_ctx_of(domain);
 	struct task_ctx *tctx = NULL;
 
-	if (!dctx)
+	if (!dctx) {
+		serve_unknown(cpu, prev_waits ? prev : NULL);
 		return;
+	}
 	if (take_held(cctx, cpu))
 		return;
 	if (prev_waits) {
@@ -287,8 +288,9 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	if (others && steal(domain))
 		return;
 	/* Should the count of those waiting be behind, the queue itself tells: asked now and then. */
-	if (!(cctx->nr_empty++ % 16))
-		scx_bpf_dsq_move_to_local(domain, 0);
+	if (!(cctx->nr_empty++ % 16) && scx_bpf_dsq_move_to_local(domain, 0))
+		return;
+	stay_idle(cpu);
 }
 
 void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
@@ -354,6 +356,16 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	watch_agent(cpu, tctx->slot);
 	wake_agent(tctx);
 	count_idle(cpu, false);
+	/* Another thread of the agent has used up what was left. */
+	if (tctx->goes_first && !agent_slice(tctx)) {
+		tctx->goes_first = false;
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
+	if (overstays(tctx, cpu)) {
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
 	if (is_pinned(tctx))
 		return;
 	if (agent_stalled)
@@ -388,7 +400,11 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 		return;
 	charge(p, tctx, cpu);
 	stop_counting(p, tctx, cpu);
-	if (!runnable) {
+	/*
+	 * A change of its nice, affinity, cgroup or class ends its run, too, and at once begins the next:
+	 * it has not slept, and where it leaves the class ops.disable follows.
+	 */
+	if (!runnable && p->__state) {
 		note_burst(tctx);
 		retire(tctx);
 		/* Else something follows: ticks come on all CPUs at once, and all would switch. */
@@ -399,11 +415,16 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
 	/* It has just come online; the agent is about to start anew. */
-	if (domain_of_cpu(cpu) >= MAX_DOMAINS)
+	if (domain_of_cpu(cpu) >= MAX_DOMAINS) {
+		if (idle)
+			recheck_idle(cpu);
 		return;
+	}
 	count_idle(cpu, idle);
 	if (idle)
 		update_perf(cpu, true);
+	else
+		leave_idle_perf(cpu);
 	/* A parked CPU is not to be found. */
 	note_idle(cpu, idle && !is_parked(cpu));
 	if (idle)

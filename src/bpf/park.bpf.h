@@ -118,7 +118,7 @@ static void take_urgent(u32 domain, s32 cpu)
 		if (may_run_where_parked(p) && may_use_cpu(p, cpu) &&
 		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0))
 			return;
-		if (++seen >= 32)
+		if (++seen >= MAX_LOOKED_AT)
 			break;
 		/* Hidden from the verifier, which would follow every count apart. */
 		__sink(seen);

@@ -115,9 +115,7 @@ static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s3
 	if (!tctx->upgrade)
 		return false;
 	tctx->upgrade = false;
-	if (!better_idle_exists(prev, cpu))
-		return false;
-	target = claim_idle(prev, tctx, cpu);
+	target = claim_better_idle(prev, tctx, cpu);
 	if (target < 0)
 		return false;
 	tctx->claimed_cpu = target;

@@ -79,7 +79,7 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 			found = true;
 			break;
 		}
-		if (++seen >= 32)
+		if (++seen >= MAX_LOOKED_AT)
 			break;
 		/* Hidden from the verifier, which would follow every count apart. */
 		__sink(seen);
@@ -119,6 +119,24 @@ static bool rotate(u32 domain)
 		}
 	}
 	return false;
+}
+
+/*
+ * @cpu has come online since this scheduler was loaded, which the kernel is about to end for it. Until
+ * that is done, kernel threads of that CPU among others, whatever may run there must.
+ */
+static void serve_unknown(s32 cpu, struct task_struct *prev)
+{
+	u32 i;
+
+	if (cpu < nr_cpu_ids && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+		return;
+	bpf_for(i, 0, nr_domains) {
+		if (scx_bpf_dsq_move_to_local(i, 0))
+			return;
+	}
+	if (prev)
+		scx_bpf_task_set_slice(prev, slice_ns);
 }
 
 static bool steal(u32 domain)

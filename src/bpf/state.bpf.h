@@ -11,14 +11,15 @@
 #include "arith.h"
 
 /*
- * A task is latency-sensitive if it runs for less than this, on average, each
- * time that it wakes up: somebody waits for the answer, not for the work.
+ * A task is latency-sensitive ("brief") if it runs for less than this, on average, each time that it
+ * wakes up: something waits for the answer, not for the work. In ns of the fastest core type: a frame
+ * of 3 ms there is as brief where it takes 5 ms.
  */
 #define LATENCY_BURST_NS	(4ULL * 1000 * 1000)
 
 /*
- * The agent goes first until it has run for so long within such a time. Beside hundreds of
- * threads a CPU it would wait for seconds, were it put aside in the midst of a look at them.
+ * The agent goes first until its threads together have run for so long within such a time. Beside
+ * hundreds of threads a CPU it would wait for seconds, were it put aside in the midst of a look at them.
  */
 #define AGENT_FIRST_NS	(100ULL * 1000 * 1000)
 #define AGENT_WINDOW_NS	(200ULL * 1000 * 1000)
@@ -130,6 +131,7 @@ const volatile u32 nr_slots = MAX_SLOTS;
 /* The largest amp_progress seen: where newcomers start (CAMPS, section 4.3). */
 u64 max_progress;
 u32 nr_slots_used;		/* slots below this index have been handed out */
+u32 slots_full;			/* none is free: no task tries until one is given back */
 
 struct task_slot slots[MAX_SLOTS] SEC(".bss.slots");
 
@@ -184,16 +186,17 @@ struct task_ctx {
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
 	u8 allowed_types;
 	u8 is_agent;
+	u8 goes_first;		/* runs by the agent's allowance */
 	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
 	u8 counting;		/* a stretch has begun */
 	u8 counting_set;
 	u8 idle_windows;	/* in a row in which it used too little CPU to be counted */
-	u64 burst_ns;		/* mean run between two sleeps */
-	u64 woke_at_ns;		/* run_ns when it last woke up */
-	u64 first_since;	/* of the agent: a window of agent_slice(), and run_ns when it began */
-	u64 first_from_ns;
+	u64 work_ns;		/* run_ns as the fastest core type would take for it */
+	u64 burst_ns;		/* mean work_ns between two sleeps */
+	u64 woke_at_ns;		/* run_ns and work_ns when it last woke up */
+	u64 woke_at_work_ns;
 	u64 rcu_since;		/* when it was first preempted inside the RCU read-side section, or 0 */
 	u8 spinning;		/* at the last look */
 	u64 count_from;		/* sum_exec_runtime when the stretch began */
@@ -394,11 +397,30 @@ static bool is_parked(s32 cpu)
 	return cctx->parked_until && bpf_ktime_get_ns() < cctx->parked_until;
 }
 
+/* What it has done since it woke up, as the fastest core type would take for it, ns. */
+static u64 burst_so_far(struct task_ctx *tctx)
+{
+	return tctx->work_ns - tctx->woke_at_work_ns;
+}
+
 static bool is_latency_sensitive(struct task_ctx *tctx)
 {
 	return tctx->burst_ns && tctx->burst_ns < LATENCY_BURST_NS &&
-	       tctx->run_ns - tctx->woke_at_ns < LATENCY_BURST_NS;
+	       burst_so_far(tctx) < LATENCY_BURST_NS;
 }
+
+/* How long a task of LATENCY_BURST_NS takes on @cpu. */
+static u64 brief_slice(s32 cpu)
+{
+	u32 *inverse = (u32 *)MEMBER_VPTR(static_inv_slowdown, [type_of_cpu(cpu)]);
+	u32 inv = inverse && *inverse ? *inverse : INV_SLOWDOWN_ONE;
+
+	return (LATENCY_BURST_NS << 16) / inv;
+}
+
+/* What the agent's threads together have run for in the present window, and when that began. */
+u64 agent_window_since;
+u64 agent_ran_ns;
 
 /* What is left of the time for which the agent goes first, ns; of others nothing. */
 static u64 agent_slice(struct task_ctx *tctx)
@@ -408,11 +430,12 @@ static u64 agent_slice(struct task_ctx *tctx)
 	if (!tctx->is_agent || !works(MECHANISM_AGENT_FIRST))
 		return 0;
 	now = scx_bpf_now();
-	if (now - tctx->first_since >= AGENT_WINDOW_NS) {
-		tctx->first_since = now;
-		tctx->first_from_ns = tctx->run_ns;
+	/* Another CPU's clock may be ahead by a little. */
+	if ((s64)(now - READ_ONCE(agent_window_since)) >= (s64)AGENT_WINDOW_NS) {
+		WRITE_ONCE(agent_window_since, now);
+		WRITE_ONCE(agent_ran_ns, 0);
 	}
-	ran = tctx->run_ns - tctx->first_from_ns;
+	ran = READ_ONCE(agent_ran_ns);
 	return ran < AGENT_FIRST_NS ? AGENT_FIRST_NS - ran : 0;
 }
 

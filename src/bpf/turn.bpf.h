@@ -51,7 +51,7 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
  */
 static u64 burst_of(struct task_ctx *tctx)
 {
-	u64 now = tctx->run_ns - tctx->woke_at_ns;
+	u64 now = burst_so_far(tctx);
 
 	if (!tctx->run_ns && works(MECHANISM_NEWCOMER))
 		return slice_ns / 2;
@@ -181,6 +181,21 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 }
 
 /*
+ * Does what runs on @cpu, which was taken for one that is soon done, keep waiting what it put aside,
+ * in a queue from which nothing is stolen? The agent has an allowance.
+ */
+static bool overstays(struct task_ctx *tctx, s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (!cctx->soon_free || cctx->preemptible || tctx->is_agent ||
+	    tctx->run_ns - tctx->woke_at_ns < PREEMPT_INTERVAL_NS)
+		return false;
+	cctx->soon_free = false;
+	return scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0;
+}
+
+/*
  * Has something just put @p aside on @cpu that will soon be done, and nobody else waits? Elsewhere,
  * on a CPU that idles for as short a time, @p would be without its data, and keep whoever comes back
  * there from going on; and what it holds of its CPU's others would wait for.
@@ -197,16 +212,17 @@ static bool may_wait_here(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 }
 
 /*
- * @p, brief, is woken by a task, brief, too, that says that it is about to sleep: then it stays
- * near, where its data are. On its last CPU, if that is of the waker's domain and idle, or on the
- * waker's own, if nothing waits there. < 0: no reason to.
+ * @p, brief, is woken by a task, brief, too, that says that it is about to sleep: then @p stays
+ * near, where its data are. On an idle CPU that ranks no lower than the waker's (its last one if
+ * that shares the waker's cache, or another that does), or else behind the waker (@behind), if
+ * nothing waits there. < 0: no reason to.
  */
 static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu,
-			  u64 wake_flags)
+			  u64 wake_flags, bool *behind)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	s32 cpu = bpf_get_smp_processor_id();
-	u32 domain = domain_of_cpu(cpu), hint;
+	s32 cpu = bpf_get_smp_processor_id(), near, idle;
+	u32 order, hint;
 	struct task_ctx *wctx;
 
 	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) ||
@@ -216,11 +232,14 @@ static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev
 	hint = hint_of(tctx);
 	wctx = task_ctx_of(waker);
 	if ((hint != NO_TYPE && hint != type_of_cpu(cpu)) || !wctx ||
-	    !is_latency_sensitive(wctx) || better_idle_exists(p, cpu))
+	    !is_latency_sensitive(wctx))
 		return -ENOENT;
-	if (prev_cpu != cpu && domain_of_cpu(prev_cpu) == domain &&
-	    may_use_cpu(p, prev_cpu) && claim_only(p, prev_cpu) >= 0)
-		return prev_cpu;
+	order = order_of(tctx);
+	near = domain_of_cpu(prev_cpu) == domain_of_cpu(cpu) ? prev_cpu : cpu;
+	idle = claim_idle_before(p, tctx, near, order, rank_of(order, cpu) + 1);
+	*behind = idle < 0;
+	if (idle >= 0)
+		return idle;
 	if (!nobody_waits_for(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return -ENOENT;
 	return cpu;

@@ -2,14 +2,15 @@
 //! The file that keeps what was measured, and whether it is of this machine.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use log::info;
 use serde::{Deserialize, Serialize};
 
 use super::search::Point;
+use crate::files::{self, write_whole};
 use crate::slowdown::Thresholds;
 use crate::topology::{Topology, cpulist};
 
@@ -156,43 +157,22 @@ impl Calibration {
 
     /// Writes it, whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let temporary = temporary(path);
-        let write = || -> Result<()> {
-            let mut file = create(path)?;
-            file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            Ok(fs::rename(&temporary, path)?)
-        };
-        write()
-            .inspect_err(|_| drop(fs::remove_file(&temporary)))
-            .with_context(|| format!("cannot write {}", path.display()))
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        write_whole(path, text.as_bytes())
     }
 }
 
 /// Looks whether the file could be written: better known before a minute of measuring.
 pub fn check_writable(path: &Path) -> Result<()> {
-    create(path).with_context(|| {
-        format!(
-            "cannot write {}: run as root, or choose a place with --output",
-            path.display()
-        )
-    })?;
-    Ok(fs::remove_file(temporary(path))?)
-}
-
-/// Beside the file, so that it can be renamed to it.
-fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    path.with_file_name(name)
-}
-
-fn create(path: &Path) -> Result<fs::File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    Ok(fs::File::create(temporary(path))?)
+    let folder = path.parent().unwrap_or(path);
+    let made = fs::create_dir_all(folder);
+    made.and_then(|()| files::check_writable(path))
+        .with_context(|| {
+            format!(
+                "cannot write {}: run as root, or choose a place with --output",
+                path.display()
+            )
+        })
 }
 
 /// Takes what was measured on this machine, if anything was: capacities into `topology`, and gives

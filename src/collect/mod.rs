@@ -23,7 +23,6 @@ use log::warn;
 
 pub use args::Args;
 pub(crate) use args::number;
-pub use table::write_whole;
 
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};

@@ -2,14 +2,13 @@
 //! The table of what was measured: a CSV file that is whole at any time, and its header.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::suite::Program;
 use super::windows::{Mean, Run, common, deviation};
+use crate::files::write_whole;
 use crate::ml::header::{self, Header};
 use crate::pmu::sets::{CYCLES, INSTRUCTIONS};
 
@@ -173,27 +172,10 @@ fn read(path: &Path, features: &[String]) -> Result<Vec<Vec<String>>> {
     rows.collect()
 }
 
-/// Writes a file whole or not at all.
-///
-/// # Errors
-/// In words; the old file is still there then.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write()
-        .inspect_err(|_| drop(fs::remove_file(&temporary)))
-        .with_context(|| format!("cannot write {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::windows::Window;
     use super::*;
     use crate::calibrate::store::Identity;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which events features are made of.
 //!
-//! Every feature is a number of events per retired instruction (topology-aware-ml-2024, section
-//! 4.1), so that it does not depend on how long a sample is. Most events have a
-//! [`Meaning`]; those that only some PMUs know have a name and a code here.
+//! Every feature is a number of events per cycle, or per instruction where a table has no cycles
+//! (docs/ml.md, "Features"), so it does not depend on the length of a sample. Most events have a
+//! [`Meaning`]; those that only some PMUs count have a name and a code here. [`known`] maps the
+//! names that perf and the vendors use to features, [`countable`] says what a PMU can count.
 
 use crate::pmu::tables::TABLES;
 use crate::pmu::{Event, Meaning, Pmu, plain};

@@ -15,7 +15,7 @@ use super::learn::{self, View};
 use super::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
 use super::validate::{Comparisons, Contest, Speedups, comparisons, groups, pairs, speedups};
 use super::{here, import, report, select, show};
-use crate::collect::write_whole;
+use crate::files::write_whole;
 use crate::output;
 use crate::scheduler::MODEL_PATH;
 use crate::text::stamp;

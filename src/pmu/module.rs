@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Monitoring modules: which events a policy needs, and what they say about a task.
+//! Monitoring modules, samples and their metrics.
 //!
-//! A module names the meanings it wants and turns the counts of a round into metrics, as
-//! PMCTrack's monitoring modules do (section 3.2 of the 2017 paper). A policy chooses one; what
-//! the policy sees are [`Sample`]s, and no event codes.
+//! A [`Module`] only names the events that a policy needs; a policy chooses one. Metrics are the
+//! same for all modules ([`Metrics::of`]), unlike PMCTrack's, whose modules compute their own
+//! (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
 
 use serde::Serialize;
 
@@ -125,13 +125,13 @@ impl Metrics {
     }
 }
 
-/// What a policy wants to know about tasks.
+/// Which events a policy wants counted.
 pub trait Module: Send {
     /// As users name it.
     fn name(&self) -> &'static str;
 
-    /// Events that it cannot do without, and then those it would like, in order of worth.
-    /// Instructions and cycles need not be named: they are in every set.
+    /// What it wants besides instructions and cycles, which are in every set. Events that do not
+    /// fit at once are counted in sets that take turns.
     fn meanings(&self) -> &'static [Meaning];
 }
 

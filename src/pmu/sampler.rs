@@ -34,6 +34,8 @@ struct TypeEvents {
     /// By set, then CPU, then event.
     counters: Vec<Vec<Vec<Counter>>>,
     current: usize,
+    /// What its clock cannot exceed, Hz.
+    clock_limit: f64,
 }
 
 /// What became of samples, since the start.
@@ -45,7 +47,17 @@ pub struct Tally {
     pub jumped: u64,
     /// Of them, thrown away because the task waited actively for some of the time.
     pub spun: u64,
+    /// Of them, refused because no CPU counts so much in that time.
+    pub refused: u64,
 }
+
+/// No CPU of these years has a clock beyond, Hz. Where the kernel tells a core type's own it is
+/// believed with a margin, for a short run is not timed as exactly as it is counted.
+const HIGHEST_CLOCK: f64 = 10e9;
+const CLOCK_MARGIN: f64 = 2.0;
+
+/// Instructions, or any other event, per cycle of the highest clock; no CPU comes near it.
+const PER_CYCLE: f64 = 16.0;
 
 /// Opens events, takes samples. Counting ends when it is dropped.
 pub struct Sampler {
@@ -91,6 +103,7 @@ impl Sampler {
                 cpus: kind.cpus.clone(),
                 counters: Vec::new(),
                 current: 0,
+                clock_limit: clock_limit(topology, core_type),
             })
         });
         let types: Vec<_> = types.collect();
@@ -266,10 +279,22 @@ impl Sampler {
         current
     }
 
+    /// Whether a CPU can have counted what BPF has sent, which is counted one way or the other. To be
+    /// asked before anything is made of it: what is learnt from one that cannot be is soon everywhere.
+    pub fn admits(&mut self, raw: &intf::task_sample) -> bool {
+        self.tally.received += 1;
+        let events = self.types.get(usize::from(raw.core_type));
+        let limit = events
+            .and_then(Option::as_ref)
+            .map_or(HIGHEST_CLOCK, |events| events.clock_limit);
+        let admitted = is_possible(raw, limit);
+        self.tally.refused += u64::from(!admitted);
+        admitted
+    }
+
     /// Makes a sample of what BPF has sent; `None` until a round is complete where sets take
     /// turns, if the task waited actively meanwhile, or if it says nothing.
     pub fn sample(&mut self, raw: &intf::task_sample) -> Option<Sample> {
-        self.tally.received += 1;
         if raw.spun != 0 {
             // What it retired says nothing of its work (CAMPS 2018, section 4.5).
             self.tally.spun += 1;
@@ -322,6 +347,28 @@ impl Sampler {
     pub fn tally(&self) -> Tally {
         self.tally
     }
+}
+
+/// What the clock of a core type cannot exceed, Hz.
+fn clock_limit(topology: &Topology, core_type: usize) -> f64 {
+    let cpus = topology
+        .cpus
+        .iter()
+        .filter(|cpu| cpu.core_type == core_type);
+    let highest = cpus.filter_map(|cpu| cpu.max_freq_khz).max();
+    highest.map_or(HIGHEST_CLOCK, |khz| {
+        (f64::from(khz) * 1e3 * CLOCK_MARGIN).min(HIGHEST_CLOCK)
+    })
+}
+
+/// Whether a CPU whose clock does not exceed `limit`, Hz, can have counted this.
+fn is_possible(raw: &intf::task_sample, limit: f64) -> bool {
+    let cycles = limit * raw.run_ns as f64 / 1e9;
+    raw.counts[CYCLES] as f64 <= cycles
+        && raw
+            .counts
+            .iter()
+            .all(|&count| count as f64 <= cycles * PER_CYCLE)
 }
 
 fn needed_by(needed: &[Meaning], event: &Event) -> bool {
@@ -439,7 +486,27 @@ mod tests {
         assert_eq!(sampler.tally().spun, 0);
         sample.spun = 1;
         assert!(sampler.sample(&sample).is_none());
-        assert_eq!((sampler.tally().received, sampler.tally().spun), (2, 1));
+        assert_eq!(sampler.tally().spun, 1);
+    }
+
+    #[test]
+    fn what_no_cpu_can_have_counted_is_refused_and_counted() {
+        let mut sampler = Sampler {
+            types: Vec::new(),
+            nr_cpu_ids: 1,
+            user_only: false,
+            rotates: true,
+            jump: 1.0,
+            rounds: FxHashMap::default(),
+            tally: Tally::default(),
+        };
+        // 50 ms at 5 GHz and four instructions a cycle.
+        assert!(sampler.admits(&raw(0, &[1_000_000_000, 250_000_000])));
+        // Seen when a running task's nice was changed from another CPU: all that the counters held.
+        assert!(!sampler.admits(&raw(0, &[1_000_000, 1_100_111_627_776])));
+        assert!(!sampler.admits(&raw(0, &[1_000_000, 2_000_000, u64::MAX - 5])));
+        let tally = sampler.tally();
+        assert_eq!((tally.received, tally.refused), (3, 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use log::warn;
 
-use crate::collect::table::write_whole;
+use crate::files::write_whole;
 use crate::output;
 use crate::record::Reader;
 

@@ -5,6 +5,7 @@ use anyhow::Result;
 use log::info;
 
 use super::Scheduler;
+use super::encode::Author;
 use crate::policy::{self, Action};
 use crate::stats::live::{CpuReading, Reading, ThreadReading};
 use crate::stats::story::{Phase, Story, THREADS, ThreadStory};
@@ -135,7 +136,7 @@ impl Scheduler<'_> {
             }
             actions.push(Action::Slowdown(task.id, inverse));
         }
-        self.apply_all(&actions)?;
+        self.apply_all(&actions, Author::Policy)?;
         let lacks = self.lacking();
         info!("policy {name}{lacks}");
         Ok(format!("policy {name}{lacks}"))

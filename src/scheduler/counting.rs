@@ -200,6 +200,10 @@ impl Counting {
         self.ring.consume().context("cannot read samples")?;
         let mut inbox = self.inbox.borrow_mut();
         for raw in inbox.drain(..) {
+            if !self.sampler.admits(&raw) {
+                debug!("no CPU can have counted {raw:?}");
+                continue;
+            }
             let process = self.processes.entry(raw.tgid).or_default();
             process.run_ns += raw.run_ns;
             process.instructions += raw.counts[0];

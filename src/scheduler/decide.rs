@@ -6,7 +6,7 @@ use libbpf_rs::ProgramInput;
 use log::debug;
 
 use super::Scheduler;
-use super::encode::encode;
+use super::encode::{Author, encode};
 use crate::bpf::intf;
 use crate::policy::{Action, Snapshot};
 
@@ -20,7 +20,7 @@ impl Scheduler<'_> {
         self.tasks.retain(|task| task.tgid != own);
         let mut actions = std::mem::take(&mut self.actions);
         self.ruled.apply(&mut self.tasks, &mut actions);
-        let outcome = self.apply_all(&actions);
+        let outcome = self.apply_all(&actions, Author::Rules);
         actions.clear();
         self.actions = actions;
         outcome
@@ -45,26 +45,26 @@ impl Scheduler<'_> {
             self.recording.decided(&actions, &*self.policy);
             self.ruled.trade(&mut actions);
         }
-        let outcome = self.apply_all(&actions);
+        let outcome = self.apply_all(&actions, Author::Policy);
         actions.clear();
         self.actions = actions;
         outcome
     }
 
-    pub(super) fn apply_all(&mut self, actions: &[Action]) -> Result<()> {
+    pub(super) fn apply_all(&mut self, actions: &[Action], by: Author) -> Result<()> {
         actions
             .chunks(intf::hetero_consts_MAX_ACTIONS as usize)
-            .try_for_each(|batch| self.apply(batch))
+            .try_for_each(|batch| self.apply(batch, by))
     }
 
     /// Hands a batch of actions to the BPF half.
-    fn apply(&mut self, actions: &[Action]) -> Result<()> {
+    fn apply(&mut self, actions: &[Action], by: Author) -> Result<()> {
         let Some(data) = self.skel.maps.bss_actions_data.as_mut() else {
             bail!("the action batch is not mapped");
         };
         let batch = &mut data.action_batch;
         for (entry, action) in batch.actions.iter_mut().zip(actions) {
-            *entry = encode(action);
+            *entry = encode(action, by);
         }
         batch.nr = actions.len() as u32;
         let outcome = self

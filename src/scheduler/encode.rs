@@ -4,7 +4,16 @@
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 
-pub(super) fn encode(action: &Action) -> types::action {
+/// Where actions come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Author {
+    /// Its hints share out what is busy: an idle CPU of a faster type is better all the same.
+    Policy,
+    /// The user's rules, whose hints mean what they say.
+    Rules,
+}
+
+pub(super) fn encode(action: &Action, by: Author) -> types::action {
     let no_type = intf::hetero_consts_NO_TYPE as u8;
     let mut entry = types::action {
         other_slot: intf::hetero_consts_NO_SLOT,
@@ -22,6 +31,7 @@ pub(super) fn encode(action: &Action) -> types::action {
         Action::Hint(seen, core_type) => {
             entry.op = intf::action_op_ACTION_HINT;
             first(&mut entry, seen, *core_type);
+            entry.ruled = (by == Author::Rules).into();
         }
         Action::Swap([(seen, to), (other, other_to)]) => {
             entry.op = intf::action_op_ACTION_SWAP;
@@ -68,7 +78,10 @@ mod tests {
             },
             on,
         };
-        let entry = encode(&Action::Swap([(seen(1, 0), 2), (seen(2, 2), 0)]));
+        let entry = encode(
+            &Action::Swap([(seen(1, 0), 2), (seen(2, 2), 0)]),
+            Author::Policy,
+        );
         assert_eq!(
             (
                 entry.slot,
@@ -87,7 +100,8 @@ mod tests {
             ),
             (2, 12, 2, 0)
         );
-        let entry = encode(&Action::Hint(seen(3, 1), None));
+        let entry = encode(&Action::Hint(seen(3, 1), None), Author::Rules);
+        assert_eq!(entry.ruled, 1);
         assert_eq!(u32::from(entry.core_type), intf::hetero_consts_NO_TYPE);
         assert_eq!(entry.other_slot, intf::hetero_consts_NO_SLOT);
     }

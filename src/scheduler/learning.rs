@@ -12,7 +12,7 @@ use crossbeam::channel::{Receiver, TryRecvError, bounded};
 use log::{debug, info, warn};
 
 use super::priority::run_when_idle;
-use crate::collect::write_whole;
+use crate::files::write_whole;
 use crate::ml::data::INSTRUCTIONS;
 use crate::ml::events::countable;
 use crate::ml::examples::{Examples, Seen};
@@ -292,7 +292,8 @@ fn keep(path: &Path, model: &Model) -> Result<()> {
     if path.exists() {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
-        fs::copy(path, &old).with_context(|| format!("cannot keep {}", path.display()))?;
+        let kept = fs::read(path).with_context(|| format!("cannot keep {}", path.display()))?;
+        write_whole(Path::new(&old), &kept)?;
     }
     write_whole(path, model.to_json()?.as_bytes())
 }

@@ -3,7 +3,7 @@
 //! rule wants them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use log::{info, warn};
@@ -17,6 +17,11 @@ use crate::topology::Topology;
 /// How often rules are looked at where the policy does not look by itself.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 
+/// Threads are looked up no faster than this per second, after this many at once: each reads from
+/// /proc in the agent's loop, and any user can make threads and rename them as fast as it likes.
+const LOOKUPS: f64 = 1000.0;
+const AT_ONCE: f64 = 2000.0;
+
 /// What was found for a thread.
 #[derive(Clone, Copy, Default)]
 struct Found {
@@ -25,6 +30,8 @@ struct Found {
     /// In the file as it was read for the so-manieth time.
     reading: u32,
     verdict: Option<Verdict>,
+    /// The one that was acted on last.
+    before: Option<Verdict>,
 }
 
 /// See the module.
@@ -33,6 +40,10 @@ pub(super) struct Ruled {
     rules: Rules,
     reading: u32,
     found: FxHashMap<TaskId, Found>,
+    /// How many threads may be looked up now, as of when, and the slot of the one whose turn is next.
+    lookups: f64,
+    earned: Instant,
+    next: u32,
     /// Runnable threads that were not where their rule wants them, and where that is.
     strays: Vec<(Seen, usize)>,
 }
@@ -64,6 +75,9 @@ impl Ruled {
             rules,
             reading: 0,
             found: FxHashMap::default(),
+            lookups: AT_ONCE,
+            earned: Instant::now(),
+            next: 0,
             strays: Vec::new(),
         })
     }
@@ -97,36 +111,53 @@ impl Ruled {
         Ok(said)
     }
 
+    /// Looks up threads that are new or have another name, one after the other, as far as that may
+    /// be done now: so each has its turn, whatever others do.
+    fn look_up(&mut self, tasks: &[Task], now: Instant) {
+        let passed = now.saturating_duration_since(self.earned).as_secs_f64();
+        self.lookups = (self.lookups + passed * LOOKUPS).min(AT_ONCE);
+        self.earned = now;
+        let (before, after) = tasks.split_at(tasks.partition_point(|t| t.id.slot < self.next));
+        for task in after.iter().chain(before).filter(|task| !task.kthread) {
+            let known = self.found.get(&task.id);
+            if known.is_some_and(|it| it.comm == task.comm && it.reading == self.reading) {
+                continue;
+            }
+            // Where there is no rule nothing is read.
+            if !self.rules.is_empty() {
+                if self.lookups < 1.0 {
+                    self.next = task.id.slot;
+                    return;
+                }
+                self.lookups -= 1.0;
+            }
+            let thread = InProc {
+                tid: task.tid,
+                comm: &task.comm,
+            };
+            let found = Found {
+                comm: task.comm,
+                reading: self.reading,
+                verdict: self.rules.of(&thread),
+                before: known.and_then(|known| known.before),
+            };
+            self.found.insert(task.id, found);
+        }
+    }
+
     /// Lets rules have their say: whom one fits looks pinned to the policy.
     pub(super) fn apply(&mut self, tasks: &mut [Task], actions: &mut Vec<Action>) {
         self.strays.clear();
         if self.is_idle() {
             return;
         }
-        let Self {
-            rules,
-            reading,
-            found,
-            strays,
-            ..
-        } = self;
+        self.look_up(tasks, Instant::now());
+        let Self { found, strays, .. } = self;
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
-            let found = found.entry(task.id).or_insert(Found {
-                reading: u32::MAX,
-                ..Found::default()
-            });
-            let before = found.verdict;
-            if found.comm != task.comm || found.reading != *reading {
-                let thread = InProc {
-                    tid: task.tid,
-                    comm: &task.comm,
-                };
-                *found = Found {
-                    comm: task.comm,
-                    reading: *reading,
-                    verdict: rules.of(&thread),
-                };
-            }
+            let Some(found) = found.get_mut(&task.id) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut found.before, found.verdict);
             let weight = |verdict: Option<Verdict>| verdict.map_or(WEIGHT_ONE, |it| it.weight);
             if weight(found.verdict) != weight(before) {
                 actions.push(Action::Weight(task.id, weight(found.verdict)));
@@ -236,6 +267,34 @@ mod tests {
         assert!(tasks.iter().all(|task| !task.pinned));
         ruled.retain(&tasks);
         assert!(ruled.is_idle());
+    }
+
+    #[test]
+    fn neither_a_crowd_nor_one_that_renames_itself_costs_more_than_so_much_or_is_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, "[[rule]]\ncomm = \"victim\"\nprefer = \"LITTLE\"\n").unwrap();
+        let mut ruled = Ruled::find(Some(&path), true, &board(1, 1)).unwrap();
+        let mut tasks: Vec<_> = (0..5000).map(|slot| task(slot, 0, 0)).collect();
+        let victim = tasks.len() - 1;
+        tasks[victim].comm.0[..6].copy_from_slice(b"victim");
+        let mut now = ruled.earned;
+        let mut looks = 0;
+        while ruled.told(tasks[victim].id, &board(1, 1)).is_none() {
+            // All the others have new names at each look.
+            for task in &mut tasks[..victim] {
+                task.comm.0[..4].copy_from_slice(&u32::to_ne_bytes(looks + 1));
+            }
+            ruled.look_up(&tasks, now);
+            now += Duration::from_millis(100);
+            looks += 1;
+            assert!(looks < 100, "it never has its turn");
+        }
+        // 2000 at once, and 100 in a tenth of a second: 5000 after three seconds.
+        assert!((30..=32).contains(&looks), "{looks}");
+        // And it keeps what was found, as long as it has the name.
+        ruled.look_up(&tasks, now);
+        assert!(ruled.told(tasks[victim].id, &board(1, 1)).is_some());
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use libbpf_rs::{ProgramInput, ProgramMut};
 use log::{debug, warn};
 
@@ -21,22 +20,20 @@ pub(super) fn listen() -> Option<Server> {
     }
 }
 
-/// Tells the BPF half of a thread's word.
-pub(super) fn register(program: &ProgramMut, spinner: &Registration) -> Result<()> {
+/// Tells the BPF half of a thread's word. Any user can ask for that, so a failure ends nothing.
+pub(super) fn register(program: &ProgramMut, spinner: &Registration) {
     // A struct spin_request: tid, tgid, address.
     let mut context = [0; 16];
     context[..4].copy_from_slice(&spinner.request.tid.to_ne_bytes());
     context[4..8].copy_from_slice(&spinner.tgid.to_ne_bytes());
     context[8..].copy_from_slice(&spinner.request.address.to_ne_bytes());
-    let outcome = program
-        .test_run(ProgramInput {
-            context_in: Some(&mut context),
-            ..Default::default()
-        })
-        .context("the kernel refused a spin notification")?;
-    match outcome.return_value {
-        0 => debug!("{spinner:?}"),
-        _ => debug!("{spinner:?} came too late: the thread is gone"),
+    let outcome = program.test_run(ProgramInput {
+        context_in: Some(&mut context),
+        ..Default::default()
+    });
+    match outcome.map(|outcome| outcome.return_value) {
+        Ok(0) => debug!("{spinner:?}"),
+        Ok(_) => debug!("{spinner:?} came too late: the thread is gone"),
+        Err(error) => debug!("the kernel refused {spinner:?}: {error}"),
     }
-    Ok(())
 }

@@ -17,15 +17,16 @@ use super::explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
 use super::learning::Learning;
+use super::limits::Limits;
 use super::moves::Moves;
 use super::recording::Recording;
 use super::rest::Bell;
 use super::ruled::Ruled;
 use super::saving::Saver;
+use super::slots::Sleepers;
 use super::{NAME, Options, Scheduler, Wish, beat, priority, spinning};
 use crate::bpf::BpfSkelBuilder;
 use crate::calibrate;
-use crate::cgroups::Limited;
 use crate::energy::Energy;
 use crate::mechanism::Mechanism;
 use crate::ml::model::Model;
@@ -117,14 +118,12 @@ impl<'a> Scheduler<'a> {
             true => attach(),
         }
         .map_err(explain_attach_error)?;
-        let stats_server = stats::listen(Path::new(stats::SOCKET), options.group)?;
+        let stats_server = stats::Server::listen(Path::new(stats::SOCKET), options.group)?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)
             .and_then(Bell::listen)
             .context("cannot listen to the BPF half")?;
-        let mut limited = Limited::default();
-        limited.warn_of_new();
 
         // A page fault in the agent could wait for a thread that waits for it.
         let lock = nix::sys::mman::MlockAllFlags::all();
@@ -150,6 +149,8 @@ impl<'a> Scheduler<'a> {
             moves,
             ruled,
             saver: Saver::new(wish.profile),
+            sleepers: Sleepers::default(),
+            nr_slots: options.slots as usize,
             energy: Energy::from_now(),
             recording,
             counting,
@@ -162,7 +163,7 @@ impl<'a> Scheduler<'a> {
             started,
             stats_server,
             spin_server: spinning::listen(),
-            limited,
+            limits: Limits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),
             cgroups_seen: (0, 0),

@@ -92,6 +92,7 @@ impl Scheduler<'_> {
                 samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
                 samples_jumped: self.counting.as_ref().map_or(0, |c| c.tally().jumped),
                 samples_spun: self.counting.as_ref().map_or(0, |c| c.tally().spun),
+                samples_refused: self.counting.as_ref().map_or(0, |c| c.tally().refused),
                 stretches: count(intf::stat_id_STAT_STRETCHES),
                 stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
                 phase_hits: tally.phase_hits,

@@ -37,6 +37,9 @@ const WAITING: usize = 64;
 const BURST: u32 = 64;
 const REST: Duration = Duration::from_millis(10);
 
+/// After an error that is not about one datagram, so that one that persists costs next to nothing.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The thread's stack, bytes; the agent's memory is locked.
 const STACK: usize = 128 << 10;
 
@@ -136,9 +139,10 @@ fn serve(socket: &UnixDatagram, over: &AtomicBool, sender: &Sender<Registration>
             }
             Ok(None) => debug!("a datagram at the spin socket is no request"),
             Err(Errno::EINTR) => {}
+            // Only the end of the server ends it: no sender may have a say in that.
             Err(error) => {
-                debug!("no more spin notifications are taken: {error}");
-                return;
+                debug!("nothing can be read from the spin socket: {error}");
+                thread::sleep(PAUSE);
             }
         }
         if taken % BURST == 0 {
@@ -148,6 +152,9 @@ fn serve(socket: &UnixDatagram, over: &AtomicBool, sender: &Sender<Registration>
 }
 
 /// A request, and the process that sent it; `None` if it is neither.
+///
+/// There is room for credentials alone. The kernel writes them first, hands over no descriptor that
+/// has no room, and says that something was cut off: such a datagram is no request, either.
 fn receive(socket: &UnixDatagram) -> nix::Result<Option<(Request, u32)>> {
     // One byte more than a request has, so that a longer datagram is told apart.
     let mut bytes = [0; Request::LEN + 1];
@@ -155,7 +162,10 @@ fn receive(socket: &UnixDatagram) -> nix::Result<Option<(Request, u32)>> {
     let mut space = cmsg_space!(UnixCredentials);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags)?;
-    let sent_by = message.cmsgs()?.find_map(|control| match control {
+    let Ok(mut controls) = message.cmsgs() else {
+        return Ok(None);
+    };
+    let sent_by = controls.find_map(|control| match control {
         ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
         _ => None,
     });
@@ -236,6 +246,33 @@ mod tests {
         client.send(&[1; 4096]).unwrap();
         client.send(&own(0x1000).encode()).unwrap();
         assert_eq!(next(&server).unwrap().request, own(0x1000));
+    }
+
+    #[test]
+    fn descriptors_that_are_sent_along_neither_end_it_nor_pile_up() {
+        use nix::sys::socket::{ControlMessage, sendmsg};
+        use std::io::IoSlice;
+        let (directory, server, client) = start();
+        let sent = fs::File::create(directory.path().join("sent")).unwrap();
+        for fds in [1, 3, 200] {
+            let fds = vec![sent.as_raw_fd(); fds];
+            let bytes = own(0x1000).encode();
+            sendmsg::<()>(
+                client.as_raw_fd(),
+                &[IoSlice::new(&bytes)],
+                &[ControlMessage::ScmRights(&fds)],
+                MsgFlags::empty(),
+                None,
+            )
+            .unwrap();
+        }
+        client.send(&own(0x2000).encode()).unwrap();
+        assert_eq!(next(&server).unwrap().request, own(0x2000));
+        // Read, all of them are closed again: this test has the only one.
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        let path = directory.path().join("sent");
+        assert_eq!(open.filter(|of| *of == path).count(), 1);
     }
 
     #[test]

@@ -5,19 +5,20 @@
 //! the network, and its unit allows it none.
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use log::{debug, info, warn};
+use log::{info, warn};
 use scx_stats::prelude::*;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::Counts;
+use super::client::Client;
+use super::http::{Http, LIMITS};
 use super::live::Live;
-use super::serve::Client;
+use crate::connections::Connections;
 
 /// Where it listens unless it is told otherwise; reached from this machine alone.
 pub const ADDRESS: &str = "127.0.0.1:9754";
@@ -25,8 +26,9 @@ pub const ADDRESS: &str = "127.0.0.1:9754";
 /// How soon it heeds a signal.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// What the text is, by <https://prometheus.io/docs/instrumenting/exposition_formats>.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// A scheduler that has not answered for so long is not asked again for as long: every client
+/// would wait for that.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Reads an address; a port alone is one of this machine's.
 ///
@@ -42,7 +44,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Listens for those who scrape.
 pub struct Exporter {
-    server: Server,
+    listener: TcpListener,
 }
 
 impl Exporter {
@@ -51,18 +53,23 @@ impl Exporter {
     /// # Errors
     /// Where it cannot, in one line.
     pub fn listen(address: SocketAddr) -> Result<Self> {
-        let server = Server::http(address).map_err(|error| {
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = listen().map_err(|error: std::io::Error| {
             anyhow!("cannot listen at {address}: {error}; name another with --prometheus")
         })?;
         if !address.ip().is_loopback() {
             warn!("whoever reaches {address} can read the statistics");
         }
-        Ok(Self { server })
+        Ok(Self { listener })
     }
 
     /// Where.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.server.server_addr().to_ip()
+        self.listener.local_addr().ok()
     }
 
     /// Serves what the scheduler at `socket` says, until `stop`.
@@ -73,49 +80,68 @@ impl Exporter {
         if let Some(address) = self.address() {
             info!("serving statistics at http://{address}/metrics");
         }
-        let mut client = None;
+        let mut asker = Asker::default();
+        let mut http = Http {
+            page: |path: &str| match path {
+                "/metrics" => asker.metrics(socket, stop),
+                "/" => (200, "See /metrics.\n".into()),
+                _ => (404, "There is /metrics.\n".into()),
+            },
+        };
+        let mut connections = Connections::new(self.listener.try_clone()?, LIMITS);
         while !stop.load(Ordering::Relaxed) {
-            if let Some(request) = self.server.recv_timeout(GLANCE)? {
-                answer(request, &mut client, socket);
-            }
+            connections.round(&mut http, None, Some(GLANCE))?;
         }
         Ok(())
     }
 }
 
-fn answer(request: Request, client: &mut Option<Client>, socket: &Path) {
-    let path = request.url().split('?').next().unwrap_or_default();
-    let (status, text) = match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => match ask(client, socket) {
-            Ok(live) => (200, render(&live)),
-            Err(error) => (503, format!("{error:#}\n")),
-        },
-        (Method::Get | Method::Head, "/") => (200, "See /metrics.\n".into()),
-        (Method::Get | Method::Head, _) => (404, "There is /metrics.\n".into()),
-        _ => (405, "Only GET.\n".into()),
-    };
-    let content_type = Header::from_bytes("Content-Type", CONTENT_TYPE);
-    let mut response = Response::from_string(text).with_status_code(status);
-    if let Ok(header) = content_type {
-        response.add_header(header);
-    }
-    if let Err(error) = request.respond(response) {
-        debug!("who asked has gone: {error}");
-    }
+/// Asks the scheduler for those who scrape.
+#[derive(Default)]
+struct Asker {
+    client: Option<Client>,
+    /// Until when it is not asked again, and why.
+    silent: Option<(Instant, String)>,
 }
 
-/// Asks over the connection that there is, or a new one: the scheduler may have started anew.
-fn ask(client: &mut Option<Client>, socket: &Path) -> Result<Live> {
-    if let Some(mut known) = client.take()
-        && let Ok(live) = known.live()
-    {
-        *client = Some(known);
-        return Ok(live);
+impl Asker {
+    fn metrics(&mut self, socket: &Path, stop: &AtomicBool) -> (u16, String) {
+        let now = Instant::now();
+        if let Some((until, why)) = &self.silent
+            && *until > now
+        {
+            return (503, why.clone());
+        }
+        // Else one signal would have to wait for all who ask.
+        if stop.load(Ordering::Relaxed) {
+            return (503, "This exporter ends.\n".into());
+        }
+        match self.ask(socket) {
+            Ok(live) => (200, render(&live)),
+            Err(error) => {
+                let why = format!("{error:#}\n");
+                let took = now.elapsed();
+                if took >= SILENCE {
+                    self.silent = Some((now + 2 * took, why.clone()));
+                }
+                (503, why)
+            }
+        }
     }
-    let mut fresh = Client::connect(socket)?;
-    let live = fresh.live()?;
-    *client = Some(fresh);
-    Ok(live)
+
+    /// Asks over the connection that there is, or a new one: the scheduler may have started anew.
+    fn ask(&mut self, socket: &Path) -> Result<Live> {
+        if let Some(mut known) = self.client.take()
+            && let Ok(live) = known.live()
+        {
+            self.client = Some(known);
+            return Ok(live);
+        }
+        let mut fresh = Client::connect(socket)?;
+        let live = fresh.live()?;
+        self.client = Some(fresh);
+        Ok(live)
+    }
 }
 
 /// Its metrics, as text.

@@ -1,30 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The statistics socket: what can be asked there, and who may ask.
+//!
+//! It speaks the protocol of `scx_stats`, whose own server has a thread for each client, of which
+//! it has any number, and takes lines of any length. The agent locks its memory, so here one thread
+//! serves a few, whose lines are short.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
+use anyhow::{Context, Result, anyhow};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use log::{debug, warn};
+use nix::errno::Errno;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Group, chown};
+use nix::unistd::{Gid, Group, chown, geteuid};
 use scx_stats::prelude::*;
-use serde::de::DeserializeOwned;
+use serde::Serialize;
 
-use super::live::{Live, Rates, Reading};
+use super::live::{Live, Rates};
+use super::request::{Answer, Request, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
-use crate::policy;
-use crate::profile::Profile;
+use crate::connections::{Connections, Limits, Served, Service};
 
 /// Where the socket is, as with all sched_ext schedulers.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
 
-/// Who does not answer for so long, ms, does not answer.
-const PATIENCE_MS: u64 = 3000;
+/// The group whose members may read, if there is one of that name and no other was named.
+const GROUP: &str = "scx_hetero";
+
+const LIMITS: Limits = Limits {
+    connections: 16,
+    request: 64 << 10,
+    patience: Duration::from_secs(10),
+    may_idle: true,
+};
+
+/// Requests are answered no faster than this, whatever clients want: for some the scheduler looks
+/// at each thread.
+const REST: Duration = Duration::from_millis(10);
+
+/// And clients are listened to no faster than this: as one of the agent's, the thread goes before
+/// all others, and nobody is to keep it busy.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// The thread's stack, bytes; the agent's memory is locked.
+const STACK: usize = 256 << 10;
+
+/// How soon the thread notices that nobody will answer any more.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// Looks a group up by its name.
 ///
@@ -40,289 +74,307 @@ pub fn parse_group(name: &str) -> Result<Gid, String> {
     }
 }
 
-/// What a client wants of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// What is counted.
-    Totals,
-    /// Every CPU and thread.
-    Reading,
-    /// All that is known of a thread, or of a process's threads, by its id.
-    Story(u32),
-    /// Another policy from now on.
-    SetPolicy(policy::Name),
-    /// Another profile from now on, with its policy.
-    SetProfile(Profile),
-    /// Another `--fairness` from now on, percent.
-    SetFairness(u8),
-    /// What the file with the rules says now.
-    ReadRules,
-}
-
-/// Answers, each to the request of the same name.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// To [`Request::Totals`].
-    Totals(Box<Totals>),
-    /// To [`Request::Reading`].
-    Reading(Box<Reading>),
-    /// To [`Request::Story`].
-    Story(Story),
-    /// What became of a setting, or why nothing did.
-    Set(Result<String, String>),
-}
-
-type Channels<'a> = (
-    &'a crossbeam::channel::Sender<Request>,
-    &'a crossbeam::channel::Receiver<Answer>,
-);
-
-fn ask(request: Request, (requests, answers): Channels) -> Result<Answer> {
-    requests.send(request)?;
-    Ok(answers.recv()?)
-}
-
-fn totals(channels: Channels) -> Result<Totals> {
-    match ask(Request::Totals, channels)? {
-        Answer::Totals(totals) => Ok(*totals),
-        other => bail!("the scheduler answered something else: {other:?}"),
-    }
-}
-
-fn reading(channels: Channels) -> Result<Reading> {
-    match ask(Request::Reading, channels)? {
-        Answer::Reading(reading) => Ok(*reading),
-        other => bail!("the scheduler answered something else: {other:?}"),
-    }
-}
-
-fn live(rates: &mut Rates, channels: Channels) -> Result<Live> {
-    let mut live = rates.next(reading(channels)?);
-    live.policies = policy_names();
-    for cpu in &mut live.cpus {
-        cpu.mhz = clock_mhz(cpu.cpu);
-    }
-    Ok(live)
-}
-
-/// The names of all policies.
-pub fn policy_names() -> Vec<String> {
-    let names = policy::Name::value_variants().iter();
-    names.map(ToString::to_string).collect()
+/// The group that may read where none was named, if this machine has it.
+pub fn default_group() -> Option<Gid> {
+    parse_group(GROUP).ok()
 }
 
 /// A CPU's clock, as the kernel says.
 fn clock_mhz(cpu: u32) -> Option<u32> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-    let khz: u32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    let khz: u32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
     Some(khz / 1000)
 }
 
-/// The setting that a request names.
-fn setting(args: &BTreeMap<String, String>) -> Result<Request, String> {
-    let policy = args.get("policy").map(|name| {
-        policy::Name::from_str(name, false)
-            .map(Request::SetPolicy)
-            .map_err(|_| {
-                let names = policy_names().join(", ");
-                format!("there is no policy '{name}'; there are {names}")
-            })
-    });
-    let profile = args.get("profile").map(|name| {
-        Profile::from_str(name, false)
-            .map(Request::SetProfile)
-            .map_err(|_| {
-                let names = Profile::value_variants().iter().map(ToString::to_string);
-                let names = names.collect::<Vec<_>>().join(", ");
-                format!("there is no profile '{name}'; there are {names}")
-            })
-    });
-    let fairness = args.get("fairness").map(|percent| {
-        let percent = u8::from_str(percent).ok().filter(|&percent| percent <= 100);
-        percent
-            .map(Request::SetFairness)
-            .ok_or_else(|| "fairness is a whole number of percent, 0 to 100".into())
-    });
-    let rules = args.get("rules").map(|_| Ok(Request::ReadRules));
-    let mut settings = [policy, profile, fairness, rules].into_iter().flatten();
-    match (settings.next(), settings.next()) {
-        (Some(setting), None) => setting,
-        _ => Err("set either policy, profile, fairness or rules".into()),
-    }
+/// What is told of in `--monitor`, by name.
+fn metas() -> [StatsMeta; 4] {
+    [
+        Metrics::meta(),
+        CoreTypeStats::meta(),
+        ProcessStats::meta(),
+        Counts::meta(),
+    ]
 }
 
-fn set(args: &BTreeMap<String, String>, channels: Channels) -> Result<Result<String, String>> {
-    let request = match setting(args) {
-        Ok(request) => request,
-        Err(why) => return Ok(Err(why)),
-    };
-    match ask(request, channels)? {
-        Answer::Set(outcome) => Ok(outcome),
-        other => bail!("the scheduler answered something else: {other:?}"),
-    }
-}
-
-fn story(args: &BTreeMap<String, String>, channels: Channels) -> Result<Story> {
-    let pid = args.get("pid").context("of which pid?")?;
-    let pid = pid.parse().with_context(|| format!("'{pid}' is no pid"))?;
-    match ask(Request::Story(pid), channels)? {
-        Answer::Story(story) => Ok(story),
-        other => bail!("the scheduler answered something else: {other:?}"),
-    }
-}
-
-/// What the scheduler's statistics socket serves.
-pub fn server_data() -> StatsServerData<Request, Answer> {
-    let top: Box<dyn StatsOpener<Request, Answer>> = Box::new(move |channels| {
-        let mut before = totals(channels)?;
-        let read: Box<dyn StatsReader<Request, Answer>> = Box::new(move |_, channels| {
-            let now = totals(channels)?;
-            let metrics = Metrics::between(&before, &now);
-            before = now;
-            metrics.to_json()
-        });
-        Ok(read)
-    });
-    let threads: Box<dyn StatsOpener<Request, Answer>> = Box::new(move |_| {
-        let mut rates = Rates::default();
-        let read: Box<dyn StatsReader<Request, Answer>> =
-            Box::new(move |_, channels| Ok(serde_json::to_value(live(&mut rates, channels)?)?));
-        Ok(read)
-    });
-    let op = |open| StatsOps { open, close: None };
-    StatsServerData::new()
-        .add_meta(Metrics::meta())
-        .add_meta(CoreTypeStats::meta())
-        .add_meta(ProcessStats::meta())
-        .add_meta(Counts::meta())
-        .add_ops("top", op(top))
-        .add_ops("threads", op(threads))
-        .add_stats(
-            "why",
-            Box::new(|args, channels| Ok(serde_json::to_value(story(args, channels)?)?)),
-        )
-        .add_stats(
-            "set",
-            Box::new(|args, channels| Ok(serde_json::to_value(set(args, channels)?)?)),
-        )
-}
-
-/// Opens the socket at `path`, for its owner and the members of `group` alone: who can ask can also
-/// switch policies.
+/// Explains the statistics, for people.
 ///
 /// # Errors
-/// Where it cannot be made, or not given to the group.
-pub fn listen(path: &Path, group: Option<Gid>) -> Result<StatsServer<Request, Answer>> {
+/// They cannot be written.
+pub fn explain(out: &mut impl io::Write) -> Result<()> {
+    let known = StatsServerData::<(), ()>::new();
+    let known = metas().into_iter().fold(known, StatsServerData::add_meta);
+    known.describe_meta(out, None)
+}
+
+/// Listens until dropped, in a thread of its own: the scheduler's loop waits for no client.
+pub struct Server {
+    requests: Receiver<Request>,
+    answers: Sender<Answer>,
+    over: Arc<AtomicBool>,
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Opens the socket at `path`, for its owner and the members of `group`. Its owner and root may
+    /// change settings; the group may read.
+    ///
+    /// # Errors
+    /// Where it cannot be made. That it cannot be given to the group is only said.
+    pub fn listen(path: &Path, group: Option<Gid>) -> Result<Self> {
+        let listener =
+            bind(path).with_context(|| format!("cannot open the socket {}", path.display()))?;
+        let members = Permissions::from_mode(0o660);
+        let shared = group.map(|group| {
+            chown(path, None, Some(group))
+                .map_err(io::Error::from)
+                .and_then(|()| fs::set_permissions(path, members))
+        });
+        if let Some(Err(why)) = shared {
+            warn!(
+                "only root can read the statistics, for {} cannot be given to a group: {why}; a \
+                 service needs SupplementaryGroups= for that group",
+                path.display()
+            );
+        }
+        let (request, requests) = bounded(1);
+        let (answers, answer) = bounded(1);
+        let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let mut lines = Lines {
+            request,
+            answer,
+            over: Arc::clone(&over),
+            asked: Instant::now(),
+        };
+        let thread = thread::Builder::new()
+            .name("stats".into())
+            .stack_size(STACK)
+            .spawn(move || {
+                let mut connections = Connections::new(listener, LIMITS);
+                while !lines.over.load(Ordering::Relaxed) {
+                    let round = connections.round(&mut lines, Some(woken.as_fd()), None);
+                    // As where memory is short: it passes, and is no reason to be busy meanwhile.
+                    if let Err(error) = round {
+                        debug!("no client can be served for the moment: {error}");
+                        thread::sleep(Duration::from_secs(1));
+                    }
+                    thread::sleep(BREATH);
+                }
+            })
+            .context("cannot start a thread")?;
+        Ok(Self {
+            requests,
+            answers,
+            over,
+            wake: Some(wake),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where answers go, and where requests come from: one at a time, and each wants an answer.
+    pub fn channels(&self) -> (Sender<Answer>, Receiver<Request>) {
+        (self.answers.clone(), self.requests.clone())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A listener that nobody but the owner may connect to. What a killed scheduler has left gives way.
+fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder)?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
     let before = umask(Mode::from_bits_truncate(0o077));
-    let server = StatsServer::new(server_data()).set_path(path).launch();
+    let listener = UnixListener::bind(path);
     umask(before);
-    let server = server.with_context(|| format!("cannot open the socket {}", path.display()))?;
-    if let Some(group) = group {
-        let members = Permissions::from_mode(0o660);
-        chown(path, None, Some(group))
-            .map_err(Into::into)
-            .and_then(|()| std::fs::set_permissions(path, members))
-            .with_context(|| {
-                format!(
-                    "cannot let a group use {}: run it without --group, or in a service with \
-                     SupplementaryGroups= for that group",
-                    path.display()
-                )
-            })?;
-    }
-    Ok(server)
+    let listener = listener?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
-/// Asks the scheduler.
-pub struct Client(StatsClient);
+/// A client, and what its rates are since.
+#[derive(Default)]
+struct Asker {
+    may_set: bool,
+    top: Option<Totals>,
+    rates: Rates,
+}
 
-impl Client {
-    /// Connects to the socket at `path`.
-    ///
-    /// # Errors
-    /// What to do about it, in one line.
-    pub fn connect(path: &Path) -> Result<Self> {
-        let client = StatsClient::new().set_path(path);
-        let connected = client.connect(Some(PATIENCE_MS));
-        let client = connected.map_err(|error| {
-            let why = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
-            match why {
-                Some(std::io::ErrorKind::PermissionDenied) => error
-                    .context("only root may ask the scheduler, and the group that --group names"),
-                _ => anyhow!(
-                    "no sched_ext scheduler answers ({error:#}): start it with 'sudo scx_hetero', \
-                     or 'sudo systemctl start scx_hetero'"
-                ),
+/// The protocol: a line of JSON, and one back.
+struct Lines {
+    request: Sender<Request>,
+    answer: Receiver<Answer>,
+    over: Arc<AtomicBool>,
+    /// When a client asked last.
+    asked: Instant,
+}
+
+impl Service for Lines {
+    type Listener = UnixListener;
+    type Client = Asker;
+
+    fn greet(&mut self, stream: &UnixStream) -> io::Result<Asker> {
+        let peer = getsockopt(stream, PeerCredentials)?;
+        Ok(Asker {
+            may_set: may_set(peer.uid()),
+            ..Asker::default()
+        })
+    }
+
+    fn serve(&mut self, client: &mut Asker, received: &[u8], more: bool) -> Served {
+        let end = received.iter().position(|&byte| byte == b'\n');
+        let (answer, taken) = match end {
+            Some(end) => (self.respond(client, &received[..end]), end + 1),
+            None if more => return Served::Partial,
+            None if received.len() >= LIMITS.request => {
+                let why = anyhow!("a request is a line of at most {} bytes", LIMITS.request);
+                (Err(why.context(StatsErrno(Errno::EMSGSIZE as i32))), 0)
             }
-        })?;
-        Ok(Self(client))
-    }
-
-    fn get<T: DeserializeOwned>(&mut self, target: &str, args: &[(&str, &str)]) -> Result<T> {
-        let target = [("target", target)];
-        let args = target.iter().chain(args);
-        let args = args.map(|(key, value)| ((*key).into(), (*value).into()));
-        self.0
-            .request("stats", args.collect())
-            .map_err(|error| match format!("{error:#}") {
-                text if text.contains("unknown stat target") => {
-                    error.context("the scheduler that runs is another one, or an older scx_hetero")
-                }
-                _ => error.context("the scheduler does not answer"),
-            })
-    }
-
-    /// What there is to see, with rates since the last call.
-    ///
-    /// # Errors
-    /// Where the scheduler is gone or is another one.
-    pub fn live(&mut self) -> Result<Live> {
-        self.get("threads", &[])
-    }
-
-    /// All about a thread, or a process's threads.
-    ///
-    /// # Errors
-    /// As [`Client::live`].
-    pub fn story(&mut self, pid: u32) -> Result<Story> {
-        self.get("why", &[("pid", &pid.to_string())])
-    }
-
-    /// Sets `policy`, `profile` or `fairness`, or reads `rules` again; what the scheduler says to that, in words.
-    ///
-    /// # Errors
-    /// As [`Client::live`].
-    pub fn set(&mut self, name: &str, value: &str) -> Result<Result<String, String>> {
-        self.get("set", &[(name, value)])
+            // Who has ended need not have ended the line.
+            None => (self.respond(client, received), received.len()),
+        };
+        let answer = answer.unwrap_or_else(|error| {
+            let errno = error.downcast_ref::<StatsErrno>();
+            response(
+                errno.map_or(Errno::EINVAL as i32, |errno| errno.0),
+                format!("{error:#}").into(),
+            )
+        });
+        let mut bytes = serde_json::to_vec(&answer).unwrap_or_default();
+        bytes.push(b'\n');
+        Served::Answer {
+            taken,
+            bytes,
+            last: end.is_none(),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Who only reads may neither stop a policy nor choose one.
+fn may_set(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
+}
 
-    fn of(pairs: &[(&str, &str)]) -> Result<Request, String> {
-        let args = pairs.iter();
-        setting(&args.map(|(k, v)| ((*k).into(), (*v).into())).collect())
+fn response(errno: i32, value: serde_json::Value) -> StatsResponse {
+    StatsResponse {
+        errno,
+        args: [("resp".to_string(), value)].into(),
     }
+}
 
-    #[test]
-    fn settings_are_read_and_bad_ones_refused_with_what_is_allowed() {
-        let rr = Request::SetPolicy(policy::Name::Rr);
-        assert_eq!(of(&[("target", "set"), ("policy", "rr")]), Ok(rr));
-        assert_eq!(of(&[("fairness", "0")]), Ok(Request::SetFairness(0)));
-        assert!(of(&[("policy", "cfs")]).unwrap_err().contains("camps"));
-        for bad in ["101", "-1", "x", ""] {
-            assert!(of(&[("fairness", bad)]).unwrap_err().contains("0 to 100"));
+impl Lines {
+    fn respond(&mut self, client: &mut Asker, line: &[u8]) -> Result<StatsResponse> {
+        thread::sleep(REST.saturating_sub(self.asked.elapsed()));
+        self.asked = Instant::now();
+        let request: StatsRequest = serde_json::from_slice(line)?;
+        let unknown = |what: &str, name: &str| {
+            anyhow!("unknown {what} {name:?}").context(StatsErrno(Errno::EINVAL as i32))
+        };
+        if request.req == "stats_meta" {
+            let metas = metas().into_iter().map(|meta| (meta.name.clone(), meta));
+            return to_response(metas.collect::<BTreeMap<_, _>>());
         }
-        let server = Request::SetProfile(Profile::Server);
-        assert_eq!(of(&[("profile", "server")]), Ok(server));
-        assert!(of(&[("profile", "x")]).unwrap_err().contains("powersave"));
-        assert!(of(&[]).is_err());
-        assert!(of(&[("policy", "rr"), ("fairness", "5")]).is_err());
+        if request.req != "stats" {
+            return Err(unknown("command", &request.req));
+        }
+        let target = request.args.get("target").map_or("top", String::as_str);
+        match target {
+            "top" => to_response(self.top(client)?),
+            "threads" => to_response(self.threads(client)?),
+            "why" => to_response(self.why(&request.args)?),
+            "set" => to_response(self.set(client, &request.args)?),
+            _ => Err(unknown("stat target", target)),
+        }
     }
+
+    /// Asks the scheduler.
+    fn ask(&mut self, request: Request) -> Result<Answer> {
+        self.request.send(request)?;
+        loop {
+            match self.answer.recv_timeout(GLANCE) {
+                Err(RecvTimeoutError::Timeout) if !self.over.load(Ordering::Relaxed) => {}
+                answer => return answer.context("the scheduler ends"),
+            }
+        }
+    }
+
+    fn totals(&mut self) -> Result<Totals> {
+        match self.ask(Request::Totals)? {
+            Answer::Totals(totals) => Ok(*totals),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn top(&mut self, client: &mut Asker) -> Result<Metrics> {
+        let before = match client.top.take() {
+            Some(before) => before,
+            None => self.totals()?,
+        };
+        let now = self.totals()?;
+        let metrics = Metrics::between(&before, &now);
+        client.top = Some(now);
+        Ok(metrics)
+    }
+
+    fn threads(&mut self, client: &mut Asker) -> Result<Live> {
+        let reading = match self.ask(Request::Reading)? {
+            Answer::Reading(reading) => *reading,
+            other => return Err(odd(&other)),
+        };
+        let mut live = client.rates.next(reading);
+        live.policies = policy_names();
+        for cpu in &mut live.cpus {
+            cpu.mhz = clock_mhz(cpu.cpu);
+        }
+        Ok(live)
+    }
+
+    fn why(&mut self, args: &BTreeMap<String, String>) -> Result<Story> {
+        let pid = args.get("pid").context("of which pid?")?;
+        let pid = pid.parse().with_context(|| format!("'{pid}' is no pid"))?;
+        match self.ask(Request::Story(pid))? {
+            Answer::Story(story) => Ok(story),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn set(
+        &mut self,
+        client: &Asker,
+        args: &BTreeMap<String, String>,
+    ) -> Result<Result<String, String>> {
+        if !client.may_set {
+            let why = "you may read statistics; settings are changed by root: sudo scx_hetero set";
+            return Ok(Err(why.into()));
+        }
+        let request = match setting(args) {
+            Ok(request) => request,
+            Err(why) => return Ok(Err(why)),
+        };
+        match self.ask(request)? {
+            Answer::Set(outcome) => Ok(outcome),
+            other => Err(odd(&other)),
+        }
+    }
+}
+
+fn to_response(value: impl Serialize) -> Result<StatsResponse> {
+    Ok(response(0, serde_json::to_value(value)?))
+}
+
+fn odd(answer: &Answer) -> anyhow::Error {
+    anyhow!("the scheduler answered something else: {answer:?}")
 }

@@ -159,6 +159,12 @@ pub fn state() -> String {
 }
 
 /// Waits until `done`, and fails if that takes longer than `limit`.
+/// How often a sched_ext scheduler has been attached since boot.
+pub fn starts() -> u64 {
+    let count = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap();
+    count.trim().parse().unwrap()
+}
+
 pub fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {

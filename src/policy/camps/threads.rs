@@ -68,8 +68,36 @@ pub struct Threads {
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
     /// samples from there.
     big_frequency: Option<f64>,
-    /// The highest clock seen in any sample, Hz.
-    highest_clock: Option<f64>,
+    /// Clocks in samples, Hz.
+    clocks: Recent,
+}
+
+/// The highest value of the last minute, or half of it: what was said once in error is forgotten.
+#[derive(Default)]
+struct Recent {
+    now: Option<f64>,
+    before: Option<f64>,
+    since_ns: u64,
+}
+
+impl Recent {
+    const HALF_NS: u64 = 30_000_000_000;
+
+    fn note(&mut self, now_ns: u64, values: impl Iterator<Item = f64>) {
+        if now_ns.saturating_sub(self.since_ns) >= Self::HALF_NS {
+            // While nothing is said, what was said last holds.
+            self.before = self.now.take().or(self.before);
+            self.since_ns = now_ns;
+        }
+        self.now = values.chain(self.now).max_by(f64::total_cmp);
+    }
+
+    fn highest(&self) -> Option<f64> {
+        self.now
+            .into_iter()
+            .chain(self.before)
+            .max_by(f64::total_cmp)
+    }
 }
 
 impl Threads {
@@ -86,14 +114,14 @@ impl Threads {
             load_before: Load::default(),
             processes: FxHashSet::default(),
             big_frequency: None,
-            highest_clock: None,
+            clocks: Recent::default(),
         }
     }
 
     /// When contention is low.
     pub fn limits(&self) -> Thresholds {
         self.limits
-            .unwrap_or_else(|| Thresholds::assumed(self.highest_clock))
+            .unwrap_or_else(|| Thresholds::assumed(self.clocks.highest()))
     }
 
     /// The estimator of a thread.
@@ -181,7 +209,7 @@ impl Threads {
             .filter(|&clock| clock > 0.0);
 
         let clocks = self.noted.iter().map(|noted| noted.metrics.frequency);
-        self.highest_clock = clocks.chain(self.highest_clock).max_by(f64::total_cmp);
+        self.clocks.note(snapshot.now_ns, clocks);
 
         let now = snapshot.now_ns;
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
@@ -450,6 +478,21 @@ fn running_on(task: &Task) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_wrong_once_is_forgotten() {
+        let mut clocks = Recent::default();
+        let second = 1_000_000_000;
+        clocks.note(second, [3e9, 9e9].into_iter());
+        assert_eq!(clocks.highest(), Some(9e9));
+        for s in 2..70 {
+            clocks.note(s * second, [2e9, 3e9].into_iter());
+        }
+        assert_eq!(clocks.highest(), Some(3e9));
+        clocks.note(200 * second, std::iter::empty());
+        clocks.note(300 * second, std::iter::empty());
+        assert_eq!(clocks.highest(), Some(3e9));
+    }
 
     #[test]
     fn the_part_of_the_core_type_is_no_greater_than_the_whole() {

@@ -121,8 +121,14 @@ impl Hetero {
             self.take_slot(k, thread);
         }
         let Some(slot) = self.ctx(thread).slot else {
+            let inverse = &self.static_inv_slowdown;
+            let work_ns = arith::fastest_ns(run_ns, inverse[core_type], inverse[0]);
+            self.ctx_mut(thread).work_ns += work_ns;
             return run_ns;
         };
+        let inverse = &self.slots[slot].inv_slowdown;
+        let work_ns = arith::fastest_ns(run_ns, inverse[core_type], inverse[0]);
+        self.ctx_mut(thread).work_ns += work_ns;
         let nr_runnable = self.processes[job].max(1);
         let slot = &mut self.slots[slot];
         slot.task.run_ns[core_type] += run_ns;
@@ -217,8 +223,9 @@ impl Hetero {
     /// A thread goes to sleep: brings its mean burst up to date. The first one counts in full.
     pub(super) fn note_burst(&mut self, thread: u32) {
         let ctx = &mut self.ctxs[thread as usize];
-        let ran = ctx.run_ns - ctx.woke_at_ns;
+        let ran = ctx.work_ns - ctx.woke_at_work_ns;
         ctx.woke_at_ns = ctx.run_ns;
+        ctx.woke_at_work_ns = ctx.work_ns;
         ctx.burst_ns = arith::mean_burst(ctx.burst_ns, ran, 2 * LATENCY_BURST_NS);
     }
 }

@@ -47,6 +47,9 @@ pub(super) struct Ctx {
     pub(super) vtime: u64,
     pub(super) burst_ns: u64,
     pub(super) woke_at_ns: u64,
+    /// As the fastest core type would take for it.
+    pub(super) work_ns: u64,
+    pub(super) woke_at_work_ns: u64,
     /// See [`super::sampling`].
     pub(super) account: Account,
 }
@@ -312,12 +315,10 @@ impl Hetero {
         if self.swap_target(k, previous, cpu).is_some() {
             return true;
         }
-        if !std::mem::take(&mut self.ctx_mut(previous).upgrade)
-            || !self.better_idle_exists(k, previous, cpu)
-        {
+        if !std::mem::take(&mut self.ctx_mut(previous).upgrade) {
             return false;
         }
-        let target = self.claim_idle(k, previous, cpu);
+        let target = self.claim_better_idle(k, previous, cpu);
         self.ctx_mut(previous).claimed = target;
         target.is_some()
     }

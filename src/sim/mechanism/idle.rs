@@ -7,6 +7,7 @@ use crate::topology::{MAX_CORE_TYPES, Topology};
 use super::super::cpu_set::CpuSet;
 use super::super::kernel::Kernel;
 use super::hetero::Hetero;
+use super::queue::Queue;
 
 /// Sets of CPUs, and in which order they are looked through.
 pub(super) struct Masks {
@@ -108,28 +109,47 @@ impl Hetero {
 
     /// Claims the best idle CPU, in the order of the thread's hint.
     pub(super) fn claim_idle(&self, k: &mut Kernel, thread: u32, previous: u32) -> Option<u32> {
+        let tiers = self.masks.tiers(self.hint_of(thread)).iter().copied();
+        self.claim_idle_of(k, thread, previous, tiers)
+    }
+
+    fn claim_idle_of(
+        &self,
+        k: &mut Kernel,
+        thread: u32,
+        near: u32,
+        mut types: impl Iterator<Item = usize>,
+    ) -> Option<u32> {
         if let Some(cpu) = self.ctx(thread).pinned {
             return self.claim_only(k, thread, cpu);
         }
-        let tiers = self.masks.tiers(self.hint_of(thread));
-        tiers.iter().find_map(|&core_type| {
+        types.find_map(|core_type| {
             if !self.allows_type(thread, core_type) || self.nr_idle[core_type] == 0 {
                 return None;
             }
-            self.claim_of_tier(k, thread, previous, core_type)
+            self.claim_of_tier(k, thread, near, core_type)
         })
+    }
+
+    /// Core types that rank above that of `cpu`, whatever the hint: there are no rules here.
+    fn better_types(&self, k: &Kernel, cpu: u32) -> impl Iterator<Item = usize> + use<'_> {
+        let here = k.cpu(cpu).core_type;
+        let types = self.masks.tiers(None).iter().copied();
+        types.take_while(move |&core_type| core_type != here)
     }
 
     /// Is there an idle CPU that ranks above `cpu`? Claims nothing.
     pub(super) fn better_idle_exists(&self, k: &Kernel, thread: u32, cpu: u32) -> bool {
-        let here = k.cpu(cpu).core_type;
-        let better = self
-            .masks
-            .tiers(None)
-            .iter()
-            .take_while(|&&core_type| core_type != here);
-        let mut idle = better.map(|&core_type| &self.masks.idle[core_type]);
+        let mut idle = self
+            .better_types(k, cpu)
+            .map(|core_type| &self.masks.idle[core_type]);
         idle.any(|idle| idle.intersects(k.allowed(thread)))
+    }
+
+    /// The same, and claims it.
+    pub(super) fn claim_better_idle(&self, k: &mut Kernel, thread: u32, cpu: u32) -> Option<u32> {
+        let better = self.better_types(k, cpu);
+        self.claim_idle_of(k, thread, cpu, better)
     }
 
     pub(super) fn count_idle(&mut self, k: &Kernel, cpu: u32, idle: bool) {
@@ -150,16 +170,20 @@ impl Hetero {
     }
 
     fn work_waits_for(&self, k: &Kernel, cpu: u32) -> bool {
+        let takes = |queue: &Queue| queue.iter().any(|(thread, _)| k.may_use(thread, cpu));
         self.cpus[cpu as usize].queue.len() > 0
-            || (!self.is_parked(k, cpu) && self.domains.iter().any(|d| d.nr_waiting > 0))
+            || (!self.is_parked(k, cpu) && self.domains.iter().any(|d| takes(&d.queue)))
     }
 
     fn any_idle_for(&mut self, k: &mut Kernel, thread: u32) -> Option<u32> {
         let found = match self.ctx(thread).pinned {
             Some(cpu) => self.claim_only(k, thread, cpu),
             None => {
-                let everywhere = k.affinities[0].clone();
-                self.pick_idle(k, thread, &everywhere)
+                let near = k.thread(thread).cpu;
+                self.claim_idle(k, thread, near).or_else(|| {
+                    let everywhere = k.affinities[0].clone();
+                    self.pick_idle(k, thread, &everywhere)
+                })
             }
         };
         // One that was claimed and not used looks busy to the kernel.

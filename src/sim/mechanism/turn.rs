@@ -28,7 +28,7 @@ impl Hetero {
 
     pub(super) fn is_latency_sensitive(&self, thread: u32) -> bool {
         let ctx = self.ctx(thread);
-        let now = ctx.run_ns - ctx.woke_at_ns;
+        let now = ctx.work_ns - ctx.woke_at_work_ns;
         ctx.burst_ns > 0 && ctx.burst_ns < LATENCY_BURST_NS && now < LATENCY_BURST_NS
     }
 
@@ -38,7 +38,7 @@ impl Hetero {
         let burst = match ctx.burst_ns {
             0 if ctx.run_ns == 0 => self.slice_ns / 2,
             0 => 0,
-            mean => mean.max(ctx.run_ns - ctx.woke_at_ns),
+            mean => mean.max(ctx.work_ns - ctx.woke_at_work_ns),
         };
         arith::deadline_of(ctx.vtime, burst, self.slice_ns, period)
     }

@@ -18,6 +18,8 @@ mod change;
 mod check;
 mod cpu;
 mod dice;
+#[cfg(test)]
+mod faults;
 mod ffi;
 mod half;
 mod kernel;

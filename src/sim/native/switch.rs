@@ -14,6 +14,9 @@ use super::task::{At, TaskId};
 /// How often a CPU asks ops.dispatch in a row: `SCX_DSP_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 32;
 
+/// A task that sleeps.
+const TASK_INTERRUPTIBLE: u32 = 1;
+
 impl Kernel {
     // Run time.
 
@@ -560,6 +563,7 @@ impl Kernel {
         self.update_curr(from);
         let (cpu, selected) = self.select(task, flags);
         let selected = if selected { ENQ_CPU_SELECTED } else { 0 };
+        unsafe { (*self.raw(task)).__state = 0 }
         self.activate(task, cpu, ENQ_WAKEUP | selected);
         self.run_later();
     }
@@ -601,6 +605,7 @@ impl Kernel {
             return;
         };
         self.enter(cpu);
+        unsafe { (*self.raw(task)).__state = TASK_INTERRUPTIBLE }
         self.dequeue(task);
         self.schedule(cpu);
     }

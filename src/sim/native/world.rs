@@ -149,6 +149,12 @@ pub struct World {
     trace: bool,
 }
 
+/// An action whose every field is 0.
+fn no_action() -> intf::action {
+    // SAFETY: plain integers, for which nothing is a value.
+    unsafe { std::mem::zeroed() }
+}
+
 /// A machine that this seed makes.
 fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> Machine {
     let types = dice.of(&[1, 2, 2, 2, 3, 3, 4]);
@@ -639,6 +645,11 @@ impl World {
                 .below(self.kernel.machine.topology.types.len() as u64);
             let sets = self.kernel.machine.set_events[core_type as usize].len() as u64;
             let set = self.dice.below(sets) as usize;
+            let before = self.kernel.half.global::<u8>("current_set");
+            // SAFETY: within the array.
+            if usize::from(unsafe { *before.add(core_type as usize) }) == set {
+                return;
+            }
             let cpus = self.kernel.machine.topology.types[core_type as usize]
                 .cpus
                 .clone();
@@ -661,18 +672,12 @@ impl World {
         let none = intf::hetero_consts_NO_TYPE as u8;
         let mut action = intf::action {
             op: self.dice.below(5) as u32,
-            result: 0,
-            slot: 0,
-            generation: 0,
-            other_slot: 0,
-            other_generation: 0,
-            inv_slowdown: [0; 4],
             core_type: none,
             other_core_type: none,
             expected_type: none,
             other_expected_type: none,
-            park_ns: 0,
-            rule_weight: 0,
+            ruled: self.dice.one_in(8).into(),
+            ..no_action()
         };
         let types = self.kernel.machine.topology.types.len() as u64;
         let hostile = self.has(Chaos::Hostile) && self.dice.one_in(4);

@@ -38,7 +38,8 @@ typedef signed long long s64;
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #define __sink(expr)	asm volatile("" : "+g"(expr))
 
-enum { ENOENT = 2, ESRCH = 3, E2BIG = 7, ENOMEM = 12, EFAULT = 14, EBUSY = 16, EEXIST = 17, EINVAL = 22 };
+enum { ENOENT = 2, ESRCH = 3, E2BIG = 7, ENOMEM = 12, EFAULT = 14, EBUSY = 16, EEXIST = 17, EINVAL = 22,
+       ESTALE = 116 };
 enum { CLOCK_MONOTONIC = 1 };
 
 /*
@@ -99,6 +100,7 @@ struct cgroup { s32 level; u64 id; struct cgroup *parent; void *storage; };
 struct sched_entity { u64 exec_start, sum_exec_runtime; };
 struct sched_ext_entity { u32 flags, weight; u64 slice, dsq_vtime; };
 struct task_struct {
+	u32 __state;
 	s32 pid, tgid;
 	u32 flags;
 	s32 static_prio;
