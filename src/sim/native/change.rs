@@ -126,6 +126,10 @@ impl Kernel {
         }
         change(self);
         if queued {
+            if !runs {
+                // Where it waits from now on, and for what, is another matter.
+                self.st().tasks[task.0 as usize].waits_since = Some(self.now());
+            }
             self.enqueue(task, ENQ_RESTORE, runs);
         }
         if runs {
@@ -243,12 +247,17 @@ impl Kernel {
         if needless || self.is_migration_disabled(task) {
             return;
         }
+        // The stopper comes before real-time tasks, too, and leaves the CPU to them.
+        let taken = self.runs(cpu) == Runs::Other;
         self.take_cpu(cpu, ffi::SCX_CPU_PREEMPT_STOP as i32);
         if self.is_queued(task) && !self.allows(task, self.cpu_of(task)) {
             self.enter(cpu);
             self.move_queued(task);
         }
         self.run_later();
+        if taken {
+            return;
+        }
         self.give_back(cpu);
     }
 

@@ -45,12 +45,26 @@ impl Kernel {
         if let Some(error) = self.look().errors.first() {
             return Err(format!("the kernel would end the scheduler: {error}"));
         }
+        self.note_parked();
         let alive = self.look().alive.clone();
         for &task in &alive {
             self.check_task(task)?;
             self.check_wait(task, bounds)?;
         }
         self.check_counts(&alive)
+    }
+
+    /// When each CPU was parked last. What ends that is a timer, which lets the CPU look for work.
+    fn note_parked(&self) {
+        let contexts = self.half.global::<super::cpu_ctx>("cpu_ctxs");
+        let now = self.now();
+        for (index, cpu) in self.st().cpus.iter_mut().enumerate() {
+            // SAFETY: within the array; no operation runs.
+            let parked = unsafe { (*contexts.add(index)).parked_until > 0 };
+            if std::mem::replace(&mut cpu.parked, parked) || parked {
+                cpu.parked_until = now;
+            }
+        }
     }
 
     fn name(&self, task: TaskId) -> String {
@@ -73,8 +87,9 @@ impl Kernel {
                 self.name(task)
             ));
         }
-        let stops = || self.look().stops.contains(&task);
-        if running && !self.allows(task, self.cpu_of(task)) && !stops() {
+        // Its affinity may change while it must not migrate; and the stopper takes a moment.
+        let stays = || self.look().stops.contains(&task) || self.is_migration_disabled(task);
+        if running && !self.allows(task, self.cpu_of(task)) && !stays() {
             return Err(format!("{} runs where it may not", self.name(task)));
         }
         let counted = match at {
@@ -148,7 +163,7 @@ impl Kernel {
                 }
                 of.idle_since
             };
-            let free_since = idle_since.max(self.cpu_ctx(cpu).parked_until);
+            let free_since = idle_since.max(self.look().cpus[cpu as usize].parked_until);
             if self.allows(task, cpu) && now.saturating_sub(free_since) > bound {
                 return Err(format!(
                     "{} has waited for {} us in {at:?} beside CPU {cpu}, idle for {} us",

@@ -86,6 +86,8 @@ pub struct Kernel {
     /// By how much `bpf_ktime_get_ns()` is ahead of the model's time.
     ktime_offset: Cell<i64>,
     samples_map: *mut c_void,
+    /// Prints what happens: `NATIVE_TRACE=1`.
+    trace: bool,
     /// The BPF half knows where this is.
     _pinned: PhantomPinned,
 }
@@ -136,6 +138,7 @@ impl Kernel {
             now: Cell::new(3_600_000_000_000),
             ktime_offset: Cell::new(0),
             samples_map,
+            trace: std::env::var_os("NATIVE_TRACE").is_some(),
             _pinned: PhantomPinned,
         });
         let model: *mut c_void = (&raw const *kernel).cast_mut().cast();
@@ -174,6 +177,13 @@ impl Kernel {
 
     pub(super) fn look(&self) -> Ref<'_, State> {
         self.state.borrow()
+    }
+
+    pub(super) fn trace(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            let us = (self.now() - 3_600_000_000_000) as f64 / 1e3;
+            eprintln!("{us:12.3} us, CPU {:3}: {}", self.here(), what());
+        }
     }
 
     // Where the BPF half is, and when.
@@ -631,6 +641,7 @@ impl Kernel {
             from: self.here(),
             flags,
         };
+        self.trace(|| format!("kicks CPU {cpu}, flags {flags:#x}"));
         let mut state = self.st();
         state.kicks.push(kick);
         state.later.push(Later::Kick(kick));

@@ -51,6 +51,7 @@ impl Kernel {
     /// `dispatch_enqueue()`.
     pub(super) fn insert(&self, at: At, task: TaskId, by_vtime: bool, flags: u64) {
         let raw = unsafe { &*self.raw(task) };
+        self.trace(|| format!("{} goes to {at:?}, flags {flags:#x}", raw.pid));
         if self.look().tasks[task.0 as usize].at.is_some() {
             self.error(format!("task {} is queued twice", raw.pid));
         }
@@ -458,6 +459,7 @@ impl Kernel {
     pub(super) fn set_runs(&self, cpu: u32, runs: Runs) {
         self.count(cpu);
         let now = self.now();
+        self.trace(|| format!("CPU {cpu} runs {runs:?}"));
         let state = &mut *self.st();
         let of = &mut state.cpus[cpu as usize];
         of.runs = runs;

@@ -93,14 +93,20 @@ fn random_lives_break_no_rule() {
         .collect();
     let left_out = std::env::var("NATIVE_CALM").unwrap_or_default();
     let is_left_out = |chaos: &Chaos| left_out.split(',').any(|name| name == format!("{chaos:?}"));
-    let all = Chaos::ALL.into_iter().filter(|chaos| !is_left_out(chaos)).collect();
+    let all = Chaos::ALL
+        .into_iter()
+        .filter(|chaos| !is_left_out(chaos))
+        .collect();
     let mut failures = Vec::new();
     for seed in seeds.clone() {
         let mut world = World::random(seed, &all, &without).unwrap();
         if let Err(failure) = world.run(events) {
-            let shrunk = World::shrink(failure, &without).unwrap();
-            eprintln!("{shrunk}");
-            failures.push(shrunk);
+            eprintln!("{failure}");
+            failures.push(match std::env::var_os("NATIVE_TRACE") {
+                None => World::shrink(failure, &without).unwrap(),
+                Some(_) => failure,
+            });
+            eprintln!("at least: {}", failures[failures.len() - 1]);
         }
     }
     let nr = failures.len();

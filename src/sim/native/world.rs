@@ -75,6 +75,8 @@ impl Chaos {
 /// A broken rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// The machine and its kernel, in short.
+    pub machine: String,
     /// Of [`World::random`].
     pub seed: u64,
     /// At which event.
@@ -90,6 +92,7 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            machine,
             seed,
             event,
             at_ns,
@@ -99,7 +102,7 @@ impl fmt::Display for Failure {
         let ms = *at_ns as f64 / 1e6;
         write!(
             f,
-            "seed {seed}, event {event}, {ms:.3} ms: {message} (with {chaos:?})"
+            "seed {seed}, event {event}, {ms:.3} ms: {message} (on {machine}; with {chaos:?})"
         )
     }
 }
@@ -146,7 +149,6 @@ pub struct World {
     ticks: Vec<bool>,
     groups: usize,
     most_tasks: usize,
-    trace: bool,
 }
 
 /// An action whose every field is 0.
@@ -240,7 +242,6 @@ impl World {
             ticks: vec![false; machine.nr_cpus() as usize],
             groups: 0,
             most_tasks: 0,
-            trace: std::env::var_os("NATIVE_TRACE").is_some(),
             kernel,
         })
     }
@@ -252,6 +253,7 @@ impl World {
     pub fn run(&mut self, nr_events: u64) -> Result<(), Failure> {
         for _ in 0..nr_events {
             self.step().map_err(|message| Failure {
+                machine: self.kernel.machine.in_short(),
                 seed: self.seed,
                 event: self.nr_events,
                 at_ns: self.kernel.now() - self.begun,
@@ -329,14 +331,10 @@ impl World {
         let at = next.min(timer);
         self.kernel.advance(at.saturating_sub(self.kernel.now()));
         if timer <= next {
-            if self.trace {
-                eprintln!("{}: timer", self.kernel.now());
-            }
+            self.kernel.trace(|| "timer".into());
             self.kernel.fire_timer();
         } else if let Some(Reverse((_, _, event))) = self.events.pop() {
-            if self.trace {
-                eprintln!("{}: {event:?}", self.kernel.now());
-            }
+            self.kernel.trace(|| format!("{event:?}"));
             self.handle(event);
         }
         self.follow();
@@ -637,6 +635,9 @@ impl World {
         self.kernel.beat();
         let nr = self.dice.below(4);
         let actions: Vec<_> = (0..nr).filter_map(|_| self.action()).collect();
+        for action in &actions {
+            self.kernel.trace(|| format!("{action:?}"));
+        }
         let from = self.any_cpu();
         self.kernel.apply(&actions, from);
         if self.has(Chaos::Rotation) && self.dice.one_in(3) {
