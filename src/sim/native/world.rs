@@ -470,8 +470,9 @@ impl World {
         let sleep_ns = self
             .dice
             .of(&[10 * US, 200 * US, 2 * MS, 30 * MS, 200 * MS]);
-        // What serves one CPU is brief.
-        let burst_ns = if flags == 0 {
+        // What serves one CPU is brief, and so is the agent.
+        let brief = flags != 0 || task.tgid == Some(AGENT_TGID);
+        let burst_ns = if !brief {
             burst_ns
         } else {
             burst_ns.clamp(20 * US, 300 * US)
