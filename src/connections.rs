@@ -133,7 +133,7 @@ enum Phase {
     Answers,
     /// Writes the last one.
     AnswersLast,
-    /// Reads what nobody wants, until the client has ended.
+    /// Reads and discards, until the client has ended.
     Leaves,
 }
 
@@ -193,7 +193,7 @@ impl<S: Service> Connections<S> {
         Ok(())
     }
 
-    /// Who can be served: whether it is `wake`, the listener, and each connection.
+    /// What can be served: whether it is `wake`, the listener, and each connection.
     fn wait(
         &mut self,
         wake: Option<BorrowedFd>,

@@ -6,6 +6,8 @@
 //! actions; the BPF half carries them out. Policies touch no kernel, no clock
 //! and no file, so they run the same in tests.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
+
 pub mod arith;
 pub mod ask;
 pub mod bench;

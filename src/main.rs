@@ -280,7 +280,10 @@ fn main() -> ExitCode {
     } else {
         ColorChoice::Never
     };
-    let _ = TermLogger::init(level, config, TerminalMode::Stderr, colors);
+    let logger = TermLogger::new(level, config, TerminalMode::Stderr, colors);
+    if log::set_boxed_logger(Box::new(output::Printable(*logger))).is_ok() {
+        log::set_max_level(level);
+    }
     if ignored {
         warn!("{SYSFS_PREFIX} is ignored: what is scheduled is this machine, and no other");
     }
@@ -289,7 +292,10 @@ fn main() -> ExitCode {
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
             let remedy = exit::remedy(&error).map(|remedy| format!("; {remedy}"));
-            eprintln!("{NAME}: {error:#}{}", remedy.unwrap_or_default());
+            output::note(format_args!(
+                "{NAME}: {error:#}{}",
+                remedy.unwrap_or_default()
+            ));
             exit::status(&error).into()
         }
     }

@@ -43,12 +43,37 @@ pub fn tiers(topology: &Topology) -> impl Iterator<Item = Tier> {
     whole(false).chain(second).chain(whole(true))
 }
 
-/// The order for a thread whose hint is `hint`: that type first, then as without.
+/// The order for a thread whose hint is `hint`: that type first, then whole cores of faster types from
+/// the nearest on, then of slower ones, then second threads and the low-power island as without. With
+/// the slowest type as the hint it goes from the most efficient cores up, as saving energy wants it.
 pub fn tiers_for(topology: &Topology, hint: usize) -> Vec<Tier> {
-    let (mut wished, others): (Vec<_>, Vec<_>) =
-        tiers(topology).partition(|tier| tier.core_type == hint);
-    wished.sort_by_key(|tier| !tier.whole_core);
-    wished.into_iter().chain(others).collect()
+    let mut order: Vec<Tier> = tiers(topology).collect();
+    order.sort_by_key(|tier| {
+        let on_island = topology.types[tier.core_type].low_power_island;
+        let stage = match (tier.core_type == hint, on_island) {
+            (true, _) => 0,
+            (false, false) => 1 + usize::from(!tier.whole_core),
+            (false, true) => 3,
+        };
+        let slower = tier.core_type > hint;
+        let distance = tier.core_type.abs_diff(hint);
+        (stage, !tier.whole_core, slower, distance)
+    });
+    order
+}
+
+/// The core type to fill first while energy is saved: the slowest, which is a low-power island's where
+/// there is one. What it has no room for goes on in the order of [`tiers_for`] it. `None` where all CPUs
+/// are alike.
+pub fn most_efficient(topology: &Topology) -> Option<usize> {
+    let slowest = topology.types.len().checked_sub(1);
+    slowest.filter(|&slowest| slowest > 0)
+}
+
+/// How many threads fit on more efficient CPUs than those of the fastest type.
+pub fn efficient_room(topology: &Topology) -> usize {
+    let types = topology.types.iter().skip(1);
+    types.map(|kind| kind.cpus.len()).sum()
 }
 
 /// How many of `threads` busy threads each core type should hold: CPUs are

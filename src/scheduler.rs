@@ -59,6 +59,7 @@ use crate::policy::{self, Action, Policy, Snapshot};
 use crate::profile::Profile;
 use crate::spin;
 use crate::stats;
+use crate::stats::work::Ledger;
 use crate::table::{self, Task};
 use crate::topology::{CoreTypesSpec, Topology};
 use crate::watchdog::Watchdog;
@@ -140,6 +141,7 @@ pub struct Scheduler<'a> {
     settings: policy::Settings<'a>,
     wish: Wish,
     moves: Moves,
+    ledger: Ledger,
     ruled: Ruled,
     saver: Saver,
     sleepers: Sleepers,
@@ -280,7 +282,7 @@ impl Scheduler<'_> {
                     Ok(request) => {
                         self.take_samples()?;
                         let policy = self.policy_name;
-                        // There is room for it, unless nobody wants it any longer.
+                        // There is room for it, unless the client has gone.
                         let _ = answers.try_send(self.answer(request)?);
                         if self.policy_name != policy || due.is_none() {
                             due = self.interval().map(|interval| Instant::now() + interval);
@@ -381,6 +383,11 @@ impl Scheduler<'_> {
         {
             let used = bss.nr_slots_used as usize;
             self.reader.snapshot(&slots.slots, used, &mut self.tasks);
+            let at_ns = self.started.elapsed().as_nanos() as u64;
+            let capacities = self.topology.types.iter().map(|kind| kind.capacity);
+            self.ledger.update(at_ns, &self.tasks, capacities, |task| {
+                self.policy.insight(task, &self.topology)
+            });
         }
     }
 

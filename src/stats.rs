@@ -8,6 +8,7 @@ pub mod prometheus;
 mod request;
 mod serve;
 pub mod story;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,6 +20,7 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
+use crate::text::printable;
 pub use client::Client;
 pub use request::{Answer, Request};
 pub use serve::{SOCKET, Server, default_group, explain, parse_group};
@@ -443,7 +445,10 @@ pub fn monitor(interval: Duration, stop: &Arc<AtomicBool>) -> Result<()> {
         |metrics| {
             // The first reading spans no time.
             if !std::mem::take(&mut first) {
-                metrics.format(&mut std::io::stdout().lock())?;
+                let mut block = Vec::new();
+                metrics.format(&mut block)?;
+                let block = printable(str::from_utf8(&block)?);
+                std::io::stdout().lock().write_all(block.as_bytes())?;
             }
             Ok(())
         },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The task table: BPF writes it, the agent takes snapshots without a system call.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
@@ -8,6 +9,7 @@ use std::sync::atomic::{Ordering, fence};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf::{intf, types};
+use crate::text::plain;
 use crate::topology::MAX_CORE_TYPES;
 
 /// A task's identity for as long as the scheduler runs: slots change hands,
@@ -46,10 +48,18 @@ impl State {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comm(pub [u8; 16]);
 
+impl Comm {
+    /// As the thread has it, to be compared: any thread may name itself as it likes.
+    pub fn raw(&self) -> Cow<'_, str> {
+        let name = self.0.split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name)
+    }
+}
+
+/// To be shown: [`plain`].
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.split(|&byte| byte == 0).next().unwrap_or_default();
-        f.write_str(&String::from_utf8_lossy(name))
+        f.pad(&plain(&self.raw()))
     }
 }
 
@@ -205,4 +215,20 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         first_progress: raw.first_progress,
         sf: (raw.sf > 0).then(|| f64::from(raw.sf) / f64::from(intf::hetero_consts_SF_ONE)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_shown_as_text_and_compared_as_it_is() {
+        let comm = Comm(*b"\x1b]2;a\n\x9b\x07\0owned\0\0");
+        assert_eq!(comm.to_string(), "\\u{1b}]2;a\\n\u{fffd}\\u{7}");
+        assert_eq!(comm.raw(), "\x1b]2;a\n\u{fffd}\x07");
+        assert_eq!(
+            format!("{:>6}|", Comm(*b"xz\0\0\0\0\0\0\0\0\0\0\0\0\0\0")),
+            "    xz|"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What users who mean ill can say to the sockets: it costs a bounded amount of memory and threads,
-//! and keeps nobody else from being answered. Nothing is scheduled.
+//! What hostile clients can send to the sockets: it costs a bounded amount of memory and threads,
+//! and other clients are answered all the same. Nothing is scheduled.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -355,7 +355,7 @@ fn a_flood_of_requests_is_answered_at_a_hundred_a_second() {
     assert!(begin.elapsed() >= Duration::from_millis(490));
 }
 
-/// A stream that another user has opened: the kernel notes who connects.
+/// A stream that another user has opened: the kernel notes which user connects.
 fn connect_as(user: u32, socket: &Path) -> UnixStream {
     let socket = socket.to_path_buf();
     thread::spawn(move || {

@@ -103,7 +103,7 @@ fn mixes_are_run_and_reported() {
         "{text}"
     );
     for expected in [
-        "M1: short, long (2 repeats)",
+        "M1: short, long\n",
         "UNFAIRNESS",
         "Means over M1, M2",
         "default",

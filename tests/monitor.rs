@@ -15,12 +15,20 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use scx_hetero::policy::{Insight, Name};
+use scx_hetero::policy::{Insight, Name, Snapshot};
+use scx_hetero::record::{Encoder, Input, Members, Reader};
 use scx_hetero::stats::live::{CpuReading, Reading, ThreadReading};
 use scx_hetero::stats::prometheus::Exporter;
 use scx_hetero::stats::story::{Move, Phase, Story, ThreadStory};
+use scx_hetero::stats::work::Work;
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
 use scx_hetero::table::{Comm, State, Task, TaskId};
+
+/// It gives a terminal another title, and turns round what follows.
+const HOSTILE: &str = "\x1b]2;owned\x07\u{202e}x";
+
+/// A process whose thread is called that.
+const ODD: u32 = 666;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -107,6 +115,22 @@ fn thread(index: usize, seconds: u64) -> ThreadReading {
     }
 }
 
+/// What they have all done.
+fn work(seconds: u64) -> Work {
+    let mut work = Work::default();
+    let ns = (seconds * SECOND) as f64;
+    for index in 0..THREADS.len() {
+        let ThreadReading { task, insight, .. } = thread(index, seconds);
+        let progress = task.amp_progress as f64;
+        work.progress_ns += progress;
+        if insight.takes_part == Some(true) {
+            work.gain_ns += progress * insight.asymmetry[1].unwrap_or(1024.0 / 560.0) - ns;
+            work.part_ns += ns;
+        }
+    }
+    work
+}
+
 /// The whole of it: 4 P and 4 E CPUs.
 fn reading(seconds: u64, policy: Name) -> Reading {
     let kind = |name: &str| CoreTypeTotals {
@@ -145,11 +169,15 @@ fn reading(seconds: u64, policy: Name) -> Reading {
         capacities: vec![1024, 560],
         cpus: (0..8).map(cpu).collect(),
         threads: (0..THREADS.len()).map(|i| thread(i, seconds)).collect(),
+        work: work(seconds),
     }
 }
 
 fn story(pid: u32) -> Story {
-    let index = pid.wrapping_sub(1000) as usize;
+    let index = match pid {
+        ODD => 0,
+        pid => pid.wrapping_sub(1000) as usize,
+    };
     let moved = |ago: u64, from, why: &str| Move {
         ago_ns: ago * SECOND / 10,
         from,
@@ -159,7 +187,7 @@ fn story(pid: u32) -> Story {
     let threads = THREADS.get(index).map(|(name, ..)| ThreadStory {
         tid: pid,
         pid,
-        comm: (*name).into(),
+        comm: if pid == ODD { HOSTILE } else { name }.into(),
         state: "running".into(),
         cpu: 5,
         core_type: 1,
@@ -340,16 +368,20 @@ struct Terminal {
 impl Terminal {
     /// `environment` is put before the command, as for env(1).
     fn open(folder: &Path, size: (u32, u32), environment: &str, socket: &Path) -> Self {
-        let terminal = Self {
-            server: folder.join("tmux"),
-        };
         let binary = env!("CARGO_BIN_EXE_scx_hetero");
         let socket = socket.display();
         let command = format!(
             "env {environment} {binary} monitor -d 0.1 --socket {socket}; code=$?; stty -a; echo left with $code; cat"
         );
+        Self::run(folder, size, &command)
+    }
+
+    fn run(folder: &Path, size: (u32, u32), command: &str) -> Self {
+        let terminal = Self {
+            server: folder.join("tmux"),
+        };
         let (width, height) = (size.0.to_string(), size.1.to_string());
-        terminal.tmux(&["new-session", "-d", "-x", &width, "-y", &height, &command]);
+        terminal.tmux(&["new-session", "-d", "-x", &width, "-y", &height, command]);
         terminal
     }
 
@@ -505,6 +537,110 @@ fn the_monitor_is_driven_by_keys() {
     terminal.press(&["q"]);
     let left = terminal.see("left with 0");
     assert!(left.contains(" icanon") && !left.contains("NAME"), "{left}");
+}
+
+#[test]
+fn names_from_elsewhere_do_nothing_to_a_terminal() {
+    if !has_tmux() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let _fake = Fake::start(&socket);
+    let file = |name: &str| folder.path().join(name).display().to_string();
+
+    // A recording of a machine and a thread called so, and models and results of such.
+    let recording = file("run.scxrec");
+    let mut encoder = Encoder::default();
+    let sim = Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
+        .args([
+            "sim",
+            "W5",
+            "--policy",
+            "rr",
+            "--seconds",
+            "2",
+            "--record",
+            &recording,
+        ])
+        .output()
+        .unwrap();
+    assert!(sim.status.success(), "{sim:?}");
+    let mut reader = Reader::open(Path::new(&recording)).unwrap();
+    let Ok(Some(Input::Begin(mut begin))) = reader.next_input() else {
+        panic!("no beginning");
+    };
+    begin.cpu = HOSTILE.into();
+    begin.topology.types[0].name = HOSTILE.into();
+    encoder.begin((*begin).clone());
+    let mut parts = Vec::new();
+    while let Some(input) = reader.next_input().unwrap() {
+        if let Input::Look {
+            now_ns, decides, ..
+        } = input
+        {
+            let mut tasks = reader.tasks().to_vec();
+            for task in &mut tasks {
+                task.comm = comm("\x1b]2;owned\x07");
+            }
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &begin.topology,
+                tasks: &tasks,
+            };
+            encoder.look(&snapshot, decides);
+        }
+    }
+    parts.push(encoder.take(Vec::new()));
+    let mut members = Members::create(Path::new(&recording)).unwrap();
+    parts.iter().for_each(|part| members.write(part).unwrap());
+
+    let folder_of_models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let model = folder_of_models.join("virtual-alder-lake-4p4e.model.json");
+    let text = fs::read_to_string(model).unwrap();
+    let json_of = serde_json::to_string(HOSTILE).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["machine"]["name"] = HOSTILE.into();
+    value["data"]["tables"] = vec![HOSTILE].into();
+    fs::write(file("model.json"), value.to_string()).unwrap();
+    let broken = format!("{{\"schema\": 2, \"rank_by\": {json_of}}}");
+    fs::write(file("broken.json"), broken).unwrap();
+
+    let at = format!("--socket {}", socket.display());
+    for (name, command) in [
+        ("why", format!("why {ODD} {at}")),
+        ("why --json", format!("why {ODD} --json {at}")),
+        ("replay", format!("replay {recording} -n 3")),
+        (
+            "model",
+            format!("model --any-machine {}", file("model.json")),
+        ),
+        ("an error", format!("model {}", file("broken.json"))),
+        ("an error of a file", format!("model '/{HOSTILE}'")),
+    ] {
+        let binary = env!("CARGO_BIN_EXE_scx_hetero");
+        let here = tempfile::tempdir().unwrap();
+        let script = here.path().join("script");
+        fs::write(
+            &script,
+            format!("{binary} {command}; echo left with $?; cat\n"),
+        )
+        .unwrap();
+        let run = format!("LANG=C.UTF-8 sh {}", script.display());
+        let terminal = Terminal::run(here.path(), (100, 100), &run);
+        let screen = terminal.see("left with");
+        println!("{name}:\n{}", screen.trim_end());
+        assert!(
+            screen.contains("]2;owned"),
+            "{name}: it shows as text\n{screen}"
+        );
+        assert!(!screen.contains('\u{202e}'), "{name}:\n{screen}");
+        let title = terminal.tmux(&["display-message", "-p", "#{pane_title}"]);
+        assert!(
+            !title.contains("owned"),
+            "{name} has changed the title: {title}"
+        );
+    }
 }
 
 #[test]

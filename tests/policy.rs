@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fixtures::Machine;
 use model::task;
-use scx_hetero::placement::{shares, tiers, tiers_for};
+use scx_hetero::placement::{efficient_room, most_efficient, shares, tiers, tiers_for};
 use scx_hetero::policy::{self, Action, Policy, RoundRobin, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
@@ -69,6 +69,41 @@ fn idle_cpus_are_sought_in_the_order_p_e_second_threads_lp_e() {
         names(&phone, &tiers(&phone).collect::<Vec<_>>()),
         ["2 big cores", "2 mid cores", "4 LITTLE cores"]
     );
+}
+
+/// The order in which CPUs are filled while energy is saved, and how many threads run before the
+/// fastest type has to.
+fn saving(machine: &str) -> (Vec<String>, usize) {
+    let topology = Machine::new(machine).topology();
+    let first = most_efficient(&topology).unwrap();
+    let order = names(&topology, &tiers_for(&topology, first));
+    (order, efficient_room(&topology))
+}
+
+#[test]
+fn saving_energy_fills_the_low_power_island_then_e_then_p() {
+    let (order, room) = saving("ultra-7-155h");
+    let lpe_e_p = ["2 LP-E cores", "8 E cores", "6 P cores"];
+    assert_eq!(order[..3], lpe_e_p);
+    assert_eq!(
+        (&order[3..], room),
+        (&["6 P second threads".to_string()][..], 10)
+    );
+    assert_eq!(
+        saving("ultra-9-285h"),
+        (lpe_e_p.map(String::from).to_vec(), 10)
+    );
+    // Lunar Lake: all slower cores are on the island.
+    let lpe_p = ["4 LP-E cores", "4 P cores"].map(String::from);
+    assert_eq!(saving("ultra-7-258v"), (lpe_p.to_vec(), 4));
+    let (phone, room) = saving("phone-4-2-2");
+    assert_eq!(phone, ["4 LITTLE cores", "2 mid cores", "2 big cores"]);
+    assert_eq!(room, 6);
+    let (two_types, room) = saving("i7-1260p");
+    assert_eq!(two_types[..2], ["8 E cores", "4 P cores"]);
+    assert_eq!(room, 8);
+    let alike = Machine::new("ryzen-7950x").topology();
+    assert_eq!((most_efficient(&alike), efficient_room(&alike)), (None, 0));
 }
 
 #[test]

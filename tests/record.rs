@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use scx_hetero::record::{Input, Reader, Tail};
+use nix::sys::resource::{UsageWho, getrusage};
+use scx_hetero::policy::Snapshot;
+use scx_hetero::record::{BUDGET, Encoder, Input, Members, Reader, Tail};
 use scx_hetero::replay::{Changes, compare};
 use serde_json::Value;
 
@@ -194,6 +196,96 @@ fn damage_in_the_middle_ends_it_there_and_garbage_is_refused() {
     assert!(error(&["replay", file]).contains("cannot read the recording"));
 }
 
+/// Files that would fill the memory of a reader that believes them: a short one unpacks to a thousand
+/// times as much, and that to many times as much again.
+#[test]
+fn a_file_made_to_fill_memory_is_refused_within_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = recording(folder.path(), "camps", "2");
+    let mut reader = Reader::open(&source).unwrap();
+    let Some(Input::Begin(begin)) = reader.next_input().unwrap() else {
+        panic!("no beginning");
+    };
+    let mut tasks = Vec::new();
+    while let Ok(Some(input)) = reader.next_input() {
+        if matches!(input, Input::Look { .. }) && !reader.tasks().is_empty() {
+            tasks = reader.tasks().to_vec();
+        }
+    }
+    let hostile = folder.path().join("hostile");
+    let refused = |parts: &[Vec<u8>]| {
+        let mut file = Members::create(&hostile).unwrap();
+        for part in parts {
+            file.write(part).unwrap();
+        }
+        let file = hostile.to_str().unwrap();
+        let size = fs::metadata(&hostile).unwrap().len();
+        let told = [error(&["replay", file]), error(&["report", file])];
+        assert!(!told[0].contains("panicked") && !told[1].contains("panicked"));
+        println!("{size} bytes: {}", told[0]);
+        let used = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
+        assert!((used as u64) << 10 < BUDGET, "{used} kB for {size} bytes");
+        told[0].clone()
+    };
+    let start = || {
+        let mut encoder = Encoder::default();
+        encoder.begin((*begin).clone());
+        encoder.take(Vec::new())
+    };
+    // A length, and zeros: these are sound actions, and sound tasks.
+    let long = |head: &[u8], zeros: usize| {
+        let mut bytes = start();
+        bytes.extend(head);
+        bytes.extend([0xff, 0xff, 0xff, 0x7f]);
+        bytes.resize(bytes.len() + zeros, 0);
+        bytes
+    };
+    for zeros in [60 << 20, 200 << 20] {
+        let told = refused(&[long(&[6], zeros)]);
+        assert!(
+            told.contains("does not make sense") || told.contains("64 MiB"),
+            "{told}"
+        );
+        refused(&[long(&[5, 1, 0, 0], zeros)]);
+        refused(&[long(&[5, 1, 0], zeros)]);
+        refused(&[long(&[3], zeros)]);
+    }
+    let mut many = (*begin).clone();
+    many.topology.nr_cpu_ids = u32::MAX;
+    many.topology.cpus[0].llc = 1 << 40;
+    let mut encoder = Encoder::default();
+    encoder.begin(many);
+    assert!(refused(&[encoder.take(Vec::new())]).contains("makes no sense"));
+
+    // Each look has others in the slots of those before.
+    let mut encoder = Encoder::default();
+    encoder.begin((*begin).clone());
+    let mut parts = Vec::new();
+    let some = tasks[0];
+    tasks = (0..16_000)
+        .map(|slot| {
+            let mut task = some;
+            task.id.slot = slot;
+            task
+        })
+        .collect();
+    for look in 1..70_u32 {
+        for task in &mut tasks {
+            task.id.generation = look;
+            task.run_ns[task.core_type] += 1000;
+        }
+        let snapshot = Snapshot {
+            now_ns: u64::from(look) * 1_000_000,
+            topology: &begin.topology,
+            tasks: &tasks,
+        };
+        encoder.look(&snapshot, false);
+        parts.push(encoder.take(Vec::new()));
+    }
+    let told = refused(&parts);
+    assert!(told.contains("more than 1048576 threads"), "{told}");
+}
+
 #[test]
 fn what_cannot_be_recorded_is_said_before_anything_runs() {
     let told = error(&["sim", "W5", "--record", "/tmp/none"]);
@@ -271,6 +363,43 @@ fn the_page_is_whole_small_and_asks_for_nothing() {
         fs::read_to_string(folder.path().join("camps.scxrec.html")).unwrap(),
         page
     );
+}
+
+#[test]
+fn the_page_goes_to_standard_output_and_no_recording_comes_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path(), "camps", "4");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
+    let command = command.current_dir(folder.path());
+    let output = command
+        .args(["report", "camps.scxrec", "-o", "-"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    stdout(&["report", path.to_str().unwrap()]);
+    let page = fs::read(folder.path().join("camps.scxrec.html")).unwrap();
+    assert_eq!(output.stdout, page);
+    assert!(!folder.path().join("-").exists());
+    for command in ["replay", "report"] {
+        assert!(error(&[command, "-"]).contains("standard input"));
+    }
+}
+
+#[test]
+fn what_was_recorded_is_judged_alike_whoever_replays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path(), "rr", "6");
+    let file = path.to_str().unwrap();
+    let recorded = |policy: &str| {
+        let json = stdout(&["replay", file, "--policy", policy, "--json"]);
+        let report: Value = serde_json::from_str(&json).unwrap();
+        for told in report["first_differences"].as_array().unwrap() {
+            assert_ne!(told["from"], told["to"], "{policy}: {told}");
+        }
+        report["recorded"].clone()
+    };
+    let all = ["rr", "camps", "hsp", "rank"].map(recorded);
+    assert!(all.iter().all(|one| *one == all[0]), "{all:#?}");
 }
 
 #[test]

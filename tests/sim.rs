@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero sim` as a user runs it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Output};
 
@@ -274,5 +275,141 @@ fn the_list_names_all() {
         "GemsFDTD",
     ] {
         assert!(text.contains(expected), "{expected}");
+    }
+}
+
+/// What came of a scheduler, means over seeds.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    unfairness: f64,
+    asp: f64,
+    stp: f64,
+    /// The greatest slowdown of a program over what it has on the slowest type.
+    worst: f64,
+}
+
+/// What all schedulers come to with the first so many of `programs` on a machine, and the most ASP and
+/// the least unfairness that there can be, where that is known.
+fn all_schedulers(
+    machine: &str,
+    programs: &[&str],
+    number: usize,
+) -> (BTreeMap<String, Came>, Option<(f64, f64)>) {
+    const SEEDS: [&str; 3] = ["1", "2", "3"];
+    let mix: Vec<&str> = programs.iter().copied().cycle().take(number).collect();
+    let mix = mix.join(",");
+    let (mut all, mut best) = (BTreeMap::<String, Came>::new(), None);
+    for seed in SEEDS {
+        let mut args = vec!["-m", machine, "--json", "--seconds", "40", "--seed", seed];
+        args.extend(["--policy", "all", &mix]);
+        if !machine.starts_with("phone") {
+            args.push("--as-testbed");
+        }
+        if seed == "1" {
+            args.push("--optimum");
+        }
+        let report: Value = serde_json::from_str(&stdout(&args)).unwrap();
+        for row in report["schedulers"].as_array().unwrap() {
+            let of = |key: &str| row[key].as_f64().unwrap() / SEEDS.len() as f64;
+            let name = row["scheduler"].as_str().unwrap();
+            let came = all.entry(name.to_string()).or_default();
+            came.unfairness += of("unfairness");
+            came.asp += of("asp");
+            came.stp += of("stp");
+            for program in row["programs"].as_array().unwrap() {
+                let time = |key: &str| program[key].as_f64().unwrap();
+                came.worst = came.worst.max(time("scheduled") / time("slow"));
+            }
+        }
+        let optimum = &report["optimum"];
+        if optimum["fastest"].is_array() {
+            let number = |which: &str, at: usize| optimum[which][at].as_f64().unwrap();
+            best = Some((number("fastest", 1), number("fairest", 0)));
+        }
+    }
+    (all, best)
+}
+
+/// Programs that nothing disturbs, and some that disturb each other.
+const CALM: &str = "fp, hash, branchy, matmul, sort, fp, integer, compress, barrier(1), branchy";
+const IN_COMPANY: &str = "fp, stream, integer, hash, chase, sort, fp, compress, branchy, matmul";
+
+/// With the first so many of `programs` on a machine of so many CPUs: each policy is as good as the
+/// default in what it is for, and near the optimum where that is known. The default is a lottery, of
+/// which this is the mean.
+fn check(machine: &str, cpus: usize, programs: &str, number: usize) {
+    let calm = programs == CALM;
+    let programs: Vec<&str> = programs.split(", ").collect();
+    let (all, best) = all_schedulers(machine, &programs, number);
+    let what = format!("{number} on {machine}, calm: {calm}");
+    println!("{what}; most ASP and least unfairness {best:.2?}");
+    for (name, came) in &all {
+        let Came {
+            unfairness,
+            asp,
+            stp,
+            worst,
+        } = came;
+        println!("  {name:8} {unfairness:6.2} {asp:6.2} {stp:6.2} {worst:5.2}");
+    }
+    let default = all["default"];
+    for name in ["hsp", "rank"] {
+        let Came { asp, .. } = all[name];
+        let floor = default.asp.max(all["none"].asp);
+        assert!(asp > floor - 0.05 * floor.abs(), "{name}, {what}: {asp}");
+        if let Some((most, _)) = best {
+            let part = if calm { 0.9 } else { 0.85 };
+            assert!(asp > part * most, "{name}, {what}: {asp} of {most}");
+        }
+    }
+    for name in ["camps", "acfs", "eqp", "rr"] {
+        let Came {
+            unfairness, stp, ..
+        } = all[name];
+        // Of contention only one of them knows.
+        let most = if calm || name == "camps" { 1.0 } else { 1.2 };
+        let most = most * default.unfairness;
+        assert!(unfairness < most, "{name}, {what}: {unfairness}");
+        assert!(stp > 0.92 * default.stp, "{name}, {what}: STP {stp}");
+        if let Some((_, least)) = best.filter(|_| calm && name != "rr") {
+            assert!(
+                unfairness < 1.3 * least,
+                "{name}, {what}: {unfairness} of {least}"
+            );
+        }
+    }
+    let turns = (number as f64 / cpus as f64).max(1.0);
+    let ours = all
+        .iter()
+        .filter(|(name, _)| !["default", "none"].contains(&name.as_str()));
+    for (name, Came { worst, .. }) in ours {
+        assert!(*worst < 3.0 * turns, "{name}, {what}: one waits, {worst}");
+    }
+}
+
+#[test]
+fn with_two_types_each_policy_is_good_at_what_it_is_for() {
+    for programs in [CALM, IN_COMPANY] {
+        for number in [6, 8, 12] {
+            check("alder-lake-4p4e", 8, programs, number);
+        }
+    }
+}
+
+#[test]
+fn with_three_types_each_policy_is_good_at_what_it_is_for() {
+    for programs in [CALM, IN_COMPANY] {
+        for number in [8, 14, 20] {
+            check("meteor-lake", 14, programs, number);
+        }
+    }
+}
+
+#[test]
+fn with_four_types_each_policy_is_good_at_what_it_is_for() {
+    for programs in [CALM, IN_COMPANY] {
+        for number in [5, 7, 11] {
+            check("phone-1-2-2-2", 7, programs, number);
+        }
     }
 }

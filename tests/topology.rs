@@ -148,6 +148,23 @@ fn meteor_lake_has_lp_e_cores_where_the_l3_is_missing() {
 }
 
 #[test]
+fn lunar_lake_has_p_cores_and_an_island() {
+    let topology = Machine::new("ultra-7-258v").topology();
+    assert_eq!(types(&topology), "P 0-3, LP-E 4-7");
+    let islands = topology.types.iter().map(|t| t.low_power_island);
+    assert_eq!(islands.collect::<Vec<_>>(), [false, true]);
+    assert_ne!(topology.cpu(0).unwrap().llc, topology.cpu(4).unwrap().llc);
+}
+
+#[test]
+fn arrow_lake_h_has_p_cores_on_both_sides_of_the_e_cores_and_an_island() {
+    let topology = Machine::new("ultra-9-285h").topology();
+    assert_eq!(types(&topology), "P 0-1,10-13, E 2-9, LP-E 14-15");
+    assert_eq!(domains(&topology), "P 0-1,10-13, E 2-5, E 6-9, LP-E 14-15");
+    assert_eq!(topology.source, Source::PmuAndL3);
+}
+
+#[test]
 fn a_low_power_pmu_needs_no_l3_to_tell() {
     let machine = Machine::new("ultra-7-155h");
     let devices = "sys/bus/event_source/devices";

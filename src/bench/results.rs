@@ -12,6 +12,7 @@ use log::warn;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
+use crate::text::parse_json;
 
 /// Grows when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -133,8 +134,7 @@ impl Results {
         let mut lines = whole.lines().enumerate();
         let (_, first) = lines.next().context("it is empty")?;
         // Another schema's header need not be one of ours.
-        let value: serde_json::Value =
-            serde_json::from_str(first).context("line 1 is no JSON object")?;
+        let value: serde_json::Value = parse_json(first).context("line 1 is no JSON object")?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         ensure!(
             schema == Some(SCHEMA.into()),
@@ -146,8 +146,8 @@ impl Results {
         let (mut alone, mut runs) = (BTreeMap::new(), Vec::new());
         let mut failed: Vec<Failed> = Vec::new();
         for (index, line) in lines {
-            let record =
-                serde_json::from_str(line).with_context(|| format!("line {}", index + 1))?;
+            let record = parse_json(line).and_then(serde_json::from_value);
+            let record = record.with_context(|| format!("line {}", index + 1))?;
             match record {
                 Record::Header(_) => bail!("line {} is a second header", index + 1),
                 Record::Alone(of) => drop(alone.insert(of.program.clone(), of)),

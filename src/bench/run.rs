@@ -17,9 +17,11 @@ use super::results::{Alone, Book, Failed, Header, Program, Record, Results, Run,
 use super::scheduler::{Attached, Scheduler};
 use crate::calibrate::render::date;
 use crate::energy::Energy;
+use crate::output;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
 use crate::sim::mix::Mix;
+use crate::text::plain;
 use crate::topology::{CoreTypesSpec, Topology};
 
 /// The longest program of a mix ends so often.
@@ -365,13 +367,13 @@ impl Progress {
     }
 
     fn begin(&self, what: &str) {
-        self.bar.set_message(what.to_string());
+        self.bar.set_message(plain(what).into_owned());
     }
 
     fn end(&self, what: &str) {
         self.bar.inc(1);
         let line = format!("{}/{}: {what}", self.bar.position(), self.length);
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| output::note(line));
     }
 }
 

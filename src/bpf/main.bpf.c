@@ -11,6 +11,7 @@
 #include "arith.h"
 #include "state.bpf.h"
 #include "idle.bpf.h"
+#include "rescue.bpf.h"
 #include "cgroup.bpf.h"
 #include "spin.bpf.h"
 #include "account.bpf.h"
@@ -541,6 +542,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 			return err;
 		}
 	}
+	init_rescue();
 	init_cpuperf();
 	if ((err = init_parking())) {
 		scx_bpf_error("cannot set up parking: %d", err);

@@ -9,7 +9,7 @@
 #ifndef __HETERO_PARK_BPF_H
 #define __HETERO_PARK_BPF_H
 
-#include "idle.bpf.h"
+#include "rescue.bpf.h"
 #include "account.bpf.h"
 
 #define MAX_PARK_NS	(100ULL * 1000 * 1000)

@@ -3,7 +3,7 @@
 #ifndef __HETERO_PLACE_BPF_H
 #define __HETERO_PLACE_BPF_H
 
-#include "idle.bpf.h"
+#include "rescue.bpf.h"
 #include "queues.bpf.h"
 
 static bool is_pinned(struct task_ctx *tctx)

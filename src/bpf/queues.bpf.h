@@ -5,7 +5,7 @@
 #ifndef __HETERO_QUEUES_BPF_H
 #define __HETERO_QUEUES_BPF_H
 
-#include "idle.bpf.h"
+#include "rescue.bpf.h"
 #include "account.bpf.h"
 
 __noinline bool may_use_domain(struct task_struct *p __arg_trusted, u32 domain)

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::search::Point;
 use crate::files::{self, write_whole};
 use crate::slowdown::Thresholds;
+use crate::text::parse_json;
 use crate::topology::{Topology, cpulist};
 
 /// Where the scheduler looks for it.
@@ -140,7 +141,7 @@ impl Calibration {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context("it cannot be read"),
         };
-        let value: serde_json::Value = serde_json::from_str(&text).context("it is damaged")?;
+        let value: serde_json::Value = parse_json(&text).context("it is damaged")?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         ensure!(
             schema == Some(SCHEMA.into()),

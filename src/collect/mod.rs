@@ -103,7 +103,7 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
             Ok(Some(measured)) => table.add(program, &measured)?,
             Ok(None) => {
                 bar.abandon();
-                eprintln!("Interrupted; the same command goes on from here.");
+                output::note("Interrupted; the same command goes on from here.");
                 return Ok(None);
             }
             Err(error) => {

@@ -62,7 +62,11 @@ impl Table {
                 format!("{path} is not gone on with; choose another file with --output")
             };
             let before = Header::read(path)
-                .and_then(|header| header.context("it has no header"))
+                .and_then(|header| {
+                    header.with_context(|| {
+                        format!("it has no header, {}", header::path_of(path).display())
+                    })
+                })
                 .with_context(advice)?;
             same(&before, &header).with_context(advice)?;
             rows = read(path, &features).with_context(advice)?;

@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let report = examine(&pmu::root_from_env());
     match args.json {
         true => output::json(&report)?,
-        false => output::print(render::text(&report).trim_end())?,
+        false => output::styled(render::text(&report).trim_end())?,
     }
     Ok(u8::from(report.failed > 0))
 }

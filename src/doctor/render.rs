@@ -4,7 +4,7 @@
 use anstyle::{AnsiColor, Style};
 
 use super::{Check, Report, Status};
-use crate::text::hang;
+use crate::text::{hang, printable};
 
 /// Where the text beside the status begins.
 const INDENT: usize = 8;
@@ -47,11 +47,11 @@ fn line(check: &Check) -> String {
     let (word, style) = check.status.word();
     let mut text = format!(
         "  {style}{word:4}{style:#}  {}\n",
-        hang(&check.found, INDENT, INDENT)
+        hang(&printable(&check.found), INDENT, INDENT)
     );
     let mut more = |label: &str, what: &Option<String>| {
         if let Some(what) = what {
-            let what = format!("{label}: {what}");
+            let what = format!("{label}: {}", printable(what));
             text += &format!("{:INDENT$}{}\n", "", hang(&what, INDENT, INDENT));
         }
     };

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::store::{Identity, cpu_name};
+use crate::text::parse_json;
 use crate::topology::Topology;
 
 /// Grows when a field changes its meaning.
@@ -116,7 +117,7 @@ impl Header {
             }
         };
         let parse = || -> Result<Self> {
-            let value: serde_json::Value = serde_json::from_str(&text).context("it is damaged")?;
+            let value: serde_json::Value = parse_json(&text).context("it is damaged")?;
             let schema = value.get("schema").and_then(serde_json::Value::as_u64);
             ensure!(
                 schema == Some(SCHEMA.into()),

@@ -14,6 +14,7 @@ use super::header::MeasuredMachine;
 use super::scores::{Confusion, Nearness};
 use super::tree::Tree;
 use crate::calibrate::store::Identity;
+use crate::text::parse_json;
 
 /// Grows when a field changes its meaning.
 pub const SCHEMA: u32 = 2;
@@ -230,7 +231,7 @@ impl Model {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let value: serde_json::Value = serde_json::from_str(text)
+        let value: serde_json::Value = parse_json(text)
             .context("it is damaged or cut short; 'scx_hetero train' makes it anew")?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(schema) if schema == u64::from(SCHEMA) => (),

@@ -156,10 +156,10 @@ pub struct App {
     pub said: Option<Result<String, String>>,
     /// The story that was asked for.
     pub story: Option<Story>,
-    /// Unfairness in the last readings, oldest first.
-    pub unfairness: VecDeque<f64>,
+    /// Unfairness in the last readings, oldest first; `None` where there was none.
+    pub unfairness: VecDeque<Option<f64>>,
     /// Throughput, likewise.
-    pub stp: VecDeque<f64>,
+    pub stp: VecDeque<Option<f64>>,
     /// Where threads were in the last readings.
     pub timelines: Timelines,
     /// It is time to go.
@@ -187,13 +187,11 @@ impl Default for App {
     }
 }
 
-fn push(curve: &mut VecDeque<f64>, value: Option<f64>) {
-    if let Some(value) = value {
-        if curve.len() == CURVE {
-            curve.pop_front();
-        }
-        curve.push_back(value);
+fn push(curve: &mut VecDeque<Option<f64>>, value: Option<f64>) {
+    if curve.len() == CURVE {
+        curve.pop_front();
     }
+    curve.push_back(value);
 }
 
 impl App {

@@ -18,6 +18,18 @@ use crate::stats::live::Live;
 /// Less than this cannot be read.
 const LEAST: (u16, u16) = (40, 10);
 
+/// Lines that the last words may take.
+const FOOTER: usize = 5;
+
+/// What the numbers above mean.
+const NUMBERS: [&str; 5] = [
+    "unfairness   greatest slowdown over the least; 1 is even",
+    "throughput   of all threads; 1 is one alone on the fastest type",
+    "ASP          speedup over running all on the slowest type, summed up",
+    "NWC          times that a thread was measured without contention",
+    "forced       swaps though neither gains; doubted counts are not used",
+];
+
 /// What the terminal can do, and what the user wants of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
@@ -63,6 +75,20 @@ impl Look {
     }
 }
 
+/// Text cut and filled up to so many columns: letters may take two.
+fn fit(text: &str, width: usize) -> String {
+    let (mut out, mut used) = (String::new(), 0);
+    for letter in text.chars() {
+        let takes = Span::raw(letter.to_string()).width();
+        if used + takes > width {
+            break;
+        }
+        out.push(letter);
+        used += takes;
+    }
+    out + &" ".repeat(width - used)
+}
+
 /// Draws everything.
 pub fn draw(frame: &mut Frame, app: &App, look: Look) {
     let area = frame.area();
@@ -75,6 +101,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Look) {
     let nr_rows = app.live.as_ref().map_or(0, |live| {
         cpus::rows(live, area.width, usize::from(area.height / 3)).len()
     });
+    let footer_lines = footer(app, look, area.width);
     let is_story = matches!(app.view, View::Story(..));
     let [title, curves, events, above, below, footer] = Layout::vertical([
         Constraint::Length(1),
@@ -82,7 +109,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Look) {
         Constraint::Length(1),
         Constraint::Length(if is_story { 0 } else { nr_rows as u16 }),
         Constraint::Min(0),
-        Constraint::Length(1),
+        Constraint::Length(footer_lines.len() as u16),
     ])
     .areas(area);
     draw_title(frame, title, app, look);
@@ -99,7 +126,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Look) {
         View::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
         _ => threads::draw(frame, below, app, look),
     }
-    draw_footer(frame, footer, app, look);
+    frame.render_widget(Text::from(footer_lines), footer);
     match app.view {
         View::Policies(index) => draw_policies(frame, below, app, index, look),
         View::Help => draw_help(frame, area, look),
@@ -195,25 +222,34 @@ fn draw_story(frame: &mut Frame, area: Rect, app: &App, (tid, first): (u32, usiz
     frame.render_widget(Text::from_iter(text), area);
 }
 
-fn draw_footer(frame: &mut Frame, area: Rect, app: &App, look: Look) {
-    let line = if let Some(why) = &app.gone {
-        let text = format!(" {why}; trying again ... (q quits)");
-        Line::styled(text, look.warning())
+/// The last line; of what is longer, as many as it takes up to [`FOOTER`].
+fn footer(app: &App, look: Look, width: u16) -> Vec<Line<'static>> {
+    let (text, style) = if let Some(why) = &app.gone {
+        (format!("{why}; trying again ... (q quits)"), look.warning())
     } else if let Some(said) = &app.said {
         match said {
-            Ok(text) => Line::styled(format!(" now {text}"), look.style(Color::Green)),
-            Err(why) => Line::styled(format!(" refused: {why}"), look.warning()),
+            Ok(text) => (format!("now {text}"), look.style(Color::Green)),
+            Err(why) => (format!("refused: {why}"), look.warning()),
         }
     } else if app.view == View::Filter {
-        Line::from(format!(
-            " filter: {}_   {}",
-            app.filter,
-            keys::hint(&app.view)
-        ))
+        let hint = keys::hint(&app.view);
+        (format!("filter: {}_   {hint}", app.filter), Style::new())
     } else {
-        Line::from(format!(" {}", keys::hint(&app.view)))
+        (keys::hint(&app.view).to_string(), Style::new())
     };
-    frame.render_widget(line, area);
+    let width = usize::from(width);
+    let mut lines = vec![String::from(" ")];
+    for word in text.split_inclusive(' ') {
+        let line = lines.len() - 1;
+        let is_full = lines[line].chars().count() + word.trim_end().chars().count() > width;
+        if is_full && line + 1 < FOOTER && lines[line].len() > 1 {
+            lines.push(format!(" {word}"));
+        } else {
+            lines[line] += word;
+        }
+    }
+    let styled = |line| Line::styled(line, style);
+    lines.into_iter().map(styled).collect()
 }
 
 /// A box over what is there, with a heading.
@@ -266,6 +302,7 @@ fn draw_help(frame: &mut Frame, area: Rect, look: Look) {
         .map(|(key, what)| format!("{key:<14}{what}").into())
         .collect();
     lines.push("".into());
+    lines.extend(NUMBERS.map(Line::from));
     lines.extend(threads::COLUMNS.map(Line::from));
     draw_box(frame, area, "Keys, and columns", lines, look);
 }

@@ -11,6 +11,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perf_event_open_sys::bindings as perf;
 
 use super::perf::{Event, GroupReading, parse_group};
+use crate::text::plain;
 
 /// Bytes for samples, a power of two; with the page before them no more than the kernel lets every
 /// user have for each CPU (`kernel.perf_event_mlock_kb`).
@@ -76,7 +77,7 @@ pub fn parse(mut bytes: &[u8]) -> Vec<Record> {
                 let name = body.get(8..)?.split(|&byte| byte == 0).next()?;
                 Some(Record::Name(
                     half(1)?,
-                    String::from_utf8_lossy(name).into_owned(),
+                    plain(&String::from_utf8_lossy(name)).into_owned(),
                 ))
             })(),
             _ => None,

@@ -16,6 +16,7 @@ use super::perf::{GroupReading, How, What};
 use super::ring::{Record, Ring, Sample};
 use super::totals::{Counted, Slice, Totals};
 use crate::pmu::{Event, Plan};
+use crate::text::plain;
 
 /// Run time between samples of a thread, ns.
 const RUN_TIME: u64 = 4_000_000;
@@ -78,7 +79,7 @@ impl Threads {
         }
         let now = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
         let name = match (now, self.names.get(&pid)) {
-            (Ok(name), _) => name.trim().to_string(),
+            (Ok(name), _) => plain(name.trim()).into_owned(),
             // It has gone; threads start with their process's name.
             (Err(_), Some(name)) => name.clone(),
             (Err(_), None) => return,

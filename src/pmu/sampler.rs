@@ -438,6 +438,18 @@ mod tests {
         }
     }
 
+    fn without_events() -> Sampler {
+        Sampler {
+            types: Vec::new(),
+            nr_cpu_ids: 1,
+            user_only: false,
+            rotates: true,
+            jump: 1.0,
+            rounds: FxHashMap::default(),
+            tally: Tally::default(),
+        }
+    }
+
     #[test]
     fn one_set_gives_its_counts_as_they_are() {
         let plan = Plan {
@@ -472,15 +484,7 @@ mod tests {
 
     #[test]
     fn samples_of_tasks_that_spun_are_dropped_and_counted() {
-        let mut sampler = Sampler {
-            types: Vec::new(),
-            nr_cpu_ids: 1,
-            user_only: false,
-            rotates: true,
-            jump: 1.0,
-            rounds: FxHashMap::default(),
-            tally: Tally::default(),
-        };
+        let mut sampler = without_events();
         let mut sample = raw(0, &[1000, 2000]);
         assert!(sampler.sample(&sample).is_none());
         assert_eq!(sampler.tally().spun, 0);
@@ -491,15 +495,7 @@ mod tests {
 
     #[test]
     fn what_no_cpu_can_have_counted_is_refused_and_counted() {
-        let mut sampler = Sampler {
-            types: Vec::new(),
-            nr_cpu_ids: 1,
-            user_only: false,
-            rotates: true,
-            jump: 1.0,
-            rounds: FxHashMap::default(),
-            tally: Tally::default(),
-        };
+        let mut sampler = without_events();
         // 50 ms at 5 GHz and four instructions a cycle.
         assert!(sampler.admits(&raw(0, &[1_000_000_000, 250_000_000])));
         // Seen when a running task's nice was changed from another CPU: all that the counters held.

@@ -24,6 +24,7 @@ use super::camps::threshold::Threshold;
 use super::exchange::Exchange;
 use super::explore::Explorer;
 use super::reason::Measure;
+use super::speeds::Speeds;
 use super::speedup::Speedups;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
@@ -51,15 +52,15 @@ impl Eqp {
 }
 
 /// Time in which the fastest core type would have done what a task did, ns.
-fn worth_ns(run_ns: &[u64; MAX_CORE_TYPES], inverse: &[f32; MAX_CORE_TYPES]) -> f64 {
-    let by_type = run_ns.iter().zip(inverse);
-    by_type.map(|(&ns, &i)| ns as f64 * f64::from(i)).sum()
+fn worth_ns(run_ns: &[u64; MAX_CORE_TYPES], speeds: &Speeds) -> f64 {
+    let by_type = run_ns.iter().zip(speeds);
+    by_type.map(|(&ns, speed)| ns as f64 * speed).sum()
 }
 
 /// What a task did, ns on the fastest core type, and how long it ran, ns.
 fn account(task: &Task, speedups: &Speedups, topology: &Topology) -> (f64, f64) {
-    let inverse = speedups.inverse(task.id, topology);
-    (worth_ns(&task.run_ns, &inverse), task.total_ns() as f64)
+    let speeds = speedups.speeds(task.id, topology);
+    (worth_ns(&task.run_ns, &speeds), task.total_ns() as f64)
 }
 
 impl Policy for Eqp {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the policies that exchange threads have in common: who takes part, how they rank, and the
-//! moves that follow. Ranks are what the policies differ in.
+//! moves that follow. Ranks are what the policies differ in: a number for each thread, or what each
+//! core type is worth to it.
 
 use super::camps::progress::Progress;
 use super::camps::swap::{Planned, Runner};
@@ -9,7 +10,9 @@ use super::explore::Explorer;
 use super::reason::{Measure, Reason, Reasons};
 use super::speedup::Speedups;
 use super::{Action, Insight, Snapshot};
+use crate::placement;
 use crate::table::{Task, TaskId};
+use crate::topology::MAX_CORE_TYPES;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -74,6 +77,30 @@ impl Exchange {
         }
     }
 
+    /// Ranks those that take part by what each core type is worth to them, in the unit of the measure.
+    /// Where only one of two can be on the fastest type, it is the one that gains more over the slowest
+    /// type that so many threads fill.
+    pub fn rank_by_worth(
+        &mut self,
+        snapshot: &Snapshot,
+        mut worth: impl FnMut(&Task) -> [f64; MAX_CORE_TYPES],
+    ) {
+        let busy = snapshot.tasks.iter().filter(|t| self.progress.is_busy(t));
+        let shares = placement::shares(snapshot.topology, busy.count());
+        let slowest = shares.iter().rposition(|&share| share > 0).unwrap_or(0);
+        self.runners.clear();
+        for task in snapshot.tasks {
+            if self.progress.takes_part(task) {
+                let worth = worth(task);
+                let rank = worth[slowest] - worth[0];
+                let place = self.progress.place(task);
+                let mut runner = Runner::new(task, place, rank as i64);
+                runner.worth = worth;
+                self.runners.push(runner);
+            }
+        }
+    }
+
     /// Time since the last look but one in which threads competed for faster cores, ns.
     pub fn contested_ns(&self) -> u64 {
         if is_contested(&self.runners) {
@@ -83,14 +110,40 @@ impl Exchange {
         }
     }
 
-    /// Appends what is to be done: right numbers on every core type first, then what `explorer`
-    /// wants to see, then exchanges of threads whose ranks are `apart` or more in the wrong order.
-    /// Says how many of the last.
+    /// Appends what is to be done, where threads are ranked by a number: right numbers on every core
+    /// type first, then what `explorer` wants to see, then exchanges of threads whose ranks are `apart`
+    /// or more in the wrong order. Says how many of the last.
     pub fn act(
         &mut self,
         snapshot: &Snapshot,
         explorer: Option<(&mut Explorer, &Speedups)>,
         apart: i64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let lag = |runner: &Runner, _, _| -runner.progress as f64;
+        self.act_by(snapshot, explorer, lag, apart as f64, actions)
+    }
+
+    /// The same where they are ranked by what core types are worth: exchanges must be worth `least` to
+    /// the two together.
+    pub fn act_by_worth(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        least: f64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let gain =
+            |runner: &Runner, on: usize, and_not: usize| runner.worth[on] - runner.worth[and_not];
+        self.act_by(snapshot, explorer, gain, least, actions)
+    }
+
+    fn act_by(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        gain: impl Fn(&Runner, usize, usize) -> f64,
+        least: f64,
         actions: &mut Vec<Action>,
     ) -> u32 {
         let nr_types = snapshot.topology.types.len();
@@ -104,19 +157,21 @@ impl Exchange {
                 explorer.step(snapshot, speedups, &mut self.runners, actions);
                 self.reasons.explored(&actions[first..]);
             }
-            let compared = actions.len();
             let runners = &self.runners;
-            let gain = |runner: usize, _, _| -runners[runner].progress as f64;
-            let least = |_, _| apart as f64;
+            let of = |runner: usize, on, and_not| gain(&runners[runner], on, and_not);
             let mut planned = Planned::default();
             while planned.has_room()
-                && planned
-                    .add(runners, nr_types, gain, least, actions)
-                    .is_some()
-            {}
+                && let Some([down, up]) = planned.add(runners, nr_types, of, |_, _| least, actions)
+            {
+                let (fast, slow) = (runners[down].place, runners[up].place);
+                let [a, b] = [down, up].map(|runner| -of(runner, fast, slow) as i64);
+                for (runner, own, other) in [(down, a, b), (up, b, a)] {
+                    let by = self.measure;
+                    let task = runners[runner].seen.task;
+                    self.reasons.note(task, Reason::Compared { by, own, other });
+                }
+            }
             exchanged = planned.swaps();
-            let swaps = &actions[compared..];
-            self.reasons.compared(swaps, self.measure, &self.runners);
         }
         self.progress.note(&actions[first..], snapshot.now_ns);
         exchanged

@@ -13,7 +13,8 @@ use crate::table::TaskId;
 /// How long a thread stays where it is looked at, ns: some samples, after those discarded.
 const VISIT_NS: u64 = 300_000_000;
 
-/// What was measured so long ago is measured again, ns.
+/// What was measured so long ago is measured again, ns, times the core types but one: visits are to take
+/// no greater part of the time where there are more types to visit.
 const STALE_NS: u64 = 20_000_000_000;
 
 /// A visit that brought no samples is not tried again before, ns.
@@ -29,6 +30,8 @@ pub struct Explorer {
     visits: FxHashMap<(TaskId, usize), u64>,
     /// Who changes places in this step; kept for its memory.
     busy: Vec<TaskId>,
+    /// See [`STALE_NS`].
+    stale_ns: u64,
 }
 
 impl Explorer {
@@ -45,6 +48,7 @@ impl Explorer {
         runners.retain(|runner| !self.is_visiting(runner, now));
         runners.sort_unstable_by_key(|runner| (runner.progress, runner.seen.task));
         let nr_types = snapshot.topology.types.len();
+        self.stale_ns = STALE_NS * nr_types.saturating_sub(1) as u64;
         let mut busy = std::mem::take(&mut self.busy);
         busy.clear();
         for runner in runners.iter() {
@@ -89,7 +93,9 @@ impl Explorer {
         to != runner.place
             && runner.allowed & 1 << to != 0
             && speedups.age_ns(task, runner.place).is_some()
-            && speedups.age_ns(task, to).is_none_or(|age| age > STALE_NS)
+            && speedups
+                .age_ns(task, to)
+                .is_none_or(|age| age > self.stale_ns)
             && !self.visits.contains_key(&(task, to))
     }
 
@@ -200,6 +206,22 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(bench.step(&all), (vec![], vec![0, 1, 2, 3]));
         }
+    }
+
+    #[test]
+    fn the_more_core_types_the_later_each_is_visited_again() {
+        let first_again = |nr_types: usize| {
+            let mut bench = Bench::new(&[0, 1]);
+            let third = bench.topology.types[1].clone();
+            bench.topology.types.resize(nr_types, third);
+            let all = [0, 1];
+            let looks = (0..2000).filter(|_| !bench.step(&all).0.is_empty());
+            looks.map(|look| look as u64 * 50 * MS).nth(1).unwrap()
+        };
+        let [two, three, four] = [2, 3, 4].map(first_again);
+        assert!(two.abs_diff(STALE_NS) < STALE_NS / 10, "{two}");
+        assert!(three.abs_diff(2 * STALE_NS) < STALE_NS / 10, "{three}");
+        assert!(four.abs_diff(3 * STALE_NS) < STALE_NS / 10, "{four}");
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! measured ([`super::speedup`]), so that every thread must have been on both types once, and again
 //! from time to time ([`super::explore`]).
 //!
-//! With three or more core types the SF is that of the fastest over the slowest, threads are ranked
-//! by it, and the middle types get the middle ranks.
+//! With three or more core types each is worth to a thread by how much faster it is there than on the
+//! slowest, and two threads on any two types change places where that is worth more to both together.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const LEAST_GAIN: f64 = 0.1;
 /// interval at which PMCTrack samples (section 4.1.2).
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Ranks are whole numbers: millionths of utility.
+/// Utilities are told in whole numbers: millionths.
 const PER_UTILITY: f64 = 1e6;
 
 /// See the module.
@@ -82,12 +82,14 @@ impl Policy for Hsp {
         }
         demand.look(snapshot);
         exchange.look(snapshot, |_| u64::MAX);
-        exchange.rank(snapshot, |task, _| {
-            let sf = speedups.sf(task.id, snapshot.topology);
-            (-utility(sf, demand.of_program(task.tgid)) * PER_UTILITY) as i64
+        let slowest = snapshot.topology.types.len() - 1;
+        exchange.rank_by_worth(snapshot, |task| {
+            let speeds = speedups.speeds(task.id, snapshot.topology);
+            let cpus = demand.of_program(task.tgid);
+            speeds.map(|speed| utility(speed / speeds[slowest], cpus) * PER_UTILITY)
         });
-        let apart = (LEAST_GAIN * PER_UTILITY) as i64;
-        exchange.act(snapshot, Some((explorer, speedups)), apart, actions);
+        let least = LEAST_GAIN * PER_UTILITY;
+        exchange.act_by_worth(snapshot, Some((explorer, speedups)), least, actions);
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

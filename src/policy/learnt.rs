@@ -7,17 +7,19 @@
 //! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
 //! and two that are alike would trade places for ever.
 //!
-//! Once a phase ran for a while on the fastest core type and on the slowest, its SF is how much faster
-//! it was there, at the clocks that the types have at present: a model learns from programs that run
-//! alone, and knows nothing of what others leave of caches and memory.
+//! Once a phase ran for a while on two core types, its SF between them is how much faster it was on the
+//! one, at the clocks that the types have at present: a model learns from programs that run alone, and
+//! knows nothing of what others leave of caches and memory. For the types where it did not run, the
+//! model's estimate is the prior ([`super::speeds`]).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Snapshot;
 use super::mean::Mean;
+use super::speeds::{Prior, Speeds};
 use crate::pmu::module::Sample;
 use crate::slowdown::Phase;
-use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
+use crate::slowdown::estimator::DISCARDED;
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -33,9 +35,6 @@ const MEASURED: u32 = 2;
 /// And in the mean of all that a thread, or a program, does.
 const AVERAGED_USUAL: u32 = 64;
 
-/// The fastest core type.
-const BIG: usize = 0;
-
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     phase: Phase,
@@ -48,24 +47,37 @@ struct Entry {
 }
 
 impl Entry {
-    fn sf(&self, ends: &Ends) -> f64 {
-        let ipc = |core_type: usize| self.ipc[core_type].of_at_least(MEASURED);
-        let both = ipc(BIG).zip(ipc(ends.slowest)).zip(ends.clocks);
-        if let Some(((fast, slow), clocks)) = both.filter(|_| ends.slowest > BIG) {
-            return (fast / slow * clocks).clamp(1.0, MAX_SLOWDOWN);
-        }
+    /// SF of the fastest core type over the slowest, by a model alone.
+    fn estimate(&self) -> f64 {
         let known = || self.by_type.iter().filter_map(Mean::get);
         known().sum::<f64>() / known().count().max(1) as f64
     }
+
+    /// Speeds by core type.
+    fn speeds(&self, machine: &Machine) -> Speeds {
+        let ips = |core_type: usize| {
+            let ipc = self.ipc[core_type].of_at_least(MEASURED)?;
+            Some(ipc * machine.clocks[core_type]?)
+        };
+        let prior = machine.prior.with_sf(self.estimate());
+        prior.speeds(&std::array::from_fn(ips))
+    }
+
+    /// SF of the fastest core type over the slowest.
+    fn sf(&self, machine: &Machine) -> f64 {
+        match machine.prior.slowest() {
+            0 => self.estimate(),
+            slowest => 1.0 / self.speeds(machine)[slowest],
+        }
+    }
 }
 
-/// The two ends of the machine.
+/// What is known of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ends {
-    /// Index of the slowest core type, once known.
-    slowest: usize,
-    /// How many times faster the fastest type is clocked, once known.
-    clocks: Option<f64>,
+struct Machine {
+    prior: Prior,
+    /// Mean clock by core type, Hz, once known.
+    clocks: [Option<f64>; MAX_CORE_TYPES],
 }
 
 #[derive(Debug)]
@@ -88,7 +100,7 @@ impl Thread {
     }
 
     /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, sample: &Sample, sf: f64, ends: &Ends) -> f64 {
+    fn take(&mut self, sample: &Sample, sf: f64, machine: &Machine) -> f64 {
         let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
@@ -104,7 +116,7 @@ impl Thread {
         if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED);
         }
-        let sf = entry.sf(ends);
+        let sf = entry.sf(machine);
         self.usual.take(sf, AVERAGED_USUAL);
         sf
     }
@@ -135,7 +147,7 @@ pub struct Learnt {
     programs: FxHashMap<u32, Mean>,
     /// Process ids that there are; kept for its memory.
     processes: FxHashSet<u32>,
-    ends: Ends,
+    machine: Machine,
 }
 
 impl Learnt {
@@ -154,18 +166,16 @@ impl Learnt {
             return;
         }
         let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
-        let sf = thread.take(sample, sf, &self.ends);
+        let sf = thread.take(sample, sf, &self.machine);
         program.take(sf, AVERAGED_USUAL);
     }
 
     /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
     /// ended.
     pub fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
-        let slowest = snapshot.topology.types.len().saturating_sub(1);
-        let both = clocks[BIG].zip(clocks[slowest]);
-        self.ends = Ends {
-            slowest,
-            clocks: both.map(|(fast, slow)| fast / slow),
+        self.machine = Machine {
+            prior: Prior::of(snapshot.topology),
+            clocks: *clocks,
         };
         let known = |task: &&Task| self.threads.contains_key(&task.id);
         if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
@@ -183,8 +193,23 @@ impl Learnt {
 
     /// SF of a thread in the phase that it was in last.
     pub fn sf(&self, task: TaskId) -> Option<f64> {
+        Some(self.phase(task)?.sf(&self.machine))
+    }
+
+    /// Speeds of a thread by core type in the phase that it was in last.
+    pub fn speeds(&self, task: TaskId) -> Option<Speeds> {
+        Some(self.phase(task)?.speeds(&self.machine))
+    }
+
+    /// What a thread is assumed to be on core types where it was not measured: what the model says,
+    /// or `otherwise`.
+    pub fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
+        self.sf(task).map_or(otherwise, |sf| otherwise.with_sf(sf))
+    }
+
+    fn phase(&self, task: TaskId) -> Option<&Entry> {
         let thread = self.threads.get(&task)?;
-        Some(thread.phases.get(thread.now)?.sf(&self.ends))
+        thread.phases.get(thread.now)
     }
 
     /// SF of a thread over all that it does; of a new one, that of its program.

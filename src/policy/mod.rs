@@ -18,6 +18,7 @@ mod none;
 pub mod rank;
 pub mod reason;
 mod rr;
+mod speeds;
 mod speedup;
 
 use std::time::Duration;

@@ -16,12 +16,15 @@
 //! - The top N is in CPUs: threads that come and go count for a part of one, see [`rooms`].
 //! - A thread must be better than another by more than models can tell to take its place.
 //!
-//! With three or more core types the middle ones get the middle ranks.
+//! With three or more core types the places on the fastest go to those that gain most there over the next
+//! slower one that has room, the places on that one likewise, and so on: a type that the threads do not need
+//! plays no part.
 
 use std::time::Duration;
 
 use super::demand::Demand;
 use super::reason::Reasons;
+use super::speeds::{Prior, Speeds};
 use super::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
@@ -66,8 +69,13 @@ const BIG: usize = 0;
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
     seen: Seen,
-    sf: f64,
-    /// What it is ranked by: [`utility`], with more of SF for who is on a fast core already.
+    /// Speeds by core type.
+    speeds: Speeds,
+    /// CPUs that its program wants.
+    cpus: f64,
+    /// Core type where it is, or was sent.
+    place: usize,
+    /// What it gains on the type of which places are given at the moment.
     score: f64,
     /// Its place, of which 1 is the best, and of how many.
     rank: (u32, u32),
@@ -84,10 +92,27 @@ struct Ranked {
 }
 
 impl Ranked {
-    fn reason(&self) -> Reason {
+    fn reason(&self, slowest: usize) -> Reason {
         let (rank, of) = self.rank;
-        let sf = (self.sf * 100.0).round() as u32;
+        let sf = (self.sf(slowest) * 100.0).round() as u32;
         Reason::Ranked { sf, rank, of }
+    }
+
+    /// SF of the fastest core type over the slowest.
+    fn sf(&self, slowest: usize) -> f64 {
+        1.0 / self.speeds[slowest]
+    }
+
+    /// What it gains on core type `fast` over `slow`, in speeds on the slowest: its part of what its
+    /// program does. A thread on one as fast already gains more, see [`MARGIN`].
+    fn gain(&self, fast: usize, slow: usize, slowest: usize) -> f64 {
+        let kept = if self.place <= fast { MARGIN } else { 1.0 };
+        let sf = self.speeds[fast] / self.speeds[slow] * kept;
+        utility(sf, self.cpus) * self.speeds[slow] / self.speeds[slowest]
+    }
+
+    fn may_use(&self, core_type: usize) -> bool {
+        self.allowed & 1 << core_type != 0
     }
 }
 
@@ -117,19 +142,25 @@ impl Rank {
         }
     }
 
-    /// SF by which a thread is ranked.
-    fn sf(&self, task: &Task, wants: f64, topology: &Topology) -> f64 {
+    /// Speeds by which a thread is ranked.
+    fn speeds(&self, task: &Task, wants: f64, topology: &Topology) -> Speeds {
         if task.spinning {
-            return 1.0;
+            return [1.0; MAX_CORE_TYPES];
         }
         let learnt = self.speedups.learnt();
-        let now = learnt.sf(task.id).filter(|_| wants >= STEADY);
+        if let Some(now) = learnt.speeds(task.id).filter(|_| wants >= STEADY) {
+            return now;
+        }
         // What the BPF half knows of who has not run since this policy began.
-        let known = now.or_else(|| learnt.usual(task)).or(task.sf);
-        known.unwrap_or_else(|| self.speedups.sf(task.id, topology))
+        match learnt.usual(task).or(task.sf) {
+            Some(sf) => Prior::of(topology)
+                .with_sf(sf)
+                .speeds(&[None; MAX_CORE_TYPES]),
+            None => self.speedups.speeds(task.id, topology),
+        }
     }
 
-    /// Fills `ranked`, best first, and returns what is wanted on each core type by those that
+    /// Fills `ranked`, in no order, and returns what is wanted on each core type by those that
     /// cannot move. Takes their hints back from threads that have no rank any longer.
     fn rank(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) -> [f64; MAX_CORE_TYPES] {
         let slowest = snapshot.topology.types.len() - 1;
@@ -149,13 +180,12 @@ impl Rank {
                 fixed[task.core_type.min(slowest)] += takes(wants);
                 continue;
             }
-            let place = task.hint.unwrap_or(task.core_type).min(slowest);
-            let kept = MARGIN.powi((slowest - place) as i32);
-            let sf = self.sf(task, wants, snapshot.topology);
             ranked.push(Ranked {
                 seen: task.into(),
-                sf,
-                score: utility(sf * kept, self.demand.of_program(task.tgid)),
+                speeds: self.speeds(task, wants, snapshot.topology),
+                cpus: self.demand.of_program(task.tgid),
+                place: task.hint.unwrap_or(task.core_type).min(slowest),
+                score: 0.0,
                 rank: (0, 0),
                 takes: takes(wants),
                 allowed: task.allowed_types,
@@ -163,14 +193,6 @@ impl Rank {
                 to: task.core_type,
                 settled: !self.demand.is_moving(task.id),
             });
-        }
-        ranked.sort_unstable_by(|a, b| {
-            let by_score = b.score.total_cmp(&a.score);
-            by_score.then(a.seen.task.cmp(&b.seen.task))
-        });
-        let of = ranked.len() as u32;
-        for (ranked, rank) in ranked.iter_mut().zip(1..) {
-            ranked.rank = (rank, of);
         }
         self.ranked = ranked;
         fixed
@@ -187,8 +209,9 @@ impl Rank {
                 std::cmp::Ordering::Less => &mut self.rising,
                 std::cmp::Ordering::Greater => &mut self.falling,
                 std::cmp::Ordering::Equal => {
-                    // Below all others no wish is needed, and a faster CPU that idles may take it.
-                    let wish = (ranked.to < slowest).then_some(ranked.to);
+                    // Below all others no wish is needed, and a faster CPU that idles may take it. But
+                    // among three types it would be queued now on this slower one, now on that.
+                    let wish = (ranked.to < slowest || slowest > 1).then_some(ranked.to);
                     if ranked.hint != wish {
                         actions.push(Action::Hint(ranked.seen, wish));
                     }
@@ -220,8 +243,8 @@ impl Rank {
             actions.push(Action::Swap([(down.seen, up.seen.on), (up.seen, up.to)]));
             demand.send(down.seen.task, up.seen.on);
             demand.send(up.seen.task, up.to);
-            reasons.note(down.seen.task, down.reason());
-            reasons.note(up.seen.task, up.reason());
+            reasons.note(down.seen.task, down.reason(slowest));
+            reasons.note(up.seen.task, up.reason(slowest));
             left -= 1;
             false
         });
@@ -229,7 +252,7 @@ impl Rank {
             if alone.hint != Some(alone.to) {
                 actions.push(Action::Hint(alone.seen, Some(alone.to)));
                 self.demand.send(alone.seen.task, alone.to);
-                self.reasons.note(alone.seen.task, alone.reason());
+                self.reasons.note(alone.seen.task, alone.reason(slowest));
             }
         }
     }
@@ -269,21 +292,55 @@ fn takes(wants: f64) -> f64 {
     if wants < STEADY { wants } else { 1.0 }
 }
 
-/// Says of each thread where it should be: from the best on down to the fastest core type that has
-/// room for at least half of what it takes.
+/// Says of each thread where it should be. Places on the fastest core type go first, to those that gain
+/// most there over the next slower type with room; then those on that one, and so on. A thread fits
+/// where there is room for at least half of what it takes; a thread that fits nowhere goes to the slowest type.
 fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
-    for thread in ranked {
-        let may = |&core_type: &usize| thread.allowed & 1 << core_type != 0;
-        let slowest = (0..rooms.len()).rev().find(may);
-        let room = (0..rooms.len())
-            .filter(may)
-            .find(|&core_type| rooms[core_type] >= thread.takes / 2.0);
-        let Some(to) = room.or(slowest) else {
-            continue;
-        };
-        rooms[to] -= thread.takes;
-        thread.to = to;
+    let slowest = rooms.len().saturating_sub(1);
+    let of = ranked.len() as u32;
+    let mut left = &mut *ranked;
+    for core_type in 0..slowest {
+        let next = (core_type + 1..slowest).find(|&slower| rooms[slower] > 0.0);
+        let next = next.unwrap_or(slowest);
+        for thread in &mut *left {
+            thread.score = thread.gain(core_type, next, slowest);
+        }
+        left.sort_unstable_by(best_first);
+        if core_type == 0 {
+            for (thread, rank) in left.iter_mut().zip(1..) {
+                thread.rank = (rank, of);
+            }
+        }
+        let room = &mut rooms[core_type];
+        let mut placed = 0;
+        for index in 0..left.len() {
+            let thread = &mut left[index];
+            if thread.may_use(core_type) && *room >= thread.takes / 2.0 {
+                *room -= thread.takes;
+                thread.to = core_type;
+                left.swap(placed, index);
+                placed += 1;
+            }
+        }
+        left = &mut left[placed..];
     }
+    for thread in left {
+        let allowed = (0..=slowest)
+            .rev()
+            .find(|&core_type| thread.may_use(core_type));
+        if let Some(to) = allowed {
+            rooms[to] -= thread.takes;
+            thread.to = to;
+        }
+    }
+    // For the one that is moved first.
+    ranked.sort_unstable_by_key(|thread| thread.rank);
+}
+
+/// By score, and between equals by task.
+fn best_first(a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
+    let by_score = b.score.total_cmp(&a.score);
+    by_score.then(a.seen.task.cmp(&b.seen.task))
 }
 
 impl Policy for Rank {
@@ -333,8 +390,8 @@ impl Policy for Rank {
         // As it was ranked, be it by another SF than progress is charged by.
         let slowest = topology.types.len().saturating_sub(1);
         if let Some(place) = place.filter(|_| insight.asymmetry[slowest].is_some()) {
-            insight.asymmetry[slowest] = Some(place.sf);
-            insight.slowdown[slowest] = Some(place.sf);
+            insight.asymmetry[slowest] = Some(place.sf(slowest));
+            insight.slowdown[slowest] = Some(place.sf(slowest));
         }
         insight
     }

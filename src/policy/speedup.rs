@@ -2,20 +2,22 @@
 //! What each core type is worth to a thread: speedup factors, SF = IPS_big / IPS_small, by **IPC
 //! sampling** (PMCTrack 2017, section 4.1: the SF measured directly, on both core types).
 //!
-//! A thread's SF is the ratio of its own mean IPS on two types once it was sampled on both, taken
-//! at the clocks that the types have at present. Before, it is what a model of the machine says
-//! ([`super::learnt`]), and without one the ratio of the types' static capacities. The two means may
-//! belong to different phases of the program: that is the weakness of the method, and why the means
-//! are short and start anew after a while.
+//! A thread's SF between two types is the ratio of its own mean IPS there once it was sampled on both,
+//! taken at the clocks that the types have at present. For other types it follows what a model of the
+//! machine says ([`super::learnt`]), and without one the types' static capacities, from the nearest
+//! type on which the thread was sampled ([`super::speeds`]). Two means may belong to different phases
+//! of the program: that is the weakness of the method, and why the means are short and start anew
+//! after a while.
 
 use rustc_hash::FxHashMap;
 
 use super::camps::threads::tell;
 use super::learnt::Learnt;
 use super::mean::Mean;
+use super::speeds::{Prior, Speeds};
 use super::{Action, Insight, Snapshot};
 use crate::pmu::module::Sample;
-use crate::slowdown::estimator::{DISCARDED, MAX_SLOWDOWN};
+use crate::slowdown::estimator::DISCARDED;
 use crate::table::TaskId;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -89,23 +91,27 @@ impl Speedups {
         if alive().filter(known).count() < self.threads.len() {
             self.threads.retain(|&id, _| snapshot.is_alive(id));
         }
+        let prior = Prior::of(snapshot.topology);
         for id in alive() {
             let Some(thread) = self.threads.get_mut(&id) else {
                 continue;
             };
-            let learnt = self.learnt.sf(id);
-            let inverse = thread.inverse(snapshot.topology, &self.frequency, learnt);
+            let prior = self.learnt.prior(id, prior);
+            let inverse = thread
+                .speeds(&prior, &self.frequency)
+                .map(|speed| speed as f32);
             if tell(&mut thread.told, inverse) {
                 actions.push(Action::Slowdown(id, inverse));
             }
         }
     }
 
-    /// 1/SF of a thread by core type, in (0, 1].
-    pub fn inverse(&self, task: TaskId, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
+    /// 1/SF of a thread by core type.
+    pub fn speeds(&self, task: TaskId, topology: &Topology) -> Speeds {
         let unknown = Thread::default();
         let thread = self.threads.get(&task).unwrap_or(&unknown);
-        thread.inverse(topology, &self.frequency, self.learnt.sf(task))
+        let prior = self.learnt.prior(task, Prior::of(topology));
+        thread.speeds(&prior, &self.frequency)
     }
 
     /// What a model says of the threads.
@@ -116,18 +122,18 @@ impl Speedups {
     /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
     pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
         let slowest = topology.types.len().saturating_sub(1);
-        1.0 / f64::from(self.inverse(task, topology)[slowest])
+        1.0 / self.speeds(task, topology)[slowest]
     }
 
     /// Adds to `insight` what was measured, or what a model says.
     pub fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
-        let inverse = self.inverse(task, topology);
-        let types = inverse.iter().enumerate().take(topology.types.len());
+        let speeds = self.speeds(task, topology);
+        let types = speeds.iter().enumerate().take(topology.types.len());
         let learnt = self.learnt.sf(task).is_some();
-        for (core_type, inverse) in types {
+        for (core_type, speed) in types {
             let known = |on| self.age_ns(task, on).is_some();
             if learnt || (known(BIG) && known(core_type)) {
-                let sf = 1.0 / f64::from(*inverse);
+                let sf = 1.0 / speed;
                 insight.asymmetry[core_type] = Some(sf);
                 insight.slowdown[core_type] = Some(sf);
             }
@@ -155,38 +161,11 @@ pub fn utility(sf: f64, cpus: f64) -> f64 {
 }
 
 impl Thread {
-    /// `learnt` is SF of the fastest type over the slowest as a model has it.
-    fn inverse(
-        &self,
-        topology: &Topology,
-        frequency: &[Option<f64>; MAX_CORE_TYPES],
-        learnt: Option<f64>,
-    ) -> [f32; MAX_CORE_TYPES] {
-        let ips = |core_type: usize| {
-            let speed = self.speeds[core_type];
-            Some(speed.ipc.get()? * frequency[core_type]?)
-        };
-        let mut inverse = [1.0; MAX_CORE_TYPES];
-        for (core_type, kind) in topology.types.iter().enumerate().skip(1) {
-            let measured = ips(BIG).zip(ips(core_type)).map(|(big, here)| here / big);
-            let capacity = f64::from(kind.capacity) / 1024.0;
-            let learnt = learnt.map(|sf| sf.powf(-part_of_sf(capacity, topology)));
-            let ratio = measured.or(learnt).unwrap_or(capacity);
-            inverse[core_type] = ratio.clamp(1.0 / MAX_SLOWDOWN, 1.0) as f32;
-        }
-        inverse
-    }
-}
-
-/// How much of SF lies between the fastest type and one of this capacity, 0 to 1, by the logarithm:
-/// models know of the slowest only.
-fn part_of_sf(capacity: f64, topology: &Topology) -> f64 {
-    let slowest = topology.types.last().map_or(1024, |kind| kind.capacity);
-    let slowest = f64::from(slowest) / 1024.0;
-    if slowest < 1.0 {
-        (capacity.ln() / slowest.ln()).clamp(0.0, 1.0)
-    } else {
-        1.0
+    /// Speeds by core type; `prior` is what stands in where it was not sampled.
+    fn speeds(&self, prior: &Prior, frequency: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
+        let ips =
+            |core_type: usize| Some(self.speeds[core_type].ipc.get()? * frequency[core_type]?);
+        prior.speeds(&std::array::from_fn(ips))
     }
 }
 
@@ -194,6 +173,7 @@ fn part_of_sf(capacity: f64, topology: &Topology) -> f64 {
 mod tests {
     use super::*;
     use crate::policy::camps::tests::{MS, board, sample, task};
+    use crate::slowdown::estimator::MAX_SLOWDOWN;
     use crate::table::Task;
 
     /// One thread that gives samples, on a board whose small cores have half the capacity.
@@ -260,13 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn a_middle_type_has_a_part_of_what_a_model_says_of_the_slowest() {
-        let mut topology = board(2, 4);
-        assert_eq!(part_of_sf(0.5, &topology), 1.0);
-        topology.types[1].capacity = 256;
-        assert_eq!(part_of_sf(0.5, &topology), 0.5);
-        topology.types[1].capacity = 1024;
-        assert_eq!(part_of_sf(1.0, &topology), 1.0);
+    fn a_type_that_was_never_visited_follows_from_the_one_between() {
+        let mut bench = Bench::new();
+        let mut third = bench.topology.types[1].clone();
+        third.capacity = 256;
+        bench.topology.types.push(third);
+        assert_eq!(bench.sampled(0, 2.0, 3), 4.0, "static capacities");
+        assert_eq!(bench.sampled(1, 0.5, 1), 8.0, "4 on the middle one");
+        let speeds = bench.speedups.speeds(bench.task.id, &bench.topology);
+        assert_eq!(speeds, [1.0, 0.25, 0.125, 1.0]);
     }
 
     #[test]

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What stands in a recording: `docs/record.md` has it byte for byte.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{Action, Reason};
 use crate::slowdown::Thresholds;
 use crate::table::{State, Task, TaskId};
+use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
 pub const MAGIC: &[u8] = b"scx_hetero recording 1\n";
+
+/// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
+/// holds.
+pub(super) const MOST: usize = 4 * crate::scheduler::MAX_SLOTS as usize;
 
 /// One after another they tell what the policy saw and what it decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,10 +36,10 @@ pub enum Record {
     /// The task table was read.
     Look(Look),
     /// What the policy decided after the look before this.
-    Decision(Vec<Decided>),
+    Decision(#[serde(deserialize_with = "few")] Vec<Decided>),
     /// Of the actions decided last, in order, which were carried out; the next ones come in
     /// further such records.
-    CarriedOut(Vec<bool>),
+    CarriedOut(#[serde(deserialize_with = "few")] Vec<bool>),
     /// Joules that the processor packages have taken since the recording began.
     Energy(f64),
     /// The scheduler ended, and closed the recording.
@@ -93,6 +102,7 @@ pub struct SampleRecord {
     /// The task has ended.
     pub last: bool,
     /// Number of the event, and count.
+    #[serde(deserialize_with = "few")]
     pub counts: Vec<(u8, Number)>,
     /// SF by a model.
     pub sf: Option<f64>,
@@ -115,10 +125,13 @@ pub struct Look {
     /// The policy decides now; else only the recording looks.
     pub decides: bool,
     /// Tasks that are gone.
+    #[serde(deserialize_with = "few")]
     pub gone: Vec<TaskId>,
     /// Tasks that are new, or changed in what seldom does.
+    #[serde(deserialize_with = "few")]
     pub whole: Vec<Task>,
     /// The others that changed.
+    #[serde(deserialize_with = "few")]
     pub changed: Vec<Changed>,
 }
 
@@ -156,6 +169,47 @@ pub struct Decided {
     pub action: Action,
     /// Why.
     pub reasons: [Option<Reason>; 2],
+}
+
+/// A list of at most [`MOST`], refused before anything is put aside for it.
+fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Few<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            if parts.size_hint().is_some_and(|length| length > MOST) {
+                return Err(A::Error::invalid_length(MOST + 1, &self));
+            }
+            while let Some(part) = parts.next_element()? {
+                list.push(part);
+            }
+            Ok(list)
+        }
+    }
+    from.deserialize_seq(Few(PhantomData))
+}
+
+impl Begin {
+    /// With all names such that they can be shown.
+    pub(super) fn plain(mut self) -> Self {
+        let texts = [
+            &mut self.version,
+            &mut self.date,
+            &mut self.kernel,
+            &mut self.cpu,
+        ];
+        let kinds = self.topology.types.iter_mut().map(|kind| &mut kind.name);
+        for text in texts.into_iter().chain(kinds) {
+            *text = plain(text).into_owned();
+        }
+        self
+    }
 }
 
 impl Decided {

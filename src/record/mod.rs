@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use encode::{Encoder, reasons};
 pub use file::{Background, Ended, Members};
-pub use read::{Input, Reader, Tail};
+pub use read::{BUDGET, Input, Reader, Tail};
 
 /// How often a file is added to: a scheduler that is killed loses no more than this, and what the disk
 /// has not taken yet.

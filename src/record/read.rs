@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads a recording as what the policy saw and decided.
+//!
+//! Whatever a file says, reading it takes less than [`BUDGET`]: what is unpacked at a time, a record,
+//! each list in one, and what is kept of all of them have limits that none of ours comes near.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -8,14 +11,33 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use flate2::bufread::GzDecoder;
 
-use super::format::{Begin, Chosen, Decided, Look, MAGIC, Record, SampleRecord};
+use super::format::{Begin, Chosen, Decided, Look, MAGIC, MOST, Record, SampleRecord};
 use crate::pmu::Event;
 use crate::pmu::module::{Counts, Metrics, Sample};
 use crate::table::{Task, TaskId};
-use crate::topology::{MAX_CORE_TYPES, Topology};
+use crate::topology::{MAX_CORE_TYPES, Topology, cpulist};
 
-/// The most that a member may hold, bytes: more than any that was written.
-const LARGEST: u64 = 256 << 20;
+/// The most memory that a file can make this and the policies take, bytes.
+pub const BUDGET: u64 = 1 << 30;
+
+/// The most that a member may hold, bytes: twice what may wait for the disk.
+const LARGEST: usize = 64 << 20;
+
+/// The most that a record may take, bytes: a full task table is 2.3 MB.
+const LONGEST: usize = 4 << 20;
+
+/// Of so many threads, at the most, something is kept.
+const THREADS: usize = 1 << 20;
+
+/// So often the scheduler may begin anew, or another policy.
+const CHANGES: usize = 10_000;
+
+/// Events that samples may name, and how long such a name may be.
+const EVENTS: usize = 256;
+const NAME: usize = 256;
+
+/// Texts of a machine about itself.
+const TEXTS: usize = 1000;
 
 /// The next thing that happened.
 #[derive(Clone, Debug)]
@@ -71,6 +93,11 @@ pub struct Reader {
     events: Vec<Event>,
     sample_at: u64,
     tasks: Vec<Task>,
+    /// Threads there ever were, and beginnings.
+    threads: usize,
+    changes: usize,
+    /// Actions decided of which nothing is known yet.
+    open: usize,
     core_types: usize,
     /// Of the last look: `now_ns`, `at_ns`.
     looked: (u64, u64),
@@ -84,6 +111,10 @@ impl Reader {
     /// # Errors
     /// It cannot be read, is none, or of another version.
     pub fn open(path: &Path) -> Result<Self> {
+        ensure!(
+            path != Path::new("-"),
+            "a recording is not read from standard input: name a file ('./-' if it is called so)"
+        );
         let cannot = || format!("cannot read the recording {}", path.display());
         let file = File::open(path).with_context(cannot)?;
         let size = file.metadata().with_context(cannot)?.len();
@@ -98,11 +129,14 @@ impl Reader {
             events: Vec::new(),
             sample_at: 0,
             tasks: Vec::new(),
+            threads: 0,
+            changes: 0,
+            open: 0,
             core_types: 0,
             looked: (0, 0),
             anew: true,
         };
-        reader.next_member();
+        reader.next_member()?;
         reader.check_magic().with_context(cannot)?;
         Ok(reader)
     }
@@ -158,11 +192,12 @@ impl Reader {
     pub fn next_input(&mut self) -> Result<Option<Input>> {
         loop {
             while self.at == self.member.len() {
-                if self.tail.is_some() || !self.next_member() {
+                if self.tail.is_some() || !self.next_member()? {
                     return Ok(None);
                 }
             }
             let left = &self.member[self.at..];
+            let left = &left[..left.len().min(LONGEST)];
             let (record, rest) = postcard::take_from_bytes::<Record>(left)
                 .map_err(|error| anyhow::anyhow!("{error}"))
                 .with_context(|| {
@@ -172,7 +207,7 @@ impl Reader {
                         self.path.display()
                     )
                 })?;
-            self.at = self.member.len() - rest.len();
+            self.at += left.len() - rest.len();
             if let Some(input) = self.take(record)? {
                 return Ok(Some(input));
             }
@@ -180,7 +215,7 @@ impl Reader {
     }
 
     /// Unpacks the next member; false at the end, whatever that is.
-    fn next_member(&mut self) -> bool {
+    fn next_member(&mut self) -> Result<bool> {
         self.member.clear();
         self.at = 0;
         let more = self.file.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
@@ -188,12 +223,18 @@ impl Reader {
             let mut unpacked = GzDecoder::new(&mut self.file);
             let read = unpacked
                 .by_ref()
-                .take(LARGEST)
+                .take(LARGEST as u64 + 1)
                 .read_to_end(&mut self.member);
-            // It checks the sum at the end, which is beyond `LARGEST` bytes in none of ours.
-            if read.is_ok() && unpacked.read(&mut [0]).is_ok_and(|n| n == 0) {
+            ensure!(
+                self.member.len() <= LARGEST,
+                "{}: a part of it unpacks to more than {} MiB, and scx_hetero writes none like that: \
+                 it is damaged, or made to fill memory",
+                self.path.display(),
+                LARGEST >> 20
+            );
+            if read.is_ok() {
                 self.good = self.place();
-                return true;
+                return Ok(true);
             }
             self.member.clear();
         }
@@ -201,7 +242,7 @@ impl Reader {
             0 => Tail::Open,
             lost => Tail::Cut(lost),
         });
-        false
+        Ok(false)
     }
 
     /// Bytes of the file that were consumed.
@@ -220,11 +261,20 @@ impl Reader {
                 );
                 self.core_types = begin.topology.types.len();
                 self.anew = true;
-                Input::Begin(begin)
+                self.change()?;
+                Input::Begin(Box::new(begin.plain()))
             }
-            Record::Policy(chosen) => Input::Policy(chosen),
+            Record::Policy(chosen) => {
+                self.change()?;
+                Input::Policy(chosen)
+            }
             Record::Fairness(percent) => Input::Fairness(percent),
             Record::Event(name) => {
+                ensure!(
+                    self.events.len() < EVENTS && name.len() <= NAME,
+                    "{} names more than {EVENTS} events, or one in more than {NAME} letters",
+                    self.path.display()
+                );
                 self.events.push(Event::from(name));
                 return Ok(None);
             }
@@ -250,14 +300,32 @@ impl Reader {
                     at_ns,
                 }
             }
-            Record::Decision(decided) => Input::Decision(decided),
-            Record::CarriedOut(outcomes) => Input::CarriedOut(outcomes),
+            Record::Decision(decided) => {
+                self.open = decided.len();
+                Input::Decision(decided)
+            }
+            Record::CarriedOut(mut outcomes) => {
+                outcomes.truncate(self.open);
+                self.open -= outcomes.len();
+                Input::CarriedOut(outcomes)
+            }
             Record::Energy(joules) => Input::Energy(joules),
             Record::End => {
                 self.tail = Some(Tail::Whole);
                 return Ok(None);
             }
         }))
+    }
+
+    /// Counts what readers keep for good.
+    fn change(&mut self) -> Result<()> {
+        self.changes += 1;
+        ensure!(
+            self.changes <= CHANGES,
+            "{} has more than {CHANGES} changes of the policy",
+            self.path.display()
+        );
+        Ok(())
     }
 
     fn sample(&mut self, record: SampleRecord) -> Result<Option<Sample>> {
@@ -307,12 +375,28 @@ impl Reader {
             };
             changed.apply(&mut tasks[found]);
         }
+        let known = tasks.len();
         for whole in look.whole {
-            match tasks.binary_search_by_key(&whole.id, |task| task.id) {
+            let found = tasks[..known].binary_search_by_key(&whole.id, |task| task.id);
+            match found {
                 Ok(found) => tasks[found] = whole,
-                Err(place) => tasks.insert(place, whole),
+                Err(_) => tasks.push(whole),
             }
         }
+        self.threads += tasks.len() - known;
+        // The known ones are in order, and the new ones: they are only merged.
+        tasks.sort_by_key(|task| task.id);
+        ensure!(
+            tasks.len() <= MOST && tasks.is_sorted_by(|a, b| a.id.slot < b.id.slot),
+            "{}: two tasks in one slot, or more than {MOST}",
+            self.path.display()
+        );
+        ensure!(
+            self.threads <= THREADS,
+            "{} is of more than {THREADS} threads, which is as many as can be held in memory: record \
+             for a shorter time",
+            self.path.display()
+        );
         // Policies index by these.
         let sound = |task: &Task| {
             task.core_type < self.core_types && task.hint.is_none_or(|hint| hint < MAX_CORE_TYPES)
@@ -326,18 +410,29 @@ impl Reader {
     }
 }
 
-/// Whether a topology names no core type, domain or CPU that it has not: policies rely on that.
+/// Whether a topology names no core type, domain, cache or CPU that it has not, and no more CPUs than the
+/// kernel can: policies index by these, and make room for as many.
 fn is_sound(topology: &Topology) -> bool {
-    let (types, domains) = (&topology.types, &topology.domains);
+    let (types, domains, cpus) = (&topology.types, &topology.domains, &topology.cpus);
+    let known = |list: &[u32]| {
+        list.is_sorted_by(|a, b| a < b) && list.iter().all(|&id| topology.cpu(id).is_some())
+    };
     (1..=MAX_CORE_TYPES).contains(&types.len())
-        && types.iter().all(|kind| !kind.cpus.is_empty())
-        && domains.iter().all(|domain| domain.core_type < types.len())
-        && topology
-            .cpus
-            .iter()
-            .all(|cpu| cpu.core_type < types.len() && cpu.domain < domains.len())
+        && topology.nr_cpu_ids <= cpulist::MAX_CPU_ID + 1
+        && domains.len() <= cpus.len()
+        && topology.disagreements.len() + topology.notes.len() <= TEXTS
+        && cpus.is_sorted_by(|a, b| a.id < b.id)
+        && cpus.iter().all(|cpu| {
+            cpu.id < topology.nr_cpu_ids
+                && cpu.core_type < types.len()
+                && cpu.domain < domains.len()
+                && cpu.llc < cpus.len()
+                && known(&cpu.siblings)
+        })
         && types
             .iter()
-            .flat_map(|kind| &kind.cpus)
-            .all(|&id| topology.cpu(id).is_some())
+            .all(|kind| !kind.cpus.is_empty() && known(&kind.cpus))
+        && domains
+            .iter()
+            .all(|domain| domain.core_type < types.len() && known(&domain.cpus))
 }

@@ -248,6 +248,25 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
     odd.topology.cpus[0].core_type = 9;
     let odd = Record::Begin(Box::new(odd));
     assert!(errors(&[odd]).unwrap().contains("makes no sense"));
+    // Policies make room for as many as these say.
+    let spoil: [fn(&mut Begin); 7] = [
+        |begin| begin.topology.cpus[1].llc = usize::MAX,
+        |begin| begin.topology.cpus[1].llc = 2,
+        |begin| begin.topology.nr_cpu_ids = u32::MAX,
+        |begin| begin.topology.nr_cpu_ids = 1,
+        |begin| begin.topology.cpus[1].id = 0,
+        |begin| begin.topology.cpus[0].siblings = vec![0, 7],
+        |begin| begin.topology.domains[0].cpus = vec![0; 1000],
+    ];
+    for (place, spoil) in spoil.into_iter().enumerate() {
+        let mut odd = begin();
+        spoil(&mut odd);
+        let told = errors(&[Record::Begin(Box::new(odd))]);
+        assert!(
+            told.is_some_and(|told| told.contains("makes no sense")),
+            "{place}"
+        );
+    }
     let look = |now_ns, whole| {
         Record::Look(format::Look {
             now_ns,
@@ -257,6 +276,20 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
     };
     let backwards = [good.clone(), look(5, vec![]), look(4, vec![])];
     assert!(errors(&backwards).unwrap().contains("runs backwards"));
+    let mut twin = task(3, 1, 1);
+    twin.id.generation += 1;
+    let twice = look(5, vec![task(3, 0, 0), twin]);
+    let told = errors(&[good.clone(), twice]).unwrap();
+    assert!(told.contains("two tasks in one slot"), "{told}");
+    let events = (0..300).map(|number| Record::Event(format!("r{number}")));
+    let events: Vec<Record> = [good.clone()].into_iter().chain(events).collect();
+    assert!(errors(&events).unwrap().contains("more than 256 events"));
+    let restless = vec![good.clone(); 10_001];
+    assert!(
+        errors(&restless)
+            .unwrap()
+            .contains("more than 10000 changes")
+    );
     let nowhere = look(5, vec![task(0, 0, 3)]);
     assert!(
         errors(&[good.clone(), nowhere])

@@ -59,6 +59,8 @@ pub struct Sums {
     /// By identity, which holds for as long as what is known of threads is kept.
     pub threads: BTreeMap<(u32, TaskId), ThreadSums>,
     wishes: HashMap<TaskId, usize>,
+    /// How long threads were looked at, ns.
+    elapsed_ns: u64,
     /// How often all was forgotten.
     forgotten: u32,
 }
@@ -98,12 +100,10 @@ impl Sums {
                 Action::Park(..) => self.parks += 1,
                 Action::Slowdown(..) | Action::Weight(..) => {}
             }
-            for (task, _, to, _) in decided.moves() {
+            for (task, from, to, _) in decided.moves() {
                 self.wishes.insert(task, to);
-                self.threads
-                    .entry((self.forgotten, task))
-                    .or_default()
-                    .moves += 1;
+                let sums = self.threads.entry((self.forgotten, task)).or_default();
+                sums.moves += u64::from(from != to);
             }
         }
     }
@@ -122,6 +122,7 @@ impl Sums {
     /// Threads ran, `passed_ns` since the last look. Each core type has done as much as it did, and
     /// whom for follows from the wishes, or where there is none from where a thread was.
     pub fn ran(&mut self, topology: &Topology, tasks: &[Task], ran: &[Ran], passed_ns: u64) {
+        self.elapsed_ns += passed_ns;
         let nr_types = topology.types.len();
         let wish = |task: &Task| {
             let wish = self.wishes.get(&task.id).copied();
@@ -158,10 +159,14 @@ impl Sums {
         (slowdowns.len() > 1).then(|| most / least)
     }
 
-    /// Aggregate speedup, Σ(CT_slow/CT_sched - 1), over busy threads; `None` without any.
+    /// Aggregate speedup, Σ(CT_slow/CT_sched - 1), over busy threads, each for the part of the time that
+    /// it was there: a program that starts again and again is one. `None` without any.
     pub fn asp(&self) -> Option<f64> {
         let busy = self.threads.values().filter(|thread| thread.is_busy());
-        let speedups: Vec<f64> = busy.map(ThreadSums::speedup).collect();
+        let elapsed = self.elapsed_ns.max(1) as f64;
+        let speedups: Vec<f64> = busy
+            .map(|thread| thread.speedup() * thread.there_ns as f64 / elapsed)
+            .collect();
         (!speedups.is_empty()).then(|| speedups.iter().sum())
     }
 }
@@ -272,6 +277,33 @@ mod tests {
         for thread in sums.threads.values() {
             assert_eq!(thread.wished_ns[..2], [SECOND as f64; 2]);
         }
+    }
+
+    #[test]
+    fn one_that_starts_again_and_again_counts_once() {
+        let topology = board(1, 1);
+        let mut sums = Sums::default();
+        for generation in 0..10 {
+            let mut tasks = two();
+            tasks
+                .iter_mut()
+                .for_each(|task| task.id.generation = generation);
+            sums.ran(&topology, &tasks, &ran([3.0, 2.0]), SECOND);
+        }
+        assert_eq!(sums.threads.len(), 20);
+        assert!((sums.asp().unwrap() - 2.0).abs() < 1e-9, "{:?}", sums.asp());
+    }
+
+    #[test]
+    fn to_stay_is_a_wish_and_no_move() {
+        let tasks = two();
+        let mut sums = Sums::default();
+        sums.decided(
+            &decide(Action::Hint(Seen::from(&tasks[1]), Some(1))),
+            |_| true,
+        );
+        assert_eq!((sums.hints, sums.wishes.len()), (1, 1));
+        assert!(sums.threads.values().all(|thread| thread.moves == 0));
     }
 
     #[test]

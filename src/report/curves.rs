@@ -31,9 +31,11 @@ pub struct Named<'a> {
     pub curve: &'a Curve,
 }
 
-/// A drawing of curves over `seconds`, the first ones in colours; `None` if there is no point.
+/// A drawing of curves over `seconds`, the first ones in colours; a line ends where there is a gap.
+/// `None` if there is no point.
 pub fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
-    let curves: Vec<&Named> = curves.iter().filter(|c| !c.curve.is_empty()).collect();
+    let is_there = |named: &&Named| named.curve.iter().any(|point| !point.1.is_nan());
+    let curves: Vec<&Named> = curves.iter().filter(is_there).collect();
     let values = || curves.iter().flat_map(|c| c.curve).map(|point| point.1);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let low = values().fold(f64::INFINITY, f64::min);
@@ -67,9 +69,14 @@ pub fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Opt
     // The first ones last, above the grey ones.
     for (index, named) in curves.iter().enumerate().rev() {
         let mut path = String::new();
-        for (place, (second, value)) in named.curve.iter().enumerate() {
-            let letter = if place == 0 { 'M' } else { 'L' };
+        let mut letter = 'M';
+        for (second, value) in named.curve {
+            if value.is_nan() {
+                letter = 'M';
+                continue;
+            }
             let _ = write!(path, "{letter}{:.1} {:.1}", x(*second), y(*value));
+            letter = 'L';
         }
         let path = Path::new().set("d", path).set("class", class(index));
         document = document.add(path.add(Title::new(named.name.as_str())));
@@ -141,6 +148,32 @@ mod tests {
         assert!(two.contains("xz &lt;1&gt;"), "{two}");
         let point = draw("t", 0.0, true, &[named(&vec![(0.0, f64::NAN)])]);
         assert_eq!(point, None);
+    }
+
+    #[test]
+    fn a_gap_is_no_line() {
+        let curve = vec![
+            (0.0, 1.0),
+            (1.0, 2.0),
+            (2.0, f64::NAN),
+            (3.0, 1.0),
+            (4.0, 2.0),
+        ];
+        let named = Named {
+            name: "x".into(),
+            curve: &curve,
+        };
+        let drawn = draw("t", 4.0, true, &[named]).unwrap();
+        let path = drawn.split("<path").nth(1).unwrap();
+        let path = path
+            .split("d=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        assert_eq!(path.matches('M').count(), 2, "{path}");
+        assert_eq!(path.matches('L').count(), 2, "{path}");
     }
 
     #[test]

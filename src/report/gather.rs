@@ -11,6 +11,7 @@ use crate::record::format::{Begin, Decided};
 use crate::record::{Input, Reader};
 use crate::replay::{Changes, Player};
 use crate::stats::live::{Rates, Reading, ThreadReading};
+use crate::stats::work::Ledger;
 use crate::stats::{CoreTypeTotals, Totals};
 use crate::table::{Comm, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -30,7 +31,7 @@ const POINT_NS: u64 = 500_000_000;
 /// Moves that are listed, the latest.
 pub const LISTED: usize = 300;
 
-/// A curve: seconds, and a value.
+/// A curve: seconds, and a value; not a number where there is a gap.
 pub type Curve = Vec<(f64, f64)>;
 
 /// What is drawn.
@@ -152,6 +153,7 @@ struct Gatherer {
     /// `amp_progress` of each row when it was first seen.
     began: Vec<Option<u64>>,
     rates: Rates,
+    ledger: Ledger,
     looked_ns: Option<u64>,
     drawn_ns: Option<u64>,
     energy: Option<(u64, f64)>,
@@ -182,6 +184,17 @@ pub fn gather(open: impl Fn() -> Result<Reader>) -> Result<Story> {
     Ok(gatherer.story)
 }
 
+/// Adds a point, or a gap after the last one.
+fn point(curve: &mut Curve, at_s: f64, value: Option<f64>) {
+    match value {
+        Some(value) => curve.push((at_s, value)),
+        None if curve.last().is_some_and(|(_, value)| !value.is_nan()) => {
+            curve.push((at_s, f64::NAN));
+        }
+        None => {}
+    }
+}
+
 impl Gatherer {
     fn new(begin: Begin, survey: &Survey) -> Result<Self> {
         let busiest = survey.busiest();
@@ -206,6 +219,7 @@ impl Gatherer {
             before: vec![None; rows.len()],
             began: vec![None; rows.len()],
             rates: Rates::default(),
+            ledger: Ledger::default(),
             looked_ns: None,
             drawn_ns: None,
             energy: None,
@@ -239,6 +253,7 @@ impl Gatherer {
                 if !begin.kept {
                     self.before.fill(None);
                     self.rates = Rates::default();
+                    self.ledger = Ledger::default();
                 }
             }
             Input::Policy(chosen) => {
@@ -260,6 +275,11 @@ impl Gatherer {
                     tasks,
                 };
                 self.player.look(&snapshot, decides);
+                let (player, topology) = (&self.player, &self.topology);
+                let capacities = topology.types.iter().map(|kind| kind.capacity);
+                self.ledger.update(at_ns, tasks, capacities, |task| {
+                    player.insight(task, topology)
+                });
                 let due = |drawn: u64| at_ns - drawn >= self.point_ns;
                 if self.drawn_ns.is_none_or(due) {
                     self.draw(tasks, at_ns);
@@ -327,12 +347,18 @@ impl Gatherer {
                 continue;
             };
             let row = &mut self.story.rows[place];
-            if let Some(slowdown) = insight.slowdown.get(task.core_type).copied().flatten() {
-                row.slowdown.push((at_s, slowdown));
-            }
+            let slowdown = insight.slowdown.get(task.core_type).copied().flatten();
+            point(&mut row.slowdown, at_s, slowdown);
             let began = *self.began[place].get_or_insert(task.amp_progress);
             let progress = task.amp_progress.saturating_sub(began) as f64 / 1e9;
             row.progress.push((at_s, progress));
+        }
+        for row in &mut self.story.rows {
+            for curve in [&mut row.slowdown, &mut row.progress] {
+                if curve.last().is_some_and(|(drawn_s, _)| *drawn_s < at_s) {
+                    point(curve, at_s, None);
+                }
+            }
         }
         let threads = tasks.iter().zip(insights);
         let types = &self.topology.types;
@@ -355,6 +381,7 @@ impl Gatherer {
                     moves: 0,
                 })
                 .collect(),
+            work: self.ledger.work(),
             ..Reading::default()
         });
         let story = &mut self.story;
@@ -363,13 +390,16 @@ impl Gatherer {
             (&mut story.asp, live.asp),
             (&mut story.stp, live.stp),
         ] {
-            curve.extend(value.map(|value| (at_s, value)));
+            point(curve, at_s, value);
         }
     }
 
     fn moved(&mut self, decided: &Decided) {
         let all: Vec<_> = decided.moves().collect();
         for (index, &(id, from, to, why)) in all.iter().enumerate() {
+            if from == to {
+                continue;
+            }
             let Some(&(name, comm)) = self.names.get(&id) else {
                 continue;
             };

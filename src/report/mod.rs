@@ -6,7 +6,7 @@ mod gather;
 mod page;
 mod timeline;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use log::warn;
@@ -24,7 +24,7 @@ pub struct Args {
     /// A recording, by `scx_hetero --record FILE`
     file: PathBuf,
 
-    /// The page [default: the recording's name and .html]
+    /// The page, or - for standard output [default: the recording's name and .html]
     #[arg(short, long, value_name = "PAGE")]
     out: Option<PathBuf>,
 }
@@ -40,6 +40,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let page = page::page(&story, &name);
+    if args.out.as_deref() == Some(Path::new("-")) {
+        return output::print(page.trim_end());
+    }
     let out = args.out.clone().unwrap_or_else(|| {
         let mut out = args.file.clone().into_os_string();
         out.push(".html");

@@ -51,6 +51,7 @@ impl Scheduler<'_> {
             capacities: types.map(|kind| kind.capacity).collect(),
             cpus: cpus.collect(),
             threads: threads.collect(),
+            work: self.ledger.work(),
         }
     }
 

@@ -133,7 +133,7 @@ impl Ruled {
             }
             let thread = InProc {
                 tid: task.tid,
-                comm: &task.comm,
+                comm: &task.comm.raw(),
             };
             let found = Found {
                 comm: task.comm,

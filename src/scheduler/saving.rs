@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Saving energy: efficient cores are filled first, and the policy has its say only when they do
-//! not suffice.
+//! Saving energy: CPUs are filled from the most efficient core type up, and the policy has its say only
+//! when the fastest type is needed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use log::info;
 
 use super::Scheduler;
 use crate::bpf::intf;
+use crate::placement;
 use crate::policy::{self, Action};
 use crate::power;
 use crate::profile::{Profile, Saving};
@@ -60,18 +61,10 @@ impl Saver {
     }
 }
 
-/// The core type to fill first while energy is saved: the slowest, but for a low-power island's
-/// cores, which do without the last-level cache. `None` where all are alike.
-fn efficient_type(topology: &Topology) -> Option<usize> {
-    let types = || topology.types.iter();
-    let on_main = types().rposition(|kind| !kind.low_power_island);
-    (types().len() > 1).then(|| on_main.unwrap_or(types().len() - 1))
-}
-
 /// Takes back what the policy wished for, while all that want to run fit on the efficient cores;
 /// whether they do.
 fn leave_to_efficient(tasks: &[Task], topology: &Topology, actions: &mut Vec<Action>) -> bool {
-    let room = efficient_type(topology).map_or(0, |kind| topology.types[kind].cpus.len());
+    let room = placement::efficient_room(topology);
     let wants = |task: &&Task| task.state != State::Blocked && !task.kthread;
     if tasks.iter().filter(wants).count() > room {
         return false;
@@ -93,7 +86,7 @@ impl Scheduler<'_> {
     }
 
     fn fill_first(&mut self) {
-        let first = efficient_type(&self.topology).filter(|_| self.saver.is_on());
+        let first = placement::most_efficient(&self.topology).filter(|_| self.saver.is_on());
         if let Some(data) = &mut self.skel.maps.data_data {
             data.filled_first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
         }

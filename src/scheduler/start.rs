@@ -31,7 +31,7 @@ use crate::energy::Energy;
 use crate::mechanism::Mechanism;
 use crate::ml::model::Model;
 use crate::policy;
-use crate::stats;
+use crate::stats::{self, work::Ledger};
 use crate::table;
 use crate::topology::Topology;
 
@@ -147,6 +147,7 @@ impl<'a> Scheduler<'a> {
             settings,
             wish,
             moves,
+            ledger: Ledger::default(),
             ruled,
             saver: Saver::new(wish.profile),
             sleepers: Sleepers::default(),

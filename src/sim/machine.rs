@@ -145,6 +145,9 @@ struct RawCore {
     sf_most: Option<Sourced>,
     overlap: Sourced,
     prefetch: Sourced,
+    /// See [`CoreType::low_power_island`].
+    #[serde(default)]
+    island: bool,
 }
 
 #[derive(Deserialize)]
@@ -342,7 +345,7 @@ fn topology(source: &Source, raw: &RawMachine, modules: u32) -> Result<Topology>
             name: core.name.get_ref().clone(),
             cpus: Vec::new(),
             capacity: source.check("capacity", &core.capacity, 1.0..=1024.0)? as u32,
-            low_power_island: false,
+            low_power_island: core.island,
             pmu: None,
         });
     }

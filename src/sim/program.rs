@@ -33,7 +33,8 @@ pub struct Phase {
     pub ipc: f64,
     /// Where its SF lies between the least and the most of a machine: 0 to 1, logarithmic.
     pub asymmetry: f64,
-    /// The SF where it is known, by machine.
+    /// The SF where it is known: of the fastest core type over the slowest by machine, and over
+    /// another type by `MACHINE/TYPE`.
     pub sf: BTreeMap<String, f64>,
     /// Loads in an instruction.
     pub loads: f64,

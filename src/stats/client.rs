@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::live::Live;
 use super::story::Story;
 
-/// Who does not answer for so long, ms, does not answer.
+/// A scheduler that is silent for so long, ms, does not answer.
 const PATIENCE_MS: u64 = 3000;
 
 /// Asks the scheduler.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::work::Work;
 use super::{CoreTypeTotals, Counts, Totals, percent, watts};
 use crate::policy::Insight;
 use crate::table::{State, Task, TaskId};
@@ -20,7 +21,11 @@ const BUSY_PERCENT: f64 = 25.0;
 const WINDOW_NS: u64 = 10_000_000_000;
 
 /// And are looked back to in steps of this, ns.
-const MARK_NS: u64 = 1_000_000_000;
+const STEP_NS: u64 = 1_000_000_000;
+
+/// A thread counts for unfairness if it took part for so much of that time: one that has just come
+/// has only been where chance put it.
+const PART: f64 = 0.5;
 
 /// What the scheduler knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +40,8 @@ pub struct Reading {
     pub cpus: Vec<CpuReading>,
     /// Every thread in the table.
     pub threads: Vec<ThreadReading>,
+    /// What all threads have done so far, those that have ended, too.
+    pub work: Work,
 }
 
 /// A CPU at one moment.
@@ -90,12 +97,13 @@ pub struct Live {
     pub tasks: u64,
     /// See `tasks`.
     pub runnable: u64,
-    /// The greatest slowdown over the least among threads that compete for fast cores, by what they
-    /// did in the last ten seconds; `None` with fewer than two.
+    /// The greatest slowdown over the least among threads that competed for fast cores for half of the
+    /// last ten seconds or more, by what they did then; `None` with fewer than two.
     pub unfairness: Option<f64>,
-    /// Aggregate speedup over the slowest core type, likewise: Σ(progress · SF − 1).
+    /// Aggregate speedup over the slowest core type in the last ten seconds, Σ(progress · SF − 1), each
+    /// thread for as long as it took part; `None` if none did.
     pub asp: Option<f64>,
-    /// Throughput in units of one thread alone on the fastest core type, likewise.
+    /// Throughput of all threads then, in units of one alone on the fastest core type.
     pub stp: Option<f64>,
     /// Events in the interval, and since the scheduler began.
     pub counts: Counts,
@@ -174,17 +182,28 @@ pub struct Thread {
     pub moves: u64,
 }
 
-/// How far threads had come.
+/// How far threads had come, and all together.
 struct Mark {
     at_ns: u64,
     progress: HashMap<TaskId, u64>,
+    work: Work,
+}
+
+/// What threads did from one mark on, those that took part at the end of it.
+struct Step {
+    from_ns: u64,
+    to_ns: u64,
+    /// All work before it.
+    work: Work,
+    done: Vec<(TaskId, u64)>,
 }
 
 /// Turns readings into what is shown, for one who asks again and again.
 #[derive(Default)]
 pub struct Rates {
     before: Option<Reading>,
-    marks: VecDeque<Mark>,
+    steps: VecDeque<Step>,
+    mark: Option<Mark>,
 }
 
 impl Rates {
@@ -241,46 +260,67 @@ impl Rates {
         live
     }
 
-    /// Unfairness and throughput, by what those that take part did within the window.
+    /// Unfairness and throughput, by what was done within the window.
     fn judge(&mut self, now: &Reading, threads: &[(TaskId, u64, Thread)], live: &mut Live) {
         let at_ns = now.totals.at_ns;
-        let old = |mark: &Mark| at_ns.saturating_sub(mark.at_ns) > WINDOW_NS;
-        while self.marks.len() > 1 && self.marks.front().is_some_and(old) {
-            self.marks.pop_front();
+        let old = |step: &Step| at_ns.saturating_sub(step.from_ns) > WINDOW_NS;
+        while self.steps.front().is_some_and(old) {
+            self.steps.pop_front();
         }
-        if let Some(mark) = self.marks.front()
-            && at_ns > mark.at_ns
-        {
-            let elapsed = (at_ns - mark.at_ns) as f64;
-            let slowest = now.capacities.last().copied().unwrap_or(1024).max(1);
-            let assumed = 1024.0 / f64::from(slowest);
-            let speeds: Vec<(f64, f64)> = threads
-                .iter()
-                .filter(|(_, _, thread)| thread.takes_part)
-                .filter_map(|(id, progress, thread)| {
-                    let done = progress.saturating_sub(*mark.progress.get(id)?);
-                    Some((done as f64 / elapsed, thread.sf.unwrap_or(assumed)))
+        let mark = |threads: &[(TaskId, u64, Thread)]| Mark {
+            at_ns,
+            progress: threads.iter().map(|(id, p, _)| (*id, *p)).collect(),
+            work: now.work,
+        };
+        let Some(before) = self.mark.as_ref().filter(|mark| mark.at_ns < at_ns) else {
+            self.mark.get_or_insert_with(|| mark(threads));
+            return;
+        };
+        let taking_part = threads.iter().filter(|(_, _, thread)| thread.takes_part);
+        let step = Step {
+            from_ns: before.at_ns,
+            to_ns: at_ns,
+            work: before.work,
+            done: taking_part
+                .filter_map(|(id, progress, _)| {
+                    let since = before.progress.get(id)?;
+                    Some((*id, progress.saturating_sub(*since)))
                 })
-                .collect();
-            let most = speeds.iter().map(|speed| speed.0).fold(0.0, f64::max);
-            let least = speeds.iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
-            if speeds.len() > 1 && least > 0.0 {
-                live.unfairness = Some(most / least);
-            }
-            if !speeds.is_empty() {
-                live.stp = Some(speeds.iter().map(|speed| speed.0).sum());
-                live.asp = Some(speeds.iter().map(|(speed, sf)| speed * sf - 1.0).sum());
-            }
-        }
-        let due = |mark: &Mark| at_ns.saturating_sub(mark.at_ns) >= MARK_NS;
-        if self.marks.back().is_none_or(due) {
-            let progress = threads.iter().map(|(id, progress, _)| (*id, *progress));
-            self.marks.push_back(Mark {
-                at_ns,
-                progress: progress.collect(),
-            });
+                .collect(),
+        };
+        let is_whole = at_ns - step.from_ns >= STEP_NS;
+        self.steps.push_back(step);
+        let first = &self.steps[0];
+        let elapsed = at_ns - first.from_ns;
+        let (stp, asp) = now.work.since(&first.work, elapsed);
+        (live.stp, live.asp) = (Some(stp), asp);
+        live.unfairness = unfairness(&self.steps, elapsed);
+        if is_whole {
+            self.mark = Some(mark(threads));
+        } else {
+            self.steps.pop_back();
         }
     }
+}
+
+/// Over all steps together, which take `elapsed` ns.
+fn unfairness(steps: &VecDeque<Step>, elapsed: u64) -> Option<f64> {
+    let mut all: HashMap<TaskId, (u64, u64)> = HashMap::new();
+    for step in steps {
+        for (id, progress) in &step.done {
+            let (done, time) = all.entry(*id).or_default();
+            *done += progress;
+            *time += step.to_ns - step.from_ns;
+        }
+    }
+    let speeds = all.values().filter_map(|&(done, time)| {
+        (time as f64 >= PART * elapsed as f64).then(|| done as f64 / time as f64)
+    });
+    let (mut count, mut most, mut least) = (0, 0.0, f64::INFINITY);
+    for speed in speeds {
+        (count, most, least) = (count + 1, f64::max(most, speed), f64::min(least, speed));
+    }
+    (count > 1 && least > 0.0).then(|| most / least)
 }
 
 /// A thread, but for what takes the others to tell.

@@ -96,7 +96,7 @@ impl Exporter {
     }
 }
 
-/// Asks the scheduler for those who scrape.
+/// Asks the scheduler for the clients that scrape.
 #[derive(Default)]
 struct Asker {
     client: Option<Client>,
@@ -112,7 +112,7 @@ impl Asker {
         {
             return (503, why.clone());
         }
-        // Else one signal would have to wait for all who ask.
+        // Else one signal would have to wait for all clients.
         if stop.load(Ordering::Relaxed) {
             return (503, "This exporter ends.\n".into());
         }

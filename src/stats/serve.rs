@@ -51,13 +51,13 @@ const LIMITS: Limits = Limits {
 const REST: Duration = Duration::from_millis(10);
 
 /// And clients are listened to no faster than this: as one of the agent's, the thread goes before
-/// all others, and nobody is to keep it busy.
+/// all other tasks, and no client is to keep it busy.
 const BREATH: Duration = Duration::from_millis(1);
 
 /// The thread's stack, bytes; the agent's memory is locked.
 const STACK: usize = 256 << 10;
 
-/// How soon the thread notices that nobody will answer any more.
+/// How soon the thread notices that no answer will come any more.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Looks a group up by its name.
@@ -188,7 +188,7 @@ impl Drop for Server {
     }
 }
 
-/// A listener that nobody but the owner may connect to. What a killed scheduler has left gives way.
+/// A listener that only the owner may connect to. What a killed scheduler has left gives way.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -243,7 +243,7 @@ impl Service for Lines {
                 let why = anyhow!("a request is a line of at most {} bytes", LIMITS.request);
                 (Err(why.context(StatsErrno(Errno::EMSGSIZE as i32))), 0)
             }
-            // Who has ended need not have ended the line.
+            // A client that has ended need not have ended the line.
             None => (self.respond(client, received), received.len()),
         };
         let answer = answer.unwrap_or_else(|error| {
@@ -263,7 +263,7 @@ impl Service for Lines {
     }
 }
 
-/// Who only reads may neither stop a policy nor choose one.
+/// A client that may only read can neither stop a policy nor choose one.
 fn may_set(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }

@@ -94,8 +94,10 @@ pub struct Phase {
     pub l1_per_kilo: f64,
     pub branches: f64,
     pub btr: f64,
-    /// How much slower it is on small cores.
+    /// How much slower it is on small cores; of more than two types, on each than on the one before.
     pub sf: f64,
+    /// How much slower it is on each core type than on the fastest, where that is not so.
+    pub by_type: Option<[f64; MAX_CORE_TYPES]>,
     /// How much slower it gets when others take all of the bandwidth.
     pub sensitivity: f64,
 }
@@ -121,6 +123,7 @@ pub fn compute(sf: f64) -> Phase {
         branches: 0.1,
         btr: 10e6,
         sf,
+        by_type: None,
         sensitivity: 0.0,
     }
 }
@@ -202,8 +205,11 @@ impl Machine {
     }
 
     /// How much slower the core type alone makes a phase.
-    fn type_factor(phase: &Phase, core_type: usize) -> f64 {
-        phase.sf.powi(core_type as i32)
+    pub fn type_factor(phase: &Phase, core_type: usize) -> f64 {
+        match phase.by_type {
+            Some(factors) => factors[core_type],
+            None => phase.sf.powi(core_type as i32),
+        }
     }
 
     fn demand(&self, slot: usize) -> f64 {

@@ -8,7 +8,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -21,8 +21,8 @@ pub use summary::Summary;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  scx_hetero bench report results.jsonl")]
 pub struct Args {
-    /// Files that 'bench run' has written on one machine
-    #[arg(value_name = "FILE", required = true)]
+    /// Files that 'bench run' has written on one machine, or folders with such
+    #[arg(value_name = "FILE|FOLDER", required = true)]
     files: Vec<PathBuf>,
 
     /// Print JSON instead of tables
@@ -43,8 +43,9 @@ pub struct Args {
 /// # Errors
 /// A file cannot be read or written, or they are of different machines.
 pub fn run(args: &Args) -> Result<()> {
-    let files: Result<Vec<_>> = args
-        .files
+    let named = args.files.iter().map(|path| in_folder(path));
+    let named = named.collect::<Result<Vec<_>>>()?.concat();
+    let files: Result<Vec<_>> = named
         .iter()
         .map(|path| Ok((path.display().to_string(), Results::read(path)?)))
         .collect();
@@ -69,6 +70,28 @@ pub fn run(args: &Args) -> Result<()> {
         return output::json(&summary);
     }
     output::print(text::text(&summary))
+}
+
+/// The file, or the results in the folder.
+fn in_folder(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let cannot = || format!("cannot read the folder {}", path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).with_context(cannot)? {
+        let file = entry.with_context(cannot)?.path();
+        if file.extension().is_some_and(|of| of == "jsonl") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    ensure!(
+        !files.is_empty(),
+        "{} has no results in it: 'scx_hetero bench run' writes files that end in .jsonl",
+        path.display()
+    );
+    Ok(files)
 }
 
 /// All files as one.
@@ -147,6 +170,23 @@ pub(super) mod tests {
             runs,
             failed: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_folder_stands_for_the_results_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = in_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no results in it"), "{error}");
+        for name in ["b.jsonl", "a.jsonl", "notes.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = in_folder(folder.path()).unwrap();
+        assert_eq!(
+            found,
+            ["a.jsonl", "b.jsonl"].map(|name| folder.path().join(name))
+        );
+        let file = folder.path().join("notes.txt");
+        assert_eq!(in_folder(&file).unwrap(), [file]);
     }
 
     #[test]

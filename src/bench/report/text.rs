@@ -13,13 +13,8 @@ const NOTHING: &str = "-";
 pub fn text(summary: &Summary) -> String {
     let mut text = wrap(&summary.machine.describe());
     for of in &summary.mixes {
-        let repeats = of.schedulers.iter().map(|row| row.repeats).min();
-        let title = format!("{}: {}", of.mix, of.programs.join(", "));
         text += "\n\n";
-        text += &wrap(&match repeats.unwrap_or(0) {
-            1 => format!("{title} (1 repeat)"),
-            repeats => format!("{title} ({repeats} repeats)"),
-        });
+        text += &wrap(&format!("{}: {}", of.mix, of.programs.join(", ")));
         text += "\n\n";
         text += &table_of(of);
     }
@@ -32,10 +27,10 @@ pub fn text(summary: &Summary) -> String {
     }
     text += "\n\n";
     text += &wrap(
-        "UNFAIRNESS: greatest slowdown over least. ASP: sum of speedups over the slowest CPUs, less \
+        "N: repeats. UNFAIRNESS: greatest slowdown over least. ASP: sum of speedups over the slowest CPUs, less \
          one each. STP: sum of speeds over those alone. ANTT: mean slowdown. MIGR/S: changes of CPU \
          per second. SPREAD: standard deviation of completion times over their mean. Beside \
-         unfairness and ASP stand the least and the greatest of the repeats. Over mixes, unfairness, \
+         unfairness and ASP stand the least and the greatest of several repeats. Over mixes, unfairness, \
          ANTT and J/S are geometric means, the others arithmetic ones.",
     );
     text += "\n";
@@ -70,8 +65,9 @@ fn table_of(of: &OfMix) -> String {
     let rows = of.schedulers.iter().map(|row| {
         let mut cells = vec![
             row.scheduler.clone(),
-            range(row.unfairness),
-            range(row.asp),
+            row.repeats.to_string(),
+            range(row.unfairness, row.repeats),
+            range(row.asp, row.repeats),
             format!("{:.2}", row.stp.mean),
             format!("{:.2}", row.antt.mean),
             number(row.migrations_per_s.map(|stat| stat.mean), 1),
@@ -82,7 +78,8 @@ fn table_of(of: &OfMix) -> String {
         }
         cells
     });
-    table(rows.collect(), energy)
+    let n = ["N"];
+    table(&n, rows.collect(), energy)
 }
 
 fn means(summary: &Summary) -> String {
@@ -105,20 +102,14 @@ fn means(summary: &Summary) -> String {
         }
         cells
     });
-    table(rows.collect(), energy)
+    table(&[], rows.collect(), energy)
 }
 
-fn table(rows: Vec<Vec<String>>, energy: bool) -> String {
+fn table(after_name: &[&'static str], rows: Vec<Vec<String>>, energy: bool) -> String {
     let mut table = Table::new();
-    let mut header = vec![
-        "SCHEDULER",
-        "UNFAIRNESS",
-        "ASP",
-        "STP",
-        "ANTT",
-        "MIGR/S",
-        "SPREAD",
-    ];
+    let mut header = vec!["SCHEDULER"];
+    header.extend(after_name);
+    header.extend(["UNFAIRNESS", "ASP", "STP", "ANTT", "MIGR/S", "SPREAD"]);
     header.extend(energy.then_some("J/S"));
     table.load_style(presets::NOTHING).set_header(header);
     for row in rows {
@@ -130,8 +121,12 @@ fn table(rows: Vec<Vec<String>>, energy: bool) -> String {
     table.trim_fmt()
 }
 
-fn range(stat: Stat) -> String {
-    format!("{:.2} {:.2}..{:.2}", stat.mean, stat.min, stat.max)
+/// One run is no range.
+fn range(stat: Stat, repeats: usize) -> String {
+    match repeats {
+        0 | 1 => format!("{:.2}", stat.mean),
+        _ => format!("{:.2} {:.2}..{:.2}", stat.mean, stat.min, stat.max),
+    }
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -159,13 +154,26 @@ mod tests {
             "{text}"
         );
         for expected in [
-            "M1: a, b (2 repeats)",
+            "M1: a, b\n",
+            " N ",
             "1.50 1.00..2.00",
             "Means over M2",
             "not countable",
             "scx_lavd, M1",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        // Each scheduler has its own number of repeats, and a single one no range.
+        for of in &summary.mixes {
+            for row in &of.schedulers {
+                let line = text.lines().find(|line| {
+                    let mut words = line.split_whitespace();
+                    words.next() == Some(&row.scheduler)
+                        && words.next() == Some(&row.repeats.to_string())
+                });
+                let line = line.unwrap_or_else(|| panic!("{}\n{text}", row.scheduler));
+                assert_eq!(line.contains(".."), row.repeats > 1, "{line}");
+            }
         }
     }
 }

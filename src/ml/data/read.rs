@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Data, Row};
 use crate::ml::events;
-use crate::ml::header::Header;
+use crate::ml::header::{self, Header};
 use crate::pmu::plain;
+use crate::text;
 
 /// What the columns of a table are.
 struct Layout {
@@ -53,15 +54,17 @@ impl Data {
                 }
             }
             (None, _) => self.notes.push(format!(
-                "{} has no header: nothing tells which machine it is of, nor how many counters that has.",
-                path.display()
+                "{} has no header: there is no {}, which 'scx_hetero collect' writes beside a table, to be \
+                 copied with it. Nothing tells which machine it is of, nor how many counters that has.",
+                path.display(),
+                header::path_of(path).display()
             )),
         }
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
             .comment(Some(b'#'))
             .from_reader(text.as_bytes());
-        let names: Vec<String> = reader.headers()?.iter().map(String::from).collect();
+        let names: Vec<String> = reader.headers()?.iter().map(shown).collect();
         let layout = self.layout(&names, wished)?;
         for record in reader.records() {
             let record = record.context("a line that is damaged")?;
@@ -202,23 +205,23 @@ impl Data {
             ensure!(value >= 0.0, "'{cell}' in column '{name}' is below 0");
             Ok(Some(value))
         };
-        let program = text(Some(layout.program)).to_string();
+        let program = shown(text(Some(layout.program)));
         ensure!(!program.is_empty(), "it names no program");
         let kind = match layout.core_type {
-            Some(_) => text(layout.core_type),
-            None => "big",
+            Some(_) => shown(text(layout.core_type)),
+            None => "big".into(),
         };
         ensure!(!kind.is_empty(), "it names no core type");
-        let core_type = match self.core_types.iter().position(|name| name == kind) {
+        let core_type = match self.core_types.iter().position(|name| *name == kind) {
             Some(known) => known,
             None => {
-                self.core_types.push(kind.to_string());
+                self.core_types.push(kind.clone());
                 self.core_types.len() - 1
             }
         };
         let window = match text(layout.window) {
             "" => None,
-            window => Some(window.to_string()),
+            window => Some(shown(window)),
         };
         let instructions = number(layout.instructions)?;
         let run_ns = number(layout.run_ns)?;
@@ -249,7 +252,7 @@ impl Data {
         }
         Ok(Row {
             program,
-            variant: text(layout.variant).to_string(),
+            variant: shown(text(layout.variant)),
             core_type,
             window,
             features,
@@ -257,6 +260,11 @@ impl Data {
             sf: number(layout.sf)?.unwrap_or(f64::NAN),
         })
     }
+}
+
+/// Names come from elsewhere.
+fn shown(name: &str) -> String {
+    text::plain(name).into_owned()
 }
 
 /// The feature that a column is about, and its unit.
@@ -284,6 +292,16 @@ mod tests {
 
     fn error(text: &str) -> String {
         format!("{:#}", read(text).unwrap_err())
+    }
+
+    #[test]
+    fn a_table_that_was_copied_without_its_header_is_told_of_it() {
+        let data = read("program,cpi,sf\nx,1,1.5\ny,2,1.2\n").unwrap();
+        let note = &data.notes[0];
+        assert!(
+            note.contains("there is no ") && note.contains(".json, which"),
+            "{note}"
+        );
     }
 
     #[test]

@@ -24,9 +24,19 @@ pub(super) fn line(app: &App, live: &Live, width: u16, look: Look) -> Line<'stat
     let unfairness = format!(" unfairness {} ", number(live.unfairness));
     let stp = format!("  throughput {} ", number(live.stp));
     let left = usize::from(width).saturating_sub(unfairness.len() + stp.len() + asp.len() + 1);
-    let top = app.unfairness.iter().copied().fold(FAIR, f64::max);
+    let top = app
+        .unfairness
+        .iter()
+        .flatten()
+        .copied()
+        .fold(FAIR, f64::max);
     let unfair = curve(&app.unfairness, (1.0, top), left / 2, look);
-    let top = app.stp.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let top = app
+        .stp
+        .iter()
+        .flatten()
+        .copied()
+        .fold(f64::MIN_POSITIVE, f64::max);
     let through = curve(&app.stp, (0.0, top), left / 2, look);
     Line::from(vec![
         Span::raw(unfairness),
@@ -37,11 +47,19 @@ pub(super) fn line(app: &App, live: &Live, width: u16, look: Look) -> Line<'stat
     ])
 }
 
-/// The last values as one letter each, from the left, filled up to `width`.
-fn curve(values: &VecDeque<f64>, (low, high): (f64, f64), width: usize, look: Look) -> String {
+/// The last values as one letter each, from the left, filled up to `width`; what is not known is a gap.
+fn curve(
+    values: &VecDeque<Option<f64>>,
+    (low, high): (f64, f64),
+    width: usize,
+    look: Look,
+) -> String {
     let levels = if look.unicode { UNICODE } else { ASCII };
     let skipped = values.len().saturating_sub(width);
     let shown = values.iter().skip(skipped).map(|value| {
+        let Some(value) = value else {
+            return ' ';
+        };
         let part = (value - low) / (high - low).max(f64::MIN_POSITIVE);
         let level = (part.clamp(0.0, 1.0) * (levels.len() - 1) as f64).round();
         levels[level as usize]
@@ -60,8 +78,8 @@ mod tests {
             color: false,
             unicode: false,
         };
-        let values = VecDeque::from([9.0, 1.0, 1.5, 2.0]);
+        let values = VecDeque::from([Some(9.0), None, Some(1.0), Some(1.5), Some(2.0)]);
         assert_eq!(curve(&values, (1.0, 2.0), 3, ascii), "_~#");
-        assert_eq!(curve(&values, (1.0, 2.0), 6, ascii), "#_~#  ");
+        assert_eq!(curve(&values, (1.0, 2.0), 6, ascii), "# _~# ");
     }
 }

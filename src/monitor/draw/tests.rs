@@ -87,6 +87,153 @@ fn many_cpus_leave_room_for_threads() {
     );
 }
 
+/// 64 fast CPUs and 64 slow ones, the last of them busy.
+fn many() -> App {
+    let mut app = app();
+    let mut live = live();
+    let one = live.cpus[0].clone();
+    live.cpus = (0..128)
+        .map(|cpu| Cpu {
+            cpu,
+            core_type: usize::from(cpu >= 64),
+            domain: cpu as usize / 8,
+            busy_pct: f64::from(cpu / 64 * 100),
+            ..one.clone()
+        })
+        .collect();
+    app.update(Update::Live(Box::new(live)));
+    app
+}
+
+#[test]
+fn no_core_type_vanishes_where_there_is_little_room() {
+    let text = screen(&many(), 80, 24, PLAIN).join("\n");
+    for part in [
+        " P      0    0%",
+        " E     64  100%",
+        " more CPUs, busy 0% on",
+        " more CPUs, busy 100% on",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    let text = screen(&many(), 40, 10, PLAIN).join("\n");
+    assert!(
+        text.contains(" E ") && text.contains("CPUs, busy 100%"),
+        "{text}"
+    );
+    // Where there is room all are shown.
+    let text = screen(&many(), 200, 60, PLAIN).join("\n");
+    assert!(
+        text.contains("127") && !text.contains("more CPUs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn cpus_do_not_run_into_each_other() {
+    for width in [40, 60, 80, 100, 200] {
+        let mut app = many();
+        for cpu in &mut app.live.as_mut().unwrap().cpus {
+            cpu.cpu += 100;
+            cpu.busy_pct = 100.0;
+        }
+        let text = screen(&app, width, 60, PLAIN).join("\n");
+        let row = text.lines().find(|line| line.contains(" 100 ")).unwrap();
+        for cpu in row.split_inclusive('%').filter(|cpu| cpu.ends_with('%')) {
+            assert!(cpu.starts_with(' '), "{width}: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_narrow_screen_drops_columns_and_cuts_none_and_a_wide_one_keeps_slowdowns_whole() {
+    let mut app = app();
+    for thread in &mut app.live.as_mut().unwrap().threads {
+        thread.btr = Some(100e3);
+        thread.slowdown = Some(12.34);
+        (thread.asymmetry, thread.contention) = (Some(10.01), Some(11.23));
+    }
+    let narrow = screen(&app, 60, 24, PLAIN).join("\n");
+    assert!(
+        narrow.contains("SLOW=TYPExCONT") && !narrow.contains("BTR"),
+        "{narrow}"
+    );
+    assert!(screen(&app, 80, 24, PLAIN).join("\n").contains(" 100k "));
+    let least = screen(&app, 40, 24, PLAIN).join("\n");
+    assert!(least.contains("LOAD") && !least.contains("SLOW"), "{least}");
+    let wide = screen(&app, 200, 40, PLAIN);
+    let wide = wide.join("\n");
+    assert!(wide.contains("12.34=10.01x11.23"), "{wide}");
+    let header = wide.lines().find(|line| line.contains("NAME")).unwrap();
+    let name = header.find("ON").unwrap() - header.find("NAME").unwrap();
+    assert!(name <= 33 && header.contains("BEHIND|AHEAD"), "{header}");
+}
+
+#[test]
+fn wide_letters_keep_the_grid() {
+    let mut app = app();
+    let live = app.live.as_mut().unwrap();
+    for cpu in &mut live.cpus {
+        cpu.comm = "名前名前名前名前名".into();
+    }
+    let mut terminal = Terminal::new(TestBackend::new(100, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, &app, PLAIN)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let bars = |y: u16| {
+        (0..100)
+            .filter(|&x| buffer[(x, y)].symbol() == "[")
+            .collect::<Vec<u16>>()
+    };
+    let rows: Vec<_> = (0..24).map(bars).filter(|bars| bars.len() > 1).collect();
+    assert!(
+        rows.len() > 1 && rows.iter().all(|row| *row == rows[0]),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn what_to_do_without_a_scheduler_is_not_cut_off() {
+    let app = App {
+        gone: Some(
+            "no sched_ext scheduler answers (No such file or directory (os error 2)): start it with \
+             'sudo scx_hetero', or 'sudo systemctl start scx_hetero'"
+                .into(),
+        ),
+        ..App::default()
+    };
+    for (width, height) in [(40, 10), (80, 24), (200, 50)] {
+        let screen = screen(&app, width, height, PLAIN);
+        let words: Vec<&str> = screen
+            .iter()
+            .flat_map(|line| line.split_whitespace())
+            .collect();
+        let text = words.join(" ");
+        assert!(
+            text.contains("'sudo systemctl start scx_hetero'; trying again"),
+            "{text}"
+        );
+        assert!(text.ends_with("(q quits)"), "{text}");
+    }
+}
+
+#[test]
+fn the_help_explains_the_numbers_and_fits() {
+    let mut app = app();
+    app.act(Action::Help);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    for part in [
+        "unfairness ",
+        "throughput ",
+        "ASP ",
+        "NWC ",
+        "forced ",
+        "doubted",
+        "MOVES by the policy",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
 #[test]
 fn any_size_can_be_drawn() {
     let mut app = app();

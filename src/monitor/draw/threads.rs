@@ -21,8 +21,36 @@ pub(super) const COLUMNS: [&str; 6] = [
     "MOVES by the policy, so far",
 ];
 
-/// Columns for a name at the least.
-const NAME: u16 = 9;
+/// Columns for a name, at the least and at the most.
+const NAME: [u16; 2] = [9, 32];
+
+/// And for a slowdown in its parts: below ten, and below a hundred.
+const SLOW: [u16; 2] = [14, 17];
+
+/// The columns that a narrow terminal does without, the first ones first: phase, hits, traffic, moves,
+/// progress, SF, slowdown.
+const DISPENSABLE: [usize; 7] = [8, 9, 7, 11, 10, 6, 5];
+
+/// The columns that are shown, by number, and how wide they are.
+fn layout(width: u16) -> Vec<(usize, u16)> {
+    let spare = width.saturating_sub(80);
+    // The name first, then the slowdown, then the bar, which goes on to take its half.
+    let name = NAME[0] + spare.min(7);
+    let slow = SLOW[0] + (spare.saturating_sub(7)).min(SLOW[1] - SLOW[0]);
+    let spare = spare.saturating_sub(10);
+    let bar = (9 + spare / 2).min(61) | 1;
+    let name = (name + (spare + 9).saturating_sub(bar)).min(NAME[1]);
+    let widths = [7, name, 4, 3, 4, slow, 4, 4, 2, 4, bar, 5];
+    let mut shown: Vec<(usize, u16)> = widths.into_iter().enumerate().collect();
+    let needs = |shown: &[(usize, u16)]| shown.iter().map(|(_, w)| w + 1).sum::<u16>() - 1;
+    for column in DISPENSABLE {
+        if needs(&shown) <= width {
+            break;
+        }
+        shown.retain(|(number, _)| *number != column);
+    }
+    shown
+}
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Look) {
     let Some(live) = &app.live else { return };
@@ -32,38 +60,32 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Look) {
         frame.render_widget(Line::from(text), area);
         return;
     }
-    let bar = bar_width(area.width);
+    let shown = layout(area.width);
+    let bar = shown.iter().find(|(column, _)| *column == 10);
+    let bar = bar.map_or(0, |(_, width)| usize::from(*width));
     let most = threads.iter().filter_map(|thread| thread.lead_ns);
     let most = most.map(i64::unsigned_abs).max().unwrap_or(0).max(1);
+    let pick = |cells: [Cell<'static>; 12]| {
+        let mut cells = cells.map(Some);
+        let picked = shown.iter().filter_map(|(column, _)| cells[*column].take());
+        Row::new(picked.collect::<Vec<_>>())
+    };
     let rows = threads.iter().map(|thread| {
         let style = if thread.state == "blocked" {
             Style::new().add_modifier(Modifier::DIM)
         } else {
             Style::new()
         };
-        Row::new(cells(thread, live, bar, most, look)).style(style)
+        pick(cells(thread, live, bar, most, look)).style(style)
     });
-    let widths = [7, NAME, 4, 3, 4, 14, 4, 4, 2, 4, bar as u16, 5];
-    let widths = widths.into_iter().enumerate().map(|(column, width)| {
-        if column == 1 {
-            Constraint::Min(width)
-        } else {
-            Constraint::Length(width)
-        }
-    });
+    let widths = shown.iter().map(|(_, width)| Constraint::Length(*width));
     let table = Table::new(rows, widths)
-        .header(Row::new(header(app, bar)).style(look.heading()))
+        .header(pick(header(app, bar)).style(look.heading()))
         .column_spacing(1)
         .row_highlight_style(Modifier::REVERSED);
     let mut state = TableState::default();
     state.select((!threads.is_empty()).then(|| app.selected_index(&threads)));
     frame.render_stateful_widget(table, area, &mut state);
-}
-
-/// The bar takes what the name leaves of a wide screen; odd, so that it has a middle.
-fn bar_width(width: u16) -> usize {
-    let spare = usize::from(width.saturating_sub(80));
-    (9 + spare / 3).min(31) | 1
 }
 
 fn header(app: &App, bar: usize) -> [Cell<'static>; 12] {
@@ -97,13 +119,7 @@ fn header(app: &App, bar: usize) -> [Cell<'static>; 12] {
     })
 }
 
-fn cells<'a>(
-    thread: &'a Thread,
-    live: &'a Live,
-    bar: usize,
-    most: u64,
-    look: Look,
-) -> [Cell<'a>; 12] {
+fn cells(thread: &Thread, live: &Live, bar: usize, most: u64, look: Look) -> [Cell<'static>; 12] {
     let kind = live.core_types.get(thread.core_type);
     let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:4.2}"));
     let hits = thread
@@ -112,9 +128,9 @@ fn cells<'a>(
     let phase = thread.phase.map(|phase| format!("{phase:>2}"));
     [
         format!("{:>7}", thread.tid).into(),
-        thread.comm.as_str().into(),
+        thread.comm.clone().into(),
         Span::styled(
-            kind.map_or("?", |kind| kind.name.as_str()),
+            kind.map_or_else(|| "?".into(), |kind| kind.name.clone()),
             look.core_type(thread.core_type),
         )
         .into(),

@@ -82,14 +82,14 @@ impl Fairness {
 fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 {
     let slowest = topology.types.len() - 1;
     let estimator = threads.estimator(task.id);
-    let slowdown = |core_type| estimator.and_then(|e| e.slowdown(core_type));
     let capacity = |core_type: usize| f64::from(topology.types[core_type].capacity.max(1));
-    let sf = match (slowdown(slowest), slowdown(place)) {
-        (Some(sf), _) => sf,
-        (None, _) if place == BIG => 1.0,
-        (None, Some(here)) => here * capacity(place) / capacity(slowest),
-        (None, None) => f64::INFINITY,
-    };
+    // On types that the threads do not need it may never have run: from the slowest where it ran.
+    let known = (BIG + 1..=slowest).rev().find_map(|core_type| {
+        let slowdown = estimator?.slowdown(core_type)?;
+        Some(slowdown * capacity(core_type) / capacity(slowest))
+    });
+    let unknown = if place == BIG { 1.0 } else { f64::INFINITY };
+    let sf = known.unwrap_or(unknown);
     let nr_fast = topology.types[BIG].cpus.len().max(1);
     let turns = f64::from(task.nr_runnable) / nr_fast as f64;
     (sf / turns.max(1.0)).max(1.0)

@@ -15,6 +15,7 @@ mod balance;
 pub mod fairness;
 pub mod nwc;
 pub(super) mod progress;
+mod sensitivity;
 pub(super) mod swap;
 pub(super) mod threads;
 pub(super) mod threshold;

@@ -8,6 +8,7 @@
 
 use super::super::{Action, Seen};
 use crate::table::{Task, TaskId};
+use crate::topology::MAX_CORE_TYPES;
 
 /// The most swaps planned in one go; more would be out of date before they are done.
 const MAX_SWAPS: usize = 4;
@@ -31,6 +32,8 @@ pub struct Runner {
     pub nr_runnable: u32,
     /// Effective progress, ns, or another rank: low ones belong on fast core types.
     pub progress: i64,
+    /// What it is worth that it is on each core type, where a policy says that ([`super::super::exchange`]).
+    pub worth: [f64; MAX_CORE_TYPES],
 }
 
 impl Runner {
@@ -45,6 +48,7 @@ impl Runner {
             resting: false,
             nr_runnable: task.nr_runnable,
             progress,
+            worth: [0.0; MAX_CORE_TYPES],
         }
     }
 
@@ -163,6 +167,7 @@ mod tests {
             resting: false,
             nr_runnable: 1,
             progress,
+            worth: [0.0; MAX_CORE_TYPES],
         }
     }
 

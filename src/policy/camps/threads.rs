@@ -4,7 +4,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::speeds::{Prior, Speeds};
 use super::super::{Action, Insight, Snapshot};
+use super::sensitivity::Sensitivity;
 use super::swap::Runner;
 use super::worth::{Forecast, Worths};
 use crate::pmu::module::{Metrics, Sample};
@@ -34,8 +36,8 @@ struct Thread {
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
-    /// BTR of the others in the domain, bytes/s, when the slowdown on a core type was measured.
-    others: [f64; MAX_CORE_TYPES],
+    /// By core type: what contention does to it there.
+    sensitivity: [Sensitivity; MAX_CORE_TYPES],
     /// By slower core type: see [`asymmetry`].
     asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
@@ -310,13 +312,26 @@ impl Threads {
             let slowdown = thread.estimator.slowdown(sample.core_type);
             *part = asymmetry(*part, slowdown, low_contention);
         }
-        if let Some(cpu) = thread
-            .cpu
-            .filter(is_there)
-            .and_then(|cpu| topology.cpu(cpu))
-        {
-            let own = self.load.on(cpu.id).unwrap_or(0.0);
-            thread.others[sample.core_type] = (self.load.in_domain(cpu.llc) - own).max(0.0);
+        // What it met while the sample was taken: the mean of both looks, where both know.
+        let met = |load: &Load, cpu: Option<u32>| {
+            let cpu = topology.cpu(cpu.filter(is_there)?)?;
+            let own = load.on(cpu.id).unwrap_or(0.0);
+            Some((load.in_domain(cpu.llc) - own).max(0.0))
+        };
+        let before = met(&self.load_before, thread.cpu_before);
+        let now = met(&self.load, thread.cpu);
+        let met = match (before, now) {
+            (Some(before), Some(now)) => Some(0.5 * (before + now)),
+            (one, other) => one.or(other),
+        };
+        let is_new = matches!(
+            outcome,
+            Outcome::Hit | Outcome::Miss | Outcome::Learned { .. }
+        );
+        let contention = thread.contention(sample.core_type).filter(|_| is_new);
+        if let (Some(others), Some(contention)) = (met, contention) {
+            let at_ns = self.looked_at_ns.unwrap_or_default();
+            thread.sensitivity[sample.core_type].take(contention, others, at_ns);
         }
         thread.last = Some(outcome);
     }
@@ -339,6 +354,7 @@ impl Threads {
         let turns = (f64::from(runner.nr_runnable) / nr_fast as f64).max(1.0);
         let thread = self.threads.get(&runner.seen.task);
         let on = runner.seen.on.min(MAX_CORE_TYPES - 1);
+        let (limits, now_ns) = (self.limits(), self.looked_at_ns.unwrap_or_default());
         let mut forecast = Forecast::default();
         if let Some(thread) = thread {
             let types = 0..topology.types.len();
@@ -347,10 +363,15 @@ impl Threads {
             }
         }
         let others = worths.others(topology, runner, forecast.btr[runner.place]);
-        for (core_type, (kind, others)) in topology.types.iter().zip(others).enumerate() {
-            let assumed = 1024.0 / f64::from(kind.capacity.clamp(1, 1024));
-            let parts = thread.map(|thread| thread.parts(core_type, assumed));
-            let (asymmetry, sensitivity) = parts.unwrap_or((assumed, 0.0));
+        let undisturbed = match thread {
+            Some(thread) => thread.undisturbed(topology),
+            None => Prior::of(topology).speeds(&[None; MAX_CORE_TYPES]),
+        };
+        for (core_type, others) in (0..topology.types.len()).zip(others) {
+            let asymmetry = 1.0 / undisturbed[core_type];
+            let sensitivity = thread.map_or(0.0, |thread| {
+                thread.sensitivity(core_type).per_byte(&limits, now_ns)
+            });
             let contention = 1.0 + sensitivity * others;
             forecast.speed[core_type] = 1.0 / (asymmetry * contention / turns).max(1.0);
             if core_type == runner.place {
@@ -368,7 +389,7 @@ impl Thread {
             last: None,
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
-            others: [0.0; MAX_CORE_TYPES],
+            sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
             asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
             cpu_before: None,
@@ -377,15 +398,15 @@ impl Thread {
         }
     }
 
-    /// 1/slowdown by core type: as estimated, or as the static capacities say.
+    /// 1/slowdown by core type: as estimated, or from the nearest type where it is.
     fn inverse(&self, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
-        let mut inverse = [1.0; MAX_CORE_TYPES];
-        for (core_type, kind) in topology.types.iter().enumerate() {
-            let known = self.estimator.slowdown(core_type);
-            let assumed = kind.capacity.clamp(1, 1024) as f32 / 1024.0;
-            inverse[core_type] = known.map_or(assumed, |slowdown| (1.0 / slowdown) as f32);
-        }
-        inverse
+        let speed = |core_type| Some(1.0 / self.estimator.slowdown(core_type)?);
+        // What slows it down on the fastest type is no matter of core types.
+        let mut known: [_; MAX_CORE_TYPES] = std::array::from_fn(speed);
+        let on_big = known[BIG].replace(1.0);
+        let mut inverse = Prior::of(topology).speeds(&known);
+        inverse[BIG] = on_big.unwrap_or(1.0);
+        inverse.map(|speed| speed as f32)
     }
 
     /// What it transfers on a core type, bytes/s, as it does on the type `on` where it is.
@@ -400,28 +421,38 @@ impl Thread {
         }
     }
 
-    /// A slowdown as a product: that of the core type, and 1 + *k* B where others transfer B bytes/s;
-    /// *k* in seconds per byte. `assumed` is the first as static capacities say.
-    fn parts(&self, core_type: usize, assumed: f64) -> (f64, f64) {
-        let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
-        let asymmetry = match core_type {
-            BIG => 1.0,
-            // Where it was never undisturbed, what contention did to it on the fastest type tells.
-            _ => self.asymmetry[core_type]
-                .or_else(|| Some((here? / on_big?).max(1.0)))
-                .unwrap_or(assumed),
-        };
-        let (contention, others) = match (here, on_big) {
-            (Some(here), _) => (here / asymmetry, self.others[core_type]),
-            (None, Some(on_big)) => (on_big, self.others[BIG]),
-            (None, None) => (1.0, 0.0),
-        };
-        let sensitivity = if others > 0.0 {
-            (contention.max(1.0) - 1.0) / others
+    /// Speeds by core type undisturbed, as known or from the nearest type where they are.
+    fn undisturbed(&self, topology: &Topology) -> Speeds {
+        let speed = |core_type| Some(1.0 / self.alone(core_type)?);
+        Prior::of(topology).speeds(&std::array::from_fn(speed))
+    }
+
+    /// The slowdown that a core type alone makes; a slowdown is a product of that and of contention's,
+    /// 1 + *k* B where others transfer B bytes/s ([`Sensitivity`]).
+    fn alone(&self, core_type: usize) -> Option<f64> {
+        if core_type == BIG {
+            return Some(1.0);
+        }
+        // Where it was never undisturbed, what contention did to it on the fastest type tells.
+        self.asymmetry[core_type].or_else(|| {
+            let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
+            Some((here? / on_big?).max(1.0))
+        })
+    }
+
+    /// The slowdown that contention made on a core type last.
+    fn contention(&self, core_type: usize) -> Option<f64> {
+        Some(self.estimator.slowdown(core_type)? / self.alone(core_type)?)
+    }
+
+    /// What contention does to it on a core type; where it never was, as on the fastest.
+    fn sensitivity(&self, core_type: usize) -> &Sensitivity {
+        let here = &self.sensitivity[core_type];
+        if here.is_known() {
+            here
         } else {
-            0.0
-        };
-        (asymmetry, sensitivity)
+            &self.sensitivity[BIG]
+        }
     }
 
     /// 1/slowdowns, if they differ from what the BPF half was told. It knows the static ones itself.
@@ -477,7 +508,66 @@ fn running_on(task: &Task) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{MS, board, sample, task};
     use super::*;
+
+    /// How fast the first of two threads on big cores with one cache is expected to be there, after
+    /// looks at what both did, `(ipc, btr)`, 50 ms each.
+    fn expected(looks: &[[(f64, f64); 2]], then_ns: u64) -> f64 {
+        let topology = board(2, 4);
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut threads = Threads::new(None, 22);
+        let mut now_ns = 0;
+        for (number, look) in looks.iter().enumerate() {
+            now_ns += if number + 1 == looks.len() {
+                then_ns
+            } else {
+                50 * MS
+            };
+            for (task, &(ipc, btr)) in tasks.iter_mut().zip(look) {
+                task.run_ns[0] += 50 * MS;
+                if ipc > 0.0 {
+                    threads.take(&sample(task, ipc, 300.0, btr));
+                }
+            }
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            threads.look(&snapshot, &mut Vec::new());
+        }
+        let mut worths = Worths::default();
+        worths.look(&topology, threads.load());
+        let runner = Runner::new(&tasks[0], 0, 0);
+        threads.forecast(&topology, &runner, &worths).speed[0]
+    }
+
+    /// Alone at first, and then half as fast beside one that uses memory much.
+    fn disturbed() -> Vec<[(f64, f64); 2]> {
+        let mut looks = vec![[(2.0, 1e9), (2.0, 0.0)]; 5];
+        looks.extend([[(1.0, 1e9), (1.0, 4e9)]; 3]);
+        looks
+    }
+
+    #[test]
+    fn a_neighbour_that_left_within_a_sample_is_no_reason_to_keep_away_for_ever() {
+        let mut looks = disturbed();
+        // Slowed down for most of a sample at whose end the other uses hardly any.
+        looks.push([(1.1, 1e9), (2.0, 1e4)]);
+        // Nothing is known of the first since; the other is at it again.
+        looks.push([(0.0, 0.0), (1.0, 4e9)]);
+        let speed = expected(&looks, 50 * MS);
+        assert!((0.4..0.7).contains(&speed), "{speed}");
+    }
+
+    #[test]
+    fn what_contention_did_long_ago_is_asked_again() {
+        let mut looks = disturbed();
+        looks.push([(0.0, 0.0), (1.0, 4e9)]);
+        let [soon, late] = [50 * MS, 120_000 * MS].map(|then_ns| expected(&looks, then_ns));
+        assert!((0.4..0.7).contains(&soon) && late > 0.9, "{soon} {late}");
+    }
 
     #[test]
     fn a_clock_that_was_wrong_once_is_forgotten() {

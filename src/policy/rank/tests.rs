@@ -143,15 +143,24 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
     };
     take(300.0, 2.0, 30);
     take(600.0, 1.0, 1);
-    assert_eq!(rank.sf(&it, 1.0, &topology), 1.0);
-    let usual = rank.sf(&it, 0.2, &topology);
+    rank.decide(
+        &Snapshot {
+            now_ns: 0,
+            topology: &topology,
+            tasks: &[it],
+        },
+        &mut Vec::new(),
+    );
+    let sf = |task: &Task, wants| 1.0 / rank.speeds(task, wants, &topology)[1];
+    assert_eq!(sf(&it, 1.0), 1.0);
+    let usual = sf(&it, 0.2);
     assert!((1.9..2.0).contains(&usual), "{usual}");
     let mut new = task(1, 1, 1);
-    assert_eq!(rank.sf(&new, 1.0, &topology), 2.0, "static capacities");
+    assert_eq!(sf(&new, 1.0), 2.0, "static capacities");
     new.tgid = it.tgid;
-    assert_eq!(rank.sf(&new, 1.0, &topology), usual, "its program's");
+    assert_eq!(sf(&new, 1.0), usual, "its program's");
     new.spinning = true;
-    assert_eq!(rank.sf(&new, 1.0, &topology), 1.0);
+    assert_eq!(sf(&new, 1.0), 1.0);
 }
 
 #[test]
@@ -178,9 +187,11 @@ fn threads_that_cannot_move_take_up_room() {
 fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     let ranked = |slot: u32, allowed: u8| Ranked {
         seen: Seen::from(&task(slot, slot, 0)),
-        sf: 1.0,
-        score: 1.0,
-        rank: (slot + 1, 5),
+        speeds: [1.0; MAX_CORE_TYPES],
+        cpus: 1.0,
+        place: 0,
+        score: 0.0,
+        rank: (0, 0),
         takes: 1.0,
         allowed,
         hint: None,
@@ -217,7 +228,9 @@ fn each_move_is_told_with_sf_and_rank() {
 fn what_the_kernel_knows_of_a_thread_stands_in_until_it_runs() {
     let mut bench = Bench::new((1, 1), &[1.5, 1.5]);
     bench.tasks[1].sf = Some(3.0);
-    let sf = |bench: &Bench, slot: usize| bench.rank.sf(&bench.tasks[slot], 1.0, &bench.topology);
+    let sf = |bench: &Bench, slot: usize| {
+        1.0 / bench.rank.speeds(&bench.tasks[slot], 1.0, &bench.topology)[1]
+    };
     assert_eq!([sf(&bench, 0), sf(&bench, 1)], [2.0, 3.0]);
     bench.step();
     assert_eq!([sf(&bench, 0), sf(&bench, 1)], [1.5, 1.5]);

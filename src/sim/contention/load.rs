@@ -65,8 +65,11 @@ impl Load {
         let slowest = machine.cores.len() - 1;
         for (core_type, core) in machine.cores.iter().enumerate() {
             let (least, most) = core.sf;
-            let sf = match (core_type, phase.sf.get(&machine.name)) {
+            let kind = &machine.topology.types[core_type].name;
+            let here = phase.sf.get(&format!("{}/{kind}", machine.name));
+            let sf = match (core_type, here.or(phase.sf.get(&machine.name))) {
                 (0, _) => 1.0,
+                (_, Some(&known)) if here.is_some() => known,
                 // What is known is that of the fastest over the slowest.
                 (_, Some(known)) => known.powf(core_type as f64 / slowest as f64),
                 _ => least * (most / least).powf(phase.asymmetry),

@@ -65,6 +65,7 @@ pub(super) struct State {
     pub(super) errors: Vec<String>,
     pub(super) samples: Vec<intf::task_sample>,
     pub(super) bells: u64,
+    #[expect(clippy::vec_box, reason = "the BPF half keeps their addresses")]
     pub(super) cgroups: Vec<Box<UnsafeCell<ffi::cgroup>>>,
     /// The task that select_cpu or enqueue is asked about: the only one that may be inserted.
     pub(super) verdict_of: Option<TaskId>,
@@ -364,7 +365,7 @@ impl Kernel {
         self.runs(self.cpu_of(task)) == Runs::Task(task)
     }
 
-    /// CPUs that the kernel takes for idle, and that nobody has claimed.
+    /// CPUs that the kernel takes for idle, and that are not claimed.
     pub fn idle(&self) -> Mask {
         self.look().idle
     }
@@ -476,7 +477,7 @@ impl Kernel {
         let mut state = self.st();
         let State { cpus, tasks, .. } = &mut *state;
         let of = &mut cpus[cpu as usize];
-        // What runs in other classes counts, too, and is nobody's.
+        // What runs in other classes counts, too, and belongs to no task.
         const OTHERS: [u32; MAX_EVENTS] = [1024; MAX_EVENTS];
         match of.runs {
             Runs::Idle => of.count(now, None),

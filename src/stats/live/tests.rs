@@ -73,6 +73,12 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
         capacities: vec![1024, 512],
         cpus: vec![cpu(0), cpu(1)],
         threads: vec![thread(0), thread(1)],
+        work: Work {
+            progress_ns: progress_ns.iter().sum::<u64>() as f64,
+            // SF is 2.
+            gain_ns: 2.0 * progress_ns.iter().sum::<u64>() as f64 - (2 * at_s * SECOND) as f64,
+            part_ns: (2 * at_s * SECOND) as f64,
+        },
     }
 }
 
@@ -115,6 +121,38 @@ fn unfairness_and_throughput_are_of_progress_made() {
     let leads: Vec<_> = live.threads.iter().map(|thread| thread.lead_ns).collect();
     let half = SECOND as i64 / 2;
     assert_eq!(leads, [Some(half), Some(-half)]);
+}
+
+/// Threads that come and go: none is there for long, and four CPUs are busy all the time.
+#[test]
+fn throughput_is_of_all_that_ran_and_unfairness_of_what_was_there_for_long() {
+    let mut rates = Rates::default();
+    let mut lives = Vec::new();
+    for second in 10..40_u64 {
+        let mut now = reading(second, [SECOND * second, SECOND * second / 2]);
+        if second < 30 {
+            for (slot, thread) in now.threads.iter_mut().enumerate() {
+                thread.task.id.generation = (second / 2) as u32;
+                thread.task.amp_progress = SECOND * (second % 2) / (1 + slot as u64);
+            }
+        }
+        lives.push(rates.next(now));
+    }
+    for live in &lives[1..] {
+        assert!((live.stp.unwrap() - 1.5).abs() < 1e-9, "{:?}", live.stp);
+        assert!((live.asp.unwrap() - 1.0).abs() < 1e-9, "{:?}", live.asp);
+    }
+    assert!(lives[11..20].iter().all(|live| live.unfairness.is_none()));
+    assert!(lives[26..].iter().all(|live| live.unfairness == Some(2.0)));
+}
+
+#[test]
+fn a_slow_reader_is_told_of_the_time_since_it_asked_last() {
+    let mut rates = Rates::default();
+    rates.next(reading(10, [0, 0]));
+    rates.next(reading(70, [60 * SECOND, 60 * SECOND]));
+    let live = rates.next(reading(130, [120 * SECOND, 90 * SECOND]));
+    assert_eq!((live.unfairness, live.stp), (Some(2.0), Some(1.5)));
 }
 
 #[test]
