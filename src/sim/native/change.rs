@@ -196,7 +196,7 @@ impl Kernel {
         let only = Mask::of([self.cpu_of(task)]);
         let mask = {
             let entity = &mut self.st().tasks[task.0 as usize];
-            entity.only = Box::new(ffi::cpumask { bits: only.0 });
+            *entity.only = ffi::cpumask { bits: only.0 };
             &raw const *entity.only
         };
         self.change(task, self.here(), |this| {

@@ -180,6 +180,7 @@ impl Kernel {
         self.state.borrow()
     }
 
+    #[expect(clippy::print_stderr, reason = "asked for, in a test")]
     pub(super) fn trace(&self, what: impl FnOnce() -> String) {
         if self.trace {
             let us = (self.now() - 3_600_000_000_000) as f64 / 1e3;

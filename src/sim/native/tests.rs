@@ -86,6 +86,10 @@ const SEEDS: std::ops::Range<u64> = 0..200;
 const CALM: &str = "Rotation";
 
 /// Runs seeds, and makes what fails smaller. Stops after so many failures.
+#[expect(
+    clippy::print_stderr,
+    reason = "the seed is what is needed to see it again"
+)]
 fn failures(seeds: std::ops::Range<u64>, without: &[Mechanism], most: usize) -> Vec<Failure> {
     let calm = std::env::var("NATIVE_CALM").unwrap_or(CALM.to_string());
     let is_calm = |chaos: &Chaos| calm.split(',').any(|name| name == format!("{chaos:?}"));

@@ -741,9 +741,11 @@ impl World {
             entity.ok_or("a sample of no task")?.rates[usize::from(sample.core_type)]
         };
         let set = &self.kernel.machine.set_events[usize::from(sample.core_type)];
-        for k in 0..usize::from(set[usize::from(sample.set)]) {
-            let expected = u128::from(rates[k]) * u128::from(sample.run_ns) / 1024;
-            let counted = u128::from(sample.counts[k]);
+        let nr = usize::from(set[usize::from(sample.set)]);
+        let counted = sample.counts.iter().zip(rates).take(nr).enumerate();
+        for (k, (&counted, rate)) in counted {
+            let expected = u128::from(rate) * u128::from(sample.run_ns) / 1024;
+            let counted = u128::from(counted);
             if counted.abs_diff(expected) > expected / 500 + 300 {
                 return Err(format!(
                     "a sample of task {} has {counted} of event {k} of set {} on core type {} in \
