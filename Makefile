@@ -8,6 +8,7 @@ KERNELS ?= 6.16 7.3
 ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.1 7.2 7.3
 MACHINE ?= alder-lake-4p4e
 ARGS    ?=
+SEEDS   ?= 1-20000
 
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 cargo  = BPF_CLANG=$$(testbed/build-needs clang) cargo
@@ -18,7 +19,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin setup testbed run test test-kernels bench-switch generated deb try-deb clean help
+.PHONY: build spin setup testbed run test test-kernels soak bench-switch generated deb try-deb clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null

@@ -57,6 +57,7 @@ impl Kernel {
             let raw = Box::new(UnsafeCell::new(raw));
             // SAFETY: it is boxed: its own mask does not move.
             unsafe { (*raw.get()).cpus_ptr = &raw const (*raw.get()).native_cpus }
+            state.alive.push(id);
             state.tasks.push(Entity {
                 raw,
                 alive: true,
@@ -65,7 +66,7 @@ impl Kernel {
                 deferred: false,
                 rates: task.rates,
                 counted: [0; 12],
-                cpus,
+                only: Box::default(),
                 waits_since: None,
                 cgroup: task.cgroup,
                 spin_word: 0,
@@ -105,7 +106,10 @@ impl Kernel {
         self.call(|ops| unsafe { ops.disable.unwrap()(raw) });
         self.call(|ops| unsafe { ops.exit_task.unwrap()(raw, &raw mut args) });
         unsafe { (self.half.forget_task)(raw) }
-        self.st().tasks[task.0 as usize].alive = false;
+        let mut state = self.st();
+        state.tasks[task.0 as usize].alive = false;
+        state.alive.retain(|&other| other != task);
+        drop(state);
         self.run_later();
     }
 
@@ -122,6 +126,10 @@ impl Kernel {
         }
         change(self);
         if queued {
+            if !runs {
+                // Where it waits from now on, and for what, is another matter.
+                self.st().tasks[task.0 as usize].waits_since = Some(self.now());
+            }
             self.enqueue(task, ENQ_RESTORE, runs);
         }
         if runs {
@@ -148,9 +156,8 @@ impl Kernel {
     }
 
     /// `sched_setaffinity()`, called on CPU `from`. A task that runs where it may no longer is moved
-    /// by its CPU's stopper; [`Kernel::move_away`] is that, for the model calls it at once.
+    /// by its CPU's stopper soon: [`Kernel::move_away`], which [`Kernel::settle`] calls.
     pub fn set_affinity(&self, task: TaskId, cpus: &Mask, from: u32) {
-        self.st().tasks[task.0 as usize].cpus = *cpus;
         self.change(task, from, |this| {
             let raw = this.raw(task);
             unsafe {
@@ -162,11 +169,63 @@ impl Kernel {
         });
         if !self.allows(task, self.cpu_of(task)) && !self.is_migration_disabled(task) {
             if self.is_running(task) {
-                self.run_later();
-                self.move_away(task);
+                self.st().stops.push(task);
             } else if self.is_queued(task) {
                 self.move_queued(task);
             }
+        }
+        self.run_later();
+    }
+
+    /// What runs on `cpu` must not migrate for now: `migrate_disable()`.
+    pub fn migrate_disable(&self, cpu: u32) {
+        if let Runs::Task(task) = self.runs(cpu) {
+            unsafe { (*self.raw(task)).migration_disabled += 1 }
+        }
+    }
+
+    /// `migrate_disable_switch()`: a task whose migration is disabled has left its CPU to another
+    /// one; it may use no other from now on, and the BPF half is told. The kernel takes it off its
+    /// queue and puts it back for that.
+    pub(super) fn switched_out(&self, task: TaskId) {
+        let raw = self.raw(task);
+        let own = unsafe { (*raw).cpus_ptr == &raw const (*raw).native_cpus };
+        if !own || !self.is_migration_disabled(task) || !self.is_queued(task) {
+            return;
+        }
+        let only = Mask::of([self.cpu_of(task)]);
+        let mask = {
+            let entity = &mut self.st().tasks[task.0 as usize];
+            *entity.only = ffi::cpumask { bits: only.0 };
+            &raw const *entity.only
+        };
+        self.change(task, self.here(), |this| {
+            unsafe { (*raw).cpus_ptr = mask }
+            this.call(|ops| unsafe { ops.set_cpumask.unwrap()(raw, mask) });
+        });
+    }
+
+    /// `migrate_enable()`, of what runs on `cpu`. Its affinity may have changed meanwhile.
+    pub fn migrate_enable(&self, cpu: u32) {
+        let Runs::Task(task) = self.runs(cpu) else {
+            return;
+        };
+        let raw = self.raw(task);
+        if unsafe { (*raw).migration_disabled } != 1 {
+            unsafe { (*raw).migration_disabled = (*raw).migration_disabled.saturating_sub(1) }
+            return;
+        }
+        let own = unsafe { &raw const (*raw).native_cpus };
+        if unsafe { (*raw).cpus_ptr } != own {
+            // The count falls after this: the BPF half is told while it is 1 still.
+            self.change(task, cpu, |this| {
+                unsafe { (*raw).cpus_ptr = own }
+                this.call(|ops| unsafe { ops.set_cpumask.unwrap()(raw, own) });
+            });
+        }
+        unsafe { (*raw).migration_disabled = 0 }
+        if !self.allows(task, cpu) {
+            self.st().stops.push(task);
         }
         self.run_later();
     }
@@ -184,12 +243,21 @@ impl Kernel {
     /// `migration_cpu_stop()`: the stopper takes the task's CPU, and sends the task elsewhere.
     pub fn move_away(&self, task: TaskId) {
         let cpu = self.cpu_of(task);
+        let needless = self.allows(task, cpu) || !self.is_queued(task);
+        if needless || self.is_migration_disabled(task) {
+            return;
+        }
+        // The stopper comes before real-time tasks, too, and leaves the CPU to them.
+        let taken = self.runs(cpu) == Runs::Other;
         self.take_cpu(cpu, ffi::SCX_CPU_PREEMPT_STOP as i32);
         if self.is_queued(task) && !self.allows(task, self.cpu_of(task)) {
             self.enter(cpu);
             self.move_queued(task);
         }
         self.run_later();
+        if taken {
+            return;
+        }
         self.give_back(cpu);
     }
 

@@ -45,6 +45,9 @@ pub(super) struct Cpu {
     /// What scx_bpf_now() says beyond the model's time; each CPU's clock is its own.
     pub(super) skew: i64,
     pub(super) idle_since: u64,
+    /// Whether it was parked after the last event, and when it was last.
+    pub(super) parked: bool,
+    pub(super) parked_until: u64,
     pub(super) perf: u32,
     /// The set of events that is open, of so many events.
     pub(super) open_set: Option<(usize, usize)>,
@@ -77,6 +80,8 @@ impl Cpu {
             released: false,
             skew: 0,
             idle_since: 0,
+            parked: false,
+            parked_until: 0,
             perf: 0,
             open_set: None,
             events: Default::default(),

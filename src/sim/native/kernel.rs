@@ -2,7 +2,7 @@
 //! The kernel's state, and its answers to what the BPF half calls.
 
 use std::cell::{Cell, Ref, RefCell, RefMut, UnsafeCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::marker::PhantomPinned;
 
@@ -49,8 +49,16 @@ pub(super) struct State {
     pub(super) later: Vec<Later>,
     /// CPUs that are to schedule.
     pub(super) resched: Vec<u32>,
+    /// Tasks that run where they may no longer: their CPUs' stoppers are to move them.
+    pub(super) stops: Vec<TaskId>,
+    /// Tasks that began to run, and where, since this was last emptied.
+    pub(super) started: Vec<(u32, TaskId)>,
+    /// Tasks that have not ended.
+    pub(super) alive: Vec<TaskId>,
     /// Armed timers: when, in which order, and on which CPU.
     pub(super) timers: BTreeMap<(u64, u64), (*mut ffi::bpf_timer, u32)>,
+    /// Where in `timers` each is.
+    pub(super) armed: HashMap<*mut ffi::bpf_timer, (u64, u64)>,
     pub(super) nr_timers: u64,
     pub(super) kicks: Vec<Kick>,
     pub(super) perf_requests: Vec<(u32, u32)>,
@@ -79,6 +87,8 @@ pub struct Kernel {
     /// By how much `bpf_ktime_get_ns()` is ahead of the model's time.
     ktime_offset: Cell<i64>,
     samples_map: *mut c_void,
+    /// Prints what happens: `NATIVE_TRACE=1`.
+    trace: bool,
     /// The BPF half knows where this is.
     _pinned: PhantomPinned,
 }
@@ -110,7 +120,11 @@ impl Kernel {
                 idle: Mask::NONE,
                 later: Vec::new(),
                 resched: Vec::new(),
+                stops: Vec::new(),
+                started: Vec::new(),
+                alive: Vec::new(),
                 timers: BTreeMap::new(),
+                armed: HashMap::new(),
                 nr_timers: 0,
                 kicks: Vec::new(),
                 perf_requests: Vec::new(),
@@ -125,6 +139,7 @@ impl Kernel {
             now: Cell::new(3_600_000_000_000),
             ktime_offset: Cell::new(0),
             samples_map,
+            trace: std::env::var_os("NATIVE_TRACE").is_some(),
             _pinned: PhantomPinned,
         });
         let model: *mut c_void = (&raw const *kernel).cast_mut().cast();
@@ -163,6 +178,14 @@ impl Kernel {
 
     pub(super) fn look(&self) -> Ref<'_, State> {
         self.state.borrow()
+    }
+
+    #[expect(clippy::print_stderr, reason = "asked for, in a test")]
+    pub(super) fn trace(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            let us = (self.now() - 3_600_000_000_000) as f64 / 1e3;
+            eprintln!("{us:12.3} us, CPU {:3}: {}", self.here(), what());
+        }
     }
 
     // Where the BPF half is, and when.
@@ -244,9 +267,24 @@ impl Kernel {
 
     /// What the BPF half remembers of a task, as it is at this moment; none once it has ended.
     pub fn task_ctx(&self, task: TaskId) -> Option<ffi::task_ctx> {
-        let storage = self.task_struct(task).native_storage;
-        // SAFETY: the storage is one of task_ctxs, the only map of its kind.
-        (!storage.is_null()).then(|| unsafe { *storage.cast::<ffi::task_ctx>() })
+        self.with_task_ctx(task, |ctx| *ctx)
+    }
+
+    /// The same, without a copy.
+    pub(super) fn with_task_ctx<R>(
+        &self,
+        task: TaskId,
+        look: impl FnOnce(&ffi::task_ctx) -> R,
+    ) -> Option<R> {
+        // SAFETY: the storage is one of task_ctxs, the only map of its kind; while `look` has the
+        // reference, no operation runs.
+        unsafe {
+            (*self.raw(task))
+                .native_storage
+                .cast::<ffi::task_ctx>()
+                .as_ref()
+        }
+        .map(look)
     }
 
     /// A task's slot in the table, if it has one.
@@ -524,9 +562,11 @@ impl Kernel {
         let cpu = self.here();
         let at = self.now() + ns;
         let mut state = self.st();
-        state.timers.retain(|_, (armed, _)| *armed != timer);
         state.nr_timers += 1;
         let key = (at, state.nr_timers);
+        if let Some(before) = state.armed.insert(timer, key) {
+            state.timers.remove(&before);
+        }
         state.timers.insert(key, (timer, cpu));
     }
 
@@ -541,6 +581,7 @@ impl Kernel {
         let Some((_, (timer, cpu))) = due.then(|| self.st().timers.pop_first()).flatten() else {
             return false;
         };
+        self.st().armed.remove(&timer);
         self.enter(cpu);
         // SAFETY: the BPF half armed it, and its memory lives as long as the maps.
         unsafe { (self.half.fire)(timer) };
@@ -602,6 +643,7 @@ impl Kernel {
             from: self.here(),
             flags,
         };
+        self.trace(|| format!("kicks CPU {cpu}, flags {flags:#x}"));
         let mut state = self.st();
         state.kicks.push(kick);
         state.later.push(Later::Kick(kick));

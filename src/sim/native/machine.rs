@@ -87,6 +87,23 @@ impl Machine {
         self
     }
 
+    /// In a few words.
+    pub fn in_short(&self) -> String {
+        let domains = self.topology.domains.iter();
+        let domains: Vec<_> = domains
+            .map(|domain| (domain.core_type, &domain.cpus))
+            .collect();
+        let Version(major, minor) = self.version;
+        let lack = |can, what| if can { "" } else { what };
+        format!(
+            "Linux {major}.{minor}{}{}, HZ {}, {}CPUs by type {domains:?}",
+            lack(self.can_kick, " without kick"),
+            lack(self.can_iterate, " and iterators"),
+            self.hz,
+            if self.topology.smt { "SMT, " } else { "" },
+        )
+    }
+
     /// How many CPUs it has.
     pub fn nr_cpus(&self) -> u32 {
         self.topology.nr_cpu_ids

@@ -15,7 +15,9 @@
 
 mod calls;
 mod change;
+mod check;
 mod cpu;
+mod dice;
 #[cfg(test)]
 mod faults;
 mod ffi;
@@ -27,9 +29,13 @@ mod switch;
 mod task;
 #[cfg(test)]
 mod tests;
+mod world;
 
+pub use check::Bounds;
+pub use dice::Dice;
 pub use ffi::{account, bpf_perf_event_value, cpu_ctx, domain_ctx, reading, task_ctx};
 pub use half::Half;
 pub use kernel::{Kernel, Kick};
 pub use machine::{AGENT_TGID, Machine, Version, topology};
 pub use task::{Mask, Task, TaskId};
+pub use world::{Chaos, Failure, World};

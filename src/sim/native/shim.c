@@ -362,7 +362,7 @@ struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level)
 {
 	if (!cgrp || level < 0 || cgrp->level < level)
 		return NULL;
-	while (cgrp->level > level)
+	while (cgrp && cgrp->level > level)
 		cgrp = cgrp->parent;
 	return cgrp;
 }

@@ -51,6 +51,7 @@ impl Kernel {
     /// `dispatch_enqueue()`.
     pub(super) fn insert(&self, at: At, task: TaskId, by_vtime: bool, flags: u64) {
         let raw = unsafe { &*self.raw(task) };
+        self.trace(|| format!("{} goes to {at:?}, flags {flags:#x}", raw.pid));
         if self.look().tasks[task.0 as usize].at.is_some() {
             self.error(format!("task {} is queued twice", raw.pid));
         }
@@ -450,14 +451,22 @@ impl Kernel {
             }
             None => {}
         }
+        if let Runs::Task(prev) = prev {
+            self.switched_out(prev);
+        }
     }
 
     pub(super) fn set_runs(&self, cpu: u32, runs: Runs) {
         self.count(cpu);
         let now = self.now();
-        let of = &mut self.st().cpus[cpu as usize];
+        self.trace(|| format!("CPU {cpu} runs {runs:?}"));
+        let state = &mut *self.st();
+        let of = &mut state.cpus[cpu as usize];
         of.runs = runs;
         of.idle_since = now;
+        if let Runs::Task(task) = runs {
+            state.started.push((cpu, task));
+        }
     }
 
     /// `set_next_task_scx()`, on the CPU where the model is: that of the caller, if another CPU
@@ -508,9 +517,14 @@ impl Kernel {
         }
     }
 
-    /// Every CPU that is to schedule does so, in turn, until none is left.
+    /// Every CPU that is to schedule does so, in turn, until none is left; stoppers come first.
     pub fn settle(&self) {
         loop {
+            let stop = self.st().stops.pop();
+            if let Some(task) = stop {
+                self.move_away(task);
+                continue;
+            }
             let next = self.look().resched.first().copied();
             let Some(cpu) = next else { return };
             self.schedule(cpu);
@@ -520,6 +534,7 @@ impl Kernel {
     /// Time passes with ticks, timers and what follows from them: for tests without events of their
     /// own. What runs runs on.
     pub fn run_for(&self, ns: u64) {
+        self.st().started.clear();
         let end = self.now() + ns;
         let period = 1_000_000_000 / u64::from(self.machine.hz);
         self.settle();

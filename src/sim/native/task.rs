@@ -137,12 +137,11 @@ pub(super) struct Entity {
     pub(super) verdict: Option<Verdict>,
     /// Its verdict names another CPU's queue, and waits until the run queue's lock is free.
     pub(super) deferred: bool,
-    /// In a queue by virtual time.
     pub(super) rates: [[u32; 12]; 4],
     /// What it has counted in truth, in 1/1024.
     pub(super) counted: [u64; 12],
-    /// CPUs that it may use once it is no longer migration-disabled.
-    pub(super) cpus: Mask,
+    /// The one CPU that it may use while its migration is disabled.
+    pub(super) only: Box<ffi::cpumask>,
     pub(super) waits_since: Option<u64>,
     pub(super) cgroup: Option<usize>,
     /// Its word of a spin notification.

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold after every event.
+
+use std::collections::BTreeMap;
+
+use super::cpu::Runs;
+use super::ffi::{cgroup_ctx, process_ctx};
+use super::kernel::Kernel;
+use super::task::{At, TaskId};
+use crate::bpf::intf;
+
+const MS: u64 = 1_000_000;
+const MAX_DOMAINS: u64 = intf::hetero_consts_MAX_DOMAINS as u64;
+const MAX_CPUS: u64 = intf::hetero_consts_MAX_CPUS as u64;
+/// Queues from here on hold tasks of parked CPUs.
+const PARK_DSQS: u64 = MAX_DOMAINS + MAX_CPUS;
+
+/// For how long what may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// A task in a queue that others serve, beside an idle CPU that it may use.
+    pub beside_idle_ns: u64,
+    /// A task in the local queue of one CPU, beside another that idles.
+    pub local_beside_idle_ns: u64,
+    /// A task anywhere, but for the time that other classes take.
+    pub starved_ns: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            beside_idle_ns: 5 * MS,
+            local_beside_idle_ns: 40 * MS,
+            starved_ns: 10_000 * MS,
+        }
+    }
+}
+
+impl Kernel {
+    /// What is wrong at this moment, if anything.
+    ///
+    /// # Errors
+    /// In words: which rule is broken, by which task or CPU.
+    pub fn check(&self, bounds: &Bounds) -> Result<(), String> {
+        if let Some(error) = self.look().errors.first() {
+            return Err(format!("the kernel would end the scheduler: {error}"));
+        }
+        self.note_parked();
+        let alive = self.look().alive.clone();
+        for &task in &alive {
+            self.check_task(task)?;
+            self.check_wait(task, bounds)?;
+        }
+        self.check_counts(&alive)
+    }
+
+    /// When each CPU was parked last. What ends that is a timer, which lets the CPU look for work.
+    fn note_parked(&self) {
+        let contexts = self.half.global::<super::cpu_ctx>("cpu_ctxs");
+        let now = self.now();
+        for (index, cpu) in self.st().cpus.iter_mut().enumerate() {
+            // SAFETY: within the array; no operation runs.
+            let parked = unsafe { (*contexts.add(index)).parked_until > 0 };
+            if std::mem::replace(&mut cpu.parked, parked) || parked {
+                cpu.parked_until = now;
+            }
+        }
+    }
+
+    fn name(&self, task: TaskId) -> String {
+        let raw = self.task_struct(task);
+        format!("task {} of CPU {}", raw.pid, raw.native_cpu)
+    }
+
+    /// Where it is, it is once, and it may be there.
+    fn check_task(&self, task: TaskId) -> Result<(), String> {
+        let (queued, running) = (self.is_queued(task), self.is_running(task));
+        let (at, deferred) = {
+            let state = self.look();
+            let entity = &state.tasks[task.0 as usize];
+            (entity.at.map(|at| at.0), entity.deferred)
+        };
+        let places = u32::from(at.is_some()) + u32::from(running) + u32::from(deferred);
+        if places != u32::from(queued) {
+            return Err(format!(
+                "{} is in {places} places ({at:?}, running: {running}), runnable: {queued}",
+                self.name(task)
+            ));
+        }
+        // Its affinity may change while it must not migrate; and the stopper takes a moment.
+        let stays = || self.look().stops.contains(&task) || self.is_migration_disabled(task);
+        if running && !self.allows(task, self.cpu_of(task)) && !stays() {
+            return Err(format!("{} runs where it may not", self.name(task)));
+        }
+        let counted = match at {
+            Some(At::User(dsq)) => dsq < PARK_DSQS,
+            _ => false,
+        };
+        let waiting = self
+            .with_task_ctx(task, |ctx| ctx.waiting != 0)
+            .unwrap_or(false);
+        // One that was moved to a local queue is counted until it runs.
+        if counted && !waiting {
+            return Err(format!(
+                "{} waits in {at:?}, and is not counted",
+                self.name(task)
+            ));
+        }
+        if waiting && (running || !queued) {
+            return Err(format!(
+                "{} is counted as waiting, and does not wait",
+                self.name(task)
+            ));
+        }
+        Ok(())
+    }
+
+    /// It has not waited for too long; not at all, or beside a CPU that has nothing to do.
+    fn check_wait(&self, task: TaskId, bounds: &Bounds) -> Result<(), String> {
+        let now = self.now();
+        let (at, since) = {
+            let state = self.look();
+            let entity = &state.tasks[task.0 as usize];
+            let (Some(at), Some(since)) = (entity.at, entity.waits_since) else {
+                return Ok(());
+            };
+            (at.0, since)
+        };
+        let waited = now - since;
+        let bound = match at {
+            At::Local(cpu) => {
+                if self.runs(cpu) == Runs::Other {
+                    // What other classes take is nobody's wait.
+                    self.st().tasks[task.0 as usize].waits_since = Some(now);
+                    return Ok(());
+                }
+                bounds.local_beside_idle_ns
+            }
+            At::User(dsq) if dsq >= PARK_DSQS => {
+                self.st().tasks[task.0 as usize].waits_since = Some(now);
+                return Ok(());
+            }
+            _ => bounds.beside_idle_ns,
+        };
+        if waited <= bound {
+            return Ok(());
+        }
+        if waited > bounds.starved_ns {
+            return Err(format!(
+                "{} has waited for {} ms in {at:?}",
+                self.name(task),
+                waited / MS
+            ));
+        }
+        if self.is_migration_disabled(task) {
+            return Ok(());
+        }
+        for cpu in 0..self.machine.nr_cpus() {
+            let idle_since = {
+                let of = &self.look().cpus[cpu as usize];
+                if of.runs != Runs::Idle {
+                    continue;
+                }
+                of.idle_since
+            };
+            let free_since = idle_since.max(self.look().cpus[cpu as usize].parked_until);
+            if self.allows(task, cpu) && now.saturating_sub(free_since) > bound {
+                return Err(format!(
+                    "{} has waited for {} us in {at:?} beside CPU {cpu}, idle for {} us",
+                    self.name(task),
+                    waited / 1000,
+                    (now - idle_since) / 1000
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the BPF half has added up is the sum of what it counted for each task.
+    fn check_counts(&self, alive: &[TaskId]) -> Result<(), String> {
+        let mut domains: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+        let mut cpus: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut processes: BTreeMap<u32, (u32, u32, u32)> = BTreeMap::new();
+        let mut cgroups: BTreeMap<u32, i64> = BTreeMap::new();
+        for &task in alive {
+            self.with_task_ctx(task, |ctx| {
+                let domain = domains.entry(ctx.domain).or_default();
+                let waiting = u64::from(ctx.waiting);
+                domain.0 += u64::from(ctx.counted_share);
+                if ctx.pinned_cpu >= 0 {
+                    domain.1 += u64::from(ctx.counted_share);
+                    let cpu = cpus.entry(ctx.pinned_cpu as u32).or_default();
+                    cpu.0 += u64::from(ctx.counted_share);
+                    cpu.1 += waiting;
+                } else {
+                    domain.2 += waiting;
+                }
+                let process = processes.entry(ctx.process).or_default();
+                process.0 += 1;
+                process.1 += u32::from(ctx.competes);
+                process.2 += u32::from(ctx.spinning);
+                if ctx.cgroup != 0 {
+                    *cgroups.entry(ctx.cgroup).or_default() += i64::from(ctx.cgroup_share);
+                }
+            });
+        }
+        for domain in 0..self.machine.topology.domains.len() as u32 {
+            let (weight, pinned, waiting) = domains.get(&domain).copied().unwrap_or_default();
+            let ctx = self.domain_ctx(domain);
+            if (ctx.weight, ctx.pinned_weight, ctx.nr_waiting) != (weight, pinned, waiting) {
+                return Err(format!(
+                    "domain {domain} counts weight {}, {} pinned, {} waiting; its tasks are \
+                     {weight}, {pinned}, {waiting}",
+                    ctx.weight, ctx.pinned_weight, ctx.nr_waiting
+                ));
+            }
+        }
+        for cpu in 0..self.machine.nr_cpus() {
+            let (pinned, waiting) = cpus.get(&cpu).copied().unwrap_or_default();
+            let contexts = self.half.global::<super::cpu_ctx>("cpu_ctxs");
+            // SAFETY: within the array; no operation runs.
+            let ctx = unsafe { &*contexts.add(cpu as usize) };
+            if (ctx.pinned_weight, ctx.nr_waiting) != (pinned, waiting) {
+                return Err(format!(
+                    "CPU {cpu} counts weight {}, {} waiting; its tasks are {pinned}, {waiting}",
+                    ctx.pinned_weight, ctx.nr_waiting
+                ));
+            }
+        }
+        for (process, (threads, runnable, spinning)) in processes {
+            if u64::from(process) >= intf::hetero_consts_MAX_PROCESSES.into() {
+                continue;
+            }
+            let contexts = self.half.global::<process_ctx>("process_ctxs");
+            // SAFETY: within the array.
+            let ctx = unsafe { *contexts.add(process as usize) };
+            if (ctx.nr_threads, ctx.nr_runnable, ctx.nr_spinning) != (threads, runnable, spinning) {
+                return Err(format!(
+                    "process {process} counts {} threads, {} runnable, {} spinning; they are \
+                     {threads}, {runnable}, {spinning}",
+                    ctx.nr_threads, ctx.nr_runnable, ctx.nr_spinning
+                ));
+            }
+        }
+        self.check_cgroups(&cgroups)
+    }
+
+    fn check_cgroups(&self, tasks: &BTreeMap<u32, i64>) -> Result<(), String> {
+        let used = self
+            .half
+            .get::<u32>("nr_cgroups_used")
+            .min(intf::hetero_consts_MAX_CGROUPS);
+        let contexts = self.half.global::<cgroup_ctx>("cgroup_ctxs");
+        // SAFETY: within the array, and no operation runs.
+        let contexts = unsafe { std::slice::from_raw_parts(contexts, used as usize) };
+        let mut sums: Vec<i64> = (0..used)
+            .map(|index| tasks.get(&index).copied().unwrap_or(0))
+            .collect();
+        for ctx in contexts.iter().skip(1) {
+            if ctx.parent != 0 {
+                sums[ctx.parent as usize] += ctx.told as i64;
+            }
+        }
+        for (index, ctx) in contexts.iter().enumerate().skip(1) {
+            if ctx.runnable != sums[index] {
+                return Err(format!(
+                    "cgroup {index} counts {} runnable; its tasks and children are {}",
+                    ctx.runnable, sums[index]
+                ));
+            }
+        }
+        Ok(())
+    }
+}
