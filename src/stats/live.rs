@@ -313,9 +313,11 @@ fn unfairness(steps: &VecDeque<Step>, elapsed: u64) -> Option<f64> {
             *time += step.to_ns - step.from_ns;
         }
     }
-    let speeds = all.values().filter_map(|&(done, time)| {
-        (time as f64 >= PART * elapsed as f64).then(|| done as f64 / time as f64)
-    });
+    let took_part = |(_, time): &&(u64, u64)| *time as f64 >= PART * elapsed as f64;
+    let speeds = all
+        .values()
+        .filter(took_part)
+        .map(|&(done, time)| done as f64 / time as f64);
     let (mut count, mut most, mut least) = (0, 0.0, f64::INFINITY);
     for speed in speeds {
         (count, most, least) = (count + 1, f64::max(most, speed), f64::min(least, speed));

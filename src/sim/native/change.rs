@@ -68,6 +68,7 @@ impl Kernel {
                 counted: [0; 12],
                 only: Box::default(),
                 waits_since: None,
+                in_queue_since: None,
                 cgroup: task.cgroup,
                 spin_word: 0,
             });

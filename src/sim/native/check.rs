@@ -118,13 +118,15 @@ impl Kernel {
     /// It has not waited for too long; not at all, or beside a CPU that has nothing to do.
     fn check_wait(&self, task: TaskId, bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
-        let (at, since) = {
+        let (at, since, came) = {
             let state = self.look();
             let entity = &state.tasks[task.0 as usize];
             let (Some(at), Some(since)) = (entity.at, entity.waits_since) else {
                 return Ok(());
             };
-            (at.0, since)
+            // What may take it depends on the queue.
+            let came = entity.in_queue_since.map_or(since, |(_, came)| came);
+            (at.0, since, came.max(since))
         };
         let waited = now - since;
         let bound = match at {
@@ -152,7 +154,7 @@ impl Kernel {
                 waited / MS
             ));
         }
-        if self.is_migration_disabled(task) {
+        if now - came <= bound || self.is_migration_disabled(task) {
             return Ok(());
         }
         for cpu in 0..self.machine.nr_cpus() {

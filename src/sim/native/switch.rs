@@ -73,6 +73,9 @@ impl Kernel {
         {
             let entity = &mut self.st().tasks[task.0 as usize];
             entity.at = Some((at, place));
+            if entity.in_queue_since.is_none_or(|(before, _)| before != at) {
+                entity.in_queue_since = Some((at, self.now()));
+            }
             entity.verdict = None;
         }
         if let At::Local(cpu) = at {

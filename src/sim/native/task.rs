@@ -143,6 +143,8 @@ pub(super) struct Entity {
     /// The one CPU that it may use while its migration is disabled.
     pub(super) only: Box<ffi::cpumask>,
     pub(super) waits_since: Option<u64>,
+    /// The queue it is in, or was last, and since when.
+    pub(super) in_queue_since: Option<(At, u64)>,
     pub(super) cgroup: Option<usize>,
     /// Its word of a spin notification.
     pub(super) spin_word: u32,
