@@ -357,6 +357,12 @@ static void find_slot_again(struct task_struct *p, struct task_ctx *tctx)
 	count_stat(STAT_CARRIED);
 }
 
+/* Global, so that the verifier follows it once. */
+__noinline u64 work_of(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
+{
+	return fastest_ns(run_ns, inv_slowdown, inv_on_fastest);
+}
+
 /*
  * Charge @p for what it ran since it was last charged. From stopping and from
  * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
@@ -388,11 +394,10 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		take_slot(p, tctx);
 	s = slot_of(tctx->slot);
 	if (!s) {
-		tctx->work_ns += fastest_ns(run_ns, static_inv_slowdown[type],
-					    static_inv_slowdown[0]);
+		tctx->work_ns += work_of(run_ns, static_inv_slowdown[type], static_inv_slowdown[0]);
 		return run_ns;
 	}
-	tctx->work_ns += fastest_ns(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
+	tctx->work_ns += work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
 	pctx = process_ctx_of(tctx);
 	/* Who spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];

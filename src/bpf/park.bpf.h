@@ -76,7 +76,7 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 		if (can_kick())
 			scx_bpf_kick_cpu___optional(*key, 0);
 		else
-			recheck_idle(*key);
+			arm_rescue(*key);
 	}
 	bpf_rcu_read_unlock();
 	return 0;

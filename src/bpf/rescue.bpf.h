@@ -171,15 +171,19 @@ static void wake_idle_for(struct task_struct *p, s32 cpu)
 	}
 }
 
-/* @cpu was just marked idle: if something waits for it, look again. */
-static void recheck_idle(s32 cpu)
+/*
+ * @cpu was just marked idle: if something waits for it, look again. Global, so that the verifier
+ * checks it once. Not for timers, which up to 6.17 it does not take for a read-side section.
+ */
+__noinline int recheck_idle(s32 cpu)
 {
 	if (!work_waits_for(cpu))
-		return;
+		return 0;
 	if (can_kick())
 		scx_bpf_kick_cpu___optional(cpu, 0);
 	else
 		arm_rescue(cpu);
+	return 0;
 }
 
 /*
