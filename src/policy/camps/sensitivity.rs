@@ -3,7 +3,7 @@
 //! transfer B bytes/s", by least squares over the samples of late.
 //!
 //! The others may come or leave while a sample is taken, so that a single one says little: a sample is
-//! weighed by how much the others transferred, and there is no more to be learned from those beside whom
+//! weighed by how much the others transferred, and there is no more to be learned from threads beside which
 //! contention is low ([`FLOOR`]). What is known fades, so that a thread is tried again where contention
 //! kept it away.
 

@@ -132,7 +132,7 @@ impl Kernel {
         let bound = match at {
             At::Local(cpu) => {
                 if self.runs(cpu) == Runs::Other {
-                    // What other classes take is nobody's wait.
+                    // What other classes take does not count as waiting.
                     self.st().tasks[task.0 as usize].waits_since = Some(now);
                     return Ok(());
                 }

@@ -19,7 +19,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Inserts a task. `None` if the order is not that of those who wait already, which the kernel
+    /// Inserts a task. `None` if the order is not that of the tasks that wait already, which the kernel
     /// refuses.
     pub(super) fn insert(&mut self, task: TaskId, vtime: Option<u64>, head: bool) -> Option<Place> {
         if !self.tasks.is_empty() && self.by_vtime != vtime.is_some() {
