@@ -6,7 +6,7 @@ mod carry;
 mod counting;
 mod decide;
 mod describe;
-mod encode;
+pub(crate) mod encode;
 mod estimates;
 mod explain;
 mod learning;

@@ -6,14 +6,14 @@ use crate::policy::{Action, Seen};
 
 /// Where actions come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Author {
+pub(crate) enum Author {
     /// Its hints share out what is busy: an idle CPU of a faster type is better all the same.
     Policy,
     /// The user's rules, whose hints mean what they say.
     Rules,
 }
 
-pub(super) fn encode(action: &Action, by: Author) -> types::action {
+pub(crate) fn encode(action: &Action, by: Author) -> types::action {
     let no_type = intf::hetero_consts_NO_TYPE as u8;
     let mut entry = types::action {
         other_slot: intf::hetero_consts_NO_SLOT,

@@ -8,14 +8,26 @@ use std::time::Duration;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::event::Event;
-use super::kernel::{BEGIN_NS, Kernel};
-use super::mechanism::hetero::Hetero;
-use crate::pmu::module::Sample;
+use rustc_hash::FxHashMap;
+
+use super::native;
+use crate::bpf::intf;
+use crate::pmu::Meaning;
+use crate::pmu::module::{Counts, Metrics, Sample};
 use crate::policy::{Action, Policy, Snapshot};
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
-use crate::table::Task;
+use crate::table::{Reader, Task, TaskId};
+use crate::topology::Topology;
+
+/// What is counted of threads, in the order in which samples have it; all at once.
+pub(super) const COUNTED: [Meaning; 5] = [
+    Meaning::Instructions,
+    Meaning::Cycles,
+    Meaning::LlcMisses,
+    Meaning::Loads,
+    Meaning::Branches,
+];
 
 /// A model of SF, such as could be learnt: the truth, and an error that a phase has on a core type
 /// whenever it is seen there.
@@ -46,10 +58,12 @@ pub(super) struct Agent {
     pub(super) model: Option<Model>,
     sample_ns: Option<u64>,
     inbox: Vec<Sample>,
+    reader: Reader,
     tasks: Vec<Task>,
-    actions: Vec<Action>,
-    /// Samples that it was shown.
-    pub(super) samples: u64,
+    /// What the model said of tasks' latest samples.
+    sf: FxHashMap<TaskId, f64>,
+    /// What the policy decided last.
+    pub(super) actions: Vec<Action>,
     /// What is recorded, if it is to be.
     pub(super) recording: Option<Recording>,
 }
@@ -97,9 +111,10 @@ impl Agent {
             model,
             sample_ns,
             inbox: Vec::new(),
+            reader: Reader::default(),
             tasks: Vec::new(),
+            sf: FxHashMap::default(),
             actions: Vec::new(),
-            samples: 0,
             recording: None,
         }
     }
@@ -116,55 +131,81 @@ impl Agent {
             .map(|interval| interval.as_nanos() as u64)
     }
 
-    /// Takes note of a sample.
-    pub(super) fn note(&mut self, sample: Sample) {
-        self.inbox.push(sample);
-    }
-}
-
-impl Hetero {
-    /// The agent's loop comes round.
-    pub(super) fn look(&mut self, k: &mut Kernel) {
-        let Some(mut agent) = self.agent.take() else {
+    /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on
+    /// this machine and has an SF of `sf`.
+    pub(super) fn note(&mut self, raw: &intf::task_sample, load: usize, sf: f64) {
+        let counts = COUNTED
+            .into_iter()
+            .zip(raw.counts.map(|count| count as f64));
+        let counts: Counts = counts.collect();
+        let Some(metrics) = Metrics::of(&counts, raw.run_ns) else {
             return;
         };
-        agent.samples += agent.inbox.len() as u64;
-        for sample in agent.inbox.drain(..) {
-            if let Some(recording) = &mut agent.recording {
+        let core_type = usize::from(raw.core_type);
+        let task = TaskId {
+            slot: raw.slot,
+            generation: raw.generation,
+        };
+        let sf = self.model.map(|model| model.sf(sf, load, core_type));
+        match sf {
+            _ if raw.last != 0 => _ = self.sf.remove(&task),
+            Some(sf) => _ = self.sf.insert(task, sf),
+            None => {}
+        }
+        self.inbox.push(Sample {
+            task,
+            tid: raw.tid,
+            tgid: raw.tgid,
+            core_type,
+            at_ns: raw.at,
+            run_ns: raw.run_ns,
+            last: raw.last != 0,
+            counts,
+            metrics,
+            sf,
+        });
+    }
+
+    /// Shows the policy its samples and the tasks, and lets it decide. When it wants to be asked
+    /// again, from now.
+    pub(super) fn decide(
+        &mut self,
+        now_ns: u64,
+        topology: &Topology,
+        half: &native::Half,
+    ) -> Option<Duration> {
+        for sample in self.inbox.drain(..) {
+            if let Some(recording) = &mut self.recording {
                 recording.encoder.sample(&sample);
             }
-            agent.policy.observe(&sample);
+            self.policy.observe(&sample);
         }
-        agent.tasks.clear();
-        agent.tasks.extend(self.tasks());
+        let (slots, used) = half.slots();
+        self.reader.snapshot(slots, used, &mut self.tasks);
+        for task in &mut self.tasks {
+            task.sf = self.sf.get(&task.id).copied();
+        }
         let snapshot = Snapshot {
-            now_ns: k.now - BEGIN_NS,
-            topology: &k.machine.topology,
-            tasks: &agent.tasks,
+            now_ns,
+            topology,
+            tasks: &self.tasks,
         };
-        if let Some(recording) = &mut agent.recording {
+        if let Some(recording) = &mut self.recording {
             recording.encoder.look(&snapshot, true);
         }
-        agent.policy.decide(&snapshot, &mut agent.actions);
-        if let Some(recording) = &mut agent.recording {
-            recording.encoder.decided(&agent.actions, &*agent.policy);
+        self.actions.clear();
+        self.policy.decide(&snapshot, &mut self.actions);
+        if let Some(recording) = &mut self.recording {
+            recording.encoder.decided(&self.actions, &*self.policy);
         }
-        let actions = std::mem::take(&mut agent.actions);
-        if let Some(interval) = agent.policy.due_in(&snapshot) {
-            k.events
-                .push(k.now + interval.as_nanos() as u64, Event::Agent);
-        }
-        self.agent = Some(agent);
-        self.apply_all(k, &actions);
-        if let Some(agent) = &mut self.agent {
-            agent.actions = actions;
-            agent.actions.clear();
-            if let Some(recording) = &mut agent.recording {
-                recording
-                    .encoder
-                    .carried_out(self.carried_out.iter().copied());
-                recording.flush(k.now - BEGIN_NS);
-            }
+        self.policy.due_in(&snapshot)
+    }
+
+    /// Notes which of its actions were carried out.
+    pub(super) fn carried_out(&mut self, now_ns: u64, outcomes: impl Iterator<Item = bool>) {
+        if let Some(recording) = &mut self.recording {
+            recording.encoder.carried_out(outcomes);
+            recording.flush(now_ns);
         }
     }
 }

@@ -43,10 +43,6 @@ impl CpuSet {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    pub(super) fn intersects(&self, other: &Self) -> bool {
-        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
-    }
-
     /// The first member of this and both others, at or after `from`, else the first of all.
     pub(super) fn first_common(&self, other: &Self, third: &Self, from: u32) -> Option<u32> {
         let common = |index: usize| self.words[index] & other.words[index] & third.words[index];
@@ -102,6 +98,5 @@ mod tests {
         let mut set = CpuSet::of(8, [1, 2]);
         assert!(set.take(1));
         assert!(!set.take(1));
-        assert!(set.intersects(&CpuSet::of(8, [2])));
     }
 }

@@ -16,8 +16,6 @@ pub(super) enum Event {
     Wake(u32),
     /// A program that has ended starts again.
     Start(u32),
-    /// A parked CPU's deadline; void if it was parked anew.
-    Unpark(u32, u64),
     /// The agent's loop comes round.
     Agent,
     /// CPUs compare their loads (scheduler `default`).

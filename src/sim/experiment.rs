@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use super::agent::{Agent, Model, Recording};
 use super::contention::Load;
 use super::cpu_set::CpuSet;
+use super::fair::Fair;
+use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, Kernel};
 use super::library::Library;
 use super::machine::Machine;
-use super::mechanism::fair::Fair;
-use super::mechanism::hetero::Hetero;
-use super::mechanism::{Acted, Mechanism, acted};
 use super::metrics::{Metrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
+use super::scheduler;
 use super::switch::Sim;
 use crate::policy;
 use crate::record::format::{Begin, Chosen};
@@ -181,10 +181,13 @@ impl Bench {
     }
 
     /// Runs the mix.
-    pub fn run(&self, scheduler: Scheduler, options: &Options) -> Outcome {
+    ///
+    /// # Errors
+    /// If the native BPF half cannot be loaded, or did what the kernel would have thrown it out for.
+    pub fn run(&self, scheduler: Scheduler, options: &Options) -> Result<Outcome> {
         let topology = &self.machine.topology;
         match scheduler {
-            Scheduler::Default => self.run_with(Fair::default(), options, |_| Acted::default()),
+            Scheduler::Default => Ok(self.run_with(Fair::default(), options).0),
             Scheduler::Policy(name) => {
                 let error = match name {
                     policy::Name::Rank => options.model_error.or(Some(MODEL_ERROR)),
@@ -205,20 +208,19 @@ impl Bench {
                         kept: false,
                     }));
                 }
-                let hetero = Hetero::new(topology, options.slice, Some(agent));
-                self.run_with(hetero, options, acted)
+                let hetero = Hetero::new(&self.machine, options.slice, Some(agent))?;
+                let (mut outcome, hetero) = self.run_with(hetero, options);
+                let (applied, recorded) = hetero.end().with_context(|| format!("policy {name}"))?;
+                outcome.actions = (applied.applied, applied.stale);
+                outcome.recorded = recorded;
+                Ok(outcome)
             }
         }
     }
 
-    fn run_with<M: Mechanism>(
-        &self,
-        mechanism: M,
-        options: &Options,
-        acted: impl Fn(&mut M) -> Acted,
-    ) -> Outcome {
+    fn run_with<S: scheduler::Scheduler>(&self, scheduler: S, options: &Options) -> (Outcome, S) {
         let kernel = Kernel::new(self.machine.clone(), self.loads.clone(), options.seed);
-        let mut sim = Sim::new(kernel, mechanism);
+        let mut sim = Sim::new(kernel, scheduler);
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         shuffle(&mut order, options.seed);
         // Jobs stand in the order in which they start; `places` in that of the mix.
@@ -264,17 +266,17 @@ impl Bench {
         });
         let times: Vec<Times> = times.collect();
         let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-        let acted = acted(&mut sim.mechanism);
-        Outcome {
+        let outcome = Outcome {
             metrics: Metrics::of(&times),
             times,
             migrations: sim.moves() as f64 / elapsed,
             seconds: elapsed,
             events: sim.kernel.events.pushed(),
-            actions: acted.actions,
-            recorded: acted.recorded,
+            actions: (0, 0),
+            recorded: Vec::new(),
             busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
-        }
+        };
+        (outcome, sim.scheduler)
     }
 
     /// How long the longest program may take, s.

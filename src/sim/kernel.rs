@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel keeps: CPUs with their local queues and idle mask, threads, and the time.
+//! CPUs, the threads that run there, how fast they are, and the time.
 //!
-//! How threads come and go between these is [`super::switch`]; where they go, a
-//! [`super::mechanism::Mechanism`].
+//! What threads do is [`super::switch`]; where they run, a [`super::scheduler::Scheduler`] decides.
 
 mod pace;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rand_pcg::Pcg64Mcg;
@@ -19,7 +17,7 @@ use super::job::Job;
 use super::machine::Machine;
 
 /// When simulations begin: not at 0, so that virtual times before it have room.
-pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
+pub(super) const BEGIN_NS: u64 = super::native::BEGIN_NS;
 
 /// The affinity of a thread that may run anywhere: the first of [`Kernel::affinities`].
 pub(super) const ANYWHERE: usize = 0;
@@ -50,18 +48,12 @@ pub(super) struct Thread {
     pub(super) job: usize,
     /// Its number among the job's threads.
     pub(super) member: u32,
-    pub(super) tid: u32,
-    pub(super) tgid: u32,
-    /// By nice; 1024 is nice 0.
-    pub(super) weight: u32,
     /// Index into [`Kernel::affinities`].
     pub(super) affinity: usize,
     pub(super) began_at: u64,
     pub(super) state: ThreadState,
     /// Where it runs, or is to run, or ran last.
     pub(super) cpu: u32,
-    /// Left of its slice, ns.
-    pub(super) slice: u64,
     pub(super) sum_exec: u64,
     exec_start: u64,
     /// Index into the loads.
@@ -84,13 +76,9 @@ pub(super) struct Thread {
 /// A CPU.
 #[derive(Debug)]
 pub(super) struct Cpu {
+    /// The thread that runs there; none while it idles.
     pub(super) current: Option<u32>,
-    pub(super) local: VecDeque<u32>,
-    /// It has gone idle.
-    pub(super) is_idle: bool,
-    pub(super) resched: bool,
     pub(super) core_type: usize,
-    pub(super) domain: usize,
     pub(super) llc: usize,
     memory: usize,
     tick_armed: bool,
@@ -111,14 +99,8 @@ pub(super) struct Kernel {
     pub(super) threads: Vec<Thread>,
     pub(super) jobs: Vec<Job>,
     pub(super) affinities: Vec<CpuSet>,
-    /// Idle CPUs that nobody has claimed.
-    pub(super) idle: CpuSet,
-    /// Where the next search of `idle` begins.
-    search_from: u32,
     pub(super) events: Events,
     pub(super) rng: Pcg64Mcg,
-    /// CPUs that are to look for something else to run.
-    pub(super) pending: VecDeque<u32>,
     pub(super) contention: Contention,
     /// CPUs by memory.
     by_memory: Vec<Vec<u32>>,
@@ -127,7 +109,6 @@ pub(super) struct Kernel {
     /// CPUs whose next event is to be worked out.
     touched: Vec<u32>,
     free_threads: Vec<u32>,
-    next_tid: u32,
     /// Room to look for balances.
     runners: Vec<(Runner, u32)>,
     key: Vec<Runner>,
@@ -147,11 +128,7 @@ impl Kernel {
             by_memory[memory].push(cpu.id);
             Cpu {
                 current: None,
-                local: VecDeque::new(),
-                is_idle: true,
-                resched: false,
                 core_type: cpu.core_type,
-                domain: cpu.domain,
                 llc: cpu.llc,
                 memory,
                 tick_armed: false,
@@ -169,19 +146,15 @@ impl Kernel {
             cpus,
             threads: Vec::new(),
             jobs: Vec::new(),
-            affinities: vec![everywhere.clone()],
-            idle: everywhere,
-            search_from: 0,
+            affinities: vec![everywhere],
             events: Events::default(),
             rng,
-            pending: VecDeque::new(),
             contention: Contention::new(&machine, loads),
             is_dirty: vec![false; by_memory.len()],
             by_memory,
             dirty: Vec::new(),
             touched: Vec::new(),
             free_threads: Vec::new(),
-            next_tid: 1000,
             runners: Vec::new(),
             key: Vec::new(),
             rates: Vec::new(),
@@ -189,26 +162,15 @@ impl Kernel {
         }
     }
 
-    /// A thread id that nobody has.
-    pub(super) fn new_tid(&mut self) -> u32 {
-        self.next_tid += 1;
-        self.next_tid
-    }
-
     /// A thread that is asleep; it was made on `cpu`.
-    pub(super) fn new_thread(&mut self, job: usize, member: u32, tgid: u32, cpu: u32) -> u32 {
-        let tid = if member == 0 { tgid } else { self.new_tid() };
+    pub(super) fn new_thread(&mut self, job: usize, member: u32, cpu: u32) -> u32 {
         let thread = Thread {
             job,
             member,
-            tid,
-            tgid,
-            weight: crate::arith::task_weight(120, false),
             affinity: ANYWHERE,
             began_at: self.now,
             state: ThreadState::Blocked,
             cpu,
-            slice: 0,
             sum_exec: 0,
             exec_start: self.now,
             load: 0,
@@ -273,49 +235,6 @@ impl Kernel {
     pub(super) fn may_use(&self, thread: u32, cpu: u32) -> bool {
         let affinity = self.thread(thread).affinity;
         affinity == ANYWHERE || self.affinities[affinity].contains(cpu)
-    }
-
-    /// An idle CPU, claimed by nobody, in `cpus` and in a thread's affinity. The search goes round,
-    /// as the kernel's does.
-    pub(super) fn find_idle(&mut self, thread: u32, cpus: &CpuSet) -> Option<u32> {
-        let allowed = &self.affinities[self.threads[thread as usize].affinity];
-        let found = self.idle.first_common(cpus, allowed, self.search_from)?;
-        self.search_from = (found + 1) % self.cpus.len() as u32;
-        Some(found)
-    }
-
-    /// Has a CPU look for something else to run.
-    pub(super) fn resched(&mut self, cpu: u32) {
-        if !std::mem::replace(&mut self.cpus[cpu as usize].resched, true) {
-            self.pending.push_back(cpu);
-        }
-    }
-
-    /// Puts a thread into a CPU's local queue, before all others and the one that runs there if it
-    /// `preempts`.
-    pub(super) fn insert_local(&mut self, cpu: u32, thread: u32, slice: u64, preempts: bool) {
-        debug_assert!(
-            self.may_use(thread, cpu),
-            "thread {thread} may not use CPU {cpu}"
-        );
-        let t = self.thread_mut(thread);
-        t.slice = slice;
-        t.cpu = cpu;
-        let local = &mut self.cpus[cpu as usize].local;
-        if preempts {
-            local.push_front(thread);
-        } else {
-            local.push_back(thread);
-        }
-        match self.cpu(cpu).current {
-            Some(current) if preempts => {
-                self.update_current(cpu);
-                self.thread_mut(current).slice = 0;
-                self.resched(cpu);
-            }
-            Some(_) => {}
-            None => self.resched(cpu),
-        }
     }
 
     /// A thread goes onto a CPU.

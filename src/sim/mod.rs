@@ -8,9 +8,10 @@
 //! from where.
 //!
 //! ```text
-//!  data/*.toml ─► library ─► experiment ─► switch ◄──► mechanism ◄──► agent ◄──► policy
-//!                                │           │
-//!                   metrics, optimum      kernel: CPUs, threads, time ─► contention
+//!  data/*.toml ─► library ─► experiment ─► switch ◄──► hetero ◄──► agent ◄──► policy
+//!                                │           │       │     └─► native: src/bpf, a kernel
+//!                   metrics, optimum         │       └──► fair: the kernel's own, in short
+//!                                         kernel: CPUs, threads, time ─► contention
 //! ```
 
 mod agent;
@@ -19,18 +20,20 @@ mod contention;
 mod cpu_set;
 mod event;
 pub mod experiment;
+mod fair;
+mod hetero;
 mod job;
 mod kernel;
 pub mod library;
 mod lp;
 pub mod machine;
-mod mechanism;
 pub mod metrics;
 pub mod mix;
 pub mod native;
 pub mod optimum;
 pub mod program;
 mod render;
+mod scheduler;
 pub mod sourced;
 mod switch;
 #[cfg(test)]
@@ -104,11 +107,12 @@ pub fn run(args: &Args) -> Result<()> {
             },
         };
         let optimum = args.optimum.then(|| optimum::Optimum::of(&bench));
-        let outcomes: Vec<_> = args
+        let outcomes: Result<Vec<_>> = args
             .schedulers()
             .into_iter()
-            .map(|scheduler| (scheduler, bench.run(scheduler, &options)))
+            .map(|scheduler| Ok((scheduler, bench.run(scheduler, &options)?)))
             .collect();
+        let outcomes = outcomes?;
         if let (Some(file), [(_, outcome)]) = (&mut recording, &outcomes[..]) {
             for part in &outcome.recorded {
                 file.write(part)?;

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How threads wake up, run, wait and end: the part of the kernel that calls a scheduler, after
-//! `kernel/sched/ext.c`.
-//!
-//! Of the order there is kept: who has slice left runs on; a local queue goes before the
-//! scheduler's own; the scheduler is asked for work before the one that ran is put back; and one
-//! that is alone is put back by `SCX_ENQ_LAST` if the scheduler wants that.
+//! What threads do: they begin, work, sleep, wait for each other and end, and the scheduler is told.
 
 use rand_pcg::rand_core::Rng as _;
 
 use super::event::Event;
 use super::job::{Job, Step};
 use super::kernel::{Kernel, ThreadState};
-use super::mechanism::{Flags, Mechanism, Selected};
+use super::scheduler::Scheduler;
 
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
 const RESTART_NS: u64 = 1_000_000;
@@ -26,9 +21,9 @@ pub(super) struct Completion {
 }
 
 /// A machine and its scheduler.
-pub(super) struct Sim<M> {
+pub(super) struct Sim<S> {
     pub(super) kernel: Kernel,
-    pub(super) mechanism: M,
+    pub(super) scheduler: S,
     pub(super) completions: Vec<Completion>,
     /// Programs that end start anew.
     pub(super) restarts: bool,
@@ -40,12 +35,12 @@ pub(super) struct Sim<M> {
     forms: Vec<(usize, u32)>,
 }
 
-impl<M: Mechanism> Sim<M> {
-    pub(super) fn new(mut kernel: Kernel, mut mechanism: M) -> Self {
-        mechanism.begin(&mut kernel);
+impl<S: Scheduler> Sim<S> {
+    pub(super) fn new(mut kernel: Kernel, mut scheduler: S) -> Self {
+        scheduler.begin(&mut kernel);
         Self {
             kernel,
-            mechanism,
+            scheduler,
             completions: Vec::new(),
             restarts: true,
             past_moves: 0,
@@ -67,10 +62,9 @@ impl<M: Mechanism> Sim<M> {
     fn fork(&mut self, index: usize) {
         let k = &mut self.kernel;
         let (affinity, threads) = self.forms[index];
-        let tgid = k.new_tid();
         let allowed: Vec<u32> = k.affinities[affinity].iter().collect();
         let parent = allowed[k.rng.next_u64() as usize % allowed.len()];
-        let members = (0..threads).map(|member| k.new_thread(index, member, tgid, parent));
+        let members = (0..threads).map(|member| k.new_thread(index, member, parent));
         let members: Vec<u32> = members.collect();
         let began = k.now;
         let program = k.jobs[index].program.clone();
@@ -78,10 +72,10 @@ impl<M: Mechanism> Sim<M> {
         for (member, &thread) in members.iter().enumerate() {
             let k = &mut self.kernel;
             k.thread_mut(thread).affinity = affinity;
-            self.mechanism.enable(k, thread);
+            self.scheduler.add(k, thread, members[0]);
             if let Step::Work(part) = k.jobs[index].begin(member as u32) {
                 k.give_work(thread, part);
-                self.wake(thread);
+                self.scheduler.wake(k, thread, parent);
             }
         }
     }
@@ -90,16 +84,17 @@ impl<M: Mechanism> Sim<M> {
     pub(super) fn run(&mut self, until: u64, mut done: impl FnMut(&[Completion]) -> bool) {
         self.settle_down();
         let mut completed = self.completions.len();
-        while let Some(at) = self.kernel.events.next_at() {
+        while let Some(at) = self.next_at() {
             if at > until {
                 break;
             }
-            self.kernel.now = at;
+            self.kernel.now = self.kernel.now.max(at);
+            self.scheduler.fire_timers(&mut self.kernel);
             while self.kernel.events.next_at() == Some(at) {
                 if let Some((_, event)) = self.kernel.events.pop() {
                     self.handle(event);
                 }
-                self.switch_all();
+                self.scheduler.switch_all(&mut self.kernel);
             }
             self.settle_down();
             if self.completions.len() != completed {
@@ -115,151 +110,32 @@ impl<M: Mechanism> Sim<M> {
         }
     }
 
+    /// When something happens next, ns.
+    fn next_at(&self) -> Option<u64> {
+        let timer = self.scheduler.next_timer();
+        self.kernel.events.next_at().into_iter().chain(timer).min()
+    }
+
     fn handle(&mut self, event: Event) {
         let k = &mut self.kernel;
         match event {
-            Event::Tick(cpu) => self.tick(cpu),
+            Event::Tick(cpu) if k.next_tick(cpu) => self.scheduler.tick(k, cpu),
             Event::Work(cpu, stamp) if k.is_current(cpu, stamp) => self.work(cpu),
-            Event::Work(..) => {}
+            Event::Tick(_) | Event::Work(..) => {}
             Event::Wake(thread) => {
                 let part = k.jobs[k.thread(thread).job].stage().sleep;
                 k.thread_mut(thread).awake_left = part.map_or(f64::INFINITY, |(every, _)| every);
-                self.wake(thread);
+                let cpu = k.thread(thread).cpu;
+                self.scheduler.wake(k, thread, cpu);
             }
             Event::Start(job) => self.fork(job as usize),
-            Event::Unpark(..) | Event::Agent | Event::Balance => self.mechanism.timer(k, event),
-        }
-    }
-
-    fn tick(&mut self, cpu: u32) {
-        let k = &mut self.kernel;
-        if !k.next_tick(cpu) {
-            return;
-        }
-        let Some(thread) = k.cpu(cpu).current else {
-            return;
-        };
-        k.update_current(cpu);
-        self.mechanism.tick(k, thread);
-        if k.thread(thread).slice == 0 {
-            k.resched(cpu);
-        }
-    }
-
-    /// Switches on all CPUs that are to, and on those that these cause to.
-    fn switch_all(&mut self) {
-        while let Some(cpu) = self.kernel.pending.pop_front() {
-            self.kernel.cpus[cpu as usize].resched = false;
-            self.schedule(cpu);
+            Event::Agent | Event::Balance => self.scheduler.event(k, event),
         }
     }
 
     fn settle_down(&mut self) {
-        self.switch_all();
+        self.scheduler.switch_all(&mut self.kernel);
         self.kernel.end_instant();
-    }
-
-    /// A CPU decides what to run.
-    fn schedule(&mut self, cpu: u32) {
-        let Self {
-            kernel: k,
-            mechanism,
-            ..
-        } = self;
-        k.update_current(cpu);
-        let previous = k.cpu(cpu).current;
-        let has_slice = |k: &Kernel| previous.is_some_and(|p| k.thread(p).slice > 0);
-        if has_slice(k) {
-            return;
-        }
-        if k.cpu(cpu).local.is_empty() {
-            mechanism.dispatch(k, cpu, previous);
-            if has_slice(k) {
-                return;
-            }
-        }
-        let alone = k.cpu(cpu).local.is_empty();
-        if let Some(previous) = previous {
-            if alone && !M::ENQ_LAST {
-                k.thread_mut(previous).slice = mechanism.slice_ns();
-                return;
-            }
-            mechanism.stopping(k, previous, true);
-            k.take_off(cpu, ThreadState::Queued);
-            let flags = Flags {
-                last: alone,
-                ..Flags::default()
-            };
-            mechanism.enqueue(k, previous, flags);
-        }
-        match k.cpus[cpu as usize].local.pop_front() {
-            Some(next) => {
-                if std::mem::take(&mut k.cpus[cpu as usize].is_idle) {
-                    k.idle.set(cpu, false);
-                    mechanism.update_idle(k, cpu, false);
-                }
-                k.put_on(cpu, next);
-                mechanism.running(k, next);
-            }
-            None => {
-                let was_idle = std::mem::replace(&mut k.cpus[cpu as usize].is_idle, true);
-                k.idle.set(cpu, true);
-                if !was_idle {
-                    mechanism.update_idle(k, cpu, true);
-                }
-            }
-        }
-    }
-
-    /// A thread that is asleep becomes runnable.
-    fn wake(&mut self, thread: u32) {
-        let Self {
-            kernel: k,
-            mechanism,
-            ..
-        } = self;
-        let previous = k.thread(thread).cpu;
-        let choice = k.allowed(thread).len() > 1;
-        let selected = choice
-            .then(|| mechanism.select_cpu(k, thread, previous))
-            .flatten();
-        let cpu = selected.map(|selected| selected.cpu).unwrap_or_else(|| {
-            let allowed = k.allowed(thread);
-            if allowed.contains(previous) {
-                previous
-            } else {
-                allowed.first().unwrap_or(previous)
-            }
-        });
-        let t = k.thread_mut(thread);
-        t.cpu = cpu;
-        t.state = ThreadState::Queued;
-        mechanism.runnable(k, thread);
-        if let Some(Selected { preempts, .. }) = selected {
-            k.insert_local(cpu, thread, mechanism.slice_ns(), preempts);
-        } else {
-            let flags = Flags {
-                wakeup: true,
-                cpu_selected: choice,
-                last: false,
-            };
-            mechanism.enqueue(k, thread, flags);
-            if k.cpu(cpu).is_idle {
-                k.resched(cpu);
-            }
-        }
-    }
-
-    /// The thread on a CPU goes to sleep, or waits for others.
-    fn block(&mut self, cpu: u32) {
-        let k = &mut self.kernel;
-        k.update_current(cpu);
-        if let Some(thread) = k.cpu(cpu).current {
-            self.mechanism.stopping(k, thread, false);
-            k.take_off(cpu, ThreadState::Blocked);
-            self.mechanism.quiescent(k, thread);
-        }
-        k.resched(cpu);
     }
 
     /// The thread on a CPU has come to the end of what it did.
@@ -288,7 +164,7 @@ impl<M: Mechanism> Sim<M> {
         let factor = 0.5 + k.rng.next_u64() as f64 / u64::MAX as f64;
         let at = k.now + (ns * factor) as u64;
         k.events.push(at, Event::Wake(thread));
-        self.block(cpu);
+        self.scheduler.block(k, cpu);
     }
 
     /// A thread has done its part of a stage.
@@ -297,7 +173,7 @@ impl<M: Mechanism> Sim<M> {
         let index = k.thread(thread).job;
         let member = k.thread(thread).member;
         match k.jobs[index].arrive() {
-            Step::Wait => self.block(cpu),
+            Step::Wait => self.scheduler.block(k, cpu),
             Step::Meet(workers) => {
                 let part = k.jobs[index].part();
                 let members = k.jobs[index].members.clone();
@@ -306,12 +182,12 @@ impl<M: Mechanism> Sim<M> {
                     k.mark_dirty(cpu);
                     k.changes_load(cpu);
                 } else {
-                    self.block(cpu);
+                    self.scheduler.block(k, cpu);
                 }
                 for (other, &id) in (0..workers).zip(&members) {
                     if other != member {
-                        self.kernel.give_work(id, part);
-                        self.wake(id);
+                        k.give_work(id, part);
+                        self.scheduler.wake(k, id, cpu);
                     }
                 }
             }
@@ -322,12 +198,12 @@ impl<M: Mechanism> Sim<M> {
 
     /// A program ends: all its threads do, the one on `cpu` as well.
     fn end(&mut self, cpu: u32, index: usize) {
-        self.block(cpu);
         let k = &mut self.kernel;
+        self.scheduler.block(k, cpu);
         let members = std::mem::take(&mut k.jobs[index].members);
         let took = k.now - k.jobs[index].began_at;
         for &thread in &members {
-            self.mechanism.exit(k, thread);
+            self.scheduler.remove(k, thread);
             self.past_moves += k.thread(thread).moves;
             k.bury(thread);
         }

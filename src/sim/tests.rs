@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 use super::cpu_set::CpuSet;
 use super::experiment::{Bench, Options, Scheduler, Until};
+use super::fair::Fair;
+use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, Kernel, ThreadState};
 use super::library::Library;
 use super::machine::Machine;
-use super::mechanism::Mechanism;
-use super::mechanism::fair::Fair;
-use super::mechanism::hetero::Hetero;
 use super::mix::Mix;
+use super::scheduler;
 use super::switch::Sim;
 use crate::policy::{Action, Name, Seen, Settings};
 use crate::table::{State, Task};
@@ -52,7 +52,7 @@ const SHORT: &str = "short ";
 const BRIEF: &str = "brief ";
 
 /// Programs on the Juno board (CPUs 0 to 3 are small), each with the CPUs that it may use.
-fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M> {
+fn sim<S: scheduler::Scheduler>(programs: &[(&str, Option<&[u32]>)], scheduler: S) -> Sim<S> {
     let library = Library::builtin().unwrap();
     let machine = machine("juno-r1");
     let mut loads = Vec::new();
@@ -73,7 +73,7 @@ fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M
         })
         .collect();
     let cpus = machine.cpus();
-    let mut sim = Sim::new(Kernel::new(machine, loads, 7), mechanism);
+    let mut sim = Sim::new(Kernel::new(machine, loads, 7), scheduler);
     for (compiled, (_, allowed)) in compiled.into_iter().zip(programs) {
         let affinity = allowed.map_or(ANYWHERE, |allowed| {
             let set = CpuSet::of(cpus, allowed.iter().copied());
@@ -86,20 +86,24 @@ fn sim<M: Mechanism>(programs: &[(&str, Option<&[u32]>)], mechanism: M) -> Sim<M
 }
 
 fn hetero() -> Hetero {
-    Hetero::new(&machine("juno-r1").topology, SLICE, None)
+    Hetero::new(&machine("juno-r1"), SLICE, None).unwrap()
 }
 
-fn run_for<M: Mechanism>(sim: &mut Sim<M>, ms: u64) {
+fn run_for<S: scheduler::Scheduler>(sim: &mut Sim<S>, ms: u64) {
     let until = sim.kernel.now + ms * MS;
     sim.run(until, |_| false);
 }
 
 fn tasks(sim: &Sim<Hetero>) -> Vec<Task> {
-    sim.mechanism.tasks().collect()
+    sim.scheduler.tasks()
+}
+
+fn apply(sim: &mut Sim<Hetero>, actions: &[Action]) {
+    sim.scheduler.apply(&sim.kernel, actions);
 }
 
 /// What holds at any moment.
-fn check<M>(sim: &Sim<M>) {
+fn check<S>(sim: &Sim<S>) {
     let k = &sim.kernel;
     let mut running = 0;
     for (id, cpu) in (0..).zip(&k.cpus) {
@@ -112,7 +116,6 @@ fn check<M>(sim: &Sim<M>) {
             );
             running += 1;
         }
-        assert_eq!(cpu.is_idle, cpu.current.is_none());
         assert!(cpu.busy_ns <= k.now - BEGIN_NS, "more time than there was");
     }
     let alive = || k.threads.iter().filter(|t| t.state != ThreadState::Dead);
@@ -125,12 +128,33 @@ fn check<M>(sim: &Sim<M>) {
     }
 }
 
+/// Besides, the native kernel is of the same mind.
+fn check_hetero(sim: &Sim<Hetero>) {
+    check(sim);
+    let native = &sim.scheduler.native;
+    assert_eq!(native.errors(), [""; 0]);
+    for (id, thread) in (0..).zip(&sim.kernel.threads) {
+        let Some(task) = sim.scheduler.task_of(id) else {
+            continue;
+        };
+        assert_eq!(
+            native.is_running(task),
+            thread.state == ThreadState::Running
+        );
+        assert_eq!(native.waits(task), thread.state == ThreadState::Queued);
+        let ran = native.task_struct(task).se.sum_exec_runtime;
+        assert!(ran <= thread.sum_exec && thread.sum_exec - ran <= 10 * MS);
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_and_another_one_something_else() {
     let bench = bench("GemsFDTD,equake,soplex,kmeans(3)", "juno-r1");
     for name in [Name::Camps, Name::Hsp, Name::Eqp, Name::Rr] {
         let run = |seed| {
-            let outcome = bench.run(Scheduler::Policy(name), &options(seed, 8.0));
+            let outcome = bench
+                .run(Scheduler::Policy(name), &options(seed, 8.0))
+                .unwrap();
             (
                 outcome.events,
                 format!("{:?} {:?}", outcome.times, outcome.actions),
@@ -158,7 +182,8 @@ fn weights_share_a_cpu_in_proportion() {
         hetero(),
     );
     // As if one had been started with nice -5, before it ran.
-    sim.mechanism.set_weight(&mut sim.kernel, 0, 3121);
+    let task = sim.scheduler.task_of(0).unwrap();
+    sim.scheduler.native.set_nice(task, -5, 0);
     run_for(&mut sim, 4000);
     let ran = |thread: usize| sim.kernel.threads[thread].sum_exec as f64;
     let ratio = ran(0) / ran(1);
@@ -170,7 +195,7 @@ fn weights_share_a_cpu_in_proportion() {
 fn equals_that_crowd_a_machine_get_equal_time() {
     let mut sim = sim(&[("gamess", None); 9], hetero());
     run_for(&mut sim, 6000);
-    check(&sim);
+    check_hetero(&sim);
     let ran: Vec<u64> = sim.kernel.threads.iter().map(|t| t.sum_exec / MS).collect();
     let (least, most) = (ran.iter().min().unwrap(), ran.iter().max().unwrap());
     assert!(most - least < 400, "{ran:?} of 4000");
@@ -194,7 +219,7 @@ fn an_idle_big_core_is_taken_by_the_next_tick() {
     run_for(&mut sim, 20);
     assert_eq!(sim.completions.len(), 1);
     assert!(sim.kernel.threads[2].cpu >= 4, "one is free");
-    check(&sim);
+    check_hetero(&sim);
 }
 
 #[test]
@@ -205,8 +230,7 @@ fn a_swap_exchanges_two_threads_within_two_ticks_and_disturbs_nobody() {
     let big = before.iter().find(|task| task.core_type == 0).unwrap();
     let small = before.iter().find(|task| task.core_type == 1).unwrap();
     let swap = Action::Swap([(Seen::from(big), 1), (Seen::from(small), 0)]);
-    sim.mechanism
-        .apply_all(&mut sim.kernel, std::slice::from_ref(&swap));
+    apply(&mut sim, std::slice::from_ref(&swap));
     run_for(&mut sim, 9);
     let after = tasks(&sim);
     for (before, after) in before.iter().zip(&after) {
@@ -218,10 +242,10 @@ fn a_swap_exchanges_two_threads_within_two_ticks_and_disturbs_nobody() {
         assert_eq!(after.cpu, expected, "{:?}", before.id);
     }
     // The same once more is stale: neither is where it was seen.
-    let outcome = sim.mechanism.outcome;
-    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
-    assert_eq!(sim.mechanism.outcome.stale, outcome.stale + 1);
-    check(&sim);
+    let outcome = sim.scheduler.outcome;
+    apply(&mut sim, &[swap]);
+    assert_eq!(sim.scheduler.outcome.stale, outcome.stale + 1);
+    check_hetero(&sim);
 }
 
 #[test]
@@ -231,13 +255,13 @@ fn half_a_swap_is_none() {
     run_for(&mut sim, 50);
     let all = tasks(&sim);
     let swap = Action::Swap([(Seen::from(&all[0]), 1), (Seen::from(&all[1]), 0)]);
-    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
-    assert_eq!(sim.mechanism.outcome.invalid, 1, "one may not go there");
+    apply(&mut sim, &[swap]);
+    assert_eq!(sim.scheduler.outcome.invalid, 1, "one may not go there");
     let mut gone = Seen::from(&all[1]);
     gone.task.generation += 1;
     let swap = Action::Swap([(Seen::from(&all[0]), 1), (gone, 0)]);
-    sim.mechanism.apply_all(&mut sim.kernel, &[swap]);
-    assert_eq!(sim.mechanism.outcome.stale, 1, "one has ended");
+    apply(&mut sim, &[swap]);
+    assert_eq!(sim.scheduler.outcome.stale, 1, "one has ended");
     assert!(tasks(&sim).iter().all(|task| task.hint.is_none()));
 }
 
@@ -252,10 +276,10 @@ fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
     let cpu = big.cpu as u32;
     // However long it is asked for, no longer than 100 ms.
     let park = Action::Park(cpu, Duration::from_secs(5));
-    sim.mechanism.apply_all(&mut sim.kernel, &[park]);
+    apply(&mut sim, &[park]);
     run_for(&mut sim, 9);
     assert!(
-        sim.kernel.cpu(cpu).is_idle,
+        sim.kernel.cpu(cpu).current.is_none(),
         "it gave it up by its next tick"
     );
     let ran = |sim: &Sim<Hetero>| {
@@ -274,8 +298,8 @@ fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
         .count();
     assert_eq!(held, 1, "the others go on, and nobody takes its place");
     run_for(&mut sim, 2);
-    assert!(!sim.kernel.cpu(cpu).is_idle);
-    check(&sim);
+    assert!(!sim.kernel.cpu(cpu).current.is_none());
+    check_hetero(&sim);
 }
 
 #[test]
@@ -290,7 +314,7 @@ fn who_must_not_wait_does_not_wait_for_parked_cpus() {
         // All small CPUs, for half of the time.
         if ms % 100 == 0 {
             let park = [0, 1, 2, 3].map(|cpu| Action::Park(cpu, Duration::from_millis(50)));
-            sim.mechanism.apply_all(&mut sim.kernel, &park);
+            apply(&mut sim, &park);
         }
         run_for(&mut sim, 1);
         for thread in brief.clone() {
@@ -300,7 +324,7 @@ fn who_must_not_wait_does_not_wait_for_parked_cpus() {
             assert!(*waited < 15, "{thread} at {ms} ms");
         }
     }
-    check(&sim);
+    check_hetero(&sim);
 }
 
 #[test]
@@ -309,6 +333,7 @@ fn swaps_of_camps_make_progress_even_and_hsp_lets_the_fast_be_fast() {
     let run = |name| {
         bench
             .run(Scheduler::Policy(name), &options(1, 30.0))
+            .unwrap()
             .metrics
     };
     let (camps, hsp, rr) = (run(Name::Camps), run(Name::Hsp), run(Name::Rr));
@@ -349,11 +374,11 @@ proptest! {
             let mut sim = sim(&with, hetero());
             for _ in 0..20 {
                 run_for(&mut sim, 23);
-                check(&sim);
+                check_hetero(&sim);
                 let k = &sim.kernel;
                 for (id, thread) in (0..).zip(&k.threads) {
                     if thread.state == ThreadState::Queued {
-                        let idle = k.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.is_idle);
+                        let idle = k.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.current.is_none());
                         for (_, cpu) in idle {
                             prop_assert!(!k.may_use(id, cpu), "CPU {cpu} idles beside thread {id}");
                         }
@@ -371,7 +396,7 @@ fn a_thread_that_waits_and_is_wished_elsewhere_runs_some_time() {
     let waits = |task: &Task| task.state == State::Queued && task.core_type == 1;
     let task = tasks(&sim).into_iter().find(waits).unwrap();
     let hint = Action::Hint(Seen::from(&task), Some(0));
-    sim.mechanism.apply_all(&mut sim.kernel, &[hint]);
+    apply(&mut sim, &[hint]);
     run_for(&mut sim, 2000);
     let later = tasks(&sim).into_iter().find(|t| t.id == task.id).unwrap();
     assert!(later.total_ns() > task.total_ns());

@@ -48,7 +48,6 @@ impl Kernel {
         let ran = now - t.exec_start;
         t.exec_start = now;
         t.sum_exec += ran;
-        t.slice = t.slice.saturating_sub(ran);
         self.cpus[cpu as usize].busy_ns += ran;
     }
 

@@ -20,12 +20,17 @@ impl Kernel {
     /// If the BPF half refuses it, or it may use no CPU.
     pub fn fork(&self, task: &Task, from: u32) -> TaskId {
         let id = self.make(task, from);
+        self.wake_new(id, from);
+        id
+    }
+
+    /// `wake_up_new_task()`, from what runs on CPU `from`.
+    pub fn wake_new(&self, task: TaskId, from: u32) {
         self.enter(from);
         self.update_curr(from);
-        let (cpu, _) = self.select(id, u64::from(ffi::SCX_WAKE_FORK));
-        self.activate(id, cpu, 0);
+        let (cpu, _) = self.select(task, u64::from(ffi::SCX_WAKE_FORK));
+        self.activate(task, cpu, 0);
         self.run_later();
-        id
     }
 
     /// `scx_fork()` and `scx_post_fork()`: a task that sleeps still.
@@ -100,7 +105,7 @@ impl Kernel {
     }
 
     /// `sched_ext_free()`: the kernel forgets a task that has ended.
-    pub(super) fn free(&self, task: TaskId, cpu: u32) {
+    pub fn free(&self, task: TaskId, cpu: u32) {
         self.enter(cpu);
         let raw = self.raw(task);
         let mut args = ffi::scx_exit_task_args { cancelled: false };

@@ -3,7 +3,7 @@
 
 use super::ffi::PF_KTHREAD;
 use super::*;
-use crate::bpf::intf;
+use crate::bpf::{intf, types};
 
 const MS: u64 = 1_000_000;
 const WAKE: u64 = 8;
@@ -12,14 +12,15 @@ const WAKE_SYNC: u64 = 8 | 16;
 /// Gives a task that has a slot a hint, as the policy or a rule of the user's does.
 fn hint(kernel: &Kernel, task: TaskId, core_type: u8, ruled: bool) {
     let slot = kernel.task_ctx(task).unwrap().slot;
-    // SAFETY: plain integers, for which nothing is a value.
-    let mut action: intf::action = unsafe { std::mem::zeroed() };
-    action.op = intf::action_op_ACTION_HINT;
-    action.slot = slot;
-    action.generation = kernel.slot(task).unwrap().generation;
-    action.core_type = core_type;
-    action.expected_type = intf::hetero_consts_NO_TYPE as u8;
-    action.ruled = ruled.into();
+    let action = types::action {
+        op: intf::action_op_ACTION_HINT,
+        slot,
+        generation: kernel.slot(task).unwrap().generation,
+        core_type,
+        expected_type: intf::hetero_consts_NO_TYPE as u8,
+        ruled: ruled.into(),
+        ..Default::default()
+    };
     let done = kernel.apply(&[action], 0);
     assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
 }

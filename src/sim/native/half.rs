@@ -11,7 +11,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::ffi;
-use crate::bpf::intf;
+use crate::bpf::{intf, types};
 
 /// The shared object that `build.rs` makes of `src/bpf/` and the shim.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/half.so"));
@@ -142,10 +142,19 @@ impl Half {
         unsafe { &*self.ops }
     }
 
+    /// The table of tasks, and how many slots of it were ever taken; for [`crate::table::Reader`].
+    pub fn slots(&self) -> (&[types::task_slot], usize) {
+        const SLOTS: usize = intf::hetero_consts_MAX_SLOTS as usize;
+        // SAFETY: an array of so many, of the type that both bindings are made from. The agent reads
+        // it while no operation runs.
+        let slots = unsafe { std::slice::from_raw_parts(self.global("slots"), SLOTS) };
+        (slots, self.get::<u32>("nr_slots_used") as usize)
+    }
+
     /// Applies a batch of at most [`intf::hetero_consts_MAX_ACTIONS`] actions as the agent does, and
     /// returns them with their results. Runs with what the model says of where it is.
-    pub(super) fn apply(&self, actions: &[intf::action]) -> Vec<intf::action> {
-        let batch = self.global::<intf::action_batch>("action_batch");
+    pub(super) fn apply(&self, actions: &[types::action]) -> Vec<types::action> {
+        let batch = self.global::<types::action_batch>("action_batch");
         let nr = actions.len().min(intf::hetero_consts_MAX_ACTIONS as usize);
         // SAFETY: the batch is a global variable of the object, with room for so many.
         unsafe {

@@ -15,9 +15,12 @@ use super::half::Half;
 use super::machine::Machine;
 use super::queue::{Place, Queue};
 use super::task::{At, Entity, Mask, TaskId, Verdict};
-use crate::bpf::intf;
+use crate::bpf::{intf, types};
 
 const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
+
+/// The model's time when it begins, ns: an hour after the boot.
+pub const BEGIN_NS: u64 = 3_600_000_000_000;
 
 /// A call of `scx_bpf_kick_cpu()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +139,7 @@ impl Kernel {
                 nr_moved: 0,
                 next_pid: 1000,
             }),
-            now: Cell::new(3_600_000_000_000),
+            now: Cell::new(BEGIN_NS),
             ktime_offset: Cell::new(0),
             samples_map,
             trace: std::env::var_os("NATIVE_TRACE").is_some(),
@@ -183,7 +186,7 @@ impl Kernel {
     #[expect(clippy::print_stderr, reason = "asked for, in a test")]
     pub(super) fn trace(&self, what: impl FnOnce() -> String) {
         if self.trace {
-            let us = (self.now() - 3_600_000_000_000) as f64 / 1e3;
+            let us = (self.now() - BEGIN_NS) as f64 / 1e3;
             eprintln!("{us:12.3} us, CPU {:3}: {}", self.here(), what());
         }
     }
@@ -339,6 +342,11 @@ impl Kernel {
         unsafe { (*self.raw(task)).scx.flags }
     }
 
+    /// Can it run, and does not?
+    pub fn waits(&self, task: TaskId) -> bool {
+        self.is_queued(task) && !self.is_running(task)
+    }
+
     /// The CPU whose run queue a task is of.
     pub fn cpu_of(&self, task: TaskId) -> u32 {
         // SAFETY: as in task_struct().
@@ -414,7 +422,7 @@ impl Kernel {
     }
 
     /// Applies actions as the agent does, from `cpu`, and returns them with their results.
-    pub fn apply(&self, actions: &[intf::action], cpu: u32) -> Vec<intf::action> {
+    pub fn apply(&self, actions: &[types::action], cpu: u32) -> Vec<types::action> {
         self.enter(cpu);
         let done = self.half.apply(actions);
         self.run_later();
@@ -491,6 +499,17 @@ impl Kernel {
                     *counted += u64::from(rate) * passed;
                 }
                 of.count(now, Some(&rates));
+            }
+        }
+    }
+
+    /// The events of a CPU have counted so much more than the rates of what runs there say.
+    pub fn add_counts(&self, cpu: u32, counts: &[f64]) {
+        self.count(cpu);
+        let of = &mut self.st().cpus[cpu as usize];
+        for (event, count) in of.events.iter_mut().zip(counts) {
+            if event.counts {
+                event.count_q10 += (count * 1024.0) as u64;
             }
         }
     }

@@ -32,10 +32,12 @@ mod tests;
 mod world;
 
 pub use check::Bounds;
+pub use cpu::Runs;
 pub use dice::Dice;
 pub use ffi::{account, bpf_perf_event_value, cpu_ctx, domain_ctx, reading, task_ctx};
 pub use half::Half;
-pub use kernel::{Kernel, Kick};
+pub use kernel::{BEGIN_NS, Kernel, Kick};
 pub use machine::{AGENT_TGID, Machine, Version, topology};
+pub use switch::WAKE_TTWU;
 pub use task::{Mask, Task, TaskId};
 pub use world::{Chaos, Failure, World};

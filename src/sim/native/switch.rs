@@ -14,6 +14,9 @@ use super::task::{At, TaskId};
 /// How often a CPU asks ops.dispatch in a row: `SCX_DSP_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 32;
 
+/// A wake-up like most: `SCX_WAKE_TTWU`.
+pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
+
 /// A task that sleeps.
 const TASK_INTERRUPTIBLE: u32 = 1;
 
@@ -520,6 +523,11 @@ impl Kernel {
         }
     }
 
+    /// The next CPU that is to schedule.
+    pub fn next_to_schedule(&self) -> Option<u32> {
+        self.look().resched.first().copied()
+    }
+
     /// Every CPU that is to schedule does so, in turn, until none is left; stoppers come first.
     pub fn settle(&self) {
         loop {
@@ -528,8 +536,9 @@ impl Kernel {
                 self.move_away(task);
                 continue;
             }
-            let next = self.look().resched.first().copied();
-            let Some(cpu) = next else { return };
+            let Some(cpu) = self.next_to_schedule() else {
+                return;
+            };
             self.schedule(cpu);
         }
     }

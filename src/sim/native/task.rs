@@ -13,6 +13,13 @@ const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
+impl TaskId {
+    /// Which of the tasks that were ever made.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Where a task is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
@@ -83,7 +90,7 @@ impl Mask {
 #[derive(Clone, Debug)]
 pub struct Task {
     /// Its name.
-    pub comm: &'static str,
+    pub comm: String,
     /// -20 to 19.
     pub nice: i32,
     /// Its process; the default is one of its own.
@@ -115,7 +122,7 @@ impl Default for Task {
             rates
         });
         Self {
-            comm: "task",
+            comm: "task".into(),
             nice: 0,
             tgid: None,
             policy: 0,

@@ -14,7 +14,7 @@ use super::ffi;
 use super::kernel::Kernel;
 use super::machine::{AGENT_TGID, Machine, Version, topology};
 use super::task::{Mask, Task, TaskId};
-use crate::bpf::intf;
+use crate::bpf::{intf, types};
 use crate::mechanism::Mechanism;
 
 const US: u64 = 1000;
@@ -149,12 +149,6 @@ pub struct World {
     ticks: Vec<bool>,
     groups: usize,
     most_tasks: usize,
-}
-
-/// An action whose every field is 0.
-fn no_action() -> intf::action {
-    // SAFETY: plain integers, for which nothing is a value.
-    unsafe { std::mem::zeroed() }
 }
 
 /// A machine that this seed makes.
@@ -670,16 +664,16 @@ impl World {
         Some((slot, self.kernel.slot(task)?))
     }
 
-    fn action(&mut self) -> Option<intf::action> {
+    fn action(&mut self) -> Option<types::action> {
         let none = intf::hetero_consts_NO_TYPE as u8;
-        let mut action = intf::action {
+        let mut action = types::action {
             op: self.dice.below(5) as u32,
             core_type: none,
             other_core_type: none,
             expected_type: none,
             other_expected_type: none,
             ruled: self.dice.one_in(8).into(),
-            ..no_action()
+            ..types::action::default()
         };
         let types = self.kernel.machine.topology.types.len() as u64;
         let hostile = self.has(Chaos::Hostile) && self.dice.one_in(4);

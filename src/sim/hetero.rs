@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! scx_hetero: the BPF half itself on the model of a kernel ([`native`]), and the agent.
+//!
+//! Both kernels know which thread runs where, and what happens in one is told to the other: that
+//! threads wake up, block and end goes there, who runs from then on comes back.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::agent::{Agent, COUNTED, Recording};
+use super::event::Event;
+use super::kernel::{BEGIN_NS, Counters, Kernel, ThreadState};
+use super::machine::Machine;
+use super::native::{self, Mask, Runs, Version};
+use super::scheduler::Scheduler;
+use crate::bpf::intf;
+use crate::policy::Action;
+use crate::scheduler::encode::{Author, encode};
+#[cfg(test)]
+use crate::table::{Reader, Task};
+
+/// What became of actions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// Carried out.
+    pub(super) applied: u64,
+    /// Dropped: the task has ended, or is not where the policy saw it.
+    pub(super) stale: u64,
+    /// Refused: the task's affinity forbids it.
+    pub(super) invalid: u64,
+}
+
+/// A thread in the BPF half's kernel.
+#[derive(Clone, Copy, Debug)]
+struct Twin {
+    task: native::TaskId,
+    pid: i32,
+    /// It has not run yet.
+    is_new: bool,
+    /// What the events there have counted of it.
+    counted: Counters,
+}
+
+/// See the module.
+pub(super) struct Hetero {
+    pub(super) native: Box<native::Kernel>,
+    /// By thread.
+    twins: Vec<Option<Twin>>,
+    /// Threads by task.
+    threads: Vec<u32>,
+    agent: Option<Agent>,
+    pub(super) outcome: Applied,
+}
+
+impl Hetero {
+    /// For a machine, with slices of `slice` and, unless nothing is to be decided, an agent.
+    ///
+    /// # Errors
+    /// If the native BPF half cannot be loaded.
+    pub(super) fn new(machine: &Machine, slice: Duration, agent: Option<Agent>) -> Result<Self> {
+        let mut described = native::Machine::on(machine.topology.clone());
+        described.version = Version(6, 18);
+        described.hz = (1_000_000_000 / machine.tick_ns) as u32;
+        described.cgroups = false;
+        described.slice_ns = Some(slice.as_nanos() as u64);
+        described.sample_ns = agent.as_ref().and_then(Agent::sample_ns).unwrap_or(0);
+        described.set_events = vec![vec![COUNTED.len() as u8]; machine.topology.types.len()];
+        Ok(Self {
+            native: native::Kernel::new(&described)?,
+            twins: Vec::new(),
+            threads: Vec::new(),
+            agent,
+            outcome: Applied::default(),
+        })
+    }
+
+    /// Ends the recording, if there is one.
+    ///
+    /// # Errors
+    /// What the kernel would have thrown the scheduler out for.
+    pub(super) fn end(mut self) -> Result<(Applied, Vec<Vec<u8>>)> {
+        let errors = self.native.errors();
+        ensure!(errors.is_empty(), "the BPF half: {}", errors.join("; "));
+        let recording = self.agent.as_mut().and_then(|agent| agent.recording.take());
+        let recorded = recording.map_or_else(Vec::new, Recording::end);
+        Ok((self.outcome, recorded))
+    }
+
+    /// The tasks in the table, by their ids.
+    #[cfg(test)]
+    pub(super) fn tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let (slots, used) = self.native.half().slots();
+        Reader::default().snapshot(slots, used, &mut tasks);
+        tasks
+    }
+
+    /// A thread in the BPF half's kernel.
+    pub(super) fn task_of(&self, thread: u32) -> Option<native::TaskId> {
+        self.twin(thread).map(|twin| twin.task)
+    }
+
+    fn twin(&self, thread: u32) -> Option<&Twin> {
+        self.twins.get(thread as usize)?.as_ref()
+    }
+
+    fn advance(&self, k: &Kernel) {
+        self.native.advance(k.now - self.native.now());
+    }
+
+    /// Brings a CPU's events up to what its thread has done, as far as the native kernel's clock.
+    fn count(&mut self, k: &mut Kernel, cpu: u32) {
+        self.advance(k);
+        k.update_current(cpu);
+        let Some(thread) = k.cpu(cpu).current else {
+            return;
+        };
+        let Some(Some(twin)) = self.twins.get_mut(thread as usize) else {
+            return;
+        };
+        let now = k.thread(thread).counters;
+        let before = std::mem::replace(&mut twin.counted, now);
+        let since = [
+            now.instructions - before.instructions,
+            now.cycles - before.cycles,
+            now.misses - before.misses,
+            now.loads - before.loads,
+            now.branches - before.branches,
+        ];
+        self.native.add_counts(cpu, &since);
+    }
+
+    /// Puts onto a CPU what the BPF half's kernel runs there.
+    fn follow(&mut self, k: &mut Kernel, cpu: u32) {
+        let runs = match self.native.runs(cpu) {
+            Runs::Task(task) => Some(self.threads[task.index()]),
+            Runs::Idle | Runs::Other => None,
+        };
+        let before = k.cpu(cpu).current;
+        if runs == before {
+            return;
+        }
+        if let Some(before) = before {
+            let waits = self.task_of(before).is_some_and(|it| self.native.waits(it));
+            let state = if waits {
+                ThreadState::Queued
+            } else {
+                ThreadState::Blocked
+            };
+            k.take_off(cpu, state);
+        }
+        if let Some(thread) = runs {
+            k.put_on(cpu, thread);
+        }
+    }
+
+    /// Applies what a policy has decided, in batches as the live agent does. Which were carried out.
+    pub(super) fn apply(&mut self, k: &Kernel, actions: &[Action]) -> Vec<bool> {
+        self.advance(k);
+        let mut outcomes = Vec::with_capacity(actions.len());
+        for batch in actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize) {
+            let encoded = batch.iter().map(|action| encode(action, Author::Policy));
+            let encoded: Vec<_> = encoded.collect();
+            for done in self.native.apply(&encoded, 0) {
+                outcomes.push(done.result == intf::action_result_ACTION_APPLIED);
+                match done.result {
+                    intf::action_result_ACTION_APPLIED => self.outcome.applied += 1,
+                    intf::action_result_ACTION_STALE => self.outcome.stale += 1,
+                    _ => self.outcome.invalid += 1,
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// The agent's loop comes round.
+    fn look(&mut self, k: &mut Kernel) {
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        let now_ns = k.now - BEGIN_NS;
+        let half = self.native.half();
+        if let Some(interval) = agent.decide(now_ns, &k.machine.topology, half) {
+            k.events
+                .push(k.now + interval.as_nanos() as u64, Event::Agent);
+        }
+        let outcomes = self.apply(k, &agent.actions);
+        agent.carried_out(now_ns, outcomes.into_iter());
+        self.agent = Some(agent);
+    }
+
+    /// Hands samples on. They carry what a model would say of the thread's phase now.
+    fn take_samples(&mut self, k: &Kernel) {
+        let samples = self.native.take_samples();
+        let Some(agent) = &mut self.agent else { return };
+        for sample in samples {
+            let of = |twin: &Option<Twin>| twin.is_some_and(|it| it.pid as u32 == sample.tid);
+            let Some(thread) = self.twins.iter().position(of) else {
+                continue;
+            };
+            let load = k.thread(thread as u32).load;
+            agent.note(&sample, load, k.contention.loads[load].sf());
+        }
+    }
+}
+
+impl Scheduler for Hetero {
+    fn begin(&mut self, k: &mut Kernel) {
+        let first = self.agent.as_ref().and_then(Agent::first_look);
+        if let Some(first) = first {
+            k.events.push(k.now + first, Event::Agent);
+        }
+    }
+
+    fn add(&mut self, k: &mut Kernel, thread: u32, leader: u32) {
+        self.advance(k);
+        let t = k.thread(thread);
+        let allowed = k.allowed(thread);
+        let task = native::Task {
+            comm: k.jobs[t.job].program.name.clone(),
+            tgid: self.twin(leader).map(|leader| leader.pid),
+            cpus: Some(Mask::of(allowed.iter())),
+            // What it counts is told by add_counts().
+            rates: [[0; _]; _],
+            ..native::Task::default()
+        };
+        let task = self.native.make(&task, t.cpu);
+        self.twins.resize(k.threads.len(), None);
+        self.twins[thread as usize] = Some(Twin {
+            task,
+            pid: self.native.task_struct(task).pid,
+            is_new: true,
+            counted: Counters::default(),
+        });
+        debug_assert_eq!(task.index(), self.threads.len());
+        self.threads.push(thread);
+    }
+
+    fn remove(&mut self, k: &mut Kernel, thread: u32) {
+        self.advance(k);
+        if let Some(task) = self.task_of(thread) {
+            self.native.free(task, k.thread(thread).cpu);
+        }
+        self.take_samples(k);
+        self.twins[thread as usize] = None;
+    }
+
+    fn wake(&mut self, k: &mut Kernel, thread: u32, from: u32) {
+        self.advance(k);
+        let Some(Some(twin)) = self.twins.get_mut(thread as usize) else {
+            return;
+        };
+        let task = twin.task;
+        if std::mem::take(&mut twin.is_new) {
+            self.native.wake_new(task, from);
+        } else {
+            self.native.wake(task, from, native::WAKE_TTWU);
+        }
+        k.thread_mut(thread).state = ThreadState::Queued;
+    }
+
+    fn block(&mut self, k: &mut Kernel, cpu: u32) {
+        self.count(k, cpu);
+        self.native.block(cpu);
+        self.follow(k, cpu);
+    }
+
+    fn tick(&mut self, k: &mut Kernel, cpu: u32) {
+        self.count(k, cpu);
+        self.native.tick(cpu);
+        self.follow(k, cpu);
+        self.take_samples(k);
+    }
+
+    fn switch_all(&mut self, k: &mut Kernel) {
+        while let Some(cpu) = self.native.next_to_schedule() {
+            self.count(k, cpu);
+            self.native.schedule(cpu);
+            self.follow(k, cpu);
+        }
+    }
+
+    fn event(&mut self, k: &mut Kernel, event: Event) {
+        if event == Event::Agent {
+            self.take_samples(k);
+            self.look(k);
+        }
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.native.next_timer()
+    }
+
+    fn fire_timers(&mut self, k: &mut Kernel) {
+        self.advance(k);
+        // The agent is always there.
+        self.native.beat();
+        while self.native.fire_timer() {
+            self.switch_all(k);
+        }
+        self.native.take_kicks();
+        self.native.take_perf_requests();
+    }
+}
