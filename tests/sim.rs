@@ -382,8 +382,10 @@ fn check(machine: &str, cpus: usize, programs: &str, number: usize) {
     let ours = all
         .iter()
         .filter(|(name, _)| !["default", "none"].contains(&name.as_str()));
+    // Two streams alone slow a chase of pointers down fourfold.
+    let most = if calm { 3.0 } else { 4.0 };
     for (name, Came { worst, .. }) in ours {
-        assert!(*worst < 3.0 * turns, "{name}, {what}: one waits, {worst}");
+        assert!(*worst < most * turns, "{name}, {what}: one waits, {worst}");
     }
 }
 
