@@ -17,6 +17,7 @@ mod cgroups;
 mod chart;
 pub mod collect;
 mod connections;
+mod described;
 pub mod doctor;
 pub mod energy;
 pub mod exit;

@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use log::info;
 use scx_utils::compat;
 
-use super::{NAME, Options};
-use crate::bpf::{OpenBpfSkel, intf};
+use super::Options;
+use crate::bpf::OpenBpfSkel;
+use crate::described::Described;
 use crate::mechanism::{self, Mechanism};
-use crate::placement::{self, Tier};
 use crate::topology::Topology;
 
 /// Tells the BPF half what machine it runs on.
@@ -20,79 +20,27 @@ pub(super) fn describe(
     options: &Options,
     slice: Duration,
 ) -> Result<()> {
-    const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
-    const MAX_DOMAINS: usize = intf::hetero_consts_MAX_DOMAINS as usize;
-    const MAX_CORE_TYPES: usize = intf::hetero_consts_MAX_CORE_TYPES as usize;
-
-    let nr_cpu_ids = topology.nr_cpu_ids as usize;
-    let nr_types = topology.types.len();
-    let nr_domains = topology.domains.len();
-    if nr_cpu_ids > MAX_CPUS || nr_domains > MAX_DOMAINS {
-        bail!(
-            "this machine has {nr_cpu_ids} possible CPUs in {nr_domains} clusters; {NAME} was \
-             built for up to {MAX_CPUS} in {MAX_DOMAINS}"
-        );
-    }
+    let told = Described::of(topology)?;
     let Some(rodata) = skel.maps.rodata_data.as_mut() else {
         bail!("the BPF half has no read-only data");
     };
-    rodata.nr_cpu_ids = topology.nr_cpu_ids;
-    rodata.nr_types = nr_types as u32;
-    rodata.nr_domains = nr_domains as u32;
+    rodata.nr_cpu_ids = told.nr_cpu_ids;
+    rodata.nr_types = told.nr_types;
+    rodata.nr_domains = told.nr_domains;
+    rodata.nr_fast_cpus = told.nr_fast_cpus;
+    rodata.big_part = told.big_part;
+    rodata.has_smt = told.has_smt;
+    rodata.cpu_domain = told.cpu_domain;
+    rodata.cpu_sibling = told.cpu_sibling;
+    rodata.cpu_type = told.cpu_type;
+    rodata.domain_type = told.domain_type;
+    rodata.domain_nr_cpus = told.domain_nr_cpus;
+    rodata.steal_order = told.steal_order;
+    rodata.static_inv_slowdown = told.static_inv_slowdown;
+    rodata.tiers = told.tiers;
     rodata.agent_tgid = std::process::id();
     rodata.without = mechanism::bits(&options.without);
-
-    rodata.cpu_domain.fill(MAX_DOMAINS as u32);
-    rodata.cpu_sibling.fill(-1);
-    for cpu in &topology.cpus {
-        let id = cpu.id as usize;
-        rodata.cpu_domain[id] = cpu.domain as u32;
-        rodata.cpu_type[id] = cpu.core_type as u8;
-        // Cores with more than two threads are looked at in pairs.
-        let sibling = cpu.siblings.iter().find(|&&sibling| sibling != cpu.id);
-        rodata.cpu_sibling[id] = sibling.map_or(-1, |&sibling| sibling as i32);
-        rodata.has_smt |= sibling.is_some();
-    }
     rodata.nr_slots = options.slots;
-    let big = topology.types.first().map_or(0, |kind| kind.cpus.len());
-    rodata.nr_fast_cpus = big as u32;
-    rodata.big_part = ((big << 16) / topology.cpus.len().max(1)) as u32;
-    for (core_type, kind) in topology.types.iter().enumerate() {
-        rodata.static_inv_slowdown[core_type] =
-            kind.capacity * intf::hetero_consts_INV_SLOWDOWN_ONE / 1024;
-    }
-    for (index, domain) in topology.domains.iter().enumerate() {
-        rodata.domain_type[index] = domain.core_type as u8;
-        rodata.domain_nr_cpus[index] = domain.cpus.len() as u32;
-        for (place, other) in placement::steal_order(topology, index)
-            .into_iter()
-            .enumerate()
-        {
-            rodata.steal_order[index][place] = other as u8;
-        }
-    }
-    for hint in 0..=MAX_CORE_TYPES {
-        let order = if hint < nr_types {
-            placement::tiers_for(topology, hint)
-        } else {
-            placement::tiers(topology).collect()
-        };
-        for entry in &mut rodata.tiers[hint] {
-            entry.core_type = intf::hetero_consts_NO_TYPE as u8;
-        }
-        for (
-            entry,
-            Tier {
-                core_type,
-                whole_core,
-                ..
-            },
-        ) in rodata.tiers[hint].iter_mut().zip(order)
-        {
-            entry.core_type = core_type as u8;
-            entry.whole_core = whole_core.into();
-        }
-    }
 
     let Some(data) = skel.maps.data_data.as_mut() else {
         bail!("the BPF half has no data");

@@ -50,7 +50,6 @@ pub(super) struct Thread {
     pub(super) member: u32,
     /// Index into [`Kernel::affinities`].
     pub(super) affinity: usize,
-    pub(super) began_at: u64,
     pub(super) state: ThreadState,
     /// Where it runs, or is to run, or ran last.
     pub(super) cpu: u32,
@@ -168,7 +167,6 @@ impl Kernel {
             job,
             member,
             affinity: ANYWHERE,
-            began_at: self.now,
             state: ThreadState::Blocked,
             cpu,
             sum_exec: 0,

@@ -124,7 +124,7 @@ fn check<S>(sim: &Sim<S>) {
         running
     );
     for thread in alive() {
-        assert!(thread.sum_exec <= k.now - thread.began_at);
+        assert!(thread.sum_exec <= k.now - BEGIN_NS);
     }
 }
 

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machine and the kernel that a BPF half is loaded into.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::ffi;
 use super::half::Half;
 use crate::bpf::intf;
+use crate::described::Described;
 use crate::mechanism::{self, Mechanism};
-use crate::placement;
 use crate::topology::{self, CoreType, Cpu, Domain, Topology};
 
-const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
-const MAX_DOMAINS: usize = intf::hetero_consts_MAX_DOMAINS as usize;
-const MAX_CORE_TYPES: usize = intf::hetero_consts_MAX_CORE_TYPES as usize;
-const MAX_TIERS: usize = intf::hetero_consts_MAX_TIERS as usize;
 const MAX_EVENTS: u32 = intf::hetero_consts_MAX_EVENTS;
 const MAX_SETS: usize = intf::hetero_consts_MAX_SETS as usize;
-const NO_TYPE: u8 = intf::hetero_consts_NO_TYPE as u8;
 
 /// The agent's own process, in every simulated machine.
 pub const AGENT_TGID: i32 = 1;
@@ -126,79 +121,33 @@ impl Machine {
         }
     }
 
-    /// Writes what `src/scheduler/describe.rs` writes before loading.
+    /// Writes what the agent writes before loading.
     pub(super) fn describe(&self, half: &mut Half) -> Result<()> {
-        let topology = &self.topology;
-        let (types, domains) = (topology.types.len(), topology.domains.len());
-        let nr_cpu_ids = topology.nr_cpu_ids;
-        ensure!(
-            nr_cpu_ids as usize <= MAX_CPUS && domains <= MAX_DOMAINS && types <= MAX_CORE_TYPES,
-            "the machine is too large for the BPF half"
-        );
-        half.set("nr_cpu_ids", nr_cpu_ids);
-        half.set("nr_types", types as u32);
-        half.set("nr_domains", domains as u32);
+        let told = Described::of(&self.topology)?;
+        half.set("nr_cpu_ids", told.nr_cpu_ids);
+        half.set("nr_types", told.nr_types);
+        half.set("nr_domains", told.nr_domains);
+        half.set("nr_fast_cpus", told.nr_fast_cpus);
+        half.set("big_part", told.big_part);
+        half.set("has_smt", told.has_smt);
+        half.set("cpu_domain", told.cpu_domain);
+        half.set("cpu_sibling", told.cpu_sibling);
+        half.set("cpu_type", told.cpu_type);
+        half.set("domain_type", told.domain_type);
+        half.set("domain_nr_cpus", told.domain_nr_cpus);
+        half.set("steal_order", told.steal_order);
+        half.set("static_inv_slowdown", told.static_inv_slowdown);
+        half.set("tiers", told.tiers);
         half.set("agent_tgid", AGENT_TGID);
         half.set("without", mechanism::bits(&self.without));
         half.set("nr_slots", self.slots);
-        half.set("has_smt", topology.smt);
-        let mut cpu_domain = [MAX_DOMAINS as u32; MAX_CPUS];
-        let mut cpu_sibling = [-1i32; MAX_CPUS];
-        let mut cpu_type = [0u8; MAX_CPUS];
-        for cpu in &topology.cpus {
-            let id = cpu.id as usize;
-            cpu_domain[id] = cpu.domain as u32;
-            cpu_type[id] = cpu.core_type as u8;
-            let sibling = cpu.siblings.iter().find(|&&sibling| sibling != cpu.id);
-            cpu_sibling[id] = sibling.map_or(-1, |&sibling| sibling as i32);
-        }
-        half.set("cpu_domain", cpu_domain);
-        half.set("cpu_sibling", cpu_sibling);
-        half.set("cpu_type", cpu_type);
-        let big = topology.types.first().map_or(0, |kind| kind.cpus.len());
-        half.set("nr_fast_cpus", big as u32);
-        half.set(
-            "big_part",
-            ((big << 16) / topology.cpus.len().max(1)) as u32,
-        );
-        for (core_type, kind) in topology.types.iter().enumerate() {
-            let inverse = kind.capacity * intf::hetero_consts_INV_SLOWDOWN_ONE / 1024;
-            half.set_at("static_inv_slowdown", core_type, inverse);
-        }
-        for (index, domain) in topology.domains.iter().enumerate() {
-            half.set_at("domain_type", index, domain.core_type as u8);
-            half.set_at("domain_nr_cpus", index, domain.cpus.len() as u32);
-            for (place, other) in placement::steal_order(topology, index)
-                .into_iter()
-                .enumerate()
-            {
-                half.set_at("steal_order", index * MAX_DOMAINS + place, other as u8);
-            }
-        }
-        let none = ffi::tier {
-            core_type: NO_TYPE,
-            whole_core: 0,
-        };
-        for hint in 0..=MAX_CORE_TYPES {
-            let order = if hint < types {
-                placement::tiers_for(topology, hint)
-            } else {
-                placement::tiers(topology).collect()
-            };
-            let mut tiers = [none; MAX_TIERS];
-            for (entry, tier) in tiers.iter_mut().zip(order) {
-                entry.core_type = tier.core_type as u8;
-                entry.whole_core = tier.whole_core.into();
-            }
-            half.set_at("tiers", hint, tiers);
-        }
         half.set("sample_ns", self.sample_ns);
         for (core_type, sets) in self.set_events.iter().enumerate() {
             for (set, &events) in sets.iter().enumerate() {
                 half.set_at("set_events", core_type * MAX_SETS + set, events);
             }
         }
-        half.resize("events", MAX_SETS as u32 * MAX_EVENTS * nr_cpu_ids);
+        half.resize("events", MAX_SETS as u32 * MAX_EVENTS * told.nr_cpu_ids);
         if let Some(slice) = self.slice_ns {
             half.set("slice_ns", slice);
         }
