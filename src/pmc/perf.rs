@@ -205,12 +205,18 @@ fn refusal(errno: Errno, what: What, how: How) -> anyhow::Error {
     };
     let message = match (in_words, errno) {
         (Some(error), _) => error.to_string(),
-        (None, Errno::EINVAL) if how.sampled => {
+        (None, Errno::EINVAL) if how.sampled && !samples_groups() => {
             "this kernel cannot sample a group of counters through a program's threads: \
              Linux 6.13 can"
                 .to_string()
         }
-        (None, Errno::EINVAL) => "the PMU cannot count these events at once".to_string(),
+        (None, Errno::EINVAL) => match what {
+            What::Hardware(pmu, event) => format!(
+                "{} cannot count {} beside what the group has already",
+                pmu.name, event.name
+            ),
+            _ => "the PMU cannot count these events at once".to_string(),
+        },
         (None, Errno::EMFILE) => {
             "too many open files: raise the limit ('ulimit -n') or name fewer events".to_string()
         }
@@ -224,6 +230,24 @@ fn refusal(errno: Errno, what: What, how: How) -> anyhow::Error {
         .into(),
         _ => anyhow::Error::msg(message),
     }
+}
+
+/// Whether this kernel samples groups through a program's threads, whatever the PMU.
+fn samples_groups() -> bool {
+    let how = How {
+        stopped: true,
+        sampled: true,
+        ..How::default()
+    };
+    let mut attr = attributes(What::RunTime, how, false);
+    // SAFETY: as in Event::open(); of the calling thread, on any CPU.
+    let fd = unsafe { sys::perf_event_open(&mut attr, 0, -1, -1, 0) };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: the kernel has just made this descriptor, and nothing else knows of it.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    true
 }
 
 #[cfg(test)]

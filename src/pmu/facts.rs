@@ -18,6 +18,8 @@ pub struct Facts {
     pub pmus: Vec<PmuFacts>,
     /// Counters by CPUID; on hybrids those that all core types have.
     pub counters: Option<Counters>,
+    /// CPUID tells the kernel each core type's own (leaf 23H), which virtual machines often lack.
+    pub counters_by_type: bool,
     /// The NMI watchdog counts cycles on every CPU.
     pub nmi_watchdog: bool,
 }
@@ -60,6 +62,7 @@ pub fn read(root: &Path) -> Facts {
     Facts {
         pmus: reader.pmus(),
         counters: (root == Path::new("/")).then(counters).flatten(),
+        counters_by_type: root != Path::new("/") || tells_by_type(),
         nmi_watchdog: watchdog.as_deref() == Some("1"),
     }
 }
@@ -151,30 +154,44 @@ impl Reader<'_> {
     }
 }
 
+// Newer compilers know that it is safe.
+#[allow(unused_unsafe, reason = "Rust 1.91 calls it unsafe")]
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32, subleaf: u32) -> std::arch::x86_64::CpuidResult {
+    // SAFETY: every x86-64 CPU has the instruction, and it touches no memory.
+    unsafe { std::arch::x86_64::__cpuid_count(leaf, subleaf) }
+}
+
+/// See [`Facts::counters_by_type`].
+#[cfg(target_arch = "x86_64")]
+fn tells_by_type() -> bool {
+    const FEATURES: u32 = 7;
+    const BY_TYPE: u32 = 0x23;
+    cpuid(0, 0).eax >= BY_TYPE && cpuid(FEATURES, 1).eax >> 8 & 1 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn tells_by_type() -> bool {
+    false
+}
+
 /// How many counters CPUID says that each CPU has.
 #[cfg(target_arch = "x86_64")]
 fn counters() -> Option<Counters> {
-    use std::arch::x86_64::{__cpuid, CpuidResult};
-    // Newer compilers know that it is safe.
-    #[allow(unused_unsafe, reason = "Rust 1.91 calls it unsafe")]
-    fn cpuid(leaf: u32) -> CpuidResult {
-        // SAFETY: every x86-64 CPU has the instruction, and it touches no memory.
-        unsafe { __cpuid(leaf) }
-    }
     const ARCHITECTURAL: u32 = 0xa;
     const AMD_EXTENDED: u32 = 0x8000_0022;
-    let vendor = cpuid(0);
+    let vendor = cpuid(0, 0);
     match &vendor.ebx.to_le_bytes() {
         b"Genu" if vendor.eax >= ARCHITECTURAL => {
-            let leaf = cpuid(ARCHITECTURAL);
+            let leaf = cpuid(ARCHITECTURAL, 0);
             let version = leaf.eax & 0xff;
             (version >= 2).then_some(Counters {
                 general: leaf.eax >> 8 & 0xff,
                 fixed: leaf.edx & 0x1f,
             })
         }
-        b"Auth" if cpuid(0x8000_0000).eax >= AMD_EXTENDED => {
-            let leaf = cpuid(AMD_EXTENDED);
+        b"Auth" if cpuid(0x8000_0000, 0).eax >= AMD_EXTENDED => {
+            let leaf = cpuid(AMD_EXTENDED, 0);
             (leaf.eax & 1 != 0).then_some(Counters {
                 general: leaf.ebx & 0xf,
                 fixed: 0,

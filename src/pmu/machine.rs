@@ -194,7 +194,8 @@ impl Machine {
         let extended = facts.pmus.len() > 1;
         let pmus = facts.pmus.into_iter().map(|pmu| {
             let table = identify::table(&pmu.name, pmu.cpu);
-            let counters = counters(&pmu, table, facts.counters);
+            let by_type = facts.counters_by_type || facts.counters.is_none();
+            let counters = counters(&pmu, table, facts.counters, by_type);
             Pmu {
                 name: pmu.name.clone(),
                 type_id: pmu.type_id,
@@ -226,13 +227,21 @@ impl Machine {
 
 /// How many counters each CPU of a PMU has.
 ///
-/// On Intel's hybrids CPUID gives those that all core types have, whichever CPU is asked, and
-/// the kernel's driver knows the P cores' further ones: so does the table. Elsewhere CPUID is
-/// right, in virtual machines too. ARM's count is in a register that only the kernel reads.
-fn counters(pmu: &PmuFacts, table: Option<&Table>, cpuid: Option<Counters>) -> Counters {
+/// On Intel's hybrids CPUID gives those that all core types have, whichever CPU is asked. The
+/// kernel's driver knows the further ones of Alder Lake's P cores, and is told those of later ones
+/// `by_type`, where they are told: they stand in the table. Elsewhere CPUID is right, in virtual
+/// machines too. ARM's count is in a register that only the kernel reads.
+fn counters(
+    pmu: &PmuFacts,
+    table: Option<&Table>,
+    cpuid: Option<Counters>,
+    by_type: bool,
+) -> Counters {
     let built = table.map(|table| table.counters);
     let hybrid = pmu.name.starts_with("cpu_");
-    let known = if hybrid {
+    let driver_knows =
+        table.is_some_and(|table| ["golden-cove", "gracemont"].contains(&table.name));
+    let known = if hybrid && (by_type || driver_knows) {
         built.or(cpuid)
     } else {
         cpuid.or(built)
@@ -241,4 +250,33 @@ fn counters(pmu: &PmuFacts, table: Option<&Table>, cpuid: Option<Counters>) -> C
         general: fallback::FEWEST,
         fixed: u32::from(pmu.name.starts_with("armv")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::identify::Cpu;
+
+    #[test]
+    fn a_virtual_meteor_lake_has_no_more_counters_than_its_kernel_knows() {
+        let of = |model, counters_by_type| {
+            let facts = Facts {
+                pmus: vec![PmuFacts {
+                    name: "cpu_core".into(),
+                    cpu: Some(Cpu::Intel { family: 6, model }),
+                    ..PmuFacts::default()
+                }],
+                counters: Some(Counters {
+                    general: 6,
+                    fixed: 3,
+                }),
+                counters_by_type,
+                ..Facts::default()
+            };
+            Machine::from_facts(facts).pmus[0].counters.general
+        };
+        assert_eq!(of(0xaa, false), 6);
+        assert_eq!(of(0xaa, true), 8);
+        assert_eq!(of(0x9a, false), 8, "Linux knows Alder Lake's");
+    }
 }
