@@ -49,6 +49,8 @@ pub(super) struct Rate {
 #[derive(Clone, Copy)]
 struct User<'a> {
     load: &'a Load,
+    /// Accesses in an instruction that the last-level cache sees, see [`Load`].
+    reuse: f64,
     /// How many.
     count: f64,
     rate: Rate,
@@ -58,7 +60,7 @@ struct User<'a> {
 fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
     let size = bytes / LINE_BYTES;
     let streams = users.iter().any(|user| user.load.stream > 0.0);
-    let reused = users.iter().map(|user| match user.load.reuse > 0.0 {
+    let reused = users.iter().map(|user| match user.reuse > 0.0 {
         true => user.count * user.load.lines,
         false => 0.0,
     });
@@ -73,8 +75,8 @@ fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
             let (load, ns) = (user.load, user.rate.ns_per_instruction);
             held += user.count * load.stream / ns * stay;
             slope += user.count * load.stream / ns;
-            if load.reuse > 0.0 {
-                let rate = load.reuse / ns;
+            if user.reuse > 0.0 {
+                let rate = user.reuse / ns;
                 let missed = (-rate * stay / load.lines).exp();
                 held += user.count * load.lines * (1.0 - missed);
                 slope += user.count * rate * missed;
@@ -163,7 +165,7 @@ impl Contention {
         for load in &loads {
             for core_type in 0..machine.cores.len() {
                 for &(bytes, bandwidth, memory) in &llcs {
-                    let rate = load.alone(load.alone_ns(core_type), bytes);
+                    let rate = load.alone(core_type, load.alone_ns(core_type), bytes);
                     let traffic = rate.misses * load.line_bytes / rate.ns_per_instruction;
                     let factor =
                         Way::alone(bandwidth, traffic) * Way::alone(memories[memory], traffic);
@@ -252,6 +254,7 @@ impl Contention {
     fn user(&self, group: &[Runner]) -> User<'_> {
         User {
             load: &self.loads[group[0].load],
+            reuse: self.loads[group[0].load].reuse[group[0].core_type],
             count: group.len() as f64,
             rate: self.alone_of(group[0]).0,
         }
@@ -277,9 +280,13 @@ impl Contention {
     fn step(&self, user: &mut User, runner: Runner, stay: f64, factor: f64) -> f64 {
         let (alone, unhurried) = self.alone_of(runner);
         let ns = user.rate.ns_per_instruction;
-        let misses = user.load.misses(ns, stay).max(alone.misses);
+        let (load, core_type) = (user.load, runner.core_type);
+        let misses = load.misses(core_type, ns, stay).max(alone.misses);
         let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
-        let wished = alone.ns_per_instruction + user.load.miss_ns[runner.core_type] * waits;
+        let walks = misses - alone.misses;
+        let wished = alone.ns_per_instruction
+            + load.miss_ns[core_type] * waits
+            + load.walk_ns[core_type] * walks;
         // Half the way, or two who slow each other down would go on taking turns.
         user.rate = Rate {
             ns_per_instruction: 0.5 * (ns + wished),

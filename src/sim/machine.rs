@@ -31,6 +31,10 @@ pub struct Core {
     pub overlap: f64,
     /// Misses in sequence that it fetches ahead, at a time.
     pub prefetch: f64,
+    /// What a page walk adds to a miss that was not foreseen, ns.
+    pub walk_ns: f64,
+    /// A cache of its own between the first level and the last, bytes.
+    pub l2_bytes: f64,
 }
 
 /// A last-level cache, and its way to memory.
@@ -145,6 +149,9 @@ struct RawCore {
     sf_most: Option<Sourced>,
     overlap: Sourced,
     prefetch: Sourced,
+    walk_ns: Option<Sourced>,
+    /// Absent: the second level is the last.
+    l2_kib: Option<Sourced>,
     /// See [`CoreType::low_power_island`].
     #[serde(default)]
     island: bool,
@@ -215,6 +222,8 @@ impl Machine {
         })?;
         for core in &mut self.cores {
             core.hz /= scale.time;
+            core.walk_ns *= scale.time;
+            core.l2_bytes /= scale.cache;
         }
         for llc in &mut self.llcs {
             llc.bytes /= scale.cache;
@@ -277,16 +286,18 @@ fn cores(source: &Source, raw: &RawMachine) -> Result<Vec<Core>> {
                 return source.wrong(at, message);
             }
         };
-        let ipc = core
-            .ipc
-            .as_ref()
-            .map(|ipc| source.check("ipc", ipc, 0.1..=10.0));
+        let optional = |what, number: &Option<Sourced>, range, absent| match number {
+            Some(number) => source.check(what, number, range),
+            None => Ok(absent),
+        };
         Ok(Core {
             hz: source.check("clock_mhz", &core.clock_mhz, 1.0..=1e4)? * 1e6,
-            ipc: ipc.transpose()?.unwrap_or(1.0),
+            ipc: optional("ipc", &core.ipc, 0.1..=10.0, 1.0)?,
             sf,
             overlap: source.check("overlap", &core.overlap, 1.0..=1000.0)?,
             prefetch: source.check("prefetch", &core.prefetch, 1.0..=1000.0)?,
+            walk_ns: optional("walk_ns", &core.walk_ns, 0.0..=1e4, 0.0)?,
+            l2_bytes: optional("l2_kib", &core.l2_kib, 16.0..=1e6, 0.0)? * 1024.0,
         })
     };
     all().map(core).collect()
