@@ -227,6 +227,7 @@ mod tests {
         let facts = Facts {
             pmus: vec![pmu],
             nmi_watchdog,
+            counters_by_type: true,
             counters: None,
         };
         Machine::from_facts(facts).pmus.remove(0)
