@@ -62,6 +62,22 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     assert!(ran > 4 * S * 999 / 1000, "{ran} ns");
 }
 
+/// Not when somebody looks next: at the switch.
+#[test]
+fn a_cpu_that_falls_idle_takes_what_waits_for_others_at_once() {
+    let scene = Scene::new(&machine(&[1, 1]));
+    scene.hogs(3, &Task::default());
+    scene.kernel.run_for(50 * MS);
+    let waiting = [0, 1].map(|domain| scene.kernel.queued(domain).len());
+    assert_eq!(waiting.iter().sum::<usize>(), 1);
+    let falls_idle = u32::from(waiting[0] == 1);
+    scene.kernel.block(falls_idle);
+    assert!(matches!(
+        scene.kernel.runs(falls_idle),
+        super::cpu::Runs::Task(_)
+    ));
+}
+
 /// A P core with two threads, then an E core with two.
 #[test]
 fn with_smt_whole_cores_are_filled_before_second_threads() {
@@ -88,6 +104,8 @@ fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     // What src/scheduler/saving.rs writes.
     scene.kernel.half().set("filled_first", 1u32);
     let two = scene.hogs(2, &Task::default());
+    scene.kernel.settle();
+    assert_eq!(types(&scene, &two), [1, 1], "before any tick");
     scene.run(50 * MS);
     assert_eq!(types(&scene, &two), [1, 1]);
     let four_more = scene.hogs(4, &Task::default());
