@@ -177,7 +177,7 @@ fn words_are_registered_again_with_another_scheduler() {
         // SAFETY: a plain system call.
         let tid = unsafe { libc::gettid() } as u64;
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(5) {
+        while began.elapsed() < Duration::from_secs(8) {
             let waiting = begin();
             burn(Duration::from_millis(100));
             drop(waiting);
@@ -188,7 +188,7 @@ fn words_are_registered_again_with_another_scheduler() {
     first.stop();
     let before = samples();
     let second = counting(&[]);
-    thread::sleep(Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(4));
     second.stop();
     let tid = waits.join().unwrap();
     let after = samples();
