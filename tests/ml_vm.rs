@@ -313,7 +313,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
              command = ['hetero-programs', '{kind}', '--warmup', '0', '--seconds', '1000']\n"
         )
     };
-    let mut suite: String = ["branchy", "integer", "fp", "sort"].map(one).concat();
+    let mut suite: String = ["chase", "integer", "fp", "sort"].map(one).concat();
     // Without it there is enough to learn from.
     suite += "[[program]]\nname = 'broken'\ncommand = ['false']\n";
     fs::write("/tmp/suite.toml", suite).unwrap();
@@ -325,7 +325,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
             "--suite",
             "/tmp/suite.toml",
             "--window",
-            "50k",
+            "200k",
         ]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -334,7 +334,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
     };
     let said = train();
     let model = Model::read(Path::new("/var/lib/scx_hetero/model.json")).unwrap();
-    assert_eq!(model.data.programs, ["branchy", "fp", "integer", "sort"]);
+    assert_eq!(model.data.programs, ["chase", "fp", "integer", "sort"]);
     assert!(said.contains("broken is left out"), "{said}");
     let machine = model.machine.unwrap();
     assert!(machine.pmus.len() == 2 && machine.name.contains("QEMU"));

@@ -15,8 +15,7 @@ use support::*;
 
 const PATH: &str = "/tmp/camps.scxrec";
 
-/// More programs than CPUs, so that there is something to decide; those that wait for memory are slow
-/// to emulate.
+/// There is something to decide; those that wait for memory are slow to emulate.
 fn programs(count: usize) -> Vec<Child> {
     let start = |name: &&str| {
         let mut command = Command::new("hetero-programs");
@@ -35,9 +34,10 @@ fn programs(count: usize) -> Vec<Child> {
 
 #[test]
 fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_decided() {
-    let children = programs(12);
+    // Before the others, beside which it would take seconds; these are as many as CPUs, and trade.
     let mut scheduler = Scheduler::start(&["--policy", "camps", "--record", PATH]);
-    thread::sleep(s(5));
+    let children = programs(8);
+    thread::sleep(s(6));
     scheduler.signal(9);
     scheduler.wait();
     for mut child in children {
