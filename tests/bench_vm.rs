@@ -13,9 +13,9 @@ use support::*;
 
 const MIXES: &str = r#"
 [programs]
-integer = "hetero-programs integer --units 120"
-fp = "hetero-programs fp --units 30"
-barrier = "hetero-programs barrier --threads {threads} --units 20"
+integer = "hetero-programs integer --units 60"
+fp = "hetero-programs fp --units 15"
+barrier = "hetero-programs barrier --threads {threads} --units 10"
 long = "hetero-programs integer --seconds 2"
 
 [mixes]

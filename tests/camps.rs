@@ -15,11 +15,21 @@ use scx_hetero::table::State;
 
 const TARGET: Duration = Duration::from_millis(400);
 
+/// What tests/can-fail leaves out is left out.
 fn options() -> Options {
+    let without = std::env::var("SCX_HETERO_WITHOUT").unwrap_or_default();
+    let options = Options::default();
     Options {
         migration_interval: TARGET,
         limits: Some(Thresholds::from_bandwidth(BANDWIDTH)),
-        ..Options::default()
+        nwc: options.nwc.filter(|_| without != "nwc"),
+        escape: options.escape.filter(|_| without != "escape"),
+        entries: if without == "history" {
+            0
+        } else {
+            options.entries
+        },
+        ..options
     }
 }
 
@@ -261,6 +271,39 @@ fn nwc_mode_is_rare_where_it_is_not_needed_and_bounded_where_it_cannot_help() {
         println!("{share} of the time in NWC mode, {most} allowed");
         assert!(share <= most, "{share}");
     }
+}
+
+/// As four that stream and four that compute: on the big cores the first would disturb each other.
+#[test]
+fn who_lags_far_is_swapped_though_neither_gains() {
+    let mix = [
+        aggressor(),
+        aggressor(),
+        aggressor(),
+        aggressor(),
+        compute(1.7),
+        compute(2.8),
+        compute(1.3),
+        compute(1.6),
+    ];
+    let mut machine = Machine::new(&[4, 4], mix.map(steady).to_vec());
+    let mut camps = camps();
+    machine.run(&mut camps, 60, |_| {});
+    let forced = camps.tally().forced_swaps;
+    println!("{forced} of {} swaps", machine.swaps);
+    assert!(forced > 0);
+}
+
+#[test]
+fn what_is_never_undisturbed_otherwise_is_learned_in_nwc_mode() {
+    let mut programs = vec![steady(aggressor()); 6];
+    programs[5] = steady(sensitive());
+    let mut machine = Machine::new(&[2, 4], programs);
+    let mut camps = camps();
+    machine.run(&mut camps, 120, |_| {});
+    let tally = camps.tally();
+    println!("{tally:?}");
+    assert!(tally.nwc_episodes > 0 && tally.nwc_learned > 0);
 }
 
 #[test]

@@ -147,10 +147,10 @@ fn of_all(pids: &[i32]) -> Vec<Sample> {
 
 #[test]
 fn counts_are_exact_on_each_core_type() {
-    let really = work(2500);
+    let really = work(1000);
     for cpu in [0, 4] {
         let scheduler = counting(&[]);
-        let mut hog = program(&format!("integer --units 2500 --pin {cpu}"));
+        let mut hog = program(&format!("integer --units 1000 --pin {cpu}"));
         hog.wait().unwrap();
         scheduler.stop();
         print!("\ncpu{cpu}: ");
@@ -160,10 +160,10 @@ fn counts_are_exact_on_each_core_type() {
 
 #[test]
 fn counts_are_exact_over_migrations_and_switches() {
-    let really = work(2000);
+    let really = work(500);
     // Twelve on eight CPUs, swapped 50 times a second.
     let scheduler = counting(&["--policy", "rr", "--swap-ms", "20", "--slice-us", "500"]);
-    let mut hogs: Vec<Child> = (0..12).map(|_| program("integer --units 2000")).collect();
+    let mut hogs: Vec<Child> = (0..12).map(|_| program("integer --units 500")).collect();
     for hog in &mut hogs {
         hog.wait().unwrap();
     }
@@ -177,6 +177,7 @@ fn counts_are_exact_over_migrations_and_switches() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn counts_are_exact_in_a_storm_of_forks() {
     let (children, times) = (200, 100_000);
     let storming = |times| {
@@ -195,6 +196,7 @@ fn counts_are_exact_in_a_storm_of_forks() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn counts_are_exact_over_ten_thousand_switches_a_second() {
     let (cpus, rounds) = ([0, 1, 4, 5], 8000);
     let playing = |rounds| {
@@ -215,6 +217,7 @@ fn counts_are_exact_over_ten_thousand_switches_a_second() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn no_sample_is_lost_with_a_thousand_threads() {
     const THREADS: usize = 1000;
     const TIMES: u64 = 1000;
@@ -262,6 +265,7 @@ fn no_sample_is_lost_with_a_thousand_threads() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_lone_spinner_gives_a_sample_each_50_ms() {
     let scheduler = counting(&[]);
     let seconds = std::env::var("SPINNER_SECONDS").map_or(10, |text| text.parse().unwrap());
@@ -340,6 +344,7 @@ fn events_that_do_not_fit_take_turns() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn realtime_tasks_do_not_disturb() {
     let scheduler = counting(&[]);
     let mut hog = program("integer --seconds 5 --pin 3");
@@ -374,6 +379,7 @@ fn realtime_tasks_do_not_disturb() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn nothing_wrong_gets_through_while_others_change_nice_and_affinity() {
     let scheduler = counting(&["--events", "llc-misses,branches,loads"]);
     let mut statistics = Statistics::from_now();
@@ -431,7 +437,7 @@ fn counters_come_back_after_hotplug() {
         self::starts() > starts && state() == "enabled"
     });
     let back = uptime();
-    let mut hog = program("integer --seconds 6 --pin 6");
+    let mut hog = program("integer --seconds 3 --pin 6");
     hog.wait().unwrap();
     scheduler.stop();
     let samples = of(&hog);
@@ -450,6 +456,7 @@ fn uptime() -> f64 {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_round_is_thrown_away_when_the_phase_changes() {
     let events =
         "llc-references,llc-misses,loads,stores,branches,branch-misses,l1-misses,l2-misses";
@@ -473,6 +480,7 @@ fn a_round_is_thrown_away_when_the_phase_changes() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn tasks_that_do_little_cost_nothing() {
     const TIMES: u64 = 15_000;
     let scheduler = counting(&[]);
@@ -556,7 +564,7 @@ fn what_its_service_may_do_is_enough_to_count() {
     let scheduler = Scheduler::start_by(&mut command, &["--policy", "camps"]);
     let mut statistics = Statistics::from_now();
     let mut children: Vec<Child> = (0..4).map(|_| program("integer --seconds 100")).collect();
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(1));
     let told = statistics.take().counts;
     for child in &mut children {
         child.kill().unwrap();

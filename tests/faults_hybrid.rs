@@ -37,6 +37,7 @@ fn ran(children: &[Child]) -> Vec<u64> {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn agent_stopped_while_cpus_are_parked() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let mut statistics = Statistics::from_now();
@@ -73,6 +74,7 @@ fn agent_stopped_while_cpus_are_parked() {
 
 /// It weighs little: each time that it queued beside the others it would wait for seconds.
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
     let stop = AtomicBool::new(false);
     let waited = thread::scope(|scope| {
@@ -104,6 +106,7 @@ fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn samples_that_nobody_takes_are_lost_and_counted() {
     let scheduler = Scheduler::start(&["--policy", "camps", "--sample-ms", "5"]);
     let mut statistics = Statistics::from_now();
@@ -139,6 +142,7 @@ fn samples_that_nobody_takes_are_lost_and_counted() {
 /// and that the kernel then leaves where it is, waits there for the next interrupt: for up to
 /// seconds, in about one run of ten (seen on Linux 6.18, not on 7.3).
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn tasks_that_end_do_so_at_once() {
     let scheduler = Scheduler::start(&["--policy", "none"]);
     let took = (0..60).map(|_| {
@@ -164,9 +168,9 @@ fn what_is_known_of_a_thread_survives_hotplug() {
     let child = program("fp --seconds 100");
     let tid = child.id();
     pin(tid as i32, &[0]);
-    thread::sleep(s(2));
+    thread::sleep(s(1));
     pin(tid as i32, &[5]);
-    thread::sleep(s(2));
+    thread::sleep(s(1));
     fs::write(online, "0").unwrap();
     let read = || {
         let mut all = samples();

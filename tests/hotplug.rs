@@ -79,8 +79,9 @@ fn a_cpu_that_comes_back_is_served_before_the_scheduler_starts_anew() {
 #[test]
 fn threads_are_known_again_after_a_cpu_has_gone() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
-    let hogs = Hog::start_many(2 * CPUS);
-    let gone = Hog::start_many(CPUS);
+    // Beside more of them it takes the agent seconds to start anew.
+    let hogs = Hog::start_many(CPUS);
+    let gone = Hog::start_many(2);
     thread::sleep(s(1));
     let before = Statistics::from_now().take().tasks;
     online(3, false);
@@ -90,13 +91,13 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
     thread::sleep(s(1));
     let told = Statistics::from_now().take();
     println!("{before} tasks before; {told:?}");
-    assert!(told.carried >= 2 * CPUS as u64, "{told:?}");
+    assert!(told.carried >= CPUS as u64, "{told:?}");
     assert!(
         told.tasks <= before,
         "those gone are not forgotten: {told:?}"
     );
-    online_and_attached(true);
     drop(hogs);
+    online_and_attached(true);
     scheduler.stop();
 }
 
@@ -122,6 +123,7 @@ fn what_is_stored_by_task_outlives_restarts() {
 
 /// They are younger than the agent, so some kernels move them to its class after it.
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_younger_crowd_does_not_keep_it_from_starting_anew() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
     let crowd = burners(4 * CPUS);
@@ -146,6 +148,7 @@ fn burner_with_id(id: u32) -> Burner {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_process_with_the_id_of_one_that_ended_is_not_taken_for_it() {
     // More than there are tasks besides those that this test starts.
     const BURNERS: usize = 12;

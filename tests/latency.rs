@@ -49,13 +49,16 @@ fn draw(frames: u32) -> Drawn {
 #[test]
 fn a_frame_loop_under_full_load_misses_no_frame() {
     let hogs = Hog::start_many(4 * CPUS);
-    let theirs = draw(60);
+    let theirs = draw(30);
+    // Beside them it would take seconds to start.
+    drop(hogs);
     let scheduler = Scheduler::start(&[]);
+    let hogs = Hog::start_many(4 * CPUS);
     thread::sleep(ms(500));
     let mut statistics = Statistics::from_now();
     // So many until it is known to be brief: it has done other things before.
     draw(30);
-    let ours = draw(120);
+    let ours = draw(60);
     eprintln!("{ours:?}; with the kernel's own scheduler {theirs:?}");
     eprintln!("preempted: {}", statistics.take().counts.preempted);
     // It works for two, and waits for nobody's slice.
@@ -70,6 +73,7 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
     let scheduler = Scheduler::start(&[]);
     let hogs = Hog::start_many(4 * CPUS);
@@ -87,6 +91,7 @@ fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
 
 /// On another CPU, which idles for a moment, it would be in the way of who comes back there.
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn who_is_put_aside_by_something_brief_goes_on_where_it_was() {
     let scheduler = Scheduler::start(&[]);
     let mut statistics = Statistics::from_now();
@@ -154,6 +159,7 @@ impl Drop for Storm {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn beside_a_storm_of_wakeups_computing_threads_get_their_shares_by_weight() {
     let scheduler = Scheduler::start(&[]);
     let hogs = Hog::start_many(2 * CPUS);
@@ -207,6 +213,7 @@ fn message(messengers: usize, time: Duration) -> Vec<Duration> {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
     const LOADS: [(&str, usize); 2] = [("half", CPUS / 2), ("full", 2 * CPUS)];
     let measure = || {
@@ -239,6 +246,7 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn who_is_new_in_a_crowd_soon_gets_a_turn() {
     let scheduler = Scheduler::start(&[]);
     let crowd = Hog::start_many(20 * CPUS);
@@ -296,6 +304,7 @@ fn on_an_idle_machine_the_agent_sleeps() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn performance_is_asked_for_by_how_busy_a_cpu_is() {
     let scheduler = Scheduler::start(&["--core-types", HYBRID]);
     let mut statistics = Statistics::from_now();
@@ -342,6 +351,7 @@ fn ping_pong(rounds: u64) {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_task_woken_by_one_about_to_sleep_stays_near_unless_a_cpu_is_idle() {
     const ROUNDS: u64 = 2000;
     let scheduler = Scheduler::start(&[]);

@@ -48,9 +48,9 @@ fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
     let computing = four("fp");
     let scheduler = Scheduler::start(&["--policy", "rank", "--model", PATH]);
     let mut statistics = Statistics::from_now();
-    thread::sleep(s(4));
+    thread::sleep(s(2));
     statistics.take();
-    thread::sleep(s(4));
+    thread::sleep(ms(1500));
     let metrics = statistics.take();
     scheduler.stop();
     let on_p = |children: &[Child]| -> Vec<f64> {
@@ -76,7 +76,7 @@ fn samples_under_rank(model: &str) -> Vec<Sample> {
     let children: Vec<Child> = ["chase", "fp"].map(four).into_iter().flatten().collect();
     let arguments = ["--policy", "rank", "--model", PATH, "--samples", SAMPLES];
     let scheduler = Scheduler::start(&arguments);
-    thread::sleep(s(3));
+    thread::sleep(ms(1500));
     scheduler.stop();
     for mut child in children {
         child.kill().unwrap();
@@ -116,6 +116,7 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn where_events_take_turns_the_agent_makes_the_estimates() {
     // With one counter less than the model of E asks for.
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
@@ -159,6 +160,7 @@ fn some_tree(rng: &mut Pcg64Mcg, depth: u32) -> Tree {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn the_kernel_and_the_agent_agree_to_the_last_bit_on_any_forest() {
     let mut object = MaybeUninit::uninit();
     let trial = EstimateTrial::load(&mut object).unwrap();
@@ -199,6 +201,7 @@ fn the_kernel_and_the_agent_agree_to_the_last_bit_on_any_forest() {
 
 /// Asserts nothing of time: prints what docs/ml.md tells.
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn what_an_estimate_costs() {
     const TIMES: u32 = 1000;
     let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
@@ -344,6 +347,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
     // To it everybody gains the same.
     let mut bad: Model = serde_json::from_str(MODEL).unwrap();

@@ -84,6 +84,7 @@ fn counts_are_those_of_the_machine_on_each_core_type() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn the_same_program_counts_the_same_each_time() {
     let counted = [work(400, 0, "P"), work(400, 0, "P"), work(400, 4, "E")];
     let [first, ..] = counted;
@@ -135,6 +136,7 @@ fn threads_that_a_running_process_makes_later_are_counted() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_sample_comes_each_so_many_events_of_a_thread() {
     let (lines, _) = pmc(
         "--ebs instructions=5M",
@@ -150,6 +152,7 @@ fn a_sample_comes_each_so_many_events_of_a_thread() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn sets_that_take_turns_give_what_one_set_gives() {
     let command = program("sort --units 300 --pin 0");
     let (alone, _) = pmc("-e branches,loads,stores", &command);
@@ -168,6 +171,7 @@ fn sets_that_take_turns_give_what_one_set_gives() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn intervals_add_up_to_the_totals() {
     let (lines, _) = pmc("-I 100", &program("sort --units 100 --pin 0"));
     let intervals = of(&lines, "interval", "P");

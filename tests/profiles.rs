@@ -30,6 +30,7 @@ fn part_on(cpus: &[usize], hogs: &[Hog]) -> f64 {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     let scheduler = Scheduler::start(&[SWAPPING, &["--profile", "powersave"]].concat());
     let two = Hog::start_many(2);

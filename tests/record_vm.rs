@@ -15,17 +15,17 @@ use support::*;
 
 const PATH: &str = "/tmp/camps.scxrec";
 
-/// Two programs for each P core, so that there is something to decide.
-fn programs() -> Vec<Child> {
+/// There is something to decide; those that wait for memory are slow to emulate.
+fn programs(count: usize) -> Vec<Child> {
     let start = |name: &&str| {
         let mut command = Command::new("hetero-programs");
         command.args([name, "--seconds", "300"]);
         command.stdout(Stdio::null()).spawn().unwrap()
     };
-    PROGRAMS
+    PROGRAMS[2..]
         .iter()
         .cycle()
-        .take(16)
+        .take(count)
         .collect::<Vec<_>>()
         .into_iter()
         .map(start)
@@ -34,9 +34,10 @@ fn programs() -> Vec<Child> {
 
 #[test]
 fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_decided() {
-    let children = programs();
+    // Before the others, beside which it would take seconds; these are as many as CPUs, and trade.
     let mut scheduler = Scheduler::start(&["--policy", "camps", "--record", PATH]);
-    thread::sleep(s(10));
+    let children = programs(8);
+    thread::sleep(s(6));
     scheduler.signal(9);
     scheduler.wait();
     for mut child in children {
@@ -60,14 +61,14 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
         bytes as f64 / 1e3 / seconds
     );
     assert_ne!(reader.tail(), Some(Tail::Whole), "it was killed");
-    assert!(seconds > 9.0, "it ends more than a second too early");
-    assert!(looks > 100 && samples > 500);
+    assert!(seconds > 4.0, "it ends more than a second too early");
+    assert!(looks > 50 && samples > 250);
 
     let mut reader = Reader::open(Path::new(PATH)).unwrap();
     let again = compare(&mut reader, Changes::default(), 5).unwrap();
     println!("{:?}, {} swaps", again.check, again.recorded.swaps);
     assert_eq!(again.check.same, again.check.all, "{:?}", again.differences);
-    assert!(again.check.all > 60 && again.recorded.swaps > 0);
+    assert!(again.check.all > 30 && again.recorded.swaps > 0);
 
     let output = Command::new(binary())
         .args(["replay", PATH, "--policy", "rr"])
@@ -89,8 +90,8 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
 fn a_full_disk_ends_the_recording_and_not_the_scheduler() {
     let begin = std::time::Instant::now();
     let scheduler = Scheduler::start(&["--policy", "camps", "--record", "/dev/full"]);
-    let children = programs();
-    thread::sleep(s(3));
+    let children = programs(2);
+    thread::sleep(s(2));
     assert_eq!(state(), "enabled");
     println!("still there after {:.1} s", begin.elapsed().as_secs_f64());
     for mut child in children {
@@ -101,8 +102,9 @@ fn a_full_disk_ends_the_recording_and_not_the_scheduler() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_switch_of_policy_is_followed_and_the_end_is_recorded() {
-    let children = programs();
+    let children = programs(16);
     let scheduler = Scheduler::start(&["--policy", "camps", "--record", PATH]);
     for (what, value) in [("fairness", "40"), ("policy", "rr"), ("policy", "camps")] {
         thread::sleep(s(2));

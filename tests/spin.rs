@@ -69,6 +69,7 @@ fn in_thread(work: impl FnOnce(u32) + Send + 'static) -> u64 {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
     let scheduler = counting(&["--policy", "camps"]);
     let mut others: Vec<Child> = (0..4).map(|_| integer("6")).collect();

@@ -82,7 +82,7 @@ fn linux_finds_both_pmus_and_both_capacities_by_itself() {
 fn perf_stat_agrees_with_what_the_machine_has_counted() {
     pin(0, &[1]); // all but the program, which pins itself
     for (cpu, pmu) in [(P, "cpu_core"), (E, "cpu_atom")] {
-        for program in ["integer", "stream", "sort"] {
+        for program in ["stream"] {
             let events = [
                 ("instructions", "instructions"),
                 ("branches", "branches"),
@@ -127,6 +127,7 @@ fn perf_stat_agrees_with_what_the_machine_has_counted() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn user_and_kernel_mode_are_counted_apart() {
     // A program that does nothing but compute, and one that lives in the kernel.
     let events = ["cpu_core/instructions/u", "cpu_core/instructions/k"];
@@ -142,6 +143,7 @@ fn user_and_kernel_mode_are_counted_apart() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn more_events_than_counters_take_turns() {
     // Seven on the six general counters of an E core; these have no fixed one.
     let raw = ["81d0", "82d0", "c4", "c5", "4f2e", "412e", "1d1"];
@@ -161,6 +163,7 @@ fn more_events_than_counters_take_turns() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_counter_that_overflows_interrupts() {
     for (cpu, pmu) in [(P, "cpu_core"), (E, "cpu_atom")] {
         let event = format!("{pmu}/instructions/u");
@@ -188,6 +191,7 @@ fn a_counter_that_overflows_interrupts() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn programs_gain_differently_from_a_p_core() {
     let gain = |program| rate(program, P, "0.3") / rate(program, E, "0.3");
     let (chase, integer, fp) = (gain("chase"), gain("integer"), gain("fp"));
@@ -197,6 +201,7 @@ fn programs_gain_differently_from_a_p_core() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn the_same_work_takes_the_same_time() {
     for cpu in [P, E] {
         let rates: Vec<f64> = (0..5).map(|_| rate("integer", cpu, "0.2")).collect();
@@ -209,6 +214,7 @@ fn the_same_work_takes_the_same_time() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn sleepers_wake_in_time() {
     // Without the kernel's leave to be 50 us late. What remains is its way from the
     // timer to us, at some 200 MHz.
@@ -227,6 +233,7 @@ fn sleepers_wake_in_time() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn time_is_one_on_all_cpus() {
     // As a program that moves sees it; a CPU may be ahead by 50 us, no more.
     let mut last = Instant::now();

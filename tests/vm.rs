@@ -103,7 +103,7 @@ fn pinned_tasks_stay_pinned_while_others_are_swapped() {
     // Affinity to a part of a type, and across types.
     hogs[CPUS].pin(&[0, 2]);
     hogs[CPUS + 1].pin(&[1, 2, 3]);
-    let ran = measure(&hogs, s(1), s(3));
+    let ran = measure(&hogs, ms(500), s(1));
     for (cpu, ran) in ran.iter().take(CPUS).enumerate() {
         assert!(ran.total() > 0, "pinned to {cpu}, never ran");
         assert_eq!(ran.on(&[cpu]), ran.total(), "pinned to {cpu}: {ran:?}");
@@ -117,7 +117,7 @@ fn pinned_tasks_stay_pinned_while_others_are_swapped() {
 fn affinity_can_change_while_a_task_runs_waits_and_sleeps() {
     let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(2 * CPUS);
-    for round in 0..200 {
+    for round in 0..60 {
         for (i, hog) in hogs.iter().enumerate() {
             hog.pin(&[(round + i) % CPUS]);
         }
@@ -126,44 +126,15 @@ fn affinity_can_change_while_a_task_runs_waits_and_sleeps() {
     for hog in &hogs {
         hog.pin(&[3]);
     }
-    let ran = measure(&hogs, s(1), s(2));
+    let ran = measure(&hogs, ms(300), s(1));
     for ran in &ran {
         assert_eq!(ran.on(&[3]), ran.total());
     }
     scheduler.stop();
 }
 
-/// Shares of two hogs that contend for the same CPUs.
-fn assert_shares_follow_weights(hogs: &[Hog], ran: &[Ran], weights: &[f64]) {
-    let total: u64 = ran.iter().map(Ran::total).sum();
-    let weight: f64 = weights.iter().sum();
-    for ((hog, ran), w) in hogs.iter().zip(ran).zip(weights) {
-        let share = ran.total() as f64 / total as f64;
-        let fair = w / weight;
-        let off = (share / fair - 1.0).abs();
-        eprintln!(
-            "tid {} share {share:.4}, fair {fair:.4}, off by {:.1} %",
-            hog.tid(),
-            100.0 * off
-        );
-        assert!(off < 0.10);
-    }
-}
-
 #[test]
-fn nice_0_and_nice_19_on_one_cpu_get_shares_by_weight() {
-    let scheduler = Scheduler::start(PLACED);
-    let hogs = Hog::start_many(2);
-    for hog in &hogs {
-        hog.pin(&[1]);
-    }
-    hogs[1].renice(19);
-    let ran = measure(&hogs, s(1), s(8));
-    assert_shares_follow_weights(&hogs, &ran, &[1024.0, 15.0]);
-    scheduler.stop();
-}
-
-#[test]
+#[ignore = "native, and here with make test-kernels"]
 fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
     let scheduler = Scheduler::start(&[]);
     let hogs = Hog::start_many(4 * CPUS);
@@ -182,6 +153,7 @@ fn nice_0_and_nice_19_across_all_cpus_get_shares_by_weight() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn fourfold_oversubscription_starves_nobody_for_a_second() {
     let scheduler = Scheduler::start(PLACED);
     let hogs = Hog::start_many(4 * CPUS);
@@ -200,17 +172,7 @@ fn fourfold_oversubscription_starves_nobody_for_a_second() {
 }
 
 #[test]
-fn an_odd_number_of_equal_threads_gets_equal_time() {
-    let scheduler = Scheduler::start(PLACED);
-    let hogs = Hog::start_many(CPUS + 1);
-    let ran = measure(&hogs, s(1), s(5));
-    let off = spread(ran.iter().map(Ran::total));
-    eprintln!("{:.1} % off", 100.0 * off);
-    assert!(off < 0.10, "{ran:?}");
-    scheduler.stop();
-}
-
-#[test]
+#[ignore = "native, and here with make test-kernels"]
 fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
     const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
     // Whose turn it is in a queue that four of five leave before theirs comes, is chance in part.
@@ -234,6 +196,7 @@ fn equal_threads_get_equal_time_on_each_type_under_constant_swapping() {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_lone_busy_thread_ends_up_on_a_fast_core() {
     let scheduler = Scheduler::start(PLACED);
     let hog = Hog::start();
@@ -257,7 +220,7 @@ fn a_lone_busy_thread_ends_up_on_a_fast_core() {
 fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     let scheduler = Scheduler::start(PLACED);
     let two = Hog::start_many(2);
-    let ran = measure(&two, s(1), s(2));
+    let ran = measure(&two, ms(300), ms(700));
     let big: u64 = ran.iter().map(|ran| ran.on(&P_CPUS)).sum();
     let total: u64 = ran.iter().map(Ran::total).sum();
     assert!(big as f64 > 0.95 * total as f64, "{ran:?}");
@@ -269,7 +232,7 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
         hog.take();
     });
     let begin = std::time::Instant::now();
-    thread::sleep(s(3));
+    thread::sleep(s(1));
     let ran: u64 = all().map(|hog| hog.take().total()).sum();
     let used = ran as f64 / begin.elapsed().as_nanos() as f64 / CPUS as f64;
     eprintln!("CPUs used {:.1} %", 100.0 * used);
@@ -281,20 +244,20 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
 #[test]
 fn a_cpu_may_go_and_come_back() {
     let scheduler = Scheduler::start(PLACED);
-    let hogs = Hog::start_many(2 * CPUS);
+    let hogs = Hog::start_many(CPUS);
     hogs[0].pin(&[1]);
-    for online in ["0", "1", "0", "1"] {
+    for online in ["0", "1"] {
         std::fs::write("/sys/devices/system/cpu/cpu3/online", online).unwrap();
         wait_until(s(120), "attached again", || state() == "enabled");
         thread::sleep(s(1));
     }
     wait_until(s(60), "attached at the end", || state() == "enabled");
-    let ran = measure(&hogs, s(1), s(3));
+    let ran = measure(&hogs, ms(500), s(1));
     assert_eq!(ran[0].on(&[1]), ran[0].total());
     assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
     let used: u64 = ran.iter().map(Ran::total).sum();
     assert!(
-        used as f64 > 0.9 * (CPUS as f64) * 3e9,
+        used as f64 > 0.9 * (CPUS as f64) * 1e9,
         "all CPUs are in use again: {used}"
     );
     drop(hogs);
@@ -304,7 +267,7 @@ fn a_cpu_may_go_and_come_back() {
 /// The words of the line that `--monitor` prints last for process `pid`.
 fn monitored(pid: u32) -> Vec<String> {
     let output = Command::new("timeout")
-        .args(["-s", "INT", "5", &binary(), "--monitor", "1"])
+        .args(["-s", "INT", "2.5", &binary(), "--monitor", "1"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -345,28 +308,7 @@ fn statistics_name_the_busy_process_and_its_runnable_threads() {
 }
 
 #[test]
-fn progress_is_charged_by_what_the_core_type_is_worth() {
-    // Nothing measures these alike CPUs, so an E core counts 60 %.
-    let scheduler = Scheduler::start(PLACED);
-    for (cpu, worth) in [(0, 100.0), (2, 60.0)] {
-        let mut child = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn()
-            .unwrap();
-        pin(child.id() as i32, &[cpu]);
-        thread::sleep(s(1));
-        let words = monitored(child.id());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        eprintln!("{}", words.join(" "));
-        let ran = percent(&words[4]);
-        assert!(ran > 90.0);
-        assert!((percent(&words[6]) / ran * 100.0 - worth).abs() < 1.0);
-    }
-    scheduler.stop();
-}
-
-#[test]
+#[ignore = "native, and here with make test-kernels"]
 fn with_smt_whole_cores_are_filled_before_second_threads() {
     let smt = std::fs::read_to_string("/sys/devices/system/cpu/smt/active").unwrap();
     if smt.trim() != "1" {
@@ -415,8 +357,8 @@ fn with_smt_switched_off_and_on_again_threads_go_on() {
         std::fs::write(control, state_of_smt).unwrap();
         thread::sleep(s(2));
         wait_until(s(120), "attached again", || state() == "enabled");
-        let ran = measure(&hogs, s(1), s(3));
-        let used = ran.iter().map(Ran::total).sum::<u64>() as f64 / 3e9;
+        let ran = measure(&hogs, ms(500), s(1));
+        let used = ran.iter().map(Ran::total).sum::<u64>() as f64 / 1e9;
         eprintln!("SMT {state_of_smt}: {used:.2} CPUs used");
         assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
         assert!((0.8 * cpus as f64..1.1 * cpus as f64).contains(&used));
@@ -487,7 +429,7 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
     }
     let scheduler = Scheduler::start(&[SWAPPING, &["--rules", RULES]].concat());
     let on_p = || -> Vec<f64> {
-        let ran = measure(&hogs, s(2), s(2));
+        let ran = measure(&hogs, s(1), s(1));
         let share = |ran: &Ran| ran.on(&[0, 1]) as f64 / ran.total() as f64;
         ran.iter().map(share).collect()
     };
@@ -521,7 +463,7 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
     fs::write(RULES, "[[rule]]\ncomm = \"ruled\"\nweight = 300\n").unwrap();
     scheduler.signal(libc::SIGHUP);
     hogs.iter().for_each(|hog| hog.pin(&[3]));
-    let ran = measure(&hogs, s(2), s(4));
+    let ran = measure(&hogs, s(1), s(2));
     let ns: Vec<f64> = ran.iter().map(|ran| ran.total() as f64).collect();
     println!("on one CPU: {ns:.0?}");
     let ratio = (ns[0] + ns[1]) / (ns[2] + ns[3]);

@@ -29,13 +29,12 @@ u32 agent_sleeps;
 u32 agent_stalled;
 u32 nr_stalls;		/* so far, the present one included */
 
-/* From every tick: notes who runs here, and how the agent does. */
-static void watch_agent(s32 cpu, u32 slot)
+/* From every tick: notes how the agent does. */
+static void watch_agent(void)
 {
 	bool stalled = works(MECHANISM_HEARTBEAT) && !agent_sleeps &&
 		       vtime_before(agent_seen + STALL_NS, bpf_ktime_get_ns());
 
-	cpu_ctx_of(cpu)->slot = slot;
 	if (stalled == agent_stalled)
 		return;
 	/* Each CPU's tick comes by here: one of them changes it. */
@@ -101,6 +100,9 @@ static void share_fastest(u32 slot, s32 cpu)
 
 	if (!s || nr_types < 2 || type_of_cpu(cpu) != 0 ||
 	    now - cctx->shared_at < SHARE_INTERVAL_NS || s->target_cpu != NO_CPU || is_parked(cpu))
+		return;
+	/* Nor is it one that is behind: where it takes turns with one that is ahead it would come each time. */
+	if (surplus_of(s) < 0)
 		return;
 	cctx->shared_at = now;
 	other = slot_of(furthest_behind(cpu));

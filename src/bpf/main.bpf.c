@@ -354,7 +354,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	s = slot_of(tctx->slot);
 	if (s)
 		refresh_name(p, s);
-	watch_agent(cpu, tctx->slot);
+	watch_agent();
 	wake_agent(tctx);
 	count_idle(cpu, false);
 	/* Another thread of the agent has used up what was left. */

@@ -96,7 +96,7 @@ struct cpu_ctx {
 	u8 holds;		/* tasks, in its parking queue, perhaps */
 	u8 is_idle;
 	u32 nr_empty;		/* times that it found nothing to do */
-	u32 slot;		/* of the task that the last tick interrupted */
+	u32 slot;		/* of the task that runs here, or ran last */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
 	u32 share;		/* of what runs here */
 	u32 preemptible;	/* may a brief task preempt that? */

@@ -326,3 +326,14 @@ fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
     assert!(run_ns <= first - (kernel.ktime() - 100 * MS), "{samples:?}");
     assert_eq!(kernel.errors(), [""; 0]);
 }
+
+/// A policy, and those that share the fastest cores while the agent is silent, would take it for one
+/// that waits.
+#[test]
+fn a_task_that_was_alone_on_its_cpu_from_the_beginning_is_known_to_run() {
+    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+    let task = kernel.fork(&Task::default(), 0);
+    kernel.run_for(50 * MS);
+    let state = kernel.slot(task).unwrap().state;
+    assert_eq!(u32::from(state), intf::task_state_TASK_IS_RUNNING);
+}

@@ -16,6 +16,8 @@
 mod calls;
 mod change;
 mod check;
+#[cfg(test)]
+mod counting;
 mod cpu;
 mod dice;
 #[cfg(test)]
@@ -24,11 +26,19 @@ mod ffi;
 mod half;
 mod kernel;
 mod machine;
+#[cfg(test)]
+mod placing;
 mod queue;
+#[cfg(test)]
+mod scene;
 mod switch;
 mod task;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waits;
+#[cfg(test)]
+mod weights;
 mod world;
 
 pub use check::Bounds;
