@@ -65,7 +65,7 @@ static bool end_perf_window(struct cpu_ctx *cctx, s32 cpu)
 
 /*
  * @cpu leaves idle: what it slept ends the window, or its first tick would take a CPU that is busy
- * since for one that is mostly idle. Nothing is asked for; that tick knows more.
+ * since for one that is mostly idle. Nothing is asked for here; what comes next knows more.
  */
 static void leave_idle_perf(s32 cpu)
 {
@@ -78,16 +78,20 @@ static void update_perf(s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct perf_timer *timer;
+	bool ended;
 	u32 perf;
 
 	if (!can_set_perf())
 		return;
-	if (end_perf_window(cctx, cpu)) {
-		perf = perf_request(cctx->perf_wish);
-		if (perf != cctx->perf && (perf == PERF_ONE || perf > cctx->perf + PERF_STEP ||
-					   perf + PERF_STEP < cctx->perf))
-			request_perf(cctx, cpu, perf);
-	}
+	ended = end_perf_window(cctx, cpu);
+	/*
+	 * More also where no window ended: of a CPU that works in bursts shorter than one, each ends as it
+	 * leaves idle, and only then.
+	 */
+	perf = perf_request(cctx->perf_wish);
+	if (perf != cctx->perf && (perf == PERF_ONE || perf > cctx->perf + PERF_STEP ||
+				   (ended && perf + PERF_STEP < cctx->perf)))
+		request_perf(cctx, cpu, perf);
 	if (!idle || !cctx->perf || cctx->perf_timer_runs)
 		return;
 	timer = bpf_map_lookup_elem(&perf_timers, &cpu);

@@ -44,14 +44,17 @@ fn on(board: &str, core_type: usize, load: usize) -> Runner {
 
 #[test]
 fn slowdowns_by_a_stream_are_those_of_the_virtual_machines() {
-    // docs/testbed.md, Calibration: by one stream on a big core, and by four on small ones.
-    for (board, load, by_big, by_small) in [
-        ("juno-r1", STREAM, 1.76, 1.07),
-        ("juno-r1", RESIDENT, 3.03, 0.99),
-        ("juno-r1", CHASE, 1.52, 1.07),
-        ("juno-r1", INTEGER, 1.0, 1.0),
-        ("odroid-xu4", STREAM, 2.01, 1.04),
-        ("odroid-xu4", INTEGER, 1.0, 1.0),
+    // docs/testbed.md, Calibration: by one stream on a big core, and by four on small ones; and how
+    // far off the model is at most.
+    for (board, load, by_big, by_small, off) in [
+        ("juno-r1", STREAM, 1.76, 1.07, 0.1),
+        ("juno-r1", RESIDENT, 3.03, 0.99, 0.15),
+        ("juno-r1", CHASE, 1.52, 1.07, 0.1),
+        ("juno-r1", INTEGER, 1.0, 1.0, 0.01),
+        ("odroid-xu4", STREAM, 2.01, 1.04, 0.1),
+        ("odroid-xu4", RESIDENT, 6.95, 1.0, 0.25),
+        ("odroid-xu4", CHASE, 2.57, 1.07, 0.25),
+        ("odroid-xu4", INTEGER, 1.0, 1.0, 0.01),
     ] {
         let mut contention = contention(board);
         let beside = |core_type, count| {
@@ -60,8 +63,9 @@ fn slowdowns_by_a_stream_are_those_of_the_virtual_machines() {
         };
         let big = slowdown(&mut contention, beside(0, 1));
         let small = slowdown(&mut contention, beside(1, 4));
+        println!("{board} {load}: {big:.2} for {by_big}, {small:.2} for {by_small}");
         assert!(
-            (big / by_big - 1.0).abs() < 0.15,
+            (big / by_big - 1.0).abs() < off,
             "{board} {load}: {big} for {by_big}"
         );
         assert!(

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where tasks are put: which cores are filled first, what moves, and what is held.
 
+use std::time::Duration;
+
 use super::ffi::PF_KTHREAD;
 use super::scene::*;
 use super::*;
 use crate::bpf::intf;
+use crate::policy::Action;
+use crate::scheduler::encode::{Author, encode};
 
 /// The type of each CPU that one of these runs on.
 fn types(scene: &Scene, tasks: &[TaskId]) -> Vec<usize> {
@@ -153,16 +157,9 @@ fn what_a_rule_weighs_is_its_share() {
     let mut scene = Scene::new(&machine(&[2, 2]));
     let tasks = scene.hogs(2, &pinned(3));
     scene.run(100 * MS);
-    let mut weight = intf::action {
-        op: intf::action_op_ACTION_WEIGHT,
-        slot: scene.kernel.task_ctx(tasks[0]).unwrap().slot,
-        generation: scene.kernel.slot(tasks[0]).unwrap().generation,
-        rule_weight: 300,
-        // SAFETY: plain integers, for which nothing is a value.
-        ..unsafe { std::mem::zeroed() }
-    };
-    weight = scene.kernel.apply(&[weight], 0)[0];
-    assert_eq!(weight.result, intf::action_result_ACTION_APPLIED);
+    let weight = Action::Weight(scene.seen(tasks[0]), 300);
+    let done = scene.kernel.apply(&[encode(&weight, Author::Rules)], 0);
+    assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
     scene.run(S);
     let ran = scene.measure(&tasks, 4 * S);
     let ratio = ran[0] as f64 / ran[1] as f64;
@@ -170,14 +167,8 @@ fn what_a_rule_weighs_is_its_share() {
 }
 
 fn park(scene: &Scene, cpu: u32, ns: u64) -> u32 {
-    let park = intf::action {
-        op: intf::action_op_ACTION_PARK,
-        slot: cpu,
-        park_ns: ns as u32,
-        // SAFETY: plain integers, for which nothing is a value.
-        ..unsafe { std::mem::zeroed() }
-    };
-    let result = scene.kernel.apply(&[park], 0)[0].result;
+    let park = Action::Park(cpu, Duration::from_nanos(ns));
+    let result = scene.kernel.apply(&[encode(&park, Author::Policy)], 0)[0].result;
     scene.kernel.settle();
     result
 }

@@ -8,7 +8,8 @@ use super::*;
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
 use crate::policy::{Action, Policy, Seen, Snapshot};
-use crate::table::Reader;
+use crate::scheduler::encode::{Author, encode};
+use crate::table::{self, Reader};
 
 pub(super) const US: u64 = 1000;
 pub(super) const MS: u64 = 1_000_000;
@@ -232,25 +233,28 @@ impl Scene {
 
     /// What the agent tells of where `task` is to be: a policy's hint, or a rule's.
     pub(super) fn hint(&self, task: TaskId, core_type: u8, ruled: bool) {
-        let slot = self.kernel.slot(task).expect("a task with a slot");
-        let action = intf::action {
-            op: intf::action_op_ACTION_HINT,
-            slot: self.kernel.task_ctx(task).unwrap().slot,
-            generation: slot.generation,
-            core_type,
-            ruled: ruled.into(),
-            ..no_action()
+        let seen = Seen {
+            task: self.seen(task),
+            on: usize::MAX,
         };
+        let author = if ruled { Author::Rules } else { Author::Policy };
+        let action = encode(&Action::Hint(seen, Some(core_type.into())), author);
         let done = self.kernel.apply(&[action], 0);
         assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
     }
 
+    /// A task as the agent names it.
+    pub(super) fn seen(&self, task: TaskId) -> table::TaskId {
+        let slot = self.kernel.slot(task).expect("a task with a slot");
+        table::TaskId {
+            slot: self.kernel.task_ctx(task).unwrap().slot,
+            generation: slot.generation,
+        }
+    }
+
     /// A policy looks at the tasks, and its hints and swaps are applied; how many.
     pub(super) fn decide(&mut self, policy: &mut dyn Policy) -> usize {
-        let slots = self.kernel.half().global("slots");
-        let used = self.kernel.half().get::<u32>("nr_slots_used") as usize;
-        // SAFETY: the table has more places than are used, and no operation runs.
-        let slots = unsafe { std::slice::from_raw_parts(slots, used) };
+        let (slots, used) = self.kernel.half().slots();
         let mut tasks = Vec::new();
         self.reader.snapshot(slots, used, &mut tasks);
         let snapshot = Snapshot {
@@ -260,46 +264,10 @@ impl Scene {
         };
         let mut actions = Vec::new();
         policy.decide(&snapshot, &mut actions);
-        let encoded: Vec<_> = actions.iter().map(encode).collect();
+        let encoded = actions.iter().map(|action| encode(action, Author::Policy));
+        let encoded: Vec<_> = encoded.collect();
         self.kernel.apply(&encoded, 0);
         self.kernel.settle();
         encoded.len()
     }
-}
-
-fn no_action() -> intf::action {
-    let none = intf::hetero_consts_NO_TYPE as u8;
-    intf::action {
-        core_type: none,
-        other_core_type: none,
-        expected_type: none,
-        other_expected_type: none,
-        // SAFETY: plain integers, for which nothing is a value.
-        ..unsafe { std::mem::zeroed() }
-    }
-}
-
-fn encode(action: &Action) -> intf::action {
-    let mut entry = no_action();
-    let first = |entry: &mut intf::action, seen: &Seen| {
-        (entry.slot, entry.generation) = (seen.task.slot, seen.task.generation);
-        entry.expected_type = seen.on as u8;
-    };
-    match action {
-        Action::Hint(seen, core_type) => {
-            entry.op = intf::action_op_ACTION_HINT;
-            first(&mut entry, seen);
-            entry.core_type = core_type.map_or(entry.core_type, |to| to as u8);
-        }
-        Action::Swap([(seen, to), (other, other_to)]) => {
-            entry.op = intf::action_op_ACTION_SWAP;
-            first(&mut entry, seen);
-            entry.core_type = *to as u8;
-            (entry.other_slot, entry.other_generation) = (other.task.slot, other.task.generation);
-            entry.other_expected_type = other.on as u8;
-            entry.other_core_type = *other_to as u8;
-        }
-        other => panic!("no scenario asks for {other:?}"),
-    }
-    entry
 }

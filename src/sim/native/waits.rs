@@ -227,6 +227,16 @@ fn performance_is_asked_for_by_how_busy_a_cpu_is() {
         !scene.kernel.take_perf_requests().is_empty(),
         "the most is the kernel's default"
     );
+    // Four fifths of another, in bursts shorter than a window.
+    scene.worker(&pinned(1), 4 * MS, MS);
+    scene.run(S);
+    let most = perf(&scene)[1];
+    assert!(most > 900, "{most}");
+    // And a fifth of one.
+    scene.worker(&pinned(2), 2 * MS, 8 * MS);
+    scene.run(S);
+    let some = perf(&scene)[2];
+    assert!((180..700).contains(&some), "{some}");
 }
 
 /// The kernel waits for the end of that, for the whole machine, and then ends the scheduler.
