@@ -273,4 +273,31 @@ impl Kernel {
         }
         Ok(())
     }
+
+    /// A sample holds what its task has counted, and nothing else.
+    pub(super) fn check_sample(&self, sample: &intf::task_sample) -> Result<(), String> {
+        let Some(task) = sample.tid.checked_sub(1000).map(TaskId) else {
+            return Err(format!("a sample of task {}", sample.tid));
+        };
+        let rates = {
+            let state = self.look();
+            let entity = state.tasks.get(task.0 as usize);
+            entity.ok_or("a sample of no task")?.rates[usize::from(sample.core_type)]
+        };
+        let set = &self.machine.set_events[usize::from(sample.core_type)];
+        let nr = usize::from(set[usize::from(sample.set)]);
+        let counted = sample.counts.iter().zip(rates).take(nr).enumerate();
+        for (k, (&counted, rate)) in counted {
+            let expected = u128::from(rate) * u128::from(sample.run_ns) / 1024;
+            let counted = u128::from(counted);
+            if counted.abs_diff(expected) > expected / 500 + 300 {
+                return Err(format!(
+                    "a sample of task {} has {counted} of event {k} of set {} on core type {} in \
+                     {} ns, not {expected}",
+                    sample.tid, sample.set, sample.core_type, sample.run_ns
+                ));
+            }
+        }
+        Ok(())
+    }
 }
