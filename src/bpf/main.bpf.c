@@ -121,10 +121,16 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) ? agent_slice(tctx) : 0;
 	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
 				is_pinned(tctx))) {
-		/* Who put the agent aside is still to run. */
 		if (!agents || (enq_flags & SCX_ENQ_WAKEUP)) {
 			enq_flags |= SCX_ENQ_PREEMPT;
 			put_aside(cpu, tctx);
+		} else if (!must_stay(p, enq_flags)) {
+			/* What preempted the agent is still to run here. */
+			claimed = claim_idle_near(p, cpu);
+			if (claimed >= 0) {
+				insert_on(p, claimed, 0);
+				return;
+			}
 		}
 		if (agents)
 			tctx->goes_first = true;
@@ -173,7 +179,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * or one of another scheduling class puts aside is owed a CPU as much as one that wakes up.
 	 */
 	if (!__COMPAT_is_enq_cpu_selected(enq_flags)) {
-		s32 other = claim_idle(p, tctx, cpu);
+		s32 other = claim_idle_near(p, cpu);
 
 		if (other >= 0) {
 			count_stat(STAT_DIRECT);

@@ -325,3 +325,30 @@ fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
     assert!(run_ns <= first - (kernel.ktime() - 100 * MS), "{samples:?}");
     assert_eq!(kernel.errors(), [""; 0]);
 }
+
+#[test]
+fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
+    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+    let busy = Task {
+        tgid: Some(AGENT_TGID),
+        ..Default::default()
+    };
+    let thread = kernel.fork(&busy, 0);
+    kernel.run_for(5 * MS);
+    let here = kernel.cpu_of(thread);
+    // Another one of the agent's that may run there alone computes from now on.
+    let other = Task {
+        tgid: Some(AGENT_TGID),
+        ..pinned(here)
+    };
+    kernel.fork(&other, here);
+    kernel.run_for(5 * MS);
+    kernel.set_nice(thread, 0, here);
+    kernel.run_for(2 * MS);
+    assert!(
+        kernel.is_running(thread),
+        "beside CPU {}, which idles",
+        1 - here
+    );
+    assert_eq!(kernel.errors(), [""; 0]);
+}
