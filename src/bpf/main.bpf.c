@@ -128,6 +128,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 			/* What preempted the agent is still to run here. */
 			claimed = claim_idle_near(p, cpu);
 			if (claimed >= 0) {
+				tctx->claimed_cpu = claimed;
 				insert_on(p, claimed, 0);
 				return;
 			}
@@ -150,11 +151,15 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	uncount_waiting(tctx);
 	if (hold(p, tctx, cpu, enq_flags))
 		return;
-	/* A better idle CPU that dispatch claimed for it. */
+	/*
+	 * A better idle CPU that dispatch claimed for it. Or one that was claimed here, from which a change
+	 * of its affinity calls it back before it gets there: nothing else would look for that CPU. Not one
+	 * that a real-time task has taken since.
+	 */
 	claimed = tctx->claimed_cpu;
 	if (claimed != NO_CPU) {
 		tctx->claimed_cpu = NO_CPU;
-		if (may_use_cpu(p, claimed)) {
+		if (!(enq_flags & SCX_ENQ_REENQ) && may_use_cpu(p, claimed)) {
 			count_stat(STAT_UPGRADED);
 			insert_on(p, claimed, 0);
 			return;
@@ -183,6 +188,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 
 		if (other >= 0) {
 			count_stat(STAT_DIRECT);
+			tctx->claimed_cpu = other;
 			insert_on(p, other, 0);
 			return;
 		}

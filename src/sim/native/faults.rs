@@ -352,3 +352,19 @@ fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
     );
     assert_eq!(kernel.errors(), [""; 0]);
 }
+
+#[test]
+fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
+    let kernel = Kernel::new(&Machine::of(&[4])).unwrap();
+    for cpu in 0..2 {
+        kernel.fork(&pinned(cpu), cpu);
+    }
+    kernel.run_for(20 * MS);
+    let task = kernel.fork(&pinned(0), 0);
+    // The kernel puts it back for the change, and at once takes it to the first CPU that it may use now.
+    kernel.set_affinity(task, &Mask::of([1, 2, 3]), 0);
+    kernel.settle();
+    assert!(kernel.is_running(task));
+    let other = 5 - kernel.cpu_of(task);
+    assert_eq!(kernel.idle(), Mask::of([other]));
+}
