@@ -280,7 +280,8 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->sf = 0;
 	s->stall = 0;
 	s->surplus = 0;
-	s->state = TASK_QUEUED;
+	/* One that is alone on its CPU may never begin to run again. */
+	s->state = TASK_IS_RUNNING;
 	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
 	slot_write_end(s);
 }

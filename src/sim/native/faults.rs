@@ -368,3 +368,12 @@ fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
     let other = 5 - kernel.cpu_of(task);
     assert_eq!(kernel.idle(), Mask::of([other]));
 }
+
+#[test]
+fn a_task_that_is_alone_since_its_fork_is_known_to_run() {
+    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
+    let task = kernel.fork(&Task::default(), 0);
+    kernel.run_for(20 * MS);
+    let state = kernel.slot(task).unwrap().state;
+    assert_eq!(u32::from(state), intf::task_state_TASK_IS_RUNNING);
+}
