@@ -377,3 +377,16 @@ fn a_task_that_is_alone_since_its_fork_is_known_to_run() {
     let state = kernel.slot(task).unwrap().state;
     assert_eq!(u32::from(state), intf::task_state_TASK_IS_RUNNING);
 }
+
+#[test]
+fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
+    let kernel = Kernel::new(&Machine::of(&[2]).sampling(50 * MS)).unwrap();
+    kernel.skew_cpu(1, -20_000);
+    let task = kernel.fork(&pinned(0), 0);
+    kernel.run_for(20 * MS);
+    kernel.block(0);
+    kernel.set_affinity(task, &Mask::of([1]), 0);
+    kernel.wake(task, 1, WAKE);
+    let slept = kernel.task_ctx(task).unwrap().slept_ns;
+    assert!(slept < MS, "{slept} ns");
+}
