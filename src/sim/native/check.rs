@@ -132,9 +132,7 @@ impl Kernel {
         let bound = match at {
             At::Local(cpu) => {
                 if self.runs(cpu) == Runs::Other {
-                    // What other classes take does not count as waiting.
-                    self.st().tasks[task.0 as usize].waits_since = Some(now);
-                    return Ok(());
+                    return self.check_held_up(task, cpu, bounds);
                 }
                 bounds.local_beside_idle_ns
             }
@@ -166,6 +164,11 @@ impl Kernel {
                 of.idle_since
             };
             let free_since = idle_since.max(self.look().cpus[cpu as usize].parked_until);
+            // One that came online since is for what can run nowhere else.
+            let known = self.machine.topology.cpu(cpu).is_some();
+            if !known && self.task_struct(task).nr_cpus_allowed > 1 {
+                continue;
+            }
             if self.allows(task, cpu) && now.saturating_sub(free_since) > bound {
                 return Err(format!(
                     "{} has waited for {} us in {at:?} beside CPU {cpu}, idle for {} us",
@@ -176,6 +179,40 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// It waits where another class has the CPU, which does not count as waiting; but if that lasts, and
+    /// another CPU idles, it must not wait there.
+    fn check_held_up(&self, task: TaskId, cpu: u32, bounds: &Bounds) -> Result<(), String> {
+        let now = self.now();
+        self.st().tasks[task.0 as usize].waits_since = Some(now);
+        let (taken, told, parked_until) = {
+            let of = &self.look().cpus[cpu as usize];
+            (of.idle_since, of.released, of.parked_until)
+        };
+        let came = self.look().tasks[task.0 as usize].in_queue_since;
+        let since = came.map_or(taken, |(_, came)| came.max(taken));
+        // Where the CPU idled before, the kernel tells of nothing. And the agent goes to its last CPU,
+        // and what may not wait to a parked one, whether another class has it or not: known, and rare.
+        let agent = self.with_task_ctx(task, |ctx| ctx.is_agent != 0);
+        let excused = !told || parked_until >= since || agent == Some(true);
+        if excused || now - since <= bounds.beside_idle_ns || self.is_migration_disabled(task) {
+            return Ok(());
+        }
+        let state = self.look();
+        let mut others = (0..).zip(&state.cpus);
+        let idle = others.find(|(other, of)| {
+            let since = now - of.idle_since.max(of.parked_until);
+            of.runs == Runs::Idle && since > bounds.beside_idle_ns && self.allows(task, *other)
+        });
+        match idle {
+            Some((other, _)) => Err(format!(
+                "{} has waited for {} us behind another class, beside CPU {other}",
+                self.name(task),
+                (now - since) / 1000
+            )),
+            None => Ok(()),
+        }
     }
 
     /// What the BPF half has added up is the sum of what it counted for each task.
@@ -189,7 +226,11 @@ impl Kernel {
                 let domain = domains.entry(ctx.domain).or_default();
                 let waiting = u64::from(ctx.waiting);
                 domain.0 += u64::from(ctx.counted_share);
-                if ctx.pinned_cpu >= 0 {
+                let known = u64::from(ctx.domain) < MAX_DOMAINS;
+                if ctx.pinned_cpu >= 0 && !known {
+                    // On a CPU that came online since.
+                    cpus.entry(ctx.pinned_cpu as u32).or_default().1 += waiting;
+                } else if ctx.pinned_cpu >= 0 {
                     domain.1 += u64::from(ctx.counted_share);
                     let cpu = cpus.entry(ctx.pinned_cpu as u32).or_default();
                     cpu.0 += u64::from(ctx.counted_share);
@@ -274,11 +315,27 @@ impl Kernel {
         Ok(())
     }
 
+    /// One is due after `sample_ns`, and sent at the next tick; or when the task gets a slot.
+    fn longest_sample(&self) -> u64 {
+        let few_slots = self.machine.slots < intf::hetero_consts_MAX_SLOTS;
+        let tick = 1_000_000_000 / u64::from(self.machine.hz);
+        let slack = 2 * tick + 5 * MS;
+        let most = self.machine.sample_ns + slack;
+        if few_slots { u64::MAX } else { most }
+    }
+
     /// A sample holds what its task has counted, and nothing else.
     pub(super) fn check_sample(&self, sample: &intf::task_sample) -> Result<(), String> {
         let Some(task) = sample.tid.checked_sub(1000).map(TaskId) else {
             return Err(format!("a sample of task {}", sample.tid));
         };
+        let (total, most) = (sample.run_ns + sample.discarded_ns, self.longest_sample());
+        if total > most {
+            return Err(format!(
+                "a sample of task {} is of {total} ns, and one is due each {} ns",
+                sample.tid, self.machine.sample_ns
+            ));
+        }
         let rates = {
             let state = self.look();
             let entity = state.tasks.get(task.0 as usize);

@@ -38,4 +38,4 @@ pub use half::Half;
 pub use kernel::{Kernel, Kick};
 pub use machine::{AGENT_TGID, Machine, Version, topology};
 pub use task::{Mask, Task, TaskId};
-pub use world::{Chaos, Failure, World};
+pub use world::{Calm, Chaos, Failure, World};

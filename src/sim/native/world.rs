@@ -3,12 +3,14 @@
 
 use std::cmp::Reverse;
 mod agent;
+mod calm;
 mod changes;
 mod chaos;
 mod life;
 mod machine;
+mod rules;
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use anyhow::Result;
 
@@ -16,13 +18,16 @@ use super::check::Bounds;
 use super::cpu::Runs;
 use super::dice::Dice;
 use super::ffi;
-use super::kernel::Kernel;
-use super::machine::Machine;
+use super::kernel::{Kernel, Later};
+use super::machine::{Machine, topology};
 use super::task::TaskId;
+use crate::bpf::intf;
 use crate::mechanism::Mechanism;
 use life::Life;
-use machine::random_machine;
+use machine::{forget_a_cpu, random_machine};
+use rules::Watch;
 
+pub use calm::Calm;
 pub use chaos::{Chaos, Failure};
 
 const US: u64 = 1000;
@@ -38,6 +43,8 @@ enum Event {
     Stop(TaskId),
     GiveBack(u32),
     Free(TaskId),
+    /// What an operation put off, of `World::deferred`.
+    Deferred(u64),
     Agent,
     Change,
 }
@@ -56,6 +63,17 @@ pub struct World {
     begun: u64,
     lives: Vec<Life>,
     ticks: Vec<bool>,
+    /// Tasks whose stoppers are on their way.
+    stops: BTreeSet<TaskId>,
+    /// By a number of its own: on which CPU, and what.
+    deferred: BTreeMap<u64, (u32, Vec<Later>)>,
+    /// No sooner than that; in the order in which it was put off.
+    deferred_until: Vec<u64>,
+    /// What the agent decided by what it saw some time ago.
+    late_actions: Vec<intf::action>,
+    watch: Watch,
+    /// Synchronous wake-ups of partners: near the waker, and all.
+    pairs: (u64, u64),
     groups: usize,
     most_tasks: usize,
 }
@@ -67,12 +85,27 @@ impl World {
     /// If the BPF half cannot be loaded.
     pub fn random(seed: u64, chaos: &BTreeSet<Chaos>, without: &[Mechanism]) -> Result<Self> {
         let mut dice = Dice::new(seed);
-        let machine = random_machine(&mut dice, without);
+        let mut machine = random_machine(&mut dice, without);
+        // Of their own, so that a life without them is the same otherwise.
+        let mut more = Dice::new(!seed);
+        if chaos.contains(&Chaos::Unknown) && more.one_in(6) {
+            forget_a_cpu(&mut machine, &mut more);
+        }
         let nr_cpus = machine.nr_cpus();
         let crowded = dice.of(&[1, 2, 4]);
         let most_tasks = dice.around(u64::from(nr_cpus) * crowded) as usize + 1;
         let mut world = Self::on(&machine, dice, seed, chaos)?;
         world.most_tasks = most_tasks.min(120);
+        world.kernel.waits.set(world.has(Chaos::Delays));
+        if world.has(Chaos::Clocks) {
+            let hour = 3_600_000 * MS as i64;
+            world.kernel.skew_ktime(more.of(&[-hour / 2, 0, hour]));
+            for cpu in 0..nr_cpus {
+                let us = more.below(41) as i64 - 20;
+                world.kernel.skew_cpu(cpu, us * US as i64);
+            }
+            world.kernel.beat();
+        }
         if world.has(Chaos::Cgroups) {
             for _ in 0..world.dice.below(6) {
                 let parent = world.dice.below(world.groups as u64 + 1) as usize;
@@ -82,6 +115,28 @@ impl World {
             }
         }
         for _ in 0..1 + world.dice.below(world.most_tasks as u64) {
+            let cpu = world.any_cpu();
+            world.fork(cpu);
+        }
+        world.post(0, Event::Agent);
+        world.post(0, Event::Change);
+        Ok(world)
+    }
+
+    /// A machine of so many CPUs of two types, in domains of 32, and lives without chaos on it.
+    ///
+    /// # Errors
+    /// If the BPF half cannot be loaded.
+    pub fn large(nr_cpus: u32, nr_tasks: usize) -> Result<Self> {
+        let nr_clusters = nr_cpus.div_ceil(32);
+        let clusters: Vec<_> = (0..nr_clusters)
+            .map(|nr| (usize::from(2 * nr >= nr_clusters), nr_cpus / nr_clusters))
+            .collect();
+        let machine = Machine::on(topology(&clusters, &[]));
+        let calm = [Chaos::Nice, Chaos::Hints].into_iter().collect();
+        let mut world = Self::on(&machine, Dice::new(1), 1, &calm)?;
+        world.most_tasks = nr_tasks;
+        for _ in 0..nr_tasks {
             let cpu = world.any_cpu();
             world.fork(cpu);
         }
@@ -103,6 +158,12 @@ impl World {
             nr_events: 0,
             lives: Vec::new(),
             ticks: vec![false; machine.nr_cpus() as usize],
+            stops: BTreeSet::new(),
+            deferred: BTreeMap::new(),
+            deferred_until: vec![0; machine.nr_cpus() as usize],
+            late_actions: Vec::new(),
+            watch: Watch::new(&kernel),
+            pairs: (0, 0),
             groups: 0,
             most_tasks: 0,
             kernel,
@@ -160,8 +221,9 @@ impl World {
     }
 
     fn any_task(&mut self) -> Option<TaskId> {
-        let alive = self.kernel.look().alive.clone();
-        (!alive.is_empty()).then(|| self.dice.of(&alive))
+        let nr = self.kernel.look().alive.len();
+        let index = self.dice.below(nr as u64) as usize;
+        self.kernel.look().alive.get(index).copied()
     }
 
     /// The next event, and what must hold after it.
@@ -178,41 +240,56 @@ impl World {
             self.handle(event);
         }
         self.follow();
+        self.watch.verdict()?;
         self.nr_events += 1;
-        for sample in self.kernel.take_samples() {
-            self.kernel.check_sample(&sample)?;
+        self.watch.samples(&self.kernel)?;
+        // After every event; on large machines after every so many, or it would cost n squared.
+        let size = self.kernel.look().alive.len() + self.ticks.len();
+        let each = if size <= 256 { 1 } else { size as u64 / 32 };
+        if self.nr_events.is_multiple_of(each) {
+            self.kernel.check(&self.bounds)?;
         }
-        self.kernel.check(&self.bounds)
+        Ok(())
     }
 
     /// Makes events of what the last one caused.
     fn follow(&mut self) {
-        let (resched, stops, started) = {
-            let mut state = self.kernel.st();
-            let resched = std::mem::take(&mut state.resched);
+        let (resched, stops, started, later, stopped) = {
+            let state = &mut *self.kernel.st();
+            let stops: Vec<_> = state.stops.iter().copied().collect();
             (
-                resched,
-                state.stops.clone(),
+                std::mem::take(&mut state.resched),
+                stops,
                 std::mem::take(&mut state.started),
+                std::mem::take(&mut state.later),
+                std::mem::take(&mut state.stopped),
             )
         };
+        stopped.iter().for_each(|&cpu| self.watch.stopped(cpu));
+        if !later.is_empty() {
+            // irq_work, or what runs when the run queue's lock is free: soon, and in order.
+            let cpu = self.kernel.here();
+            let at = (self.kernel.now() + self.dice.below(3 * US))
+                .max(self.deferred_until[cpu as usize]);
+            self.deferred_until[cpu as usize] = at;
+            self.deferred.insert(self.nr_posted, (cpu, later));
+            let event = Event::Deferred(self.nr_posted);
+            self.post(at - self.kernel.now(), event);
+        }
         for cpu in resched {
             // An interrupt, or at the end of this one.
             let after = self.dice.below(3 * US);
             self.post(after, Event::Resched(cpu));
         }
         for task in stops {
-            if !self
-                .events
-                .iter()
-                .any(|event| event.0.2 == Event::Stop(task))
-            {
+            if self.stops.insert(task) {
                 let after = self.dice.below(50 * US);
                 self.post(after, Event::Stop(task));
             }
         }
         let period = 1_000_000_000 / u64::from(self.kernel.machine.hz);
         for (cpu, task) in started {
+            self.watch.started(&self.kernel, cpu, task);
             if !std::mem::replace(&mut self.ticks[cpu as usize], true) {
                 // Each CPU's tick has a place of its own in the period.
                 let now = self.kernel.now();
@@ -228,6 +305,11 @@ impl World {
                 self.post(left, Event::BurstEnds(task, generation));
             }
         }
+        for cpu in stopped {
+            if !matches!(self.kernel.runs(cpu), Runs::Task(_)) {
+                self.watch.stopped(cpu);
+            }
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -237,7 +319,11 @@ impl World {
                 if self.ticks[cpu as usize] {
                     let period = 1_000_000_000 / u64::from(self.kernel.machine.hz);
                     self.post(period, Event::Tick(cpu));
+                    let runs = self.kernel.runs(cpu);
                     self.kernel.tick(cpu);
+                    if let Runs::Task(task) = runs {
+                        self.watch.ticked(&self.kernel, cpu, task);
+                    }
                 }
             }
             Event::Resched(cpu) => {
@@ -252,18 +338,28 @@ impl World {
                 }
             }
             Event::Wake(task) => {
-                if self.kernel.look().tasks[task.0 as usize].alive {
+                // It may have been woken up before, and have ended since.
+                let exiting = self.kernel.task_struct(task).flags & ffi::PF_EXITING != 0;
+                if self.kernel.look().tasks[task.0 as usize].alive && !exiting {
                     let cpu = self.any_cpu();
                     self.kernel.wake(task, cpu, u64::from(ffi::SCX_WAKE_TTWU));
                 }
             }
+            Event::Deferred(number) => {
+                if let Some((cpu, later)) = self.deferred.remove(&number) {
+                    self.kernel.enter(cpu);
+                    self.kernel.run_deferred(later);
+                }
+            }
             Event::Stop(task) => {
+                self.stops.remove(&task);
                 self.kernel.st().stops.retain(|&other| other != task);
                 self.kernel.move_away(task);
             }
             Event::GiveBack(cpu) => self.kernel.give_back(cpu),
             Event::Free(task) => {
                 let cpu = self.any_cpu();
+                self.watch.ends(&self.kernel, task);
                 self.kernel.free(task, cpu);
             }
             Event::Agent => self.act(),

@@ -5,7 +5,7 @@ use super::{Chaos, Event, MS, World};
 use crate::bpf::intf;
 
 /// An action whose every field is 0.
-fn no_action() -> intf::action {
+pub(super) fn no_action() -> intf::action {
     // SAFETY: plain integers, for which nothing is a value.
     unsafe { std::mem::zeroed() }
 }
@@ -21,13 +21,23 @@ impl World {
         };
         self.post(again, Event::Agent);
         self.kernel.beat();
+        if self.has(Chaos::Rest) {
+            // It says so before it sleeps for long, and so that what computes rings for it.
+            let rests = self.dice.one_in(8);
+            self.kernel.half.set("agent_sleeps", u32::from(rests));
+        }
         let nr = self.dice.below(4);
-        let actions: Vec<_> = (0..nr).filter_map(|_| self.action()).collect();
+        let mut actions: Vec<_> = (0..nr).filter_map(|_| self.action()).collect();
+        if self.has(Chaos::Slow) && self.dice.one_in(2) {
+            // What it saw was long ago: tasks have ended and moved since.
+            std::mem::swap(&mut actions, &mut self.late_actions);
+        }
         for action in &actions {
             self.kernel.trace(|| format!("{action:?}"));
         }
         let from = self.any_cpu();
-        self.kernel.apply(&actions, from);
+        let done = self.kernel.apply(&actions, from);
+        self.watch.applied(&self.kernel, &done);
         if self.has(Chaos::Rotation) && self.dice.one_in(3) {
             let core_type = self
                 .dice

@@ -59,7 +59,8 @@ impl World {
                 let reason = self.dice.of(&[0, 0, 1, 2]);
                 if self.kernel.runs(from) != Runs::Other {
                     self.kernel.take_cpu(from, reason);
-                    let after = self.dice.of(&[20 * US, MS, 12 * MS]);
+                    let last = if reason == 2 { MS } else { 40 * MS };
+                    let after = self.dice.of(&[20 * US, MS, last]);
                     self.post(after, Event::GiveBack(from));
                 }
             }

@@ -28,11 +28,17 @@ pub enum Chaos {
     Silence,
     RingFull,
     Pinned,
+    Delays,
+    Slow,
+    Rest,
+    BusyAgent,
+    Clocks,
+    Unknown,
 }
 
 impl Chaos {
     /// All of it.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 26] = [
         Self::Nice,
         Self::Affinity,
         Self::Cgroups,
@@ -53,6 +59,12 @@ impl Chaos {
         Self::Silence,
         Self::RingFull,
         Self::Pinned,
+        Self::Delays,
+        Self::Slow,
+        Self::Rest,
+        Self::BusyAgent,
+        Self::Clocks,
+        Self::Unknown,
     ];
 }
 

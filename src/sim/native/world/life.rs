@@ -16,6 +16,22 @@ pub(super) struct Life {
     pub(super) until_ns: u64,
     pub(super) generation: u64,
     pub(super) ends: bool,
+    /// It sleeps until this one wakes it up, synchronously, and wakes it up in turn.
+    pub(super) partner: Option<TaskId>,
+}
+
+impl Life {
+    /// Means; no burst: it computes for ever.
+    pub(super) fn of(burst_ns: u64, sleep_ns: u64) -> Self {
+        Self {
+            burst_ns,
+            sleep_ns,
+            until_ns: if burst_ns > 0 { burst_ns } else { u64::MAX },
+            generation: 0,
+            ends: false,
+            partner: None,
+        }
+    }
 }
 
 impl World {
@@ -59,7 +75,9 @@ impl World {
             .dice
             .of(&[10 * US, 200 * US, 2 * MS, 30 * MS, 200 * MS]);
         // What serves one CPU is brief, and so is the agent.
-        let brief = flags != 0 || task.tgid == Some(AGENT_TGID);
+        let agent = task.tgid == Some(AGENT_TGID);
+        let busy_agent = agent && self.has(Chaos::BusyAgent) && self.dice.one_in(2);
+        let brief = flags != 0 || agent && !busy_agent;
         let burst_ns = if !brief {
             burst_ns
         } else {
@@ -70,14 +88,16 @@ impl World {
         } else {
             u64::MAX
         };
-        self.lives.push(Life {
-            burst_ns,
-            sleep_ns,
+        let life = Life {
             until_ns,
-            generation: 0,
-            ends: false,
-        });
-        self.kernel.fork(&task, from);
+            ..Life::of(burst_ns, sleep_ns)
+        };
+        self.fork_as(&task, life, from);
+    }
+
+    pub(super) fn fork_as(&mut self, task: &Task, life: Life, from: u32) -> TaskId {
+        self.lives.push(life);
+        self.kernel.fork(task, from)
     }
 
     /// A task has done what it woke up for.
@@ -95,15 +115,29 @@ impl World {
             self.kernel.migrate_enable(cpu);
         }
         // It may end, yield or wake others up; most often it goes to sleep.
-        if life.ends {
-            unsafe { (*self.kernel.raw(task)).flags |= ffi::PF_EXITING }
+        let raw = self.kernel.raw(task);
+        let exiting = unsafe { (*raw).flags } & ffi::PF_EXITING != 0;
+        if life.ends && !exiting {
+            // do_exit() takes a while: it may be preempted in there, and moved.
+            unsafe { (*raw).flags |= ffi::PF_EXITING }
+            let left = self.dice.of(&[20 * US, 300 * US, 8 * MS]);
+            self.lives[task.0 as usize].until_ns = ran + left;
+            self.post(left, Event::BurstEnds(task, life.generation));
+            return;
+        }
+        if exiting {
             self.kernel.block(cpu);
             let after = self.dice.below(5 * MS);
             self.post(after, Event::Free(task));
             return;
         }
         let mut yields = false;
-        match self.dice.below(12) {
+        let others = if self.chaos.is_empty() {
+            12
+        } else {
+            self.dice.below(12)
+        };
+        match others {
             0 if self.has(Chaos::Forks) && self.kernel.look().alive.len() < self.most_tasks => {
                 self.fork(cpu);
             }
@@ -140,6 +174,14 @@ impl World {
             _ => {}
         }
         if self.kernel.runs(cpu) != Runs::Task(task) {
+            return;
+        }
+        if let Some(partner) = life.partner {
+            let flags = ffi::SCX_WAKE_TTWU | ffi::SCX_WAKE_SYNC;
+            self.kernel.wake(partner, cpu, flags.into());
+            self.pairs.0 += u64::from(self.kernel.cpu_of(partner) == cpu);
+            self.pairs.1 += 1;
+            self.kernel.block(cpu);
             return;
         }
         if yields {
