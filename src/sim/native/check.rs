@@ -47,9 +47,15 @@ impl Kernel {
         }
         self.note_parked();
         let alive = self.look().alive.clone();
+        let idle: Vec<u32> = {
+            let state = self.look();
+            let cpus = (0..).zip(&state.cpus);
+            let idle = cpus.filter(|(_, of)| of.runs == Runs::Idle);
+            idle.map(|(cpu, _)| cpu).collect()
+        };
         for &task in &alive {
             self.check_task(task)?;
-            self.check_wait(task, bounds)?;
+            self.check_wait(task, &idle, bounds)?;
         }
         self.check_counts(&alive)
     }
@@ -116,7 +122,7 @@ impl Kernel {
     }
 
     /// It has not waited for too long; not at all, or beside a CPU that has nothing to do.
-    fn check_wait(&self, task: TaskId, bounds: &Bounds) -> Result<(), String> {
+    fn check_wait(&self, task: TaskId, idle: &[u32], bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
         let (at, since, came) = {
             let state = self.look();
@@ -155,15 +161,12 @@ impl Kernel {
         if now - came <= bound || self.is_migration_disabled(task) {
             return Ok(());
         }
-        for cpu in 0..self.machine.nr_cpus() {
-            let idle_since = {
+        for &cpu in idle {
+            let (idle_since, parked_until) = {
                 let of = &self.look().cpus[cpu as usize];
-                if of.runs != Runs::Idle {
-                    continue;
-                }
-                of.idle_since
+                (of.idle_since, of.parked_until)
             };
-            let free_since = idle_since.max(self.look().cpus[cpu as usize].parked_until);
+            let free_since = idle_since.max(parked_until);
             // One that came online since is for what can run nowhere else.
             let known = self.machine.topology.cpu(cpu).is_some();
             if !known && self.task_struct(task).nr_cpus_allowed > 1 {
