@@ -256,7 +256,7 @@ impl World {
     fn follow(&mut self) {
         let (resched, stops, started, later, stopped) = {
             let state = &mut *self.kernel.st();
-            let stops: Vec<_> = state.stops.iter().copied().collect();
+            let stops = state.stops.clone();
             (
                 std::mem::take(&mut state.resched),
                 stops,
