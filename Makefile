@@ -50,10 +50,9 @@ test-kernels: setup ## run the long ones, too, on every kernel that can be had
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
 
-soak:            ## run 10^8 events of random lives on the BPF half, compiled natively
+soak:            ## run 10^8 events of random lives on the BPF half, with AddressSanitizer and UBSan
 	@testbed/build-needs >/dev/null
-	NATIVE_SEEDS=$(SEEDS) $(cargo) test --release --lib -- --exact --nocapture \
-		sim::native::tests::random_lives_break_no_rule
+	@testbed/soak $(SEEDS)
 
 bench-switch: setup build ## what switching and waking cost, beside other schedulers
 	@bench/switch-cost $(KERNEL)

@@ -35,13 +35,12 @@ fn native_half() {
         .filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
         .map(|text| text.matches(r#"SEC(".maps")"#).count())
         .sum::<usize>();
-    let flags = [
-        "-std=gnu11".to_string(),
-        format!("-DNR_MAPS_IN_SOURCE={maps}"),
-        format!("-I{}", shim.join("include").display()),
-        format!("-I{}", shim.display()),
-        "-Isrc/bpf".to_string(),
-    ];
+    // testbed/native-half compiles it by the same file.
+    let flags = fs::read_to_string(shim.join("half.flags")).expect("half.flags");
+    let flags = flags.split_whitespace().map(str::to_string);
+    let flags: Vec<_> = flags
+        .chain([format!("-DNR_MAPS_IN_SOURCE={maps}")])
+        .collect();
 
     // The optimiser must see what it sees for BPF; and what is not defined is no surprise at run time.
     let clang = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".to_string());
@@ -55,15 +54,6 @@ fn native_half() {
     let status = compiler
         .to_command()
         .args(&flags)
-        .args([
-            "-g",
-            "-Wall",
-            "-Werror",
-            "-Wno-unused-function",
-            "-fPIC",
-            "-shared",
-        ])
-        .args(["-Wl,-z,defs", "-Wl,-Bsymbolic"])
         .args(extra.split_whitespace())
         .args([shim.join("half.c"), shim.join("shim.c")])
         .arg("-o")
@@ -77,7 +67,7 @@ fn native_half() {
 
     bindgen::Builder::default()
         .header(shim.join("half.c").to_string_lossy())
-        .clang_args(&flags)
+        .clang_args(flags.iter().filter(|flag| !flag.starts_with("-Wl") && *flag != "-shared"))
         .allowlist_type("task_struct|cgroup|cpumask|bpf_timer|bpf_perf_event_value|sched_ext_ops")
         .allowlist_type("scx_.*_args|native.*|bpf_iter_scx_dsq")
         .allowlist_type("task_ctx|cpu_ctx|domain_ctx|process_ctx|cgroup_ctx|reading|account|tier")

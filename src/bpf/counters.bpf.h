@@ -106,7 +106,7 @@ static void note_sleep(struct task_ctx *tctx, bool asleep)
 	now = scx_bpf_now();
 	if (asleep)
 		tctx->slept_at = now;
-	else if (tctx->slept_at)
+	else if (tctx->slept_at && vtime_before(tctx->slept_at, now))	/* each CPU's clock is its own */
 		tctx->slept_ns += now - tctx->slept_at;
 }
 

@@ -323,6 +323,14 @@ static s32 claim_idle(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu
 	return claim_idle_before(p, tctx, prev_cpu, order_of(tctx), MAX_TIERS);
 }
 
+/* The same, of enqueue, where two places ask. */
+__noinline s32 claim_idle_near(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	return tctx ? claim_idle(p, tctx, cpu) : -ENOENT;
+}
+
 /* The best idle CPU for @p of those that rank before @end, by our own masks. Claims nothing. */
 static s32 noted_idle_before(struct task_struct *p, u32 order, u32 end)
 {

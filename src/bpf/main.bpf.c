@@ -121,10 +121,17 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) ? agent_slice(tctx) : 0;
 	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
 				is_pinned(tctx))) {
-		/* Who put the agent aside is still to run. */
 		if (!agents || (enq_flags & SCX_ENQ_WAKEUP)) {
 			enq_flags |= SCX_ENQ_PREEMPT;
 			put_aside(cpu, tctx);
+		} else if (!must_stay(p, enq_flags)) {
+			/* What preempted the agent is still to run here. */
+			claimed = claim_idle_near(p, cpu);
+			if (claimed >= 0) {
+				tctx->claimed_cpu = claimed;
+				insert_on(p, claimed, 0);
+				return;
+			}
 		}
 		if (agents)
 			tctx->goes_first = true;
@@ -144,11 +151,15 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	uncount_waiting(tctx);
 	if (hold(p, tctx, cpu, enq_flags))
 		return;
-	/* A better idle CPU that dispatch claimed for it. */
+	/*
+	 * A better idle CPU that dispatch claimed for it. Or one that was claimed here, from which a change
+	 * of its affinity calls it back before it gets there: nothing else would look for that CPU. Not one
+	 * that a real-time task has taken since.
+	 */
 	claimed = tctx->claimed_cpu;
 	if (claimed != NO_CPU) {
 		tctx->claimed_cpu = NO_CPU;
-		if (may_use_cpu(p, claimed)) {
+		if (!(enq_flags & SCX_ENQ_REENQ) && may_use_cpu(p, claimed)) {
 			count_stat(STAT_UPGRADED);
 			insert_on(p, claimed, 0);
 			return;
@@ -173,10 +184,11 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * or one of another scheduling class puts aside is owed a CPU as much as one that wakes up.
 	 */
 	if (!__COMPAT_is_enq_cpu_selected(enq_flags)) {
-		s32 other = claim_idle(p, tctx, cpu);
+		s32 other = claim_idle_near(p, cpu);
 
 		if (other >= 0) {
 			count_stat(STAT_DIRECT);
+			tctx->claimed_cpu = other;
 			insert_on(p, other, 0);
 			return;
 		}

@@ -47,9 +47,15 @@ impl Kernel {
         }
         self.note_parked();
         let alive = self.look().alive.clone();
+        let idle: Vec<u32> = {
+            let state = self.look();
+            let cpus = (0..).zip(&state.cpus);
+            let idle = cpus.filter(|(_, of)| of.runs == Runs::Idle);
+            idle.map(|(cpu, _)| cpu).collect()
+        };
         for &task in &alive {
             self.check_task(task)?;
-            self.check_wait(task, bounds)?;
+            self.check_wait(task, &idle, bounds)?;
         }
         self.check_counts(&alive)
     }
@@ -116,7 +122,7 @@ impl Kernel {
     }
 
     /// It has not waited for too long; not at all, or beside a CPU that has nothing to do.
-    fn check_wait(&self, task: TaskId, bounds: &Bounds) -> Result<(), String> {
+    fn check_wait(&self, task: TaskId, idle: &[u32], bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
         let (at, since, came) = {
             let state = self.look();
@@ -132,9 +138,7 @@ impl Kernel {
         let bound = match at {
             At::Local(cpu) => {
                 if self.runs(cpu) == Runs::Other {
-                    // What other classes take does not count as waiting.
-                    self.st().tasks[task.0 as usize].waits_since = Some(now);
-                    return Ok(());
+                    return self.check_held_up(task, cpu, bounds);
                 }
                 bounds.local_beside_idle_ns
             }
@@ -157,15 +161,17 @@ impl Kernel {
         if now - came <= bound || self.is_migration_disabled(task) {
             return Ok(());
         }
-        for cpu in 0..self.machine.nr_cpus() {
-            let idle_since = {
+        for &cpu in idle {
+            let (idle_since, parked_until) = {
                 let of = &self.look().cpus[cpu as usize];
-                if of.runs != Runs::Idle {
-                    continue;
-                }
-                of.idle_since
+                (of.idle_since, of.parked_until)
             };
-            let free_since = idle_since.max(self.look().cpus[cpu as usize].parked_until);
+            let free_since = idle_since.max(parked_until);
+            // One that came online since is for what can run nowhere else.
+            let known = self.machine.topology.cpu(cpu).is_some();
+            if !known && self.task_struct(task).nr_cpus_allowed > 1 {
+                continue;
+            }
             if self.allows(task, cpu) && now.saturating_sub(free_since) > bound {
                 return Err(format!(
                     "{} has waited for {} us in {at:?} beside CPU {cpu}, idle for {} us",
@@ -176,6 +182,40 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// It waits where another class has the CPU, which does not count as waiting; but if that lasts, and
+    /// another CPU idles, it must not wait there.
+    fn check_held_up(&self, task: TaskId, cpu: u32, bounds: &Bounds) -> Result<(), String> {
+        let now = self.now();
+        self.st().tasks[task.0 as usize].waits_since = Some(now);
+        let (taken, told, parked_until) = {
+            let of = &self.look().cpus[cpu as usize];
+            (of.idle_since, of.released, of.parked_until)
+        };
+        let came = self.look().tasks[task.0 as usize].in_queue_since;
+        let since = came.map_or(taken, |(_, came)| came.max(taken));
+        // Where the CPU idled before, the kernel tells of nothing. And the agent goes to its last CPU,
+        // and what may not wait to a parked one, whether another class has it or not: known, and rare.
+        let agent = self.with_task_ctx(task, |ctx| ctx.is_agent != 0);
+        let excused = !told || parked_until >= since || agent == Some(true);
+        if excused || now - since <= bounds.beside_idle_ns || self.is_migration_disabled(task) {
+            return Ok(());
+        }
+        let state = self.look();
+        let mut others = (0..).zip(&state.cpus);
+        let idle = others.find(|(other, of)| {
+            let since = now - of.idle_since.max(of.parked_until);
+            of.runs == Runs::Idle && since > bounds.beside_idle_ns && self.allows(task, *other)
+        });
+        match idle {
+            Some((other, _)) => Err(format!(
+                "{} has waited for {} us behind another class, beside CPU {other}",
+                self.name(task),
+                (now - since) / 1000
+            )),
+            None => Ok(()),
+        }
     }
 
     /// What the BPF half has added up is the sum of what it counted for each task.
@@ -189,7 +229,11 @@ impl Kernel {
                 let domain = domains.entry(ctx.domain).or_default();
                 let waiting = u64::from(ctx.waiting);
                 domain.0 += u64::from(ctx.counted_share);
-                if ctx.pinned_cpu >= 0 {
+                let known = u64::from(ctx.domain) < MAX_DOMAINS;
+                if ctx.pinned_cpu >= 0 && !known {
+                    // On a CPU that came online since.
+                    cpus.entry(ctx.pinned_cpu as u32).or_default().1 += waiting;
+                } else if ctx.pinned_cpu >= 0 {
                     domain.1 += u64::from(ctx.counted_share);
                     let cpu = cpus.entry(ctx.pinned_cpu as u32).or_default();
                     cpu.0 += u64::from(ctx.counted_share);
@@ -268,6 +312,49 @@ impl Kernel {
                 return Err(format!(
                     "cgroup {index} counts {} runnable; its tasks and children are {}",
                     ctx.runnable, sums[index]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// One is due after `sample_ns`, and sent at the next tick; or when the task gets a slot.
+    fn longest_sample(&self) -> u64 {
+        let few_slots = self.machine.slots < intf::hetero_consts_MAX_SLOTS;
+        let tick = 1_000_000_000 / u64::from(self.machine.hz);
+        let slack = 2 * tick + 5 * MS;
+        let most = self.machine.sample_ns + slack;
+        if few_slots { u64::MAX } else { most }
+    }
+
+    /// A sample holds what its task has counted, and nothing else.
+    pub(super) fn check_sample(&self, sample: &intf::task_sample) -> Result<(), String> {
+        let Some(task) = sample.tid.checked_sub(1000).map(TaskId) else {
+            return Err(format!("a sample of task {}", sample.tid));
+        };
+        let (total, most) = (sample.run_ns + sample.discarded_ns, self.longest_sample());
+        if total > most {
+            return Err(format!(
+                "a sample of task {} is of {total} ns, and one is due each {} ns",
+                sample.tid, self.machine.sample_ns
+            ));
+        }
+        let rates = {
+            let state = self.look();
+            let entity = state.tasks.get(task.0 as usize);
+            entity.ok_or("a sample of no task")?.rates[usize::from(sample.core_type)]
+        };
+        let set = &self.machine.set_events[usize::from(sample.core_type)];
+        let nr = usize::from(set[usize::from(sample.set)]);
+        let counted = sample.counts.iter().zip(rates).take(nr).enumerate();
+        for (k, (&counted, rate)) in counted {
+            let expected = u128::from(rate) * u128::from(sample.run_ns) / 1024;
+            let counted = u128::from(counted);
+            if counted.abs_diff(expected) > expected / 500 + 300 {
+                return Err(format!(
+                    "a sample of task {} has {counted} of event {k} of set {} on core type {} in \
+                     {} ns, not {expected}",
+                    sample.tid, sample.set, sample.core_type, sample.run_ns
                 ));
             }
         }

@@ -82,7 +82,8 @@ impl Cpu {
             idle_since: 0,
             parked: false,
             parked_until: 0,
-            perf: 0,
+            // Unless a scheduler says otherwise.
+            perf: ffi::SCX_CPUPERF_ONE,
             open_set: None,
             events: Default::default(),
             counted_at: 0,

@@ -327,13 +327,69 @@ fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
     assert_eq!(kernel.errors(), [""; 0]);
 }
 
+#[test]
+fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
+    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+    let busy = Task {
+        tgid: Some(AGENT_TGID),
+        ..Default::default()
+    };
+    let thread = kernel.fork(&busy, 0);
+    kernel.run_for(5 * MS);
+    let here = kernel.cpu_of(thread);
+    // Another one of the agent's that may run there alone computes from now on.
+    let other = Task {
+        tgid: Some(AGENT_TGID),
+        ..pinned(here)
+    };
+    kernel.fork(&other, here);
+    kernel.run_for(5 * MS);
+    kernel.set_nice(thread, 0, here);
+    kernel.run_for(2 * MS);
+    assert!(
+        kernel.is_running(thread),
+        "beside CPU {}, which idles",
+        1 - here
+    );
+    assert_eq!(kernel.errors(), [""; 0]);
+}
+
+#[test]
+fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
+    let kernel = Kernel::new(&Machine::of(&[4])).unwrap();
+    for cpu in 0..2 {
+        kernel.fork(&pinned(cpu), cpu);
+    }
+    kernel.run_for(20 * MS);
+    let task = kernel.fork(&pinned(0), 0);
+    // The kernel puts it back for the change, and at once takes it to the first CPU that it may use now.
+    kernel.set_affinity(task, &Mask::of([1, 2, 3]), 0);
+    kernel.settle();
+    assert!(kernel.is_running(task));
+    let other = 5 - kernel.cpu_of(task);
+    assert_eq!(kernel.idle(), Mask::of([other]));
+}
+
 /// A policy, and those that share the fastest cores while the agent is silent, would take it for one
 /// that waits.
 #[test]
-fn a_task_that_was_alone_on_its_cpu_from_the_beginning_is_known_to_run() {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+fn a_task_that_is_alone_since_its_fork_is_known_to_run() {
+    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
     let task = kernel.fork(&Task::default(), 0);
-    kernel.run_for(50 * MS);
+    kernel.run_for(20 * MS);
     let state = kernel.slot(task).unwrap().state;
     assert_eq!(u32::from(state), intf::task_state_TASK_IS_RUNNING);
+}
+
+#[test]
+fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
+    let kernel = Kernel::new(&Machine::of(&[2]).sampling(50 * MS)).unwrap();
+    kernel.skew_cpu(1, -20_000);
+    let task = kernel.fork(&pinned(0), 0);
+    kernel.run_for(20 * MS);
+    kernel.block(0);
+    kernel.set_affinity(task, &Mask::of([1]), 0);
+    kernel.wake(task, 1, WAKE);
+    let slept = kernel.task_ctx(task).unwrap().slept_ns;
+    assert!(slept < MS, "{slept} ns");
 }

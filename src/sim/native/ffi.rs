@@ -20,6 +20,7 @@ pub const ENQ_CPU_SELECTED: u64 = 1 << 20;
 pub const ENQ_PREEMPT: u64 = 1 << 32;
 pub const ENQ_REENQ: u64 = 1 << 40;
 pub const ENQ_LAST: u64 = 1 << 41;
+pub const OPS_ENQ_EXITING: u64 = 4;
 pub const DSQ_INVALID: u64 = 1 << 63;
 pub const DSQ_GLOBAL: u64 = 1 << 63 | 1;
 pub const DSQ_LOCAL: u64 = 1 << 63 | 2;

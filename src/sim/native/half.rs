@@ -16,6 +16,22 @@ use crate::bpf::{intf, types};
 /// The shared object that `build.rs` makes of `src/bpf/` and the shim.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/half.so"));
 
+/// Tests also try others: `NATIVE_HALF` names one that is compiled with a sanitizer, or of which
+/// something was taken out (`testbed/native-half`).
+fn object() -> &'static [u8] {
+    #[cfg(test)]
+    {
+        static OTHER: std::sync::OnceLock<Option<Vec<u8>>> = std::sync::OnceLock::new();
+        let read = || {
+            std::env::var_os("NATIVE_HALF").map(|path| std::fs::read(path).expect("NATIVE_HALF"))
+        };
+        if let Some(other) = OTHER.get_or_init(read) {
+            return other;
+        }
+    }
+    OBJECT
+}
+
 /// One BPF half with memory of its own. The loader knows objects by their inode, so each copy is a
 /// file of its own, in memory.
 pub struct Half {
@@ -196,6 +212,6 @@ fn executable_memory() -> Result<File> {
     let fd =
         memfd_create(name, executable).or_else(|_| memfd_create(name, MFdFlags::MFD_CLOEXEC))?;
     let mut file = File::from(fd);
-    file.write_all(OBJECT)?;
+    file.write_all(object())?;
     Ok(file)
 }

@@ -56,6 +56,8 @@ pub(super) struct State {
     pub(super) stops: Vec<TaskId>,
     /// Tasks that began to run, and where, since this was last emptied.
     pub(super) started: Vec<(u32, TaskId)>,
+    /// CPUs that no longer run any, since this was last emptied.
+    pub(super) stopped: Vec<u32>,
     /// Tasks that have not ended.
     pub(super) alive: Vec<TaskId>,
     /// Armed timers: when, in which order, and on which CPU.
@@ -87,6 +89,8 @@ pub struct Kernel {
     pub(super) here: UnsafeCell<ffi::native_here>,
     pub(super) state: RefCell<State>,
     pub(super) now: Cell<u64>,
+    /// What is put off stays in `later` for the caller to run: other CPUs may come between.
+    pub(super) waits: Cell<bool>,
     /// By how much `bpf_ktime_get_ns()` is ahead of the model's time.
     ktime_offset: Cell<i64>,
     samples_map: *mut c_void,
@@ -125,6 +129,7 @@ impl Kernel {
                 resched: Vec::new(),
                 stops: Vec::new(),
                 started: Vec::new(),
+                stopped: Vec::new(),
                 alive: Vec::new(),
                 timers: BTreeMap::new(),
                 armed: HashMap::new(),
@@ -140,6 +145,7 @@ impl Kernel {
                 next_pid: 1000,
             }),
             now: Cell::new(BEGIN_NS),
+            waits: Cell::new(false),
             ktime_offset: Cell::new(0),
             samples_map,
             trace: std::env::var_os("NATIVE_TRACE").is_some(),
@@ -567,6 +573,11 @@ impl Kernel {
         unsafe { (*self.here.get()).ring_is_full = full }
     }
 
+    pub(super) fn ring_is_full(&self) -> bool {
+        // SAFETY: as in enter().
+        unsafe { (*self.here.get()).ring_is_full }
+    }
+
     /// The word that the running task's memory has at `address`.
     pub(super) fn read_user(&self, _address: u64) -> Option<u32> {
         match self.runs(self.here()) {
@@ -624,24 +635,28 @@ impl Kernel {
     pub(super) fn pick_idle(&self, cpus: &Mask, flags: u64) -> i32 {
         let whole_cores = flags & u64::from(ffi::SCX_PICK_IDLE_CORE) != 0;
         let idle = self.idle();
-        let both = |cpu: &u32| cpus.has(*cpu) && idle.has(*cpu);
+        let mut both = *cpus;
+        both.0
+            .iter_mut()
+            .zip(idle.0)
+            .for_each(|(word, idle)| *word &= idle);
+        let topology = &self.machine.topology;
         let is_whole = |cpu: &u32| {
-            let siblings = &self
-                .machine
-                .topology
-                .cpu(*cpu)
-                .expect("a CPU of it")
-                .siblings;
-            siblings.iter().all(|&sibling| idle.has(sibling))
+            // One that came online since has no sibling that is known.
+            let Some(of) = topology.cpu(*cpu) else {
+                return true;
+            };
+            of.siblings.iter().all(|&sibling| idle.has(sibling))
         };
         // SAFETY: as in enter().
         let cursor = unsafe { &mut (*self.here.get()).cursor };
-        let nr = self.machine.nr_cpus();
-        let mut in_turn = (1..=nr).map(|step| (*cursor + step) % nr);
-        let whole = in_turn.clone().find(|cpu| both(cpu) && is_whole(cpu));
-        let found = match whole {
-            None if !whole_cores || !self.machine.topology.smt => in_turn.find(both),
-            _ => whole,
+        let from = *cursor + 1;
+        let mut in_turn = both.cpus_from(from);
+        let found = if topology.smt {
+            let whole = in_turn.clone().find(is_whole);
+            whole.or_else(|| in_turn.next().filter(|_| !whole_cores))
+        } else {
+            in_turn.next()
         };
         let Some(cpu) = found else {
             return -(ffi::EBUSY as i32);
@@ -672,6 +687,7 @@ impl Kernel {
         if cpu < 0 || cpu as u32 >= self.machine.nr_cpus() || perf > ffi::SCX_CPUPERF_ONE {
             return self.error(format!("performance {perf} for CPU {cpu}"));
         }
+        self.trace(|| format!("CPU {cpu} is asked for {perf}"));
         let mut state = self.st();
         state.cpus[cpu as usize].perf = perf;
         state.perf_requests.push((cpu as u32, perf));

@@ -141,6 +141,11 @@ impl Machine {
         half.set("agent_tgid", AGENT_TGID);
         half.set("without", mechanism::bits(&self.without));
         half.set("nr_slots", self.slots);
+        if self.without.contains(&Mechanism::Exiting) {
+            let flags = half.ops().flags & !ffi::OPS_ENQ_EXITING;
+            let index = std::mem::offset_of!(ffi::sched_ext_ops, flags) / size_of::<u64>();
+            half.set_at("hetero_ops", index, flags);
+        }
         half.set("sample_ns", self.sample_ns);
         for (core_type, sets) in self.set_events.iter().enumerate() {
             for (set, &events) in sets.iter().enumerate() {

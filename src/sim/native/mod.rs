@@ -50,4 +50,4 @@ pub use kernel::{BEGIN_NS, Kernel, Kick};
 pub use machine::{AGENT_TGID, Machine, Version, topology};
 pub use switch::WAKE_TTWU;
 pub use task::{Mask, Task, TaskId};
-pub use world::{Chaos, Failure, World};
+pub use world::{Calm, Chaos, Failure, World};

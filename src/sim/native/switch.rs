@@ -119,6 +119,12 @@ impl Kernel {
             return;
         }
         if self.look().tasks[task.0 as usize].verdict.is_none() {
+            let exiting = self.task_struct(task).flags & ffi::PF_EXITING != 0;
+            if exiting && self.half.ops().flags & ffi::OPS_ENQ_EXITING == 0 {
+                unsafe { (*self.raw(task)).scx.slice = u64::from(ffi::SCX_SLICE_DFL) }
+                self.insert(At::Local(cpu), task, false, flags);
+                return;
+            }
             let before = self.st().verdict_of.replace(task);
             self.call(|ops| unsafe { ops.enqueue.unwrap()(self.raw(task), flags) });
             self.st().verdict_of = before;
@@ -337,27 +343,32 @@ impl Kernel {
 
     /// What was put off: `run_deferred()`, `kick_cpus_irq_workfn()`.
     pub(super) fn run_later(&self) {
-        loop {
+        while !self.waits.get() {
             let later = std::mem::take(&mut self.st().later);
             if later.is_empty() {
                 return;
             }
-            for what in later {
-                match what {
-                    Later::Insert(task) => self.insert_deferred(task),
-                    Later::Requeue(at) => {
-                        self.requeue(at);
+            self.run_deferred(later);
+        }
+    }
+
+    /// The same, of what the caller has kept.
+    pub(super) fn run_deferred(&self, later: Vec<Later>) {
+        for what in later {
+            match what {
+                Later::Insert(task) => self.insert_deferred(task),
+                Later::Requeue(at) => {
+                    self.requeue(at);
+                }
+                Later::Kick(kick) => {
+                    if let Runs::Task(current) = self.runs(kick.cpu)
+                        && kick.flags & u64::from(ffi::SCX_KICK_PREEMPT) != 0
+                    {
+                        unsafe { (*self.raw(current)).scx.slice = 0 }
                     }
-                    Later::Kick(kick) => {
-                        if let Runs::Task(current) = self.runs(kick.cpu)
-                            && kick.flags & u64::from(ffi::SCX_KICK_PREEMPT) != 0
-                        {
-                            unsafe { (*self.raw(current)).scx.slice = 0 }
-                        }
-                        // What runs in a class above is left alone.
-                        if self.runs(kick.cpu) != Runs::Other {
-                            self.resched(kick.cpu);
-                        }
+                    // What runs in a class above is left alone.
+                    if self.runs(kick.cpu) != Runs::Other {
+                        self.resched(kick.cpu);
                     }
                 }
             }
@@ -472,6 +483,8 @@ impl Kernel {
         of.idle_since = now;
         if let Runs::Task(task) = runs {
             state.started.push((cpu, task));
+        } else {
+            state.stopped.push(cpu);
         }
     }
 
@@ -480,7 +493,7 @@ impl Kernel {
     pub(super) fn set_next(&self, cpu: u32, task: TaskId) {
         self.unlink(task);
         self.set_runs(cpu, Runs::Task(task));
-        self.st().tasks[task.0 as usize].waits_since = None;
+        self.st().tasks[task.0 as usize].begins(cpu, self.now());
         unsafe { (*self.raw(task)).se.exec_start = self.clock(cpu) }
         if self.is_queued(task) {
             self.call(|ops| unsafe { ops.running.unwrap()(self.raw(task)) });
@@ -547,6 +560,7 @@ impl Kernel {
     /// own. What runs runs on.
     pub fn run_for(&self, ns: u64) {
         self.st().started.clear();
+        self.st().stopped.clear();
         let end = self.now() + ns;
         let period = 1_000_000_000 / u64::from(self.machine.hz);
         self.settle();

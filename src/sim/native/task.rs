@@ -66,6 +66,27 @@ impl Mask {
 
     /// The CPUs of it, ascending.
     pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.into_cpus()
+    }
+
+    /// The same from `cpu` on, and round.
+    pub(super) fn cpus_from(self, cpu: u32) -> impl Iterator<Item = u32> + Clone {
+        let (mut after, mut before) = (self, self);
+        let (word, bit) = (cpu as usize / 64, cpu % 64);
+        after.0.iter_mut().take(word).for_each(|word| *word = 0);
+        before
+            .0
+            .iter_mut()
+            .skip(word + 1)
+            .for_each(|word| *word = 0);
+        if let (Some(after), Some(before)) = (after.0.get_mut(word), before.0.get_mut(word)) {
+            *after &= u64::MAX << bit;
+            *before &= !(u64::MAX << bit);
+        }
+        after.into_cpus().chain(before.into_cpus())
+    }
+
+    fn into_cpus(self) -> impl Iterator<Item = u32> + Clone {
         (0..).zip(self.0).flat_map(|(index, mut word)| {
             std::iter::from_fn(move || {
                 let bit = (word != 0).then(|| word.trailing_zeros())?;
@@ -150,11 +171,28 @@ pub(super) struct Entity {
     /// The one CPU that it may use while its migration is disabled.
     pub(super) only: Box<ffi::cpumask>,
     pub(super) waits_since: Option<u64>,
+    /// The longest that it has waited, ns.
+    pub(super) longest_wait: u64,
+    pub(super) first_wait: Option<u64>,
+    /// How often it began to run on another CPU than before.
+    pub(super) moves: u32,
+    pub(super) ran_on: Option<u32>,
     /// The queue it is in, or was last, and since when.
     pub(super) in_queue_since: Option<(At, u64)>,
     pub(super) cgroup: Option<usize>,
     /// Its word of a spin notification.
     pub(super) spin_word: u32,
+}
+
+impl Entity {
+    /// It begins to run on `cpu`.
+    pub(super) fn begins(&mut self, cpu: u32, now: u64) {
+        let waited = self.waits_since.take().map_or(0, |since| now - since);
+        self.first_wait.get_or_insert(waited);
+        self.longest_wait = self.longest_wait.max(waited);
+        let before = self.ran_on.replace(cpu);
+        self.moves += u32::from(before.is_some_and(|before| before != cpu));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
