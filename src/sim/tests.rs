@@ -298,7 +298,7 @@ fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
         .count();
     assert_eq!(held, 1, "the others go on, and nobody takes its place");
     run_for(&mut sim, 2);
-    assert!(!sim.kernel.cpu(cpu).current.is_none());
+    assert!(sim.kernel.cpu(cpu).current.is_some());
     check_hetero(&sim);
 }
 

@@ -63,7 +63,6 @@ fn slowdowns_by_a_stream_are_those_of_the_virtual_machines() {
         };
         let big = slowdown(&mut contention, beside(0, 1));
         let small = slowdown(&mut contention, beside(1, 4));
-        println!("{board} {load}: {big:.2} for {by_big}, {small:.2} for {by_small}");
         assert!(
             (big / by_big - 1.0).abs() < off,
             "{board} {load}: {big} for {by_big}"
