@@ -13,9 +13,11 @@
 //! A test makes a [`Kernel`], forks tasks and takes steps: [`Kernel::wake`], [`Kernel::tick`],
 //! [`Kernel::set_nice`], [`Kernel::advance`]. Everything is on one thread, and nothing is random.
 
+mod answers;
 mod calls;
 mod change;
 mod check;
+mod counters;
 #[cfg(test)]
 mod counting;
 mod cpu;
@@ -37,6 +39,7 @@ mod task;
 mod tests;
 #[cfg(test)]
 mod waits;
+mod wake;
 #[cfg(test)]
 mod weights;
 mod world;
@@ -48,6 +51,6 @@ pub use ffi::{account, bpf_perf_event_value, cpu_ctx, domain_ctx, reading, task_
 pub use half::Half;
 pub use kernel::{BEGIN_NS, Kernel, Kick};
 pub use machine::{AGENT_TGID, Machine, Version, topology};
-pub use switch::WAKE_TTWU;
 pub use task::{Mask, Task, TaskId};
+pub use wake::WAKE_TTWU;
 pub use world::{Calm, Chaos, Failure, World};

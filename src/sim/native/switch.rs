@@ -3,9 +3,7 @@
 //! The names of their functions are in the comments.
 
 use super::cpu::Runs;
-use super::ffi::{
-    self, DSQ_GLOBAL, ENQ_CPU_SELECTED, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_REENQ, ENQ_WAKEUP,
-};
+use super::ffi::{self, ENQ_HEAD, ENQ_LAST, ENQ_PREEMPT, ENQ_REENQ};
 use super::kernel::{Kernel, Later};
 use super::machine::Version;
 use super::queue::Place;
@@ -13,12 +11,6 @@ use super::task::{At, TaskId};
 
 /// How often a CPU asks ops.dispatch in a row: `SCX_DSP_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 32;
-
-/// A wake-up like most: `SCX_WAKE_TTWU`.
-pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
-
-/// A task that sleeps.
-const TASK_INTERRUPTIBLE: u32 = 1;
 
 impl Kernel {
     // Run time.
@@ -207,7 +199,7 @@ impl Kernel {
         self.resched_if_idle(cpu);
     }
 
-    fn resched_if_idle(&self, cpu: u32) {
+    pub(super) fn resched_if_idle(&self, cpu: u32) {
         if self.runs(cpu) == Runs::Idle && !self.look().cpus[cpu as usize].in_balance {
             self.resched(cpu);
         }
@@ -578,77 +570,5 @@ impl Kernel {
                 }
             }
         }
-    }
-
-    // Waking and sleeping.
-
-    /// `try_to_wake_up()` from what runs on `from`; `flags`: `SCX_WAKE_TTWU` (8), `SCX_WAKE_SYNC` (16).
-    pub fn wake(&self, task: TaskId, from: u32, flags: u64) {
-        if self.is_queued(task) {
-            return;
-        }
-        self.enter(from);
-        self.update_curr(from);
-        let (cpu, selected) = self.select(task, flags);
-        let selected = if selected { ENQ_CPU_SELECTED } else { 0 };
-        unsafe { (*self.raw(task)).__state = 0 }
-        self.activate(task, cpu, ENQ_WAKEUP | selected);
-        self.run_later();
-    }
-
-    /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
-    pub(super) fn select(&self, task: TaskId, flags: u64) -> (u32, bool) {
-        let raw = self.task_struct(task);
-        let first = super::task::Mask(unsafe { (*raw.cpus_ptr).bits })
-            .cpus()
-            .next()
-            .unwrap_or(0);
-        if raw.nr_cpus_allowed <= 1 || raw.migration_disabled != 0 {
-            return (first, false);
-        }
-        self.st().verdict_of = Some(task);
-        let prev = raw.native_cpu;
-        let cpu = self.call(|ops| unsafe { ops.select_cpu.unwrap()(self.raw(task), prev, flags) });
-        self.st().verdict_of = None;
-        if cpu < 0 || cpu as u32 >= self.machine.nr_cpus() {
-            self.error(format!("select_cpu says CPU {cpu}"));
-            return (prev as u32, true);
-        }
-        let allowed = self.allows(task, cpu as u32);
-        (if allowed { cpu as u32 } else { first }, true)
-    }
-
-    /// `activate_task()` and `wakeup_preempt()`.
-    pub(super) fn activate(&self, task: TaskId, cpu: u32, flags: u64) {
-        unsafe { (*self.raw(task)).native_cpu = cpu as i32 }
-        self.st().tasks[task.0 as usize].waits_since = Some(self.now());
-        self.enqueue(task, flags, false);
-        // Its class is above the idle class, wherever it was put.
-        self.resched_if_idle(cpu);
-    }
-
-    /// What runs on `cpu` goes to sleep.
-    pub fn block(&self, cpu: u32) {
-        let Runs::Task(task) = self.runs(cpu) else {
-            return;
-        };
-        self.enter(cpu);
-        unsafe { (*self.raw(task)).__state = TASK_INTERRUPTIBLE }
-        self.dequeue(task);
-        self.schedule(cpu);
-    }
-
-    /// What runs on `cpu` yields: `yield_task_scx()`.
-    pub fn yield_now(&self, cpu: u32) {
-        let Runs::Task(task) = self.runs(cpu) else {
-            return;
-        };
-        unsafe { (*self.raw(task)).scx.slice = 0 }
-        self.schedule(cpu);
-    }
-
-    /// Tasks in the kernel's own queue.
-    pub fn queued_globally(&self) -> Vec<TaskId> {
-        self.queued(DSQ_GLOBAL)
     }
 }
