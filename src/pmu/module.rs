@@ -8,6 +8,7 @@
 use serde::Serialize;
 
 use super::{Event, Meaning};
+use crate::bpf::intf;
 use crate::table::TaskId;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
@@ -82,6 +83,29 @@ pub struct Sample {
     pub metrics: Metrics,
     /// SF as a model of this machine estimates it from the counts; `None` without a model.
     pub sf: Option<f64>,
+}
+
+impl Sample {
+    /// Of what the BPF half has sent, and the counts that were made of it; no estimate of SF. `None`
+    /// without instructions and cycles.
+    pub(crate) fn of(raw: &intf::task_sample, counts: Counts) -> Option<Self> {
+        let metrics = Metrics::of(&counts, raw.run_ns)?;
+        Some(Self {
+            task: TaskId {
+                slot: raw.slot,
+                generation: raw.generation,
+            },
+            tid: raw.tid,
+            tgid: raw.tgid,
+            core_type: usize::from(raw.core_type),
+            at_ns: raw.at,
+            run_ns: raw.run_ns,
+            last: raw.last != 0,
+            counts,
+            metrics,
+            sf: None,
+        })
+    }
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 
-use super::module::{Counts, Metrics, Module, Sample};
+use super::module::{Counts, Module, Sample};
 use super::open::Options;
 use super::round::{IPC_JUMP, Round};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
@@ -323,20 +323,7 @@ impl Sampler {
         if raw.last != 0 {
             self.rounds.remove(&(task, core_type));
         }
-        let counts = counts?;
-        let metrics = Metrics::of(&counts, raw.run_ns)?;
-        Some(Sample {
-            task,
-            tid: raw.tid,
-            tgid: raw.tgid,
-            core_type,
-            at_ns: raw.at,
-            run_ns: raw.run_ns,
-            last: raw.last != 0,
-            counts,
-            metrics,
-            sf: None,
-        })
+        Sample::of(raw, counts?)
     }
 
     /// Forgets tasks that are gone.

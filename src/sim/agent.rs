@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::native;
 use crate::bpf::intf;
 use crate::pmu::Meaning;
-use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::pmu::module::{Counts, Sample};
 use crate::policy::{Action, Policy, Snapshot};
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
@@ -138,32 +138,17 @@ impl Agent {
             .into_iter()
             .zip(raw.counts.map(|count| count as f64));
         let counts: Counts = counts.collect();
-        let Some(metrics) = Metrics::of(&counts, raw.run_ns) else {
+        let Some(mut sample) = Sample::of(raw, counts) else {
             return;
         };
-        let core_type = usize::from(raw.core_type);
-        let task = TaskId {
-            slot: raw.slot,
-            generation: raw.generation,
-        };
-        let sf = self.model.map(|model| model.sf(sf, load, core_type));
-        match sf {
-            _ if raw.last != 0 => _ = self.sf.remove(&task),
-            Some(sf) => _ = self.sf.insert(task, sf),
+        let model = self.model;
+        sample.sf = model.map(|model| model.sf(sf, load, sample.core_type));
+        match sample.sf {
+            _ if sample.last => _ = self.sf.remove(&sample.task),
+            Some(sf) => _ = self.sf.insert(sample.task, sf),
             None => {}
         }
-        self.inbox.push(Sample {
-            task,
-            tid: raw.tid,
-            tgid: raw.tgid,
-            core_type,
-            at_ns: raw.at,
-            run_ns: raw.run_ns,
-            last: raw.last != 0,
-            counts,
-            metrics,
-            sf,
-        });
+        self.inbox.push(sample);
     }
 
     /// Shows the policy its samples and the tasks, and lets it decide. When it wants to be asked

@@ -215,8 +215,8 @@ enum By {
 /// A part that is left out, and within how many seeds random lives, or calm ones, break a rule then.
 ///
 /// Not here: `Kick` and `Iterate`, for which there is another way, which half of the random machines
-/// take anyhow; and `RealTime`, `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which
-/// are of the agent.
+/// take anyhow; `Identity`, which takes a restart (a scenario in `placing.rs` shows it); and `RealTime`,
+/// `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which are of the agent.
 const MECHANISMS: &[(Mechanism, By, u64)] = &[
     (Mechanism::Validity, By::Chaos, 100),
     (Mechanism::Chain, By::Chaos, 100),
