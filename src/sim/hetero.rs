@@ -2,7 +2,7 @@
 //! scx_hetero: the BPF half itself on the model of a kernel ([`native`]), and the agent.
 //!
 //! Both kernels know which thread runs where, and what happens in one is told to the other: that
-//! threads wake up, block and end goes there, who runs from then on comes back.
+//! threads wake up, block and end goes there, what runs from then on comes back.
 
 use std::time::Duration;
 

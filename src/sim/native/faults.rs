@@ -2,28 +2,10 @@
 //! Faults that the BPF half had, each in the smallest scenario that shows it.
 
 use super::ffi::PF_KTHREAD;
+use super::scene::{MS, WAKE, WAKE_SYNC, pinned};
 use super::*;
-use crate::bpf::{intf, types};
-
-const MS: u64 = 1_000_000;
-const WAKE: u64 = 8;
-const WAKE_SYNC: u64 = 8 | 16;
-
-/// Gives a task that has a slot a hint, as the policy or a rule of the user's does.
-fn hint(kernel: &Kernel, task: TaskId, core_type: u8, ruled: bool) {
-    let slot = kernel.task_ctx(task).unwrap().slot;
-    let action = types::action {
-        op: intf::action_op_ACTION_HINT,
-        slot,
-        generation: kernel.slot(task).unwrap().generation,
-        core_type,
-        expected_type: intf::hetero_consts_NO_TYPE as u8,
-        ruled: ruled.into(),
-        ..Default::default()
-    };
-    let done = kernel.apply(&[action], 0);
-    assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
-}
+use crate::bpf::intf;
+use crate::scheduler::encode::Author;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
 fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {
@@ -40,20 +22,14 @@ fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {
     task
 }
 
-fn pinned(cpu: u32) -> Task {
-    Task {
-        cpus: Some(Mask::of([cpu])),
-        ..Default::default()
-    }
-}
-
 #[test]
 fn what_a_rule_keeps_on_efficient_cores_does_not_hop_among_them_while_a_fast_one_idles() {
     for ruled in [true, false] {
         let kernel = Kernel::new(&Machine::of(&[1, 2])).unwrap();
         let task = kernel.fork(&Task::default(), 0);
         kernel.run_for(20 * MS);
-        hint(&kernel, task, 1, ruled);
+        let by = if ruled { Author::Rules } else { Author::Policy };
+        assert!(kernel.hint(task, 1, by));
         kernel.block(kernel.cpu_of(task));
         kernel.wake(task, 0, WAKE);
         let efficient = kernel.cpu_of(task);

@@ -16,6 +16,9 @@ use super::machine::Machine;
 use super::queue::Queue;
 use super::task::{At, Entity, Mask, TaskId};
 use crate::bpf::{intf, types};
+use crate::policy::{Action, Seen};
+use crate::scheduler::encode::{Author, encode};
+use crate::table;
 
 /// The model's time when it begins, ns: an hour after the boot.
 pub const BEGIN_NS: u64 = 3_600_000_000_000;
@@ -423,6 +426,28 @@ impl Kernel {
     /// Tasks in a CPU's local queue.
     pub fn queued_on(&self, cpu: u32) -> Vec<TaskId> {
         self.look().cpus[cpu as usize].local.iter().collect()
+    }
+
+    /// A task as the agent names it, if it has a slot.
+    pub fn seen(&self, task: TaskId) -> Option<table::TaskId> {
+        Some(table::TaskId {
+            slot: self.task_ctx(task)?.slot,
+            generation: self.slot(task)?.generation,
+        })
+    }
+
+    /// Gives a task that has a slot a hint, as a policy or a rule of the user's does. Whether it was
+    /// applied.
+    pub(crate) fn hint(&self, task: TaskId, core_type: u8, by: Author) -> bool {
+        let Some(id) = self.seen(task) else {
+            return false;
+        };
+        let seen = Seen {
+            task: id,
+            on: usize::MAX,
+        };
+        let action = encode(&Action::Hint(seen, Some(core_type.into())), by);
+        self.apply(&[action], 0)[0].result == intf::action_result_ACTION_APPLIED
     }
 
     /// Applies actions as the agent does, from `cpu`, and returns them with their results.

@@ -66,7 +66,7 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     assert!(ran > 4 * S * 999 / 1000, "{ran} ns");
 }
 
-/// Not when somebody looks next: at the switch.
+/// Not at the next look: at the switch.
 #[test]
 fn a_cpu_that_falls_idle_takes_what_waits_for_others_at_once() {
     let scene = Scene::new(&machine(&[1, 1]));
@@ -157,7 +157,7 @@ fn what_a_rule_weighs_is_its_share() {
     let mut scene = Scene::new(&machine(&[2, 2]));
     let tasks = scene.hogs(2, &pinned(3));
     scene.run(100 * MS);
-    let weight = Action::Weight(scene.seen(tasks[0]), 300);
+    let weight = Action::Weight(scene.kernel.seen(tasks[0]).unwrap(), 300);
     let done = scene.kernel.apply(&[encode(&weight, Author::Rules)], 0);
     assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
     scene.run(S);

@@ -5,19 +5,18 @@
 use clap::ValueEnum as _;
 
 use super::*;
-use crate::bpf::intf;
 use crate::mechanism::Mechanism;
-use crate::policy::{Action, Policy, Seen, Snapshot};
+use crate::policy::{Policy, Snapshot};
 use crate::scheduler::encode::{Author, encode};
-use crate::table::{self, Reader};
+use crate::table::Reader;
 
 pub(super) const US: u64 = 1000;
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000_000_000;
 
 /// `try_to_wake_up()`, by a task that goes on, and by one that says that it is about to sleep.
-pub(super) const WAKE: u64 = 8;
-pub(super) const WAKE_SYNC: u64 = 8 | 16;
+pub(super) const WAKE: u64 = WAKE_TTWU;
+pub(super) const WAKE_SYNC: u64 = WAKE_TTWU | ffi::SCX_WAKE_SYNC as u64;
 
 /// The parts that tests/can-fail leaves out, to see a scenario fail.
 pub(super) fn left_out() -> Vec<Mechanism> {
@@ -233,23 +232,8 @@ impl Scene {
 
     /// What the agent tells of where `task` is to be: a policy's hint, or a rule's.
     pub(super) fn hint(&self, task: TaskId, core_type: u8, ruled: bool) {
-        let seen = Seen {
-            task: self.seen(task),
-            on: usize::MAX,
-        };
-        let author = if ruled { Author::Rules } else { Author::Policy };
-        let action = encode(&Action::Hint(seen, Some(core_type.into())), author);
-        let done = self.kernel.apply(&[action], 0);
-        assert_eq!(done[0].result, intf::action_result_ACTION_APPLIED);
-    }
-
-    /// A task as the agent names it.
-    pub(super) fn seen(&self, task: TaskId) -> table::TaskId {
-        let slot = self.kernel.slot(task).expect("a task with a slot");
-        table::TaskId {
-            slot: self.kernel.task_ctx(task).unwrap().slot,
-            generation: slot.generation,
-        }
+        let by = if ruled { Author::Rules } else { Author::Policy };
+        assert!(self.kernel.hint(task, core_type, by));
     }
 
     /// A policy looks at the tasks, and its hints and swaps are applied; how many.

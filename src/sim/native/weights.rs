@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who gets how much: shares by nice, by cgroup, on each core type, beside whatever else happens.
+//! How much each gets: shares by nice, by cgroup, on each core type, beside whatever else happens.
 
 use super::scene::*;
 use super::*;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A random machine, and random lives of tasks on it: the same seed is the same to the last event.
 
-use std::cmp::Reverse;
 mod agent;
 mod calm;
 mod changes;
@@ -10,6 +9,7 @@ mod life;
 mod machine;
 mod rules;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use anyhow::Result;

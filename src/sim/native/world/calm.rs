@@ -11,8 +11,8 @@ use super::super::machine::{AGENT_TGID, Machine, Version};
 use super::super::task::{Mask, Task, TaskId};
 use super::life::Life;
 use super::{MS, US, World};
-use crate::bpf::{intf, types};
 use crate::mechanism::Mechanism;
+use crate::scheduler::encode::Author;
 
 const SLICE_NS: u64 = 5 * MS;
 
@@ -371,7 +371,7 @@ impl World {
         self.live_with_agent_for(500 * MS)?;
         for (index, &task) in tasks.iter().enumerate() {
             let core_type = u8::from(index as u64 >= fast);
-            self.hint(task, core_type);
+            self.kernel.hint(task, core_type, Author::Policy);
         }
         self.live_with_agent_for(500 * MS)?;
         // From now on nothing is heard of it.
@@ -389,21 +389,5 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn hint(&mut self, task: TaskId, core_type: u8) {
-        let slot = self.kernel.task_ctx(task).map(|ctx| ctx.slot);
-        let (Some(index), Some(slot)) = (slot, self.kernel.slot(task)) else {
-            return;
-        };
-        let action = types::action {
-            op: intf::action_op_ACTION_HINT,
-            slot: index,
-            generation: slot.generation,
-            core_type,
-            expected_type: intf::hetero_consts_NO_TYPE as u8,
-            ..Default::default()
-        };
-        self.kernel.apply(&[action], 0);
     }
 }
