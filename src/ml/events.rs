@@ -14,7 +14,7 @@ use crate::pmu::{Event, Meaning, Pmu, plain};
 ///
 /// Top-down events count issue slots. Those of Golden Cove are ordinary events beside the metrics
 /// that need the counter of slots as a leader. Instruction fetches that miss the L1 are there the
-/// requests for code that the L2 sees. `tests/ml_events.rs` holds them against the vendor's lists.
+/// requests for code that the L2 sees. `tests/host/ml_events.rs` holds them against the vendor's lists.
 pub const FURTHER: [(&str, &str, &str); 11] = [
     ("l1i-misses", "golden-cove", "event=0x24,umask=0xe4"),
     ("topdown-retiring", "golden-cove", "event=0xc2,umask=0x02"),

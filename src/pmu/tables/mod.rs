@@ -2,7 +2,7 @@
 //! Which code counts what, by microarchitecture: data, one file a vendor.
 //!
 //! The codes are those of the vendors' event lists, as the Linux kernel carries them in
-//! `tools/perf/pmu-events`. `tests/pmu_tables.rs` holds every row against that data, by the
+//! `tools/perf/pmu-events`. `tests/host/pmu_tables.rs` holds every row against that data, by the
 //! microarchitecture's own file and core type, as the crate `scx_raw_pmu` ships it.
 //!
 //! A name in braces (`MEM_BOUND_STALLS.{LOAD_LLC_HIT,LOAD_DRAM_HIT}`) is several of the vendor's

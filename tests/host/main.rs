@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be tried on any machine, as anybody: a file for each thing that a user does, or that a
+//! part of the project promises. One program, for each would be linked with everything.
+
+mod allocation;
+mod arith;
+mod attack;
+mod bench;
+mod building;
+mod camps;
+mod cost;
+mod doctor;
+mod fixtures;
+mod machines;
+mod ml;
+mod ml_events;
+mod ml_live;
+mod model;
+mod monitor;
+mod packaging;
+mod pmc;
+mod pmu_machines;
+mod pmu_tables;
+mod policies;
+mod policy;
+mod policy_rules;
+mod record;
+mod sim;
+mod topology;
+mod virtual_counters;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A model at work: what it has counted on each core type, and what it says of counts.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::fixtures::alder_lake;
+use scx_hetero::ml::fixed::feature;
+use scx_hetero::ml::forest::to_number;
+use scx_hetero::ml::live::{Live, to_learn_from};
+use scx_hetero::ml::model::{Feature, Model};
+use scx_hetero::pmu::module::Counts;
+use scx_hetero::pmu::{Event, Machine, Meaning, plan};
+use scx_hetero::topology::Topology;
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models")
+}
+
+fn model() -> Model {
+    Model::read(&models().join("virtual-alder-lake-4p4e.model.json")).unwrap()
+}
+
+fn live(model: &Model, topology: &Topology, machine: &Machine) -> Live {
+    let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
+    Live::new(model, topology, pmu_of).unwrap()
+}
+
+#[test]
+fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_room() {
+    let (_tree, topology, machine) = alder_lake();
+    let live = live(&model(), &topology, &machine);
+    let (mut sets, mut wished) = (Vec::new(), Vec::new());
+    for core_type in 0..2 {
+        let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
+        let wishes = live.wishes(core_type, pmu);
+        let plan = plan(&wishes, pmu);
+        assert_eq!(plan.absent, []);
+        sets.push(plan.sets.len());
+        let names = wishes.iter().map(Event::to_string);
+        wished.push(names.collect::<Vec<_>>().join(" "));
+    }
+    assert_eq!(sets, [1, 1]);
+    assert_eq!(
+        wished,
+        [
+            "instructions branches branch-misses stores l1-misses llc-references fp-ops stalled-mem loads",
+            // Its six general counters are all taken.
+            "instructions branch-misses stores llc-misses divider stalled-mem loads",
+        ]
+    );
+}
+
+#[test]
+fn what_there_is_to_learn_from_is_counted_at_once() {
+    let (tree, topology, _) = alder_lake();
+    for watchdog in ["0", "1"] {
+        tree.set("proc/sys/kernel/nmi_watchdog", watchdog);
+        let machine = Machine::read(tree.root());
+        for (core_type, least) in [(0, 7), (1, 5)] {
+            let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
+            let wishes = to_learn_from(Vec::new(), pmu);
+            let plan = plan(&wishes, pmu);
+            assert_eq!((plan.sets.len(), &plan.absent[..]), (1, &[][..]));
+            assert!(
+                wishes.len() >= least && plan.sets[0].counters.len() <= 12,
+                "{wishes:?}"
+            );
+            assert_eq!(
+                wishes[..2],
+                [Meaning::Loads, Meaning::Branches].map(Event::from)
+            );
+        }
+    }
+}
+
+#[test]
+fn beside_the_watchdog_it_is_counted_at_once_too() {
+    let (tree, topology, _) = alder_lake();
+    tree.set("proc/sys/kernel/nmi_watchdog", "1");
+    let machine = Machine::read(tree.root());
+    let live = live(&model(), &topology, &machine);
+    let sets = [0, 1].map(|core_type| {
+        let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
+        plan(&live.wishes(core_type, pmu), pmu).sets.len()
+    });
+    assert_eq!(sets, [1, 1]);
+}
+
+/// Rows of the table that the model was learnt from, by what they measure and core type.
+fn table() -> HashMap<(String, String), HashMap<String, f64>> {
+    let mut reader = csv::Reader::from_path(models().join("alder-lake-4p4e.csv")).unwrap();
+    let names: Vec<String> = reader.headers().unwrap().iter().map(String::from).collect();
+    let row = |record: csv::StringRecord| {
+        let cell = |name: &str| {
+            let place = names.iter().position(|n| n == name).unwrap();
+            record[place].to_string()
+        };
+        let what = [cell("program"), cell("variant"), cell("window")].join(" ");
+        let numbers = names.iter().zip(&record);
+        let numbers = numbers.filter_map(|(n, value)| Some((n.clone(), value.parse().ok()?)));
+        ((what, cell("core-type")), numbers.collect())
+    };
+    reader
+        .records()
+        .map(|record| row(record.unwrap()))
+        .collect()
+}
+
+/// What some window counted on a P core.
+fn some_counts() -> Counts {
+    let table = table();
+    let (_, row) = table.iter().find(|((_, kind), _)| kind == "P").unwrap();
+    counts(row)
+}
+
+fn counts(row: &HashMap<String, f64>) -> Counts {
+    let known = |(name, value): (&String, &f64)| Some((name.parse::<Meaning>().ok()?, *value));
+    row.iter().filter_map(known).collect()
+}
+
+#[test]
+fn it_says_of_counts_what_its_trees_say_and_that_is_near_the_truth() {
+    let (_tree, topology, machine) = alder_lake();
+    let model = model();
+    let live = live(&model, &topology, &machine);
+    let table = table();
+    let speed = |row: &HashMap<String, f64>| row["instructions"] / row["run-ns"];
+    let (mut errors, mut number) = ([0.0; 2], [0; 2]);
+    for ((what, kind), row) in &table {
+        let of = |kind: &str| table.get(&(what.clone(), kind.to_string()));
+        let (Some(fast), Some(slow)) = (of("P"), of("E")) else {
+            continue;
+        };
+        let core_type = usize::from(kind == "E");
+        let said = live.sf(core_type, &counts(row)).unwrap();
+        errors[core_type] += (said - speed(fast) / speed(slow)).abs();
+        number[core_type] += 1;
+
+        let trees = &model.speedup[core_type].trees;
+        let mut features = [0; 64];
+        for (to, Feature { name, .. }) in features.iter_mut().zip(&trees.features) {
+            *to = feature(row[name].round() as u64, row["cycles"].round() as u64);
+        }
+        assert_eq!(said, to_number(trees.forest().unwrap().score(&features)));
+    }
+    let mean = |core_type: usize| errors[core_type] / f64::from(number[core_type]);
+    println!("mean absolute errors {:.3} {:.3}", mean(0), mean(1));
+    assert!(number[0] > 300 && number[1] > 300);
+    assert!(mean(0) < 0.05 && mean(1) < 0.08);
+}
+
+#[test]
+fn without_one_of_its_counts_it_says_nothing() {
+    let (_tree, topology, machine) = alder_lake();
+    let mut model = model();
+    let counts = some_counts();
+    let with = |model: &Model| live(model, &topology, &machine).sf(0, &counts);
+    assert!(with(&model).is_some());
+    model.speedup[0].trees.features[1].name = "topdown-bad-spec".into();
+    assert_eq!(with(&model), None);
+    model.speedup[0].core_type = "LP-E".into();
+    assert_eq!(with(&model), None);
+    assert_eq!(live(&model, &topology, &machine).sf(7, &counts), None);
+}
+
+#[test]
+fn events_without_a_meaning_are_counted_by_their_code() {
+    let (_tree, topology, machine) = alder_lake();
+    let mut model = model();
+    model.speedup[0].trees.features[1].name = "topdown-bad-spec".into();
+    let live = live(&model, &topology, &machine);
+    let code = Event::from("event=0xa4,umask=0x04".to_string());
+    assert_eq!(live.events(0).unwrap()[1], code);
+    let mut counts = some_counts();
+    counts.set(code, 0.0);
+    assert!(live.sf(0, &counts).is_some());
+}

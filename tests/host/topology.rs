@@ -1,0 +1,721 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Core types, clusters and SMT siblings, as found in the sysfs trees of known machines.
+
+use std::process::Command;
+
+use crate::fixtures::{CPU, Machine};
+use scx_hetero::topology::{CoreTypesSpec, MAX_CORE_TYPES, Source, Sysfs, Topology, cpulist};
+
+const ALL: [&str; 8] = [
+    "epyc-9354p",
+    "i7-1260p",
+    "i7-13700k",
+    "odroid-xu4",
+    "phone-4-2-2",
+    "ryzen-7950x",
+    "ryzen-ai-9-hx-370",
+    "ultra-7-155h",
+];
+
+/// "P 0-7, E 8-15"
+fn types(topology: &Topology) -> String {
+    let types = topology.types.iter();
+    let types = types.map(|t| format!("{} {}", t.name, cpulist::format(&t.cpus)));
+    types.collect::<Vec<_>>().join(", ")
+}
+
+/// "P 0-7, E 8-11, E 12-15"
+fn domains(topology: &Topology) -> String {
+    let name = |index: usize| &topology.types[index].name;
+    let domains = topology.domains.iter();
+    let domains = domains.map(|d| format!("{} {}", name(d.core_type), cpulist::format(&d.cpus)));
+    domains.collect::<Vec<_>>().join(", ")
+}
+
+fn capacities(topology: &Topology) -> Vec<u32> {
+    topology.types.iter().map(|t| t.capacity).collect()
+}
+
+fn pmus(topology: &Topology) -> Vec<&str> {
+    let types = topology.types.iter();
+    types.map(|t| t.pmu.as_deref().unwrap_or("none")).collect()
+}
+
+/// Some note must hold `text`.
+#[track_caller]
+fn assert_noted(topology: &Topology, text: &str) {
+    let notes = &topology.notes;
+    assert!(notes.iter().any(|note| note.contains(text)), "{notes:#?}");
+}
+
+#[track_caller]
+fn assert_fails(result: anyhow::Result<Topology>, texts: &[&str]) {
+    let error = format!("{:#}", result.expect_err("accepted"));
+    for text in texts {
+        assert!(error.contains(text), "'{text}' is not in: {error}");
+    }
+}
+
+/// What holds whatever the machine: indices fit, and every CPU is in one type and one domain.
+#[track_caller]
+fn assert_sound(topology: &Topology) {
+    assert!((1..=MAX_CORE_TYPES).contains(&topology.types.len()));
+    assert_eq!(topology.types[0].capacity, 1024);
+    assert!(topology.types.iter().all(|t| t.capacity > 0));
+    assert!(
+        topology
+            .types
+            .is_sorted_by_key(|t| std::cmp::Reverse(t.capacity))
+    );
+    assert!(topology.cpus.is_sorted_by_key(|cpu| cpu.id));
+    assert!(
+        topology
+            .domains
+            .is_sorted_by_key(|d| (d.core_type, d.cpus[0]))
+    );
+    let mut in_types: Vec<u32> = topology.types.iter().flat_map(|t| t.cpus.clone()).collect();
+    let mut in_domains: Vec<u32> = topology
+        .domains
+        .iter()
+        .flat_map(|d| d.cpus.clone())
+        .collect();
+    in_types.sort_unstable();
+    in_domains.sort_unstable();
+    let ids: Vec<u32> = topology.cpus.iter().map(|cpu| cpu.id).collect();
+    assert_eq!(in_types, ids);
+    assert_eq!(in_domains, ids);
+    for cpu in &topology.cpus {
+        assert!(cpu.id < topology.nr_cpu_ids);
+        assert!(topology.types[cpu.core_type].cpus.contains(&cpu.id));
+        assert!(topology.domains[cpu.domain].cpus.contains(&cpu.id));
+        assert_eq!(topology.domains[cpu.domain].core_type, cpu.core_type);
+        assert!(cpu.siblings.contains(&cpu.id));
+        assert_eq!(cpu.siblings[0], cpu.core);
+        assert!(cpu.siblings.iter().all(|id| ids.contains(id)));
+    }
+}
+
+#[test]
+fn every_fixture_is_sound() {
+    for name in ALL {
+        assert_sound(&Machine::new(name).topology());
+    }
+}
+
+#[test]
+fn alder_lake_has_p_and_e_cores_in_two_clusters() {
+    let topology = Machine::new("i7-1260p").topology();
+    assert_eq!(types(&topology), "P 0-7, E 8-15");
+    assert_eq!(domains(&topology), "P 0-7, E 8-11, E 12-15");
+    assert_eq!(topology.source, Source::Pmu);
+    assert_eq!(pmus(&topology), ["cpu_core", "cpu_atom"]);
+    assert_eq!(capacities(&topology), [1024, 1024 * 34 / 60]);
+    assert_eq!(topology.capacity_source, Some(Source::Cppc));
+    assert_eq!(topology.nr_cpu_ids, 16);
+    assert!(topology.smt);
+    assert_eq!(topology.disagreements, [""; 0]);
+    assert_eq!(topology.notes, [""; 0]);
+    assert_eq!(
+        topology.summary(),
+        "4P (8 threads) + 8E in 2 clusters, from the hybrid PMUs"
+    );
+
+    let (p, e) = (topology.cpu(3).unwrap(), topology.cpu(9).unwrap());
+    assert_eq!((p.core, p.siblings.as_slice()), (2, &[2, 3][..]));
+    assert_eq!((e.core, e.siblings.as_slice()), (9, &[9][..]));
+    assert_eq!((p.core_type, p.domain, e.core_type, e.domain), (0, 0, 1, 1));
+    assert_eq!(p.llc, e.llc, "P and E share the L3");
+    assert_eq!(
+        (p.max_freq_khz, p.highest_perf, p.capacity),
+        (Some(4_600_000), Some(59), None)
+    );
+}
+
+#[test]
+fn meteor_lake_has_lp_e_cores_where_the_l3_is_missing() {
+    let topology = Machine::new("ultra-7-155h").topology();
+    assert_eq!(types(&topology), "P 0-11, E 12-19, LP-E 20-21");
+    assert_eq!(domains(&topology), "P 0-11, E 12-15, E 16-19, LP-E 20-21");
+    assert_eq!(topology.source, Source::PmuAndL3);
+    assert_eq!(pmus(&topology), ["cpu_core", "cpu_atom", "cpu_atom"]);
+    let islands = topology.types.iter().map(|t| t.low_power_island);
+    assert_eq!(islands.collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(topology.disagreements, [""; 0]);
+    let llc = |id| topology.cpu(id).unwrap().llc;
+    assert_eq!((llc(0), llc(19), llc(20), llc(21)), (0, 0, 1, 1));
+}
+
+#[test]
+fn lunar_lake_has_p_cores_and_an_island() {
+    let topology = Machine::new("ultra-7-258v").topology();
+    assert_eq!(types(&topology), "P 0-3, LP-E 4-7");
+    let islands = topology.types.iter().map(|t| t.low_power_island);
+    assert_eq!(islands.collect::<Vec<_>>(), [false, true]);
+    assert_ne!(topology.cpu(0).unwrap().llc, topology.cpu(4).unwrap().llc);
+}
+
+#[test]
+fn arrow_lake_h_has_p_cores_on_both_sides_of_the_e_cores_and_an_island() {
+    let topology = Machine::new("ultra-9-285h").topology();
+    assert_eq!(types(&topology), "P 0-1,10-13, E 2-9, LP-E 14-15");
+    assert_eq!(domains(&topology), "P 0-1,10-13, E 2-5, E 6-9, LP-E 14-15");
+    assert_eq!(topology.source, Source::PmuAndL3);
+}
+
+#[test]
+fn a_low_power_pmu_needs_no_l3_to_tell() {
+    let machine = Machine::new("ultra-7-155h");
+    let devices = "sys/bus/event_source/devices";
+    machine.set(&format!("{devices}/cpu_atom/cpus"), "12-19");
+    machine.set(&format!("{devices}/cpu_lowpower/cpus"), "20-21");
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-11, E 12-19, LP-E 20-21");
+    assert_eq!(topology.source, Source::Pmu);
+    assert_eq!(pmus(&topology), ["cpu_core", "cpu_atom", "cpu_lowpower"]);
+    assert!(topology.types[2].low_power_island);
+}
+
+#[test]
+fn without_pmus_the_frequency_tells_and_the_l3_names() {
+    let machine = Machine::new("ultra-7-155h");
+    for dir in ["sys/bus/event_source/devices", "sys/devices"] {
+        machine.remove(&format!("{dir}/cpu_core/cpus"));
+        machine.remove(&format!("{dir}/cpu_atom/cpus"));
+    }
+    machine.remove(&format!("{CPU}{{0-21}}/acpi_cppc/highest_perf"));
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-11, E 12-19, LP-E 20-21");
+    assert_eq!(topology.source, Source::MaxFreq);
+    assert_eq!(topology.capacity_source, Some(Source::MaxFreq));
+}
+
+#[test]
+fn raptor_lake_says_that_cpu_capacity_sees_one_type() {
+    let topology = Machine::new("i7-13700k").topology();
+    assert_eq!(types(&topology), "P 0-15, E 16-23");
+    assert_eq!(topology.source, Source::Pmu);
+    assert_eq!(
+        topology.disagreements,
+        ["cpu_capacity says that all 24 CPUs are the same, \
+             where the hybrid PMUs have 0-15 faster than 16-23"]
+    );
+    assert_eq!(topology.cpu(20).unwrap().capacity, Some(1024));
+    assert_eq!(
+        capacities(&topology),
+        [1024, 1024 * 42 / 67],
+        "by the middle P core, not the best"
+    );
+}
+
+#[test]
+fn odroid_orders_its_pmus_by_capacity() {
+    let topology = Machine::new("odroid-xu4").topology();
+    assert_eq!(types(&topology), "big 4-7, LITTLE 0-3");
+    assert_eq!(domains(&topology), "big 4-7, LITTLE 0-3");
+    assert_eq!(topology.source, Source::Pmu);
+    assert_eq!(pmus(&topology), ["armv7_cortex_a15", "armv7_cortex_a7"]);
+    assert_eq!(capacities(&topology), [1024, 377]);
+    assert!(!topology.smt);
+    let llc = |id| topology.cpu(id).unwrap().llc;
+    assert_eq!(
+        (llc(0), llc(3), llc(4)),
+        (0, 0, 1),
+        "each cluster has its own last level"
+    );
+    assert_noted(&topology, "CPUs 0-7 are without cache information");
+}
+
+#[test]
+fn odroid_without_any_number_takes_an_order_and_says_so() {
+    let machine = Machine::new("odroid-xu4");
+    machine.remove(&format!("{CPU}{{0-7}}/cpu_capacity"));
+    machine.remove(&format!("{CPU}{{0-7}}/cpufreq/cpuinfo_max_freq"));
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "big 4-7, LITTLE 0-3");
+    assert_noted(
+        &topology,
+        "armv7_cortex_a15, then armv7_cortex_a7; --core-types",
+    );
+    assert_eq!(topology.capacity_source, None);
+    assert_eq!(capacities(&topology), [1024, 614]);
+    assert_noted(&topology, "each core type counts 60 % of the one before");
+}
+
+#[test]
+fn a_phone_has_three_types_by_capacity() {
+    let topology = Machine::new("phone-4-2-2").topology();
+    assert_eq!(types(&topology), "big 6-7, mid 4-5, LITTLE 0-3");
+    assert_eq!(topology.source, Source::Capacity);
+    assert_eq!(capacities(&topology), [1024, 498, 160]);
+    assert_eq!(pmus(&topology), ["armv8_pmuv3"; 3]);
+    assert_eq!(domains(&topology), "big 6-7, mid 4-5, LITTLE 0-3");
+    assert!(topology.cpus.iter().all(|cpu| cpu.llc == 0));
+    assert!(topology.types.iter().all(|t| !t.low_power_island));
+    assert_eq!(topology.disagreements, [""; 0]);
+    assert_eq!(
+        topology.summary(),
+        "2 big + 2 mid + 4 LITTLE, from cpu_capacity"
+    );
+}
+
+#[test]
+fn a_server_has_one_core_type_said_in_one_line() {
+    let topology = Machine::new("epyc-9354p").topology();
+    assert_eq!(types(&topology), "cpu 0-63");
+    assert_eq!(topology.source, Source::AllSame);
+    assert_eq!(topology.domains.len(), 8);
+    assert_eq!(topology.domains[1].cpus, [4, 5, 6, 7, 36, 37, 38, 39]);
+    assert_eq!(topology.cpu(40).unwrap().siblings, [8, 40]);
+    assert_eq!(topology.nr_cpu_ids, 128, "possible, not present");
+    assert_eq!(pmus(&topology), ["cpu"]);
+    assert_eq!(
+        topology.summary(),
+        "32 cores (64 threads) in 8 clusters, one core type: no source tells them apart"
+    );
+}
+
+#[test]
+fn preferred_cores_are_not_core_types() {
+    let topology = Machine::new("ryzen-7950x").topology();
+    assert_eq!(types(&topology), "cpu 0-31");
+    assert_eq!(topology.source, Source::AllSame);
+    assert_eq!(domains(&topology), "cpu 0-7,16-23, cpu 8-15,24-31");
+    assert_eq!(topology.disagreements, [""; 0]);
+}
+
+// docs/install.md, "AMD X3D".
+#[test]
+fn a_die_that_the_firmware_ranks_far_above_the_other_is_a_core_type() {
+    let machine = Machine::new("ryzen-7950x");
+    let cache = format!("{CPU}{{0-7,16-23}}");
+    machine.set(&format!("{cache}/cache/index3/size"), "98304K");
+    machine.set(&format!("{cache}/cpufreq/cpuinfo_max_freq"), "5250000");
+    let of_die = |cpus: &str, perf: &str| {
+        machine.set(&format!("{CPU}{{{cpus}}}/acpi_cppc/highest_perf"), perf);
+    };
+    of_die("0-7,16-23", "196");
+    of_die("8-15,24-31", "205");
+    assert_eq!(
+        types(&machine.topology()),
+        "cpu 0-31",
+        "clock and cache alone"
+    );
+
+    of_die("0-7,16-23", "166");
+    assert_eq!(types(&machine.topology()), "P 8-15,24-31, E 0-7,16-23");
+    of_die("0-7,16-23", "236");
+    assert_eq!(types(&machine.topology()), "P 0-7,16-23, E 8-15,24-31");
+}
+
+#[test]
+fn compact_zen_cores_are_a_core_type() {
+    let machine = Machine::new("ryzen-ai-9-hx-370");
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-3,12-15, E 4-11,16-23");
+    assert_eq!(topology.source, Source::Cppc);
+    let llc = |id| topology.cpu(id).unwrap().llc;
+    assert_eq!((llc(0), llc(15), llc(4), llc(23)), (0, 0, 1, 1));
+
+    machine.remove(&format!("{CPU}{{0-23}}/acpi_cppc/highest_perf"));
+    let by_frequency = machine.topology();
+    assert_eq!(types(&by_frequency), types(&topology));
+    assert_eq!(by_frequency.source, Source::MaxFreq);
+}
+
+#[test]
+fn a_gap_makes_types_only_where_it_is_wide() {
+    let machine = Machine::new("phone-4-2-2");
+    let capacity = format!("{CPU}{{4-5}}/cpu_capacity");
+    machine.set(&capacity, "891");
+    assert_eq!(types(&machine.topology()), "big 4-7, LITTLE 0-3");
+    machine.set(&capacity, "890");
+    assert_eq!(types(&machine.topology()), "big 6-7, mid 4-5, LITTLE 0-3");
+}
+
+#[test]
+fn more_levels_than_types_keep_the_widest_gaps() {
+    let machine = Machine::new("phone-4-2-2");
+    for (cpu, capacity) in [100, 120, 200, 240, 500, 600, 900, 1024].iter().enumerate() {
+        machine.set(&format!("{CPU}{cpu}/cpu_capacity"), &capacity.to_string());
+    }
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "prime 6-7, big 4-5, mid 2-3, LITTLE 0-1");
+    assert_noted(&topology, "cpu_capacity has 7 levels");
+    assert_sound(&topology);
+}
+
+#[test]
+fn offline_cpus_take_no_part() {
+    let machine = Machine::new("i7-1260p");
+    machine.offline("1,9-11,14");
+    let topology = machine.topology();
+    assert_sound(&topology);
+    assert_eq!(types(&topology), "P 0,2-7, E 8,12-13,15");
+    assert_eq!(domains(&topology), "P 0,2-7, E 8, E 12-13,15");
+    assert_eq!(topology.cpu(0).unwrap().siblings, [0]);
+    assert_eq!(topology.cpu(1), None);
+    assert_eq!(topology.nr_cpu_ids, 16);
+
+    machine.offline("8,12-13,15");
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "cpu 0,2-7");
+    assert_eq!(topology.source, Source::AllSame);
+}
+
+#[test]
+fn a_cpu_in_no_pmu_list_goes_with_the_nearest() {
+    let machine = Machine::new("i7-1260p");
+    let atom = "sys/bus/event_source/devices/cpu_atom/cpus";
+    machine.set(atom, "9-15");
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-7, E 8-15");
+    assert_noted(
+        &topology,
+        "CPU 8 is not known to the hybrid PMUs: counted with CPUs 9-15",
+    );
+    assert_eq!(topology.types[1].pmu, None, "no PMU counts on all of them");
+
+    // An SMT sibling says more than a number.
+    machine.set(atom, "8-15");
+    machine.set("sys/bus/event_source/devices/cpu_core/cpus", "0-2,4-7");
+    machine.set(&format!("{CPU}3/acpi_cppc/highest_perf"), "34");
+    assert_eq!(types(&machine.topology()), "P 0-7, E 8-15");
+}
+
+#[test]
+fn a_cpu_claimed_by_two_pmus_is_said_so() {
+    let machine = Machine::new("i7-1260p");
+    machine.set("sys/bus/event_source/devices/cpu_core/cpus", "0-8");
+    let topology = machine.topology();
+    assert_sound(&topology);
+    assert_noted(
+        &topology,
+        "PMUs cpu_atom and cpu_core both claim CPU 8: counted with cpu_atom",
+    );
+}
+
+#[test]
+fn a_missing_number_is_said_so() {
+    let machine = Machine::new("phone-4-2-2");
+    machine.remove(&format!("{CPU}4/cpu_capacity"));
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "big 6-7, mid 4-5, LITTLE 0-3");
+    assert_noted(
+        &topology,
+        "CPU 4 is not known to cpu_capacity: counted with CPU 5",
+    );
+}
+
+#[test]
+fn what_another_source_does_not_know_is_said_so() {
+    let machine = Machine::new("odroid-xu4");
+    machine.remove(&format!("{CPU}{{1-2}}/cpufreq/cpuinfo_max_freq"));
+    let topology = machine.topology();
+    assert_eq!(topology.source, Source::Pmu);
+    assert_noted(&topology, "CPUs 1-2 are not known to the maximum frequency");
+    assert_eq!(
+        topology.disagreements, [""; 0],
+        "it agrees on those it knows"
+    );
+}
+
+#[test]
+fn a_wrong_firmware_entry_changes_no_type() {
+    // As on an Arrow Lake whose firmware gives two E cores the P cores' entry.
+    let machine = Machine::new("i7-1260p");
+    machine.set(&format!("{CPU}{{12-13}}/acpi_cppc/highest_perf"), "60");
+    machine.set(
+        &format!("{CPU}{{12-13}}/cpufreq/cpuinfo_max_freq"),
+        "4700000",
+    );
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-7, E 8-15");
+    assert_eq!(capacities(&topology), [1024, 1024 * 34 / 60]);
+    assert_eq!(topology.disagreements.len(), 2);
+    assert!(topology.disagreements[0].contains("has 0-7,12-13 faster than 8-11,14-15"));
+}
+
+#[test]
+fn malformed_files_are_noted_and_ignored() {
+    let machine = Machine::new("i7-1260p");
+    machine.set(&format!("{CPU}9/cpufreq/cpuinfo_max_freq"), "<unknown>");
+    machine.set(&format!("{CPU}10/acpi_cppc/highest_perf"), "-7");
+    machine.set(&format!("{CPU}11/topology/core_cpus_list"), "11-x");
+    machine.set(&format!("{CPU}12/cache/index3/shared_cpu_list"), "9-3");
+    machine.set(&format!("{CPU}13/topology/physical_package_id"), "");
+    machine.set("sys/devices/system/cpu/possible", "0-4294967295");
+    let topology = machine.topology();
+    assert_sound(&topology);
+    assert_eq!(types(&topology), "P 0-7, E 8-15");
+    assert_eq!(topology.cpu(9).unwrap().max_freq_khz, None);
+    assert_eq!(topology.cpu(11).unwrap().siblings, [11]);
+    assert_eq!(topology.nr_cpu_ids, 16);
+    assert_noted(
+        &topology,
+        "cpu9/cpufreq/cpuinfo_max_freq holds '<unknown>', not a number",
+    );
+    assert_noted(&topology, "cpu10/acpi_cppc/highest_perf holds '-7'");
+    assert_noted(&topology, "'11-x' is not a CPU list");
+    assert_noted(&topology, "the range '9-3' in '9-3' runs backwards");
+    assert_noted(&topology, "the possible CPUs are not known");
+}
+
+#[test]
+fn malformed_pmu_lists_leave_the_other_sources() {
+    let machine = Machine::new("i7-1260p");
+    for dir in ["sys/bus/event_source/devices", "sys/devices"] {
+        machine.set(&format!("{dir}/cpu_core/cpus"), "all");
+        machine.set(&format!("{dir}/cpu_atom/cpus"), "");
+    }
+    let topology = machine.topology();
+    assert_eq!(types(&topology), "P 0-7, E 8-15");
+    assert_eq!(topology.source, Source::Cppc);
+    assert_noted(&topology, "cpu_core/cpus: 'all' is not a CPU list");
+}
+
+#[test]
+fn bare_cpus_are_enough() {
+    let machine = Machine::empty();
+    machine.set("sys/devices/system/cpu/online", "0-1");
+    let topology = machine.topology();
+    assert_sound(&topology);
+    assert_eq!(types(&topology), "cpu 0-1");
+    assert_eq!(domains(&topology), "cpu 0-1");
+    assert_eq!(pmus(&topology), ["none"]);
+}
+
+#[test]
+fn an_unreadable_machine_is_an_error() {
+    let machine = Machine::empty();
+    assert_fails(
+        Topology::read(&machine.sysfs(), None),
+        &["cannot read", "cpu/online", "is sysfs mounted?"],
+    );
+    machine.set("sys/devices/system/cpu/online", "zero");
+    assert_fails(
+        Topology::read(&machine.sysfs(), None),
+        &["cannot use", "cpu/online", "'zero' is not a CPU list"],
+    );
+    machine.set("sys/devices/system/cpu/online", "");
+    assert_fails(Topology::read(&machine.sysfs(), None), &["names no CPU"]);
+}
+
+#[test]
+fn the_override_decides() {
+    let machine = Machine::new("i7-1260p");
+    let topology = machine.with_types("fast=0-3,8,slow=4-7,9-15").unwrap();
+    assert_sound(&topology);
+    assert_eq!(types(&topology), "fast 0-3,8, slow 4-7,9-15");
+    assert_eq!(topology.source, Source::Override);
+    assert_eq!(
+        topology.disagreements[0],
+        "the hybrid PMUs have 0-7 faster than 8-15, \
+         where --core-types has 0-3,8 faster than 4-7,9-15"
+    );
+    assert_eq!(
+        domains(&topology),
+        "fast 0-3,8, slow 4-7, slow 9-11, slow 12-15"
+    );
+
+    let agreed = machine.with_types("P=0-7,E=8-15").unwrap();
+    assert_eq!(agreed.disagreements, [""; 0]);
+    assert_eq!(agreed.types, machine.topology().types);
+}
+
+#[test]
+fn the_override_makes_types_of_equal_cpus() {
+    let machine = Machine::new("epyc-9354p");
+    let topology = machine.with_types("P=0-15,32-47, E=16-31,48-63").unwrap();
+    assert_eq!(types(&topology), "P 0-15,32-47, E 16-31,48-63");
+    assert_eq!(capacities(&topology), [1024, 614]);
+    assert_eq!(topology.capacity_source, None);
+    let one = machine.with_types("all=0-63").unwrap();
+    assert_eq!(types(&one), "all 0-63");
+    assert_eq!(one.disagreements, [""; 0]);
+}
+
+#[test]
+fn the_override_may_split_a_core_but_says_so() {
+    let machine = Machine::new("i7-1260p");
+    let topology = machine.with_types("a=0,2-7,b=1,8-15").unwrap();
+    assert_sound(&topology);
+    assert_noted(&topology, "CPUs 0-1 are one core");
+}
+
+#[test]
+fn a_comma_continues_the_list_before() {
+    let spec = |text: &str| text.parse::<CoreTypesSpec>().unwrap();
+    assert_eq!(spec("P=0,2,E=1,3"), spec("P=0,2 , E=3,1"));
+    assert_ne!(spec("P=0,2,E=1,3"), spec("E=1,3,P=0,2"), "the order ranks");
+}
+
+#[test]
+fn override_mistakes_are_named_with_their_remedy() {
+    let machine = Machine::new("i7-1260p");
+    for (spec, texts) in [
+        ("P=0-8,E=8-15", ["CPU 8 is in both P and E", "out of one"]),
+        (
+            "P=0-7,E=8-14",
+            ["CPU 15 is online but in no core type", "add"],
+        ),
+        ("P=0-6,E=9-15", ["CPUs 7-8 are online but in no", "add"]),
+        (
+            "P=0-7,E=8-99",
+            ["CPU 16 (in E) is not online", "has CPUs 0-15"],
+        ),
+        ("A=0,B=1,C=2,D=3,E=4-15", ["5 core types", "at most 4"]),
+        ("P=0-7,=8-15", ["empty name", "P=8-15"]),
+        ("P=0-7,P=8-15", ["P is listed twice", "in one list"]),
+        ("P=0-15,E=", ["E has no CPUs", "leave it out"]),
+        (
+            "0-7,E=8-15",
+            ["'0-7' has no core type name", "P=0-7,E=8-15"],
+        ),
+        ("", ["has no core type name", "write NAME=CPUS"]),
+        (
+            "P=0-7,E=eight",
+            [
+                "core type E are not understood",
+                "'eight' is not a CPU list",
+            ],
+        ),
+        ("P!=0-15", ["'P!' cannot name", "letters"]),
+    ] {
+        assert_fails(machine.with_types(spec), &texts);
+    }
+}
+
+#[test]
+fn an_override_outlives_a_cpu_going_offline() {
+    let machine = Machine::new("i7-1260p");
+    machine.offline("8");
+    let topology = machine.with_types("P=0-7,E=8-15").unwrap();
+    assert_eq!(types(&topology), "P 0-7, E 9-15");
+    assert_noted(&topology, "CPU 8 is offline and left out of E");
+    machine.offline("9-15");
+    assert_eq!(types(&machine.with_types("P=0-7,E=8-15").unwrap()), "P 0-7");
+}
+
+#[test]
+fn the_table_fits_a_terminal() {
+    for name in ALL {
+        let table = Machine::new(name).topology().table();
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{name}: {widest:?}\n{table}");
+    }
+    // The longest of everything.
+    let machine = Machine::new("epyc-9354p");
+    let odd: Vec<String> = (1..64).step_by(2).map(|cpu| cpu.to_string()).collect();
+    let even: Vec<String> = (0..64).step_by(2).map(|cpu| cpu.to_string()).collect();
+    let spec = format!(
+        "fastest-of-them={},slowest-of-them={}",
+        odd.join(","),
+        even.join(",")
+    );
+    let table = machine.with_types(&spec).unwrap().table();
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
+}
+
+#[test]
+fn the_table_tells_what_from_where_and_who_disagrees() {
+    let table = Machine::new("i7-13700k").topology().table();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert!(rows.contains(&vec![
+        "P",
+        "0-15",
+        "8",
+        "0",
+        "1024",
+        "5.30-5.40",
+        "cpu_core"
+    ]));
+    assert!(rows.contains(&vec!["E", "16-19", "4", "0", "641", "4.20", "cpu_atom"]));
+    assert!(rows.contains(&vec!["20-23", "4", "0", "4.20"]));
+    let end = table
+        .split_once("Core types from the hybrid PMUs; capacities from CPPC")
+        .unwrap()
+        .1;
+    let end = end.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(end.ends_with(
+        "Sources disagree: cpu_capacity says that all 24 CPUs are the same, \
+         where the hybrid PMUs have 0-15 faster than 16-23."
+    ));
+
+    let server = Machine::new("epyc-9354p").topology().table();
+    assert!(server.ends_with("One core type: no source tells its CPUs apart."));
+    assert!(
+        server.lines().count() < 16,
+        "a row per cluster, not per CPU:\n{server}"
+    );
+}
+
+#[test]
+fn json_keeps_its_schema() {
+    let json = Machine::new("ultra-7-155h").topology().to_json();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["source"], "pmu-and-l3");
+    assert_eq!(json["capacity_source"], "cppc");
+    assert_eq!(json["smt"], true);
+    assert_eq!(json["nr_cpu_ids"], 22);
+    assert_eq!(
+        json["types"][2],
+        serde_json::json!({
+            "name": "LP-E", "cpus": [20, 21], "capacity": 492,
+            "low_power_island": true, "pmu": "cpu_atom",
+        })
+    );
+    assert_eq!(
+        json["domains"][3],
+        serde_json::json!({ "core_type": 2, "cpus": [20, 21] })
+    );
+    assert_eq!(
+        json["cpus"][1],
+        serde_json::json!({
+            "id": 1, "core_type": 0, "domain": 0, "core": 0, "siblings": [0, 1], "llc": 0,
+            "package": 0, "max_freq_khz": 4_800_000, "capacity": null, "highest_perf": 55,
+        })
+    );
+    assert_eq!(json["disagreements"], serde_json::json!([]));
+    assert_eq!(json["notes"], serde_json::json!([]));
+}
+
+/// Runs itself again with the variable set, as it is read from the environment of the process.
+#[test]
+fn scx_sysfs_prefix_is_honoured() {
+    const CHILD: &str = "SCX_HETERO_TEST_PREFIX_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let topology = Topology::detect(None).unwrap();
+        assert_eq!(types(&topology), "big 4-7, LITTLE 0-3");
+        assert_eq!(topology, Topology::read(&Sysfs::from_env(), None).unwrap());
+        return;
+    }
+    let machine = Machine::new("odroid-xu4");
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "topology::scx_sysfs_prefix_is_honoured"])
+        .env("SCX_SYSFS_PREFIX", machine.root())
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && output.contains("1 passed"),
+        "{output}"
+    );
+}
+
+#[test]
+fn cpulists_go_both_ways() {
+    for list in ["", "0", "0-3", "0,2,4", "0-3,8,10-11"] {
+        assert_eq!(cpulist::format(&cpulist::parse(list).unwrap()), list);
+    }
+    assert_eq!(cpulist::parse("3,1-2, 2\n").unwrap(), [1, 2, 3]);
+    for bad in ["a", "1-", "-1", "1,,2", "2-1", "8192", "1-2-3"] {
+        assert!(cpulist::parse(bad).is_err(), "{bad}");
+    }
+}

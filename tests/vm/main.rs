@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What takes a real kernel: these tests replace the scheduler of the machine that they run on, which
+//! is a virtual one (`testbed/vm-tests`), one test at a time.
+
+mod bench;
+mod calibrate;
+mod camps;
+mod cgroups;
+mod counters;
+mod faults;
+mod faults_hybrid;
+mod hotplug;
+mod interference;
+mod latency;
+mod ml;
+mod pmc;
+mod profiles;
+mod record;
+mod scheduling;
+mod soak;
+mod spin;
+mod support;
+mod testbed;
