@@ -19,7 +19,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin setup testbed run test test-kernels soak bench-switch generated deb try-deb clean help
+.PHONY: build spin setup testbed run check test test-kernels soak bench-switch generated deb try-deb clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null
@@ -40,8 +40,12 @@ run: setup build ## watch it schedule programs on a virtual hybrid machine
 	@testbed/boot --kernel $(KERNEL) $(machine) --timeout 300 \
 		--add-bin $(target)/release/scx_hetero -- demo $(ARGS)
 
-test:            ## run the tests: on this machine, then in virtual machines
+check:           ## look at format, lints, documentation and scripts
+	@BPF_CLANG=$$(testbed/build-needs clang) tests/check
+
+test:            ## run the checks and the tests: on this machine, then in virtual machines
 	@testbed/setup tests
+	@BPF_CLANG=$$(testbed/build-needs clang) tests/check
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 

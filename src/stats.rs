@@ -96,6 +96,7 @@ pub struct Counted {
     pub cycles: u64,
 }
 
+/// What the BPF half has counted.
 #[stat_doc]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(desc = "events in the interval", _om_prefix = "n_")]
@@ -202,6 +203,7 @@ impl Counts {
     }
 }
 
+/// Of a core type.
 #[stat_doc]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
 #[stat(desc = "one core type", _om_prefix = "type_", _om_label = "core_type")]
@@ -216,6 +218,7 @@ pub struct CoreTypeStats {
     pub perf_pct: f64,
 }
 
+/// Of a process.
 #[stat_doc]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
 #[stat(desc = "one process", _om_prefix = "process_", _om_label = "pid")]
@@ -236,6 +239,7 @@ pub struct ProcessStats {
     pub ipc: f64,
 }
 
+/// All that the scheduler tells of an interval.
 #[stat_doc]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
 #[stat(top)]

@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "measurements.csv")]
     pub(super) output: PathBuf,
 
-    /// Programs to measure, a TOML file with [[program]] name, variant, command
+    /// Programs to measure, a TOML file with `[[program]]`: name, variant, command
     /// [default: those of bench/programs]
     #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
     suite: Option<PathBuf>,

@@ -331,6 +331,7 @@ impl Sampler {
         self.rounds.retain(|(task, _), _| alive(*task));
     }
 
+    /// What became of the samples so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }

@@ -11,6 +11,7 @@ mod camps;
 mod cost;
 mod doctor;
 mod fixtures;
+mod licences;
 mod machines;
 mod ml;
 mod ml_events;
