@@ -21,6 +21,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
+pub mod counts;
 mod event;
 mod facts;
 mod fallback;

@@ -7,63 +7,13 @@
 
 use serde::Serialize;
 
-use super::{Event, Meaning};
+use super::Meaning;
+pub use super::counts::{Counts, Layout};
 use crate::bpf::intf;
 use crate::table::TaskId;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
 pub const LINE_BYTES: f64 = 64.0;
-
-/// Counts of a task on one core type, by event, all scaled to the same run time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
-    values: Vec<(Event, f64)>,
-}
-
-impl Counts {
-    /// All that were counted.
-    pub fn iter(&self) -> impl Iterator<Item = (&Event, f64)> {
-        self.values.iter().map(|(event, value)| (event, *value))
-    }
-
-    pub fn get(&self, meaning: Meaning) -> Option<f64> {
-        let mut values = self.values.iter();
-        let found = values.find(|(event, _)| matches!(event, Event::Meaning(m) if *m == meaning));
-        found.map(|(_, value)| *value)
-    }
-
-    /// Of an event that may have no meaning.
-    pub fn of(&self, event: &Event) -> Option<f64> {
-        let found = self.values.iter().find(|(e, _)| e == event);
-        found.map(|(_, value)| *value)
-    }
-
-    pub fn set(&mut self, event: impl Into<Event>, value: f64) {
-        let event = event.into();
-        match self.values.iter_mut().find(|(e, _)| *e == event) {
-            Some(entry) => entry.1 = value,
-            None => self.values.push((event, value)),
-        }
-    }
-
-    /// `meaning` per 1,000 instructions; `None` if either was not counted.
-    pub fn per_kilo(&self, meaning: Meaning) -> Option<f64> {
-        let instructions = self.get(Meaning::Instructions).filter(|&n| n > 0.0)?;
-        Some(self.get(meaning)? * 1e3 / instructions)
-    }
-}
-
-/// Each event is to come once.
-impl<E: Into<Event>> FromIterator<(E, f64)> for Counts {
-    fn from_iter<I: IntoIterator<Item = (E, f64)>>(pairs: I) -> Self {
-        Self {
-            values: pairs
-                .into_iter()
-                .map(|(event, value)| (event.into(), value))
-                .collect(),
-        }
-    }
-}
 
 /// What a task did on one core type for about `--sample-ms` of its run time.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,9 +36,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of what the BPF half has sent, and the counts that were made of it; no estimate of SF. `None`
-    /// without instructions and cycles.
-    pub(crate) fn of(raw: &intf::task_sample, counts: Counts) -> Option<Self> {
+    /// Of what the BPF half has sent, the counts that were made of it, and what a model says of these.
+    /// `None` without instructions and cycles.
+    pub(crate) fn of(raw: &intf::task_sample, counts: Counts, sf: Option<f64>) -> Option<Self> {
         let metrics = Metrics::of(&counts, raw.run_ns)?;
         Some(Self {
             task: TaskId {
@@ -103,7 +53,7 @@ impl Sample {
             last: raw.last != 0,
             counts,
             metrics,
-            sf: None,
+            sf,
         })
     }
 }

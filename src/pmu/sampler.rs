@@ -13,11 +13,12 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 
-use super::module::{Counts, Module, Sample};
+use super::counts::{self, Counts, Layout};
+use super::module::{Module, Sample};
 use super::open::Options;
 use super::round::{IPC_JUMP, Round};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
-use super::{Counter, Event, Machine, Meaning, Pmu, Target, availability, plan};
+use super::{Counter, Event, Machine, Meaning, Pmu, Set, Target, availability, plan};
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
 use crate::table::TaskId;
@@ -30,6 +31,8 @@ const MAX_SETS: usize = intf::hetero_consts_MAX_SETS as usize;
 struct TypeEvents {
     pmu: Pmu,
     plan: Plan,
+    /// Of every sample.
+    layout: Layout,
     cpus: Vec<u32>,
     /// By set, then CPU, then event.
     counters: Vec<Vec<Vec<Counter>>>,
@@ -99,6 +102,7 @@ impl Sampler {
             let plan = plan(&wished, &pmu);
             (!plan.sets.is_empty()).then(|| TypeEvents {
                 pmu,
+                layout: layout_of(&plan),
                 plan,
                 cpus: kind.cpus.clone(),
                 counters: Vec::new(),
@@ -108,8 +112,9 @@ impl Sampler {
         });
         let types: Vec<_> = types.collect();
         for events in types.iter().flatten() {
-            let fits = |set: &super::Set| set.counters.len() <= MAX_EVENTS;
-            if events.plan.sets.len() > MAX_SETS || !events.plan.sets.iter().all(fits) {
+            let fits = |set: &Set| set.counters.len() <= MAX_EVENTS;
+            let many = events.layout.events().len() > counts::MOST;
+            if many || events.plan.sets.len() > MAX_SETS || !events.plan.sets.iter().all(fits) {
                 let counted = events.plan.sets.iter().map(|set| set.events.len());
                 bail!(
                     "{} events need more than {MAX_SETS} sets of {MAX_EVENTS} on {}; ask for fewer",
@@ -292,9 +297,14 @@ impl Sampler {
         admitted
     }
 
-    /// Makes a sample of what BPF has sent; `None` until a round is complete where sets take
-    /// turns, if the task waited actively meanwhile, or if it says nothing.
-    pub fn sample(&mut self, raw: &intf::task_sample) -> Option<Sample> {
+    /// Makes a sample of what BPF has sent, with the SF that `estimate` has for counts from a core type;
+    /// `None` until a round is complete where sets take turns, if the task waited actively meanwhile,
+    /// or if it says nothing.
+    pub fn sample(
+        &mut self,
+        raw: &intf::task_sample,
+        estimate: impl FnOnce(usize, &Counts) -> Option<f64>,
+    ) -> Option<Sample> {
         if raw.spun != 0 {
             // What it retired says nothing of its work (CAMPS 2018, section 4.5).
             self.tally.spun += 1;
@@ -308,7 +318,7 @@ impl Sampler {
         };
         let set = events.plan.sets.get(usize::from(raw.set))?;
         let counts = if events.plan.sets.len() == 1 {
-            counts_of(&events.plan, raw)
+            Some(counts_of(&events.layout, set, raw))
         } else {
             let round = self
                 .rounds
@@ -318,12 +328,14 @@ impl Sampler {
             self.tally.jumped += u64::from(pushed.discarded);
             pushed
                 .complete
-                .then(|| counts_of_round(&events.plan, round, raw))
+                .then(|| counts_of_round(&events.layout, &events.plan, round, raw))
         };
         if raw.last != 0 {
             self.rounds.remove(&(task, core_type));
         }
-        Sample::of(raw, counts?)
+        let counts = counts?;
+        let sf = estimate(core_type, &counts);
+        Sample::of(raw, counts, sf)
     }
 
     /// Forgets tasks that are gone.
@@ -367,32 +379,33 @@ fn needed_by(needed: &[Meaning], event: &Event) -> bool {
     }
 }
 
+/// Instructions and cycles, and then set by set what else is counted.
+fn layout_of(plan: &Plan) -> Layout {
+    let fixed = [Meaning::Instructions, Meaning::Cycles].map(Event::from);
+    let others = plan.sets.iter().flat_map(|set| &set.events);
+    let others = others.map(|(event, _)| event.clone());
+    fixed.into_iter().chain(others).collect()
+}
+
 /// The counts of a sample whose set is the only one.
-fn counts_of(plan: &Plan, raw: &intf::task_sample) -> Option<Counts> {
-    let set = plan.sets.first()?;
-    let fixed = [
-        (Meaning::Instructions.into(), INSTRUCTIONS),
-        (Meaning::Cycles.into(), CYCLES),
-    ];
-    let counted = fixed.into_iter().chain(set.events.iter().cloned());
-    let counted = counted.map(|(event, place)| (event, raw.counts[place] as f64));
-    Some(counted.collect())
+fn counts_of(layout: &Layout, set: &Set, raw: &intf::task_sample) -> Counts {
+    let others = set.events.iter().map(|(_, place)| *place);
+    let places = [INSTRUCTIONS, CYCLES].into_iter().chain(others);
+    Counts::new(layout, places.map(|place| raw.counts[place] as f64))
 }
 
 /// The counts of a whole round, as if they all belonged to the sample that completed it.
-fn counts_of_round(plan: &Plan, round: &Round, raw: &intf::task_sample) -> Counts {
-    let instructions = raw.counts[0] as f64;
-    let mut counts = Counts::default();
-    counts.set(Meaning::Instructions, instructions);
-    counts.set(Meaning::Cycles, raw.counts[1] as f64);
-    for (number, set) in plan.sets.iter().enumerate() {
-        for (event, place) in &set.events {
-            if let Some(share) = round.per_instruction((number, *place)) {
-                counts.set(event.clone(), share * instructions);
-            }
-        }
-    }
-    counts
+fn counts_of_round(layout: &Layout, plan: &Plan, round: &Round, raw: &intf::task_sample) -> Counts {
+    let instructions = raw.counts[INSTRUCTIONS] as f64;
+    let fixed = [instructions, raw.counts[CYCLES] as f64];
+    let others = plan.sets.iter().enumerate().flat_map(|(number, set)| {
+        // All sets of a complete round have been seen.
+        let share = move |&(_, place): &(Event, usize)| round.per_instruction((number, place));
+        set.events
+            .iter()
+            .map(move |event| share(event).unwrap_or(0.0) * instructions)
+    });
+    Counts::new(layout, fixed.into_iter().chain(others))
 }
 
 /// Takes a record of the ring buffer apart; `None` if it is no sample.
@@ -408,7 +421,6 @@ pub fn decode(bytes: &[u8]) -> Option<intf::task_sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::Set;
 
     fn raw(set: u8, counts: &[u64]) -> intf::task_sample {
         let mut raw = decode(&[0; size_of::<intf::task_sample>()]).unwrap();
@@ -444,7 +456,7 @@ mod tests {
             sets: vec![set(&[(Meaning::LlcMisses, 2)], 3)],
             absent: Vec::new(),
         };
-        let counts = counts_of(&plan, &raw(0, &[1000, 2000, 30])).unwrap();
+        let counts = counts_of(&layout_of(&plan), &plan.sets[0], &raw(0, &[1000, 2000, 30]));
         assert_eq!(counts.get(Meaning::Instructions), Some(1000.0));
         assert_eq!(counts.get(Meaning::Cycles), Some(2000.0));
         assert_eq!(counts.get(Meaning::LlcMisses), Some(30.0));
@@ -464,7 +476,7 @@ mod tests {
         assert!(!round.push(0, &[1000, 2000, 30]).complete);
         let last = raw(1, &[2000, 4000, 400]);
         assert!(round.push(1, &last.counts[..3]).complete);
-        let counts = counts_of_round(&plan, &round, &last);
+        let counts = counts_of_round(&layout_of(&plan), &plan, &round, &last);
         assert_eq!(counts.get(Meaning::Instructions), Some(2000.0));
         assert_eq!(counts.get(Meaning::LlcMisses), Some(60.0));
         assert_eq!(counts.get(Meaning::Branches), Some(400.0));
@@ -474,10 +486,10 @@ mod tests {
     fn samples_of_tasks_that_spun_are_dropped_and_counted() {
         let mut sampler = without_events();
         let mut sample = raw(0, &[1000, 2000]);
-        assert!(sampler.sample(&sample).is_none());
+        assert!(sampler.sample(&sample, |_, _| None).is_none());
         assert_eq!(sampler.tally().spun, 0);
         sample.spun = 1;
-        assert!(sampler.sample(&sample).is_none());
+        assert!(sampler.sample(&sample, |_, _| None).is_none());
         assert_eq!(sampler.tally().spun, 1);
     }
 

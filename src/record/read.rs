@@ -13,7 +13,8 @@ use flate2::bufread::GzDecoder;
 
 use super::format::{Begin, Chosen, Decided, Look, MAGIC, MOST, Record, SampleRecord};
 use crate::pmu::Event;
-use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::pmu::counts;
+use crate::pmu::module::{Counts, Layout, Metrics, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology, cpulist};
 
@@ -49,7 +50,7 @@ pub enum Input {
     /// Its fairness changes.
     Fairness(u8),
     /// It is shown a sample.
-    Sample(Sample),
+    Sample(Box<Sample>),
     /// The task table was read, [`Reader::tasks`].
     Look {
         /// As in [`Look`].
@@ -91,6 +92,8 @@ pub struct Reader {
     at: usize,
     tail: Option<Tail>,
     events: Vec<Event>,
+    /// By core type: numbers of the events that its last sample had counts of, and these.
+    layouts: [(Vec<u8>, Layout); MAX_CORE_TYPES],
     sample_at: u64,
     tasks: Vec<Task>,
     /// Threads there ever were, and beginnings.
@@ -127,6 +130,7 @@ impl Reader {
             at: 0,
             tail: None,
             events: Vec::new(),
+            layouts: Default::default(),
             sample_at: 0,
             tasks: Vec::new(),
             threads: 0,
@@ -279,7 +283,7 @@ impl Reader {
                 return Ok(None);
             }
             Record::Sample(record) => match self.sample(record)? {
-                Some(sample) => Input::Sample(sample),
+                Some(sample) => Input::Sample(Box::new(sample)),
                 None => return Ok(None),
             },
             Record::Look(look) => {
@@ -329,22 +333,16 @@ impl Reader {
     }
 
     fn sample(&mut self, record: SampleRecord) -> Result<Option<Sample>> {
-        let mut counts = Counts::default();
-        for (number, value) in record.counts {
-            let event = self.events.get(usize::from(number));
-            counts.set(
-                event.context("a sample of an unknown event")?.clone(),
-                f64::from(value),
-            );
-        }
         self.sample_at = self.sample_at.wrapping_add(record.at as u64);
+        ensure!(
+            record.core_type < self.core_types && record.counts.len() <= counts::MOST,
+            "a sample from a core type that there is not, or of too many events"
+        );
+        let layout = self.layout(&record)?;
+        let counts = Counts::new(layout, record.counts.iter().map(|&(_, n)| n.into()));
         let Some(metrics) = Metrics::of(&counts, record.run_ns) else {
             return Ok(None);
         };
-        ensure!(
-            record.core_type < self.core_types,
-            "a sample from a core type that there is not"
-        );
         Ok(Some(Sample {
             task: TaskId {
                 slot: record.slot,
@@ -360,6 +358,22 @@ impl Reader {
             metrics,
             sf: record.sf,
         }))
+    }
+
+    /// The layout of a sample's counts: mostly that of the one before from its core type.
+    fn layout(&mut self, record: &SampleRecord) -> Result<&Layout> {
+        let (known, layout) = &mut self.layouts[record.core_type];
+        let numbers = || record.counts.iter().map(|&(number, _)| number);
+        if !numbers().eq(known.iter().copied()) {
+            let event = |number| {
+                let event = self.events.get(usize::from(number));
+                event.cloned().context("a sample of an unknown event")
+            };
+            *layout = numbers().map(event).collect::<Result<_>>()?;
+            known.clear();
+            known.extend(numbers());
+        }
+        Ok(layout)
     }
 
     /// Brings the task table up to a look.

@@ -124,7 +124,7 @@ fn what_is_read_is_what_the_policy_saw_to_the_last_bit() {
     let read_samples: Vec<_> = inputs
         .iter()
         .filter_map(|input| match input {
-            Input::Sample(sample) => Some(sample.clone()),
+            Input::Sample(sample) => Some((**sample).clone()),
             _ => None,
         })
         .collect();

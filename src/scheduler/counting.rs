@@ -231,13 +231,12 @@ impl Counting {
                     self.log = None;
                 }
             }
-            if let Some(mut sample) = self.sampler.sample(&raw) {
-                let live = self.live.as_ref();
-                let ask = |live: &Live| live.sf(sample.core_type, &sample.counts);
-                sample.sf = match raw.sf {
-                    0 => live.and_then(ask),
-                    sf => Some(to_number(sf)),
-                };
+            let live = self.live.as_ref();
+            let sample = self.sampler.sample(&raw, |core_type, counts| match raw.sf {
+                0 => live?.sf(core_type, counts),
+                sf => Some(to_number(sf)),
+            });
+            if let Some(sample) = sample {
                 observe(&sample);
             }
         }

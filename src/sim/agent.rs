@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::native;
 use crate::bpf::intf;
 use crate::pmu::Meaning;
-use crate::pmu::module::{Counts, Sample};
+use crate::pmu::module::{Counts, Layout, Sample};
 use crate::policy::{Action, Policy, Snapshot};
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
@@ -57,6 +57,7 @@ pub(super) struct Agent {
     /// Where its samples have an SF from.
     pub(super) model: Option<Model>,
     sample_ns: Option<u64>,
+    layout: Layout,
     inbox: Vec<Sample>,
     reader: Reader,
     tasks: Vec<Task>,
@@ -110,6 +111,7 @@ impl Agent {
             policy,
             model,
             sample_ns,
+            layout: COUNTED.into_iter().collect(),
             inbox: Vec::new(),
             reader: Reader::default(),
             tasks: Vec::new(),
@@ -134,15 +136,13 @@ impl Agent {
     /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on
     /// this machine and has an SF of `sf`.
     pub(super) fn note(&mut self, raw: &intf::task_sample, load: usize, sf: f64) {
-        let counts = COUNTED
-            .into_iter()
-            .zip(raw.counts.map(|count| count as f64));
-        let counts: Counts = counts.collect();
-        let Some(mut sample) = Sample::of(raw, counts) else {
+        let counts = raw.counts.map(|count| count as f64);
+        let counts = Counts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
+        let core_type = usize::from(raw.core_type);
+        let sf = self.model.map(|model| model.sf(sf, load, core_type));
+        let Some(sample) = Sample::of(raw, counts, sf) else {
             return;
         };
-        let model = self.model;
-        sample.sf = model.map(|model| model.sf(sf, load, sample.core_type));
         match sample.sf {
             _ if sample.last => _ = self.sf.remove(&sample.task),
             Some(sf) => _ = self.sf.insert(sample.task, sf),

@@ -172,7 +172,8 @@ fn events_without_a_meaning_are_counted_by_their_code() {
     let live = live(&model, &topology, &machine);
     let code = Event::from("event=0xa4,umask=0x04".to_string());
     assert_eq!(live.events(0).unwrap()[1], code);
-    let mut counts = some_counts();
-    counts.set(code, 0.0);
+    let counts = some_counts();
+    let counts = counts.iter().map(|(event, count)| (event.clone(), count));
+    let counts: Counts = counts.chain([(code, 0.0)]).collect();
     assert!(live.sf(0, &counts).is_some());
 }

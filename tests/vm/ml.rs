@@ -99,12 +99,12 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
     let mut compared = [0; 2];
     for sample in &samples {
         let core_type = sample.core_type as usize;
-        let mut counts = Counts::default();
-        counts.set(Meaning::Cycles, sample.counts[1]);
-        for event in live.events(core_type).unwrap() {
+        let asked = live.events(core_type).unwrap().iter().map(|event| {
             let place = sampler.place(core_type, event).unwrap();
-            counts.set(event.clone(), sample.counts[place]);
-        }
+            (event.clone(), sample.counts[place])
+        });
+        let cycles = (Meaning::Cycles.into(), sample.counts[1]);
+        let counts: Counts = std::iter::once(cycles).chain(asked).collect();
         let expected = live.sf(core_type, &counts).unwrap();
         assert_eq!(to_number(sample.sf), expected, "{:?}", sample.counts);
         compared[core_type] += 1;
