@@ -37,7 +37,7 @@ pub fn print(text: impl Display) -> Result<()> {
 /// are left out where it is no terminal.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn styled(text: impl Display) -> Result<()> {
     write(text)
 }
@@ -82,7 +82,7 @@ fn write(text: impl Display) -> Result<()> {
 /// Prints a value as JSON, indented.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     write(printable_json(&serde_json::to_string_pretty(value)?))
 }

@@ -18,8 +18,11 @@ pub const LINE_BYTES: f64 = 64.0;
 /// What a task did on one core type for about `--sample-ms` of its run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
+    /// The slot of the task, and its generation.
     pub task: TaskId,
+    /// Its thread ID.
     pub tid: u32,
+    /// Its process ID.
     pub tgid: u32,
     /// Index into the machine's core types, fastest first.
     pub core_type: usize,
@@ -29,7 +32,9 @@ pub struct Sample {
     pub run_ns: u64,
     /// The task has ended.
     pub last: bool,
+    /// What was counted during `run_ns`.
     pub counts: Counts,
+    /// What that means.
     pub metrics: Metrics,
     /// SF as a model of this machine estimates it from the counts; `None` without a model.
     pub sf: Option<f64>,
