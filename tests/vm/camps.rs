@@ -58,14 +58,23 @@ fn camps_evens_out_progress_and_learns_who_is_disturbed() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let mut statistics = Statistics::from_now();
     let camps = unfairness(&slowdowns(&alone, 4));
-    let counts = statistics.take().counts;
-    scheduler.stop();
+    let mut counts = statistics.take().counts;
     println!("unfairness: {default:.2} by default, {camps:.2} with camps");
     println!("{counts:?}");
     assert!(
         counts.phase_hits > counts.phase_misses,
         "phases are not known again"
     );
+    // One episode may fail by chance, and as NWC mode has 5 % of the time, the next is seconds away.
+    for _ in 0..3 {
+        if counts.nwc_learned > 0 && counts.held > 0 {
+            break;
+        }
+        slowdowns(&alone, 6);
+        counts = statistics.take().counts;
+        println!("{counts:?}");
+    }
+    scheduler.stop();
     assert!(counts.nwc_episodes > 0, "NWC mode was not entered");
     assert!(counts.nwc_learned > 0, "nothing was learned in NWC mode");
     assert!(
