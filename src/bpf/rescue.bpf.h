@@ -166,6 +166,8 @@ static void wake_idle_for(struct task_struct *p, s32 cpu)
 	if (can_kick()) {
 		scx_bpf_kick_cpu___optional(idle, 0);
 	} else {
+		/* Where it went idle while the kernel suspended, nothing has counted it. */
+		count_idle(idle, true);
 		note_idle(idle, true);
 		arm_rescue(cpu);
 	}

@@ -57,10 +57,7 @@ impl Kernel {
         let whole_cores = flags & u64::from(ffi::SCX_PICK_IDLE_CORE) != 0;
         let idle = self.idle();
         let mut both = *cpus;
-        both.0
-            .iter_mut()
-            .zip(idle.0)
-            .for_each(|(word, idle)| *word &= idle);
+        both.intersect(&idle);
         let topology = &self.machine.topology;
         let is_whole = |cpu: &u32| {
             // One that came online since has no sibling that is known.
@@ -92,6 +89,9 @@ impl Kernel {
     pub(super) fn kick(&self, cpu: i32, flags: u64) {
         if cpu < 0 || cpu as u32 >= self.machine.nr_cpus() {
             return self.error(format!("kick of CPU {cpu}"));
+        }
+        if self.bypasses(self.here()) {
+            return;
         }
         let kick = Kick {
             cpu: cpu as u32,

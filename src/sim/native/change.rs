@@ -35,9 +35,32 @@ impl Kernel {
 
     /// `scx_fork()` and `scx_post_fork()`: a task that sleeps still.
     pub fn make(&self, task: &Task, from: u32) -> TaskId {
+        let id = self.create(task, from);
+        self.enter(from);
+        self.init_task(id, true);
+        let raw = self.raw(id);
+        // SAFETY: as in Kernel::new(), here and below.
+        self.call(|ops| unsafe { ops.enable.unwrap()(raw) });
+        self.call(|ops| unsafe { ops.set_weight.unwrap()(raw, 100) });
+        id
+    }
+
+    /// The BPF half is told of a task.
+    pub(super) fn init_task(&self, task: TaskId, fork: bool) {
+        let group = self.look().tasks[task.index()].cgroup;
+        let cgroup = self.cgroup(group);
+        let mut args = ffi::scx_init_task_args { fork, cgroup };
+        let raw = self.raw(task);
+        let err = self.call(|ops| unsafe { ops.init_task.unwrap()(raw, &raw mut args) });
+        assert_eq!(err, 0, "the BPF half refuses a task");
+        self.st().tasks[task.index()].known = true;
+    }
+
+    /// A task that sleeps still, and of which no scheduler knows.
+    pub(super) fn create(&self, task: &Task, from: u32) -> TaskId {
         let cpus = task.cpus.unwrap_or(Mask::first(self.machine.nr_cpus()));
         let first = cpus.cpus().next().expect("a task may use some CPU");
-        let (id, group) = {
+        {
             let mut state = self.st();
             let pid = state.next_pid;
             state.next_pid += 1;
@@ -66,6 +89,7 @@ impl Kernel {
             state.tasks.push(Entity {
                 raw,
                 alive: true,
+                known: false,
                 at: None,
                 verdict: None,
                 deferred: false,
@@ -81,21 +105,8 @@ impl Kernel {
                 cgroup: task.cgroup,
                 spin_word: 0,
             });
-            let group = task.cgroup.map(|group| state.cgroups[group].get());
-            (id, group.unwrap_or(std::ptr::null_mut()))
-        };
-        self.enter(from);
-        let mut args = ffi::scx_init_task_args {
-            fork: true,
-            cgroup: group,
-        };
-        let raw = self.raw(id);
-        // SAFETY: as in Kernel::new(), here and below.
-        let err = self.call(|ops| unsafe { ops.init_task.unwrap()(raw, &raw mut args) });
-        assert_eq!(err, 0, "the BPF half refuses a task");
-        self.call(|ops| unsafe { ops.enable.unwrap()(raw) });
-        self.call(|ops| unsafe { ops.set_weight.unwrap()(raw, 100) });
-        id
+            id
+        }
     }
 
     /// What runs on `cpu` ends: `do_exit()`, and the switch to what comes next.
@@ -113,8 +124,10 @@ impl Kernel {
         self.enter(cpu);
         let raw = self.raw(task);
         let mut args = ffi::scx_exit_task_args { cancelled: false };
-        self.call(|ops| unsafe { ops.disable.unwrap()(raw) });
-        self.call(|ops| unsafe { ops.exit_task.unwrap()(raw, &raw mut args) });
+        if self.look().tasks[task.index()].known {
+            self.call(|ops| unsafe { ops.disable.unwrap()(raw) });
+            self.call(|ops| unsafe { ops.exit_task.unwrap()(raw, &raw mut args) });
+        }
         unsafe { (self.half.forget_task)(raw) }
         let mut state = self.st();
         state.tasks[task.0 as usize].alive = false;
@@ -124,7 +137,7 @@ impl Kernel {
     }
 
     /// `sched_change_begin()` ... `sched_change_end()`, on the caller's CPU.
-    fn change(&self, task: TaskId, from: u32, change: impl FnOnce(&Self)) {
+    pub(super) fn change(&self, task: TaskId, from: u32, change: impl FnOnce(&Self)) {
         self.enter(from);
         let cpu = self.cpu_of(task);
         let (queued, runs) = (self.is_queued(task), self.is_running(task));
@@ -241,9 +254,10 @@ impl Kernel {
     }
 
     /// `move_queued_task()`, on the CPU where the model is.
-    fn move_queued(&self, task: TaskId) {
-        let bits = unsafe { (*(*self.raw(task)).cpus_ptr).bits };
-        let Some(to) = Mask(bits).cpus().next() else {
+    pub(super) fn move_queued(&self, task: TaskId) {
+        let mut cpus = Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits });
+        cpus.intersect(&self.look().online);
+        let Some(to) = cpus.cpus().next() else {
             return;
         };
         self.dequeue(task);
@@ -322,6 +336,7 @@ impl Kernel {
                 storage: std::ptr::null_mut(),
             };
             state.cgroups.push(Box::new(UnsafeCell::new(group)));
+            state.cgroup_weights.push(weight);
             let index = state.cgroups.len() - 1;
             (index, state.cgroups[index].get())
         };
@@ -339,9 +354,17 @@ impl Kernel {
         })
     }
 
+    /// All cgroups, parents first, with what they weigh.
+    pub(super) fn cgroups(&self) -> Vec<(*mut ffi::cgroup, u32)> {
+        let state = self.look();
+        let groups = state.cgroups.iter().map(|group| group.get());
+        groups.zip(state.cgroup_weights.iter().copied()).collect()
+    }
+
     /// Writes a `cpu.weight`.
     pub fn set_cgroup_weight(&self, group: usize, weight: u32, from: u32) {
         self.enter(from);
+        self.st().cgroup_weights[group] = weight;
         let group = self.cgroup(Some(group));
         self.call(|ops| unsafe { ops.cgroup_set_weight.unwrap()(group, weight) });
         self.run_later();

@@ -167,6 +167,57 @@ impl Half {
         (slots, self.get::<u32>("nr_slots_used") as usize)
     }
 
+    // Maps, as the agent reads and writes them: of u32, by u32.
+
+    /// Appends to a queue.
+    pub(super) fn push(&self, map: &str, value: u32) {
+        type Push = unsafe extern "C" fn(*mut u8, *const u32, u64) -> i64;
+        let push = self.global::<c_void>("bpf_map_push_elem");
+        // SAFETY: the shim's function of that name, and a map of the BPF half of so large values.
+        unsafe {
+            let push: Push = std::mem::transmute(push);
+            push(self.global(map), &raw const value, 0);
+        }
+    }
+
+    /// Puts a value into a hash map.
+    ///
+    /// # Errors
+    /// It is full.
+    pub(super) fn put(&self, map: &str, key: u32, value: u32) -> Result<()> {
+        type Update = unsafe extern "C" fn(*mut u8, *const u32, *const u32, u64) -> i64;
+        let update = self.global::<c_void>("bpf_map_update_elem");
+        // SAFETY: as above.
+        let err = unsafe {
+            let update: Update = std::mem::transmute(update);
+            update(self.global(map), &raw const key, &raw const value, 0)
+        };
+        ensure!(err == 0, "{map}: {err}");
+        Ok(())
+    }
+
+    /// What a hash map has by this key.
+    pub(super) fn find(&self, map: &str, key: u32) -> Option<u32> {
+        type Lookup = unsafe extern "C" fn(*mut u8, *const u32) -> *const u32;
+        let lookup = self.global::<c_void>("bpf_map_lookup_elem");
+        // SAFETY: as above.
+        unsafe {
+            let lookup: Lookup = std::mem::transmute(lookup);
+            lookup(self.global(map), &raw const key).as_ref().copied()
+        }
+    }
+
+    /// Deletes it.
+    pub(super) fn delete(&self, map: &str, key: u32) {
+        type Delete = unsafe extern "C" fn(*mut u8, *const u32) -> i64;
+        let delete = self.global::<c_void>("bpf_map_delete_elem");
+        // SAFETY: as above.
+        unsafe {
+            let delete: Delete = std::mem::transmute(delete);
+            delete(self.global(map), &raw const key);
+        }
+    }
+
     /// Applies a batch of at most [`intf::hetero_consts_MAX_ACTIONS`] actions as the agent does, and
     /// returns them with their results. Runs with what the model says of where it is.
     pub(super) fn apply(&self, actions: &[types::action]) -> Vec<types::action> {

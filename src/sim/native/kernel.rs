@@ -50,6 +50,20 @@ pub(super) struct State {
     pub(super) queues: BTreeMap<u64, Queue>,
     pub(super) global: Queue,
     pub(super) idle: Mask,
+    /// CPUs that take tasks.
+    pub(super) online: Mask,
+    /// CPUs for whose tasks the BPF half is not asked: `scx_bypass()`.
+    pub(super) bypass: Mask,
+    /// When that began, and when it ended.
+    pub(super) bypassed: (u64, u64),
+    /// A CPU between its last look at the queues and being idle, which has its run queue's lock.
+    pub(super) going_idle: Option<u32>,
+    /// A task that is woken up when a CPU is there.
+    pub(super) racer: Option<TaskId>,
+    /// Tasks whose waker waits for that lock, with the flags.
+    pub(super) held_up: Vec<(TaskId, u64)>,
+    /// CPUs that are to tell that they idle, though they did before.
+    pub(super) renotify: Mask,
     pub(super) later: Vec<Later>,
     /// CPUs that are to schedule.
     pub(super) resched: Vec<u32>,
@@ -73,6 +87,8 @@ pub(super) struct State {
     pub(super) bells: u64,
     #[expect(clippy::vec_box, reason = "the BPF half keeps their addresses")]
     pub(super) cgroups: Vec<Box<UnsafeCell<ffi::cgroup>>>,
+    /// `cpu.weight` of each.
+    pub(super) cgroup_weights: Vec<u32>,
     /// The task that select_cpu or enqueue is asked about: the only one that may be inserted.
     pub(super) verdict_of: Option<TaskId>,
     /// Tasks that ops.dispatch has moved to a local queue.
@@ -126,6 +142,13 @@ impl Kernel {
                 queues: BTreeMap::new(),
                 global: Queue::default(),
                 idle: Mask::NONE,
+                online: Mask::first(nr_cpus),
+                bypass: Mask::NONE,
+                bypassed: (0, 0),
+                going_idle: None,
+                racer: None,
+                held_up: Vec::new(),
+                renotify: Mask::NONE,
                 later: Vec::new(),
                 resched: Vec::new(),
                 stops: Vec::new(),
@@ -141,6 +164,7 @@ impl Kernel {
                 samples: Vec::new(),
                 bells: 0,
                 cgroups: Vec::new(),
+                cgroup_weights: Vec::new(),
                 verdict_of: None,
                 nr_moved: 0,
                 next_pid: 1000,

@@ -14,6 +14,7 @@
 //! [`Kernel::set_nice`], [`Kernel::advance`]. Everything is on one thread, and nothing is random.
 
 mod answers;
+mod attach;
 mod calls;
 mod change;
 mod check;

@@ -212,8 +212,6 @@ fn a_parked_cpu_runs_nothing_but_what_must_not_wait_until_its_deadline() {
     assert_eq!(scene.kernel.errors(), [""; 0]);
 }
 
-type UpdateElem = unsafe extern "C" fn(*mut u8, *const u32, *const u32, u64) -> i64;
-
 /// As the scheduler starts anew: the agent hands the table on, and tasks are found by id and start.
 #[test]
 fn a_task_is_known_again_and_one_with_the_id_of_another_that_ended_is_not_taken_for_it() {
@@ -221,16 +219,12 @@ fn a_task_is_known_again_and_one_with_the_id_of_another_that_ended_is_not_taken_
     let known = before.hogs(2, &pinned(1));
     before.kernel.run_for(500 * MS);
     let scene = Scene::new(&machine(&[2, 2]));
-    // SAFETY: the shim's function of that name.
-    let update: UpdateElem =
-        unsafe { std::mem::transmute(scene.kernel.half().global::<u8>("bpf_map_update_elem")) };
     for &task in &known {
         let index = before.kernel.task_ctx(task).unwrap().slot;
         let slot = before.kernel.slot(task).unwrap();
         scene.kernel.half().set_at("slots", index as usize, slot);
-        let carried = scene.kernel.half().global::<u8>("carried_slots");
-        // SAFETY: a map of the BPF half, by tid, of indices.
-        assert_eq!(unsafe { update(carried, &slot.tid, &index, 0) }, 0);
+        let put = scene.kernel.half().put("carried_slots", slot.tid, index);
+        put.unwrap();
     }
     scene.kernel.half().set("nr_slots_used", 2u32);
     scene.kernel.half().set("nr_carried", 2u32);

@@ -110,6 +110,10 @@ impl Kernel {
             self.insert(At::Local(cpu), task, false, flags);
             return;
         }
+        if !self.is_online(cpu) || self.bypasses(cpu) {
+            self.enqueue_without(task, flags);
+            return;
+        }
         if self.look().tasks[task.0 as usize].verdict.is_none() {
             let exiting = self.task_struct(task).flags & ffi::PF_EXITING != 0;
             if exiting && self.half.ops().flags & ffi::OPS_ENQ_EXITING == 0 {
@@ -143,6 +147,18 @@ impl Kernel {
             return;
         }
         self.insert(at, task, verdict.by_vtime, verdict.flags | flags);
+    }
+
+    /// The same, where the BPF half is not asked.
+    fn enqueue_without(&self, task: TaskId, flags: u64) {
+        let cpu = self.cpu_of(task);
+        self.st().tasks[task.0 as usize].verdict = None;
+        unsafe { (*self.raw(task)).scx.slice = u64::from(ffi::SCX_SLICE_DFL) }
+        let at = match self.is_online(cpu) {
+            true => At::Global,
+            false => At::Local(cpu),
+        };
+        self.insert(at, task, false, flags);
     }
 
     /// `dequeue_task_scx()`: off its run queue, whether it runs or waits.
@@ -209,7 +225,8 @@ impl Kernel {
     /// another queue).
     fn to_local(&self, task: TaskId, cpu: u32, flags: u64, moved: bool) -> bool {
         if self.cpu_of(task) != cpu {
-            if !self.may_move_to(task, cpu, true) {
+            // To an offline CPU nothing goes, which is no fault of the BPF half's.
+            if !self.is_online(cpu) || !self.may_move_to(task, cpu, true) {
                 self.unlink(task);
                 self.insert(At::Global, task, false, 0);
                 return false;
@@ -335,7 +352,7 @@ impl Kernel {
 
     /// What was put off: `run_deferred()`, `kick_cpus_irq_workfn()`.
     pub(super) fn run_later(&self) {
-        while !self.waits.get() {
+        while !self.waits.get() && self.look().going_idle.is_none() {
             let later = std::mem::take(&mut self.st().later);
             if later.is_empty() {
                 return;
@@ -390,8 +407,11 @@ impl Kernel {
             Runs::Task(task) => Some(task),
             _ => None,
         };
-        let goes_on =
-            |this: &Self| prev.is_some_and(|prev| this.is_queued(prev) && this.slice(prev) > 0);
+        let bypass = self.bypasses(cpu);
+        let goes_on = |this: &Self| {
+            let has_slice = |prev| this.is_queued(prev) && this.slice(prev) > 0;
+            !bypass && prev.is_some_and(has_slice)
+        };
         let has_local = |this: &Self| !this.queued_on(cpu).is_empty();
         {
             let of = &mut self.st().cpus[cpu as usize];
@@ -401,7 +421,14 @@ impl Kernel {
         self.update_curr(cpu);
         let mut keep = goes_on(self);
         if !keep && !has_local(self) && !self.consume(cpu, At::Global) {
-            for round in 0..=MAX_LOOPS {
+            if let Some(prev) = prev
+                && bypass
+                && self.is_queued(prev)
+            {
+                unsafe { (*self.raw(prev)).scx.slice = u64::from(ffi::SCX_SLICE_DFL) }
+                keep = true;
+            }
+            for round in 0..if bypass { 0 } else { MAX_LOOPS + 1 } {
                 if round == MAX_LOOPS {
                     self.kick(cpu as i32, 0);
                     break;
@@ -448,15 +475,19 @@ impl Kernel {
         match prev {
             Runs::Task(prev) => self.put_prev(cpu, prev, next.is_none().then_some(ENQ_LAST)),
             Runs::Idle if next.is_some() => self.update_idle(cpu, false),
-            // pick_task_idle(): from idle to idle only the kernel's own mask is brought up to date.
+            // pick_task_idle(): from idle to idle only the kernel's own mask is brought up to date,
+            // unless the BPF half is owed it.
+            Runs::Idle if self.look().renotify.has(cpu) => self.update_idle(cpu, true),
             Runs::Idle => self.st().idle.set(cpu, true),
             Runs::Other => {}
         }
         match next {
             Some(next) => self.set_next(cpu, next),
             None if prev != Runs::Idle => {
+                self.race(cpu);
                 self.set_runs(cpu, Runs::Idle);
                 self.update_idle(cpu, true);
+                self.end_race(cpu);
             }
             None => {}
         }
@@ -510,7 +541,17 @@ impl Kernel {
 
     /// `__scx_update_idle()`: the kernel's mask first, then the BPF half (since 6.16).
     pub(super) fn update_idle(&self, cpu: u32, idle: bool) {
-        self.st().idle.set(cpu, idle);
+        let bypass = {
+            let state = &mut *self.st();
+            state.idle.set(cpu, idle && state.online.has(cpu));
+            if !state.bypass.has(cpu) {
+                state.renotify.set(cpu, false);
+            }
+            state.bypass.has(cpu)
+        };
+        if bypass {
+            return;
+        }
         self.call(|ops| unsafe { ops.update_idle.unwrap()(cpu as i32, idle) });
     }
 
@@ -521,7 +562,11 @@ impl Kernel {
         };
         self.enter(cpu);
         self.update_curr(cpu);
-        self.call(|ops| unsafe { ops.tick.unwrap()(self.raw(task)) });
+        if self.bypasses(cpu) {
+            unsafe { (*self.raw(task)).scx.slice = 0 }
+        } else {
+            self.call(|ops| unsafe { ops.tick.unwrap()(self.raw(task)) });
+        }
         self.run_later();
         if self.slice(task) == 0 {
             self.schedule(cpu);

@@ -58,6 +58,12 @@ impl Mask {
             .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
+    /// Keeps those that are in `other`, too.
+    pub(super) fn intersect(&mut self, other: &Self) {
+        let words = self.0.iter_mut().zip(other.0);
+        words.for_each(|(word, other)| *word &= other);
+    }
+
     /// Adds or removes `cpu`.
     pub fn set(&mut self, cpu: u32, present: bool) {
         let word = &mut self.0[cpu as usize / 64];
@@ -160,6 +166,8 @@ pub(super) struct Entity {
     /// What the BPF half sees. It reads it within calls; the model writes it between them.
     pub(super) raw: Box<UnsafeCell<ffi::task_struct>>,
     pub(super) alive: bool,
+    /// The BPF half was told of it: ops.init_task.
+    pub(super) known: bool,
     pub(super) at: Option<(At, Place)>,
     /// The verdict of ops.select_cpu or ops.enqueue, while they run and until it is carried out.
     pub(super) verdict: Option<Verdict>,

@@ -110,12 +110,32 @@ fn failures(seeds: std::ops::Range<u64>, without: &[Mechanism], most: usize) -> 
         } else {
             World::shrink(failure, without).unwrap()
         });
-        eprintln!("at least: {}", failures[failures.len() - 1]);
+        let least = &failures[failures.len() - 1];
+        eprintln!("at least: {least}");
+        eprintln!("again: {}", again(least, without));
         if failures.len() == most {
             break;
         }
     }
     failures
+}
+
+/// The command that shows a failure event by event.
+fn again(failure: &Failure, without: &[Mechanism]) -> String {
+    let not = |chaos: &Chaos| !failure.chaos.contains(chaos);
+    let calm = Chaos::ALL.into_iter().filter(not);
+    let calm: Vec<String> = calm.map(|chaos| format!("{chaos:?}")).collect();
+    let without = without.first().and_then(Mechanism::to_possible_value);
+    let without = without.map_or(String::new(), |of| {
+        format!("NATIVE_WITHOUT={} ", of.get_name())
+    });
+    format!(
+        "NATIVE_SEEDS={} NATIVE_EVENTS={} NATIVE_CALM={} {without}NATIVE_TRACE=1 cargo test --release \
+         --lib sim::native::tests::random_lives_break_no_rule -- --exact --nocapture",
+        failure.seed,
+        failure.event + 1,
+        calm.join(","),
+    )
 }
 
 #[test]
@@ -215,8 +235,8 @@ enum By {
 /// A part that is left out, and within how many seeds random lives, or calm ones, break a rule then.
 ///
 /// Not here: `Kick` and `Iterate`, for which there is another way, which half of the random machines
-/// take anyhow; `Identity`, which takes a restart (a scenario in `placing.rs` shows it); and `RealTime`,
-/// `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which are of the agent.
+/// take anyhow; and `RealTime`, `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which
+/// are of the agent.
 const MECHANISMS: &[(Mechanism, By, u64)] = &[
     (Mechanism::Validity, By::Chaos, 100),
     (Mechanism::Chain, By::Chaos, 100),
@@ -226,10 +246,11 @@ const MECHANISMS: &[(Mechanism, By, u64)] = &[
     (Mechanism::Park, By::Chaos, 100),
     (Mechanism::Spin, By::Chaos, 100),
     (Mechanism::Release, By::Chaos, 100),
-    (Mechanism::Heartbeat, By::Chaos, 100),
+    (Mechanism::Heartbeat, By::Chaos, 300),
     (Mechanism::Heartbeat, By::Calm(Calm::Silence), 4),
     (Mechanism::Cpuperf, By::Chaos, 100),
-    (Mechanism::Exiting, By::Chaos, 200),
+    (Mechanism::Identity, By::Chaos, 200),
+    (Mechanism::Exiting, By::Chaos, 1000),
     (Mechanism::CgroupWeight, By::Calm(Calm::Cgroups), 4),
     (Mechanism::Preempt, By::Calm(Calm::Brief), 4),
     (Mechanism::Stay, By::Calm(Calm::Stay), 4),

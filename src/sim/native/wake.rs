@@ -4,7 +4,7 @@
 use super::cpu::Runs;
 use super::ffi::{self, DSQ_GLOBAL, ENQ_CPU_SELECTED, ENQ_WAKEUP};
 use super::kernel::Kernel;
-use super::task::TaskId;
+use super::task::{Mask, TaskId};
 
 /// A wake-up like most: `SCX_WAKE_TTWU`.
 pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
@@ -23,30 +23,76 @@ impl Kernel {
         let (cpu, selected) = self.select(task, flags);
         let selected = if selected { ENQ_CPU_SELECTED } else { 0 };
         unsafe { (*self.raw(task)).__state = 0 }
+        if self.look().going_idle == Some(cpu) {
+            self.st().held_up.push((task, ENQ_WAKEUP | selected));
+            return;
+        }
         self.activate(task, cpu, ENQ_WAKEUP | selected);
         self.run_later();
+    }
+
+    /// Another CPU wakes a task up when `cpu` has looked for one in vain, and is not idle yet.
+    pub(super) fn race(&self, cpu: u32) {
+        let Some(task) = self.st().racer.take() else {
+            return;
+        };
+        let from = self.cpu_of(task);
+        let elsewhere = from != cpu && self.is_online(from);
+        let dies = self.task_struct(task).flags & ffi::PF_EXITING != 0;
+        let alive = self.look().tasks[task.index()].alive;
+        if !elsewhere || dies || !alive || self.is_queued(task) {
+            return;
+        }
+        self.trace(|| format!("CPU {cpu} is about to idle"));
+        self.st().going_idle = Some(cpu);
+        self.wake(task, from, WAKE_TTWU);
+        self.enter(cpu);
+    }
+
+    pub(super) fn end_race(&self, cpu: u32) {
+        self.st().going_idle = None;
+        let held_up = std::mem::take(&mut self.st().held_up);
+        for (task, flags) in held_up {
+            self.activate(task, cpu, flags);
+        }
     }
 
     /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
     pub(super) fn select(&self, task: TaskId, flags: u64) -> (u32, bool) {
         let raw = self.task_struct(task);
-        let first = super::task::Mask(unsafe { (*raw.cpus_ptr).bits })
-            .cpus()
-            .next()
-            .unwrap_or(0);
+        let mut allowed = Mask(unsafe { (*raw.cpus_ptr).bits });
+        allowed.intersect(&self.look().online);
+        let first = allowed.cpus().next().unwrap_or(0);
         if raw.nr_cpus_allowed <= 1 || raw.migration_disabled != 0 {
             return (first, false);
         }
-        self.st().verdict_of = Some(task);
         let prev = raw.native_cpu;
+        if self.bypasses(prev as u32) {
+            return (self.select_default(&allowed, prev as u32), true);
+        }
+        self.st().verdict_of = Some(task);
         let cpu = self.call(|ops| unsafe { ops.select_cpu.unwrap()(self.raw(task), prev, flags) });
         self.st().verdict_of = None;
         if cpu < 0 || cpu as u32 >= self.machine.nr_cpus() {
             self.error(format!("select_cpu says CPU {cpu}"));
             return (prev as u32, true);
         }
-        let allowed = self.allows(task, cpu as u32);
+        let allowed = allowed.has(cpu as u32);
         (if allowed { cpu as u32 } else { first }, true)
+    }
+
+    /// `scx_select_cpu_dfl()`, in short.
+    fn select_default(&self, allowed: &Mask, prev: u32) -> u32 {
+        if allowed.has(prev) && self.test_and_clear_idle(prev as i32) {
+            return prev;
+        }
+        let idle = self.pick_idle(allowed, 0);
+        let first = || allowed.cpus().next().unwrap_or(prev);
+        match u32::try_from(idle) {
+            Ok(cpu) => cpu,
+            Err(_) if allowed.has(prev) => prev,
+            Err(_) => first(),
+        }
     }
 
     /// `activate_task()` and `wakeup_preempt()`.

@@ -7,6 +7,7 @@ mod changes;
 mod chaos;
 mod life;
 mod machine;
+mod restart;
 mod rules;
 
 use std::cmp::Reverse;
@@ -25,6 +26,7 @@ use crate::bpf::types;
 use crate::mechanism::Mechanism;
 use life::Life;
 use machine::{forget_a_cpu, random_machine};
+use restart::Stage;
 use rules::Watch;
 
 pub use calm::Calm;
@@ -47,6 +49,7 @@ enum Event {
     Deferred(u64),
     Agent,
     Change,
+    Upheaval,
 }
 
 /// A machine, its kernel, its tasks and its agent.
@@ -54,6 +57,11 @@ pub struct World {
     /// The kernel.
     pub kernel: Box<Kernel>,
     dice: Dice,
+    /// Decides on restarts and the like, so that a life is the same until the first of them.
+    fate: Dice,
+    stage: Stage,
+    /// The machine with all its CPUs online.
+    whole: Machine,
     seed: u64,
     chaos: BTreeSet<Chaos>,
     bounds: Bounds,
@@ -87,6 +95,7 @@ impl World {
         let mut dice = Dice::new(seed);
         let mut machine = random_machine(&mut dice, without);
         // Of their own, so that a life without them is the same otherwise.
+        let whole = machine.clone();
         let mut more = Dice::new(!seed);
         if chaos.contains(&Chaos::Unknown) && more.one_in(6) {
             forget_a_cpu(&mut machine, &mut more);
@@ -96,6 +105,7 @@ impl World {
         let most_tasks = dice.around(u64::from(nr_cpus) * crowded) as usize + 1;
         let mut world = Self::on(&machine, dice, seed, chaos)?;
         world.most_tasks = most_tasks.min(120);
+        world.whole = whole;
         world.kernel.waits.set(world.has(Chaos::Delays));
         if world.has(Chaos::Clocks) {
             let hour = 3_600_000 * MS as i64;
@@ -120,6 +130,7 @@ impl World {
         }
         world.post(0, Event::Agent);
         world.post(0, Event::Change);
+        world.plan_upheavals();
         Ok(world)
     }
 
@@ -150,6 +161,9 @@ impl World {
         Ok(Self {
             begun: kernel.now(),
             dice,
+            fate: Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            stage: Stage::Calm,
+            whole: machine.clone(),
             seed,
             chaos: chaos.clone(),
             bounds: Bounds::default(),
@@ -216,8 +230,13 @@ impl World {
             .push(Reverse((self.kernel.now() + after, self.nr_posted, event)));
     }
 
+    /// One that is online.
     fn any_cpu(&mut self) -> u32 {
-        self.dice.below(self.kernel.machine.nr_cpus().into()) as u32
+        let cpu = self.dice.below(self.kernel.machine.nr_cpus().into()) as u32;
+        match self.kernel.is_online(cpu) {
+            true => cpu,
+            false => self.online_cpu(),
+        }
     }
 
     fn any_task(&mut self) -> Option<TaskId> {
@@ -237,7 +256,7 @@ impl World {
             self.kernel.fire_timer();
         } else if let Some(Reverse((_, _, event))) = self.events.pop() {
             self.kernel.trace(|| format!("{event:?}"));
-            self.handle(event);
+            self.handle(event)?;
         }
         self.follow();
         self.watch.verdict()?;
@@ -312,7 +331,7 @@ impl World {
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Tick(cpu) => {
                 self.ticks[cpu as usize] = self.kernel.runs(cpu) != Runs::Idle;
@@ -321,7 +340,9 @@ impl World {
                     self.post(period, Event::Tick(cpu));
                     let runs = self.kernel.runs(cpu);
                     self.kernel.tick(cpu);
-                    if let Runs::Task(task) = runs {
+                    if let Runs::Task(task) = runs
+                        && !self.kernel.bypasses(cpu)
+                    {
                         self.watch.ticked(&self.kernel, cpu, task);
                     }
                 }
@@ -340,9 +361,16 @@ impl World {
             Event::Wake(task) => {
                 // It may have been woken up before, and have ended since.
                 let exiting = self.kernel.task_struct(task).flags & ffi::PF_EXITING != 0;
-                if self.kernel.look().tasks[task.0 as usize].alive && !exiting {
+                if !self.can_wake(task) {
+                    self.post(50 * MS, event);
+                } else if self.kernel.look().tasks[task.0 as usize].alive && !exiting {
                     let cpu = self.any_cpu();
+                    let slept = !self.kernel.is_queued(task);
                     self.kernel.wake(task, cpu, u64::from(ffi::SCX_WAKE_TTWU));
+                    // A bypassed one is not asked.
+                    if slept && self.stage == Stage::Calm {
+                        self.watch.woke(&self.kernel, task);
+                    }
                 }
             }
             Event::Deferred(number) => {
@@ -359,11 +387,15 @@ impl World {
             Event::GiveBack(cpu) => self.kernel.give_back(cpu),
             Event::Free(task) => {
                 let cpu = self.any_cpu();
-                self.watch.ends(&self.kernel, task);
+                if self.kernel.look().tasks[task.0 as usize].known {
+                    self.watch.ends(&self.kernel, task);
+                }
                 self.kernel.free(task, cpu);
             }
             Event::Agent => self.act(),
             Event::Change => self.change(),
+            Event::Upheaval => self.upheave()?,
         }
+        Ok(())
     }
 }

@@ -61,6 +61,20 @@ impl World {
         Some((slot, self.kernel.slot(task)?))
     }
 
+    /// Another one to swap with: the best of some, one that runs on another core type.
+    fn partner_of(&mut self, slot: intf::task_slot) -> Option<(u32, intf::task_slot)> {
+        let blocked = intf::task_state_TASK_BLOCKED as u8;
+        let mut found = None;
+        for _ in 0..6 {
+            let other = self.slot_of()?;
+            found = Some(other);
+            if other.1.core_type != slot.core_type && other.1.state != blocked {
+                break;
+            }
+        }
+        found
+    }
+
     fn action(&mut self) -> Option<types::action> {
         let none = intf::hetero_consts_NO_TYPE as u8;
         let mut action = types::action {
@@ -112,7 +126,7 @@ impl World {
             action.core_type = none;
         }
         if wanted == Chaos::Swaps {
-            let (other_index, other) = self.slot_of()?;
+            let (other_index, other) = self.partner_of(slot)?;
             (action.other_slot, action.other_generation) = (other_index, other.generation);
             (action.core_type, action.other_core_type) = (other.core_type, slot.core_type);
         }

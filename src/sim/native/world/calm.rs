@@ -39,11 +39,15 @@ pub enum Calm {
     Frugal,
     /// While the agent is silent, equal tasks have equal time on the fastest cores.
     Silence,
+    /// Where tasks are one too many for their domain, they and those of another take turns.
+    Rotation,
+    /// Tasks that were kept from their share do not shut others out once they may have it.
+    Debt,
 }
 
 impl Calm {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Weights,
         Self::Cgroups,
         Self::Brief,
@@ -54,6 +58,8 @@ impl Calm {
         Self::Agent,
         Self::Frugal,
         Self::Silence,
+        Self::Rotation,
+        Self::Debt,
     ];
 }
 
@@ -90,12 +96,15 @@ impl World {
         let mut dice = Dice::new(seed);
         let nr_cpus = match calm {
             Calm::Newcomer | Calm::Rcu => 1 + dice.below(2),
+            Calm::Debt => 2,
             Calm::Stay => 2 + dice.below(4),
             Calm::Pairs => 3 + dice.below(4),
             _ => 1 + dice.below(6),
         } as u32;
         let mut machine = match calm {
-            Calm::Silence => Machine::of(&[1 + dice.below(3) as u32, 1 + dice.below(4) as u32]),
+            Calm::Silence | Calm::Rotation => {
+                Machine::of(&[1 + dice.below(3) as u32, 1 + dice.below(4) as u32])
+            }
             _ => Machine::of(&[nr_cpus]),
         };
         machine.hz = dice.of(&[250, 1000]);
@@ -113,6 +122,8 @@ impl World {
             Calm::Agent => world.live_beside_the_agent(nr_cpus),
             Calm::Frugal => world.live_frugally(nr_cpus),
             Calm::Silence => world.live_in_silence(),
+            Calm::Rotation => world.live_in_turns(),
+            Calm::Debt => world.live_in_debt(),
         };
         let machine = machine.in_short();
         done.map_err(|message| anyhow!("seed {seed}: {message} (on {machine})"))
@@ -361,6 +372,51 @@ impl World {
             self.fork_as(&Task::default(), Life::of(30 * US, sleep), 0);
         }
         self.live_with_agent_for(6000 * MS)
+    }
+
+    fn live_in_turns(&mut self) -> Result<(), String> {
+        let nr_cpus = u64::from(self.kernel.machine.nr_cpus());
+        let nr = nr_cpus + 1 + self.dice.below(nr_cpus);
+        let tasks = self.hogs(nr);
+        self.live_with_agent_for(2_000 * MS)?;
+        let before: Vec<_> = tasks.iter().map(|&task| self.ran(task)).collect();
+        self.live_with_agent_for(10_000 * MS)?;
+        let fair = 10_000.0 * nr_cpus as f64 / nr as f64;
+        for (&task, before) in tasks.iter().zip(before) {
+            let got = (self.ran(task) - before) as f64 / MS as f64;
+            if (got - fair).abs() > fair * 0.1 {
+                return Err(format!(
+                    "{task:?} of {nr} ran for {got:.0} ms, not {fair:.0}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn live_in_debt(&mut self) -> Result<(), String> {
+        let all = Mask::first(2);
+        let nr_kept = 4 + self.dice.below(4);
+        let mut on = |cpu| {
+            let task = Task {
+                cpus: Some(Mask::of([cpu])),
+                ..Task::default()
+            };
+            self.fork_as(&task, Life::of(0, 0), cpu)
+        };
+        let kept: Vec<_> = (0..nr_kept).map(|_| on(0)).collect();
+        let alone = on(1);
+        self.live_with_agent_for(10_000 * MS)?;
+        for task in kept.into_iter().chain([alone]) {
+            self.kernel.set_affinity(task, &all, 0);
+        }
+        self.forget_waits();
+        self.live_with_agent_for(4_000 * MS)?;
+        let waited = self.longest_wait(&[alone]);
+        if waited > 1000 * MS {
+            let ms = waited / MS;
+            return Err(format!("{nr_kept} tasks shut another one out for {ms} ms"));
+        }
+        Ok(())
     }
 
     fn live_in_silence(&mut self) -> Result<(), String> {

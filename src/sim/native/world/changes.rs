@@ -23,7 +23,9 @@ impl World {
             }
             _ => Mask::first(nr),
         };
-        if mask.is_empty() {
+        let mut online = mask;
+        online.intersect(&self.kernel.look().online);
+        if online.is_empty() {
             Mask::first(nr)
         } else {
             mask
@@ -35,6 +37,10 @@ impl World {
         let again = self.dice.below(10 * MS);
         self.post(again, Event::Change);
         let from = self.any_cpu();
+        if self.has(Chaos::Races) && self.fate.one_in(2) {
+            let racer = self.any_task();
+            self.kernel.st().racer = racer;
+        }
         let Some(task) = self.any_task() else {
             return self.fork(from);
         };

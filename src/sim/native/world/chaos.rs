@@ -34,11 +34,15 @@ pub enum Chaos {
     BusyAgent,
     Clocks,
     Unknown,
+    Suspends,
+    Hotplug,
+    Killed,
+    Races,
 }
 
 impl Chaos {
     /// All of it.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 30] = [
         Self::Nice,
         Self::Affinity,
         Self::Cgroups,
@@ -65,6 +69,10 @@ impl Chaos {
         Self::BusyAgent,
         Self::Clocks,
         Self::Unknown,
+        Self::Suspends,
+        Self::Hotplug,
+        Self::Killed,
+        Self::Races,
     ];
 }
 

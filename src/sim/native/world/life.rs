@@ -144,7 +144,8 @@ impl World {
             1..=4 if self.has(Chaos::Sync) => {
                 if let Some(other) = self.any_task() {
                     let flags = ffi::SCX_WAKE_TTWU | self.dice.of(&[0, ffi::SCX_WAKE_SYNC]);
-                    let asleep = self.kernel.task_struct(other).flags & ffi::PF_EXITING == 0;
+                    let asleep = self.kernel.task_struct(other).flags & ffi::PF_EXITING == 0
+                        && self.can_wake(other);
                     if asleep {
                         self.kernel.wake(other, cpu, flags.into());
                     }

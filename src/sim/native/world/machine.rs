@@ -6,6 +6,7 @@ use super::super::machine::{Machine, Version, topology};
 use super::MS;
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
+use crate::topology::Topology;
 
 /// A machine that this seed makes.
 pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> Machine {
@@ -66,4 +67,39 @@ pub(super) fn forget_a_cpu(machine: &mut Machine, dice: &mut Dice) {
     for kind in &mut topology.types {
         kind.cpus.retain(|&of| of != cpu);
     }
+}
+
+/// The same without these CPUs: domains and core types that have no others are gone.
+pub(super) fn without_cpus(whole: &Topology, offline: &[u32]) -> Topology {
+    let mut topology = whole.clone();
+    let keep = |cpus: &mut Vec<u32>| cpus.retain(|cpu| !offline.contains(cpu));
+    topology.cpus.retain(|of| !offline.contains(&of.id));
+    for of in &mut topology.cpus {
+        keep(&mut of.siblings);
+    }
+    topology.smt = topology.cpus.iter().any(|of| of.siblings.len() > 1);
+    for kind in &mut topology.types {
+        keep(&mut kind.cpus);
+    }
+    for domain in &mut topology.domains {
+        keep(&mut domain.cpus);
+    }
+    let left: Vec<bool> = topology
+        .types
+        .iter()
+        .map(|of| !of.cpus.is_empty())
+        .collect();
+    let rank = |core_type: usize| left[..core_type].iter().filter(|&&left| left).count();
+    topology.types.retain(|of| !of.cpus.is_empty());
+    topology.domains.retain(|of| !of.cpus.is_empty());
+    for domain in &mut topology.domains {
+        domain.core_type = rank(domain.core_type);
+    }
+    for of in &mut topology.cpus {
+        let mut domains = topology.domains.iter();
+        let domain = domains.position(|domain| domain.cpus.contains(&of.id));
+        of.domain = domain.expect("each CPU is in a domain");
+        of.core_type = rank(of.core_type);
+    }
+    topology
 }

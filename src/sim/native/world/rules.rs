@@ -30,6 +30,8 @@ const FRUGAL_WINDOW_NS: u64 = 1600 * MS;
 pub(super) struct Watch {
     busy_since: Vec<Option<u64>>,
     started_at: Vec<u64>,
+    /// CPUs that went idle while the kernel did not say so, up to 7.2 not even later.
+    missed: Vec<bool>,
     /// A task's run time, and that with what it slept, when it last did much.
     frugal: HashMap<TaskId, (u64, u64)>,
     /// A task that has just ended with something in its account.
@@ -48,6 +50,7 @@ impl Watch {
         Self {
             busy_since: vec![None; nr],
             started_at: vec![0; nr],
+            missed: vec![false; nr],
             frugal: HashMap::new(),
             flushed: None,
             wrong: None,
@@ -67,7 +70,9 @@ impl Watch {
     pub(super) fn started(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
         let now = kernel.now();
         self.started_at[cpu as usize] = now;
+        self.missed[cpu as usize] = false;
         self.busy_since[cpu as usize].get_or_insert(now);
+        self.check_domain(kernel, cpu, task);
         if kernel.machine.sample_ns == 0 || !kernel.is_running(task) {
             return;
         }
@@ -86,6 +91,50 @@ impl Watch {
                 format!("{task:?} is counted, and hardly ran for {ms} ms")
             });
         }
+    }
+
+    /// A task weighs where it runs.
+    fn check_domain(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+        let Some(of) = kernel.machine.topology.cpu(cpu) else {
+            return;
+        };
+        let counted = kernel.with_task_ctx(task, |ctx| ctx.domain as usize);
+        if kernel.is_running(task) && counted.is_some_and(|domain| domain != of.domain) {
+            self.wrong(|| {
+                let domain = of.domain;
+                format!("{task:?} runs in domain {domain}, and counts in {counted:?}")
+            });
+        }
+    }
+
+    /// A task was woken up: it has no claim to the time that it slept.
+    pub(super) fn woke(&mut self, kernel: &Kernel, task: TaskId) {
+        let offset: u64 = kernel.half.get("clock_offset");
+        let slice: u64 = kernel.half.get("slice_ns");
+        // Each CPU's clock is its own.
+        let clock = kernel.now().wrapping_add(offset);
+        // Kernel threads of one CPU, and the agent, are put on their CPU before anything is counted.
+        let behind = kernel.with_task_ctx(task, |ctx| {
+            let behind = clock.wrapping_sub(ctx.vtime) as i64;
+            if ctx.competes != 0 { behind } else { 0 }
+        });
+        let most = (slice + MS / 10) as i64;
+        if kernel.is_queued(task) && behind.is_some_and(|behind| behind > most) {
+            self.wrong(|| format!("{task:?} woke up {behind:?} ns behind the clock"));
+        }
+    }
+
+    /// The BPF half was attached anew, or has missed what CPUs did.
+    pub(super) fn begin_anew(&mut self, kernel: &Kernel) {
+        let (now, state) = (kernel.now(), kernel.look());
+        for (cpu, of) in (0..).zip(&state.cpus) {
+            let idle = of.runs == Runs::Idle;
+            self.busy_since[cpu] = (of.runs != Runs::Idle).then_some(now);
+            self.started_at[cpu] = now;
+            self.missed[cpu] = idle && of.perf > 0;
+        }
+        self.frugal.clear();
+        self.flushed = None;
     }
 
     /// CPUs that no longer run tasks.
@@ -170,7 +219,12 @@ impl Watch {
         for (cpu, of) in (0..).zip(&state.cpus) {
             let known = kernel.machine.topology.cpu(cpu).is_some();
             let asleep = of.runs == Runs::Idle && kernel.now() - of.idle_since > ASLEEP_NS;
-            if known && asleep && kernel.machine.can_set_perf && of.perf > 0 {
+            if known
+                && asleep
+                && !self.missed[cpu as usize]
+                && kernel.machine.can_set_perf
+                && of.perf > 0
+            {
                 let perf = of.perf;
                 self.wrong(|| format!("CPU {cpu} sleeps, and is asked for {perf} of {PERF_ONE}"));
             }
