@@ -8,6 +8,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
+pub mod agent;
 pub mod arith;
 pub mod ask;
 pub mod bench;

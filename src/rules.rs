@@ -14,7 +14,7 @@ use glob::Pattern;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::bpf::intf;
+pub use crate::agent::{Place, Verdict, WEIGHT_ONE};
 use crate::topology::Topology;
 
 /// Where rules lie that nobody has named.
@@ -25,30 +25,6 @@ const WEIGHTS: RangeInclusive<u16> = 1..=10_000;
 
 /// What `prefer` may be besides the name of a core type.
 const EFFICIENT: &str = "efficient";
-
-/// A weight that changes nothing.
-pub const WEIGHT_ONE: u16 = intf::hetero_consts_RULE_WEIGHT_ONE as u16;
-
-/// What a rule says of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Where it is to be.
-    pub place: Place,
-    /// How many hundredths its weight counts.
-    pub weight: u16,
-}
-
-/// Where a thread is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Where the policy wants it.
-    AsDecided,
-    /// On this core type (index) while it is not crowded out, like by a hint of the policy's.
-    Prefer(usize),
-    /// Wherever the kernel's rules for idle CPUs put it: the policy neither moves it, nor
-    /// idles its CPU to measure others.
-    Leave,
-}
 
 /// The file as it is written.
 #[derive(Deserialize)]

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs the loop between the BPF half and the policy, and lets go.
+//! Runs the agent on the BPF half in the kernel, until it detaches.
 
 mod answers;
 mod carry;
 mod counting;
-mod decide;
 mod describe;
 pub(crate) mod encode;
 mod estimates;
 mod explain;
+mod half;
 mod learning;
 mod limits;
 mod model;
-mod moves;
 mod pace;
 mod priority;
 mod recording;
 mod rest;
-mod ruled;
+mod rules;
 mod saving;
 mod slots;
 mod spinning;
@@ -40,28 +39,27 @@ use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 use carry::Carried;
 use counting::Counting;
 pub use estimates::Trial as EstimateTrial;
+use half::{BpfHalf, beat};
 use learning::Learning;
 use limits::Limits;
 pub use model::PATH as MODEL_PATH;
-use moves::Moves;
 use recording::Recording;
 use rest::{Bell, Rest};
-use ruled::Ruled;
 use saving::Saver;
 use slots::Sleepers;
 
-use crate::bpf::{BpfSkel, intf};
+use crate::agent::{Agent, Backend as _};
+use crate::bpf::intf;
 use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
+use crate::ml::model::Model;
 use crate::pmu::Event;
-use crate::policy::{self, Action, Policy, Snapshot};
+use crate::policy;
 use crate::profile::Profile;
 use crate::spin;
 use crate::stats;
-use crate::stats::work::Ledger;
-use crate::table::{self, Task};
-use crate::topology::{CoreTypesSpec, Topology};
+use crate::topology::CoreTypesSpec;
 use crate::watchdog::Watchdog;
 
 /// The scheduler's name, as the kernel and people see it.
@@ -131,31 +129,30 @@ struct Wish {
     slice: Duration,
 }
 
-/// A loaded and attached scheduler. It lets go when dropped.
-pub struct Scheduler<'a> {
-    skel: BpfSkel<'a>,
-    link: Option<libbpf_rs::Link>,
-    topology: Topology,
-    policy_name: policy::Name,
-    policy: Box<dyn Policy>,
-    settings: policy::Settings<'a>,
+/// What outlives a restart, as on CPU hotplug.
+struct Lasting {
     wish: Wish,
-    moves: Moves,
-    ledger: Ledger,
-    ruled: Ruled,
+    /// The model to begin with.
+    model: Option<Model>,
+    learning: Option<Learning>,
+    recording: Recording,
+    /// What the one before knew of the threads.
+    carried: Option<Carried>,
+}
+
+/// A loaded and attached scheduler: the agent, and what talks to the kernel and to people. It
+/// detaches when dropped.
+pub struct Scheduler<'a> {
+    agent: Agent,
+    half: BpfHalf<'a>,
+    link: Option<libbpf_rs::Link>,
+    settings: policy::Settings<'a>,
+    wish: &'a mut Wish,
+    learning: &'a mut Option<Learning>,
+    carried: &'a mut Option<Carried>,
     saver: Saver,
     sleepers: Sleepers,
     energy: Energy,
-    recording: &'a mut Recording,
-    counting: Option<Counting>,
-    learning: Option<Learning>,
-    reader: table::Reader,
-    /// What it read last.
-    tasks: Vec<Task>,
-    actions: Vec<Action>,
-    applied: u64,
-    stale: u64,
-    started: Instant,
     stats_server: stats::Server,
     spin_server: Option<spin::server::Server>,
     limits: Limits,
@@ -193,35 +190,28 @@ pub fn run(
         true => model::find(options, Path::new(MODEL_PATH))?,
         false => None,
     };
-    let mut recording = Recording::create(options.record.as_deref())?;
-    let mut learning = (options.learn && takes_model).then(|| {
+    let learning = (options.learn && takes_model).then(|| {
         let path = options.model.as_deref().unwrap_or(Path::new(MODEL_PATH));
         Learning::new(path, model.clone())
     });
+    let mut lasting = Lasting {
+        wish: Wish {
+            policy,
+            fairness: options.settings.fairness,
+            profile: options.profile,
+            slice: options.slice.unwrap_or(options.profile.slice()),
+        },
+        model,
+        learning,
+        recording: Recording::create(options.record.as_deref())?,
+        carried: None,
+    };
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
-    let mut carried = None;
-    let mut wish = Wish {
-        policy,
-        fairness: options.settings.fairness,
-        profile: options.profile,
-        slice: options.slice.unwrap_or(options.profile.slice()),
-    };
     let mut watchdog = Watchdog::from_env();
     loop {
         watchdog.alive(Instant::now());
-        let model = learning
-            .as_ref()
-            .map_or(model.clone(), |l| l.model().cloned());
-        let mut scheduler = Scheduler::init(
-            options,
-            wish,
-            model.as_ref(),
-            learning.take(),
-            &mut object,
-            carried.take(),
-            &mut recording,
-        )?;
+        let mut scheduler = Scheduler::init(options, &mut object, &mut lasting)?;
         if let Some(attached) = attached.take() {
             watchdog.ready();
             attached();
@@ -230,11 +220,9 @@ pub fn run(
         if !exit.should_restart() {
             return Ok(());
         }
-        wish = scheduler.wish;
-        learning = scheduler.learning.take();
         info!("CPUs came or went, starting anew");
         if !options.without.contains(&Mechanism::Carry) {
-            carried = scheduler.carry()?;
+            scheduler.carry()?;
         }
     }
 }
@@ -250,30 +238,30 @@ impl Scheduler<'_> {
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let mut due = self.interval().map(|interval| Instant::now() + interval);
-        let turn = self.counting.as_ref().and_then(Counting::turn);
+        let turn = self.half.counting.as_ref().and_then(Counting::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
         let mut bell = self.bell.rung().clone();
         let mut rest = Rest::new(tidied);
 
-        while !uei_exited!(&self.skel, uei) {
+        while !uei_exited!(&self.half.skel, uei) {
             let now = Instant::now();
             let rests = self.may_rest && rest.look(now, self.busy_ns());
             let next = due
                 .into_iter()
                 .chain(turn_due)
-                .chain(self.recording.due())
+                .chain(self.half.recording.due())
                 .min();
             let wait = match next {
                 _ if rests => REST_WAIT,
                 Some(due) => due.saturating_duration_since(now).min(AWAKE_WAIT),
                 None => AWAKE_WAIT,
             };
-            self.set_asleep(rests);
+            self.half.set_asleep(rests);
             select! {
                 recv(stop) -> _ => break,
                 recv(reload) -> _ => {
-                    if let Err(why) = self.ruled.reload(&self.topology) {
+                    if let Err(why) = self.reload_rules() {
                         warn!("{why}");
                     }
                     due = due.or(self.interval().map(|interval| Instant::now() + interval));
@@ -281,17 +269,17 @@ impl Scheduler<'_> {
                 recv(requests) -> request => match request {
                     Ok(request) => {
                         self.take_samples()?;
-                        let policy = self.policy_name;
+                        let policy = self.agent.name();
                         // There is room for it, unless the client has gone.
                         let _ = answers.try_send(self.answer(request)?);
-                        if self.policy_name != policy || due.is_none() {
+                        if self.agent.name() != policy || due.is_none() {
                             due = self.interval().map(|interval| Instant::now() + interval);
                         }
                     }
                     Err(_) => requests = never(),
                 },
                 recv(spinners) -> spinner => match spinner {
-                    Ok(spinner) => spinning::register(&self.skel.progs.register_spin, &spinner),
+                    Ok(spinner) => spinning::register(&self.half.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),
                 },
                 recv(bell) -> rung => match rung {
@@ -304,15 +292,15 @@ impl Scheduler<'_> {
                 },
                 default(wait) => {}
             }
-            beat(&mut self.skel);
-            self.set_asleep(false);
+            beat(&mut self.half.skel);
+            self.half.set_asleep(false);
             let now = Instant::now();
             watchdog.alive(now);
             self.take_samples()?;
             if let (Some(at), Some(turn)) = (turn_due, turn)
                 && now >= at
             {
-                self.rotate();
+                self.half.rotate();
                 turn_due = Some(now + turn);
             }
             if now - tidied >= TIDY {
@@ -338,7 +326,7 @@ impl Scheduler<'_> {
         if let Err(error) = self.take_samples() {
             warn!("the last samples are lost: {error:#}");
         }
-        uei_report!(&self.skel, uei).map_err(|error| {
+        uei_report!(&self.half.skel, uei).map_err(|error| {
             let message = format!("the kernel ended {NAME}: {error:#}");
             Failure {
                 reason: Reason::Ejected,
@@ -350,66 +338,32 @@ impl Scheduler<'_> {
 
     /// How long all CPUs have been busy, together, ns.
     fn busy_ns(&self) -> u64 {
-        let Some(bss) = &self.skel.maps.bss_data else {
-            return 0;
-        };
-        let cpus = &bss.cpu_ctxs[..self.topology.nr_cpu_ids as usize];
-        cpus.iter().flat_map(|cpu| cpu.busy_ns).sum()
+        self.half.busy_ns(self.agent.topology.nr_cpu_ids)
     }
 
-    /// Tells the BPF half that the agent is silent because it sleeps, or no longer does.
-    fn set_asleep(&mut self, asleep: bool) {
-        if let Some(bss) = &mut self.skel.maps.bss_data {
-            bss.agent_sleeps = asleep.into();
-        }
-    }
-
-    /// What the one that starts in its place goes on with.
-    fn carry(&mut self) -> Result<Option<Carried>> {
-        let policy = std::mem::replace(&mut self.policy, Box::new(policy::NoPolicy));
-        Carried::new(
-            &self.skel,
-            &self.topology,
-            self.policy_name,
-            policy,
-            self.started,
-            std::mem::take(&mut self.moves),
-        )
-    }
-
-    /// Reads the task table.
-    fn look(&mut self) {
-        if let (Some(bss), Some(slots)) = (&self.skel.maps.bss_data, &self.skel.maps.bss_slots_data)
-        {
-            let used = bss.nr_slots_used as usize;
-            self.reader.snapshot(&slots.slots, used, &mut self.tasks);
-            let at_ns = self.started.elapsed().as_nanos() as u64;
-            let capacities = self.topology.types.iter().map(|kind| kind.capacity);
-            self.ledger.update(at_ns, &self.tasks, capacities, |task| {
-                self.policy.insight(task, &self.topology)
-            });
-        }
+    /// Keeps what the one that starts in its place goes on with.
+    fn carry(&mut self) -> Result<()> {
+        *self.carried = Carried::new(&self.half, &mut self.agent)?;
+        Ok(())
     }
 
     /// Hands what has been counted to the policy.
     fn take_samples(&mut self) -> Result<()> {
-        let Some(counting) = &mut self.counting else {
-            return Ok(());
-        };
-        counting.take(|sample| {
-            self.recording.sample(sample);
-            self.policy.observe(sample);
-            if let Some(learning) = &mut self.learning {
-                learning.observe(sample, &self.tasks, &self.topology);
+        self.agent.take_samples(&mut self.half)?;
+        if let Some(learning) = &mut self.learning {
+            for sample in self.agent.samples() {
+                learning.observe(sample, self.agent.tasks(), &self.agent.topology);
             }
-        })
+        }
+        Ok(())
     }
 
     /// Goes by what was learnt meanwhile, if that is better.
     fn learn(&mut self) {
         let better = self.learning.as_mut().and_then(|l| l.step(Instant::now()));
-        if let (Some(model), Some(counting)) = (better, &mut self.counting)
-            && let Err(error) = counting.put_to_work(model, &self.topology, &mut self.skel)
+        let BpfHalf { skel, counting, .. } = &mut self.half;
+        if let (Some(model), Some(counting)) = (better, counting)
+            && let Err(error) = counting.put_to_work(model, &self.agent.topology, skel)
         {
             warn!("what was learnt is not used before the next start: {error:#}");
         }
@@ -417,40 +371,36 @@ impl Scheduler<'_> {
 
     /// Forgets what was counted of tasks that are gone, and makes room in the task table.
     fn tidy(&mut self) -> Result<()> {
-        self.look();
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        for task in self.sleepers.due(&self.tasks, self.nr_slots, now_ns) {
-            slots::take_back(&self.skel.progs.take_back_slot, task)?;
+        self.agent.look(&mut self.half);
+        let tasks = self.agent.tasks();
+        for task in self.sleepers.due(tasks, self.nr_slots, self.half.now()) {
+            slots::take_back(&self.half.skel.progs.take_back_slot, task)?;
         }
-        if let Some(counting) = &mut self.counting {
-            counting.retain(&self.tasks);
+        if let Some(counting) = &mut self.half.counting {
+            counting.retain(tasks);
         }
         if let Some(learning) = &mut self.learning {
-            learning.retain(&self.tasks);
+            learning.retain(tasks);
         }
-        self.moves.retain(&self.tasks);
-        self.ruled.retain(&self.tasks);
+        self.agent.forget_the_gone();
         Ok(())
     }
 
     /// Time until the next decision, if any is to be made.
     fn interval(&self) -> Option<Duration> {
-        let rules = (!self.ruled.is_idle()).then_some(ruled::LOOK);
-        self.policy.due_in(&self.snapshot()).or(rules)
+        self.agent.due_in(self.half.now())
     }
 
-    /// What the last look showed.
-    fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot {
-            now_ns: self.started.elapsed().as_nanos() as u64,
-            topology: &self.topology,
-            tasks: &self.tasks,
-        }
+    /// Reads the user's rules again. If they are wrong the old ones stay.
+    fn reload_rules(&mut self) -> Result<String, String> {
+        let said = self.half.rules.reload(&self.agent.topology)?;
+        self.agent.rules.renew(!self.half.rules.is_empty());
+        Ok(said)
     }
 
     /// Says so when a cgroup gets a limit that is not enforced, or finds no place.
     fn watch_cgroups(&mut self, now: Instant) {
-        let Some(bss) = &self.skel.maps.bss_data else {
+        let Some(bss) = &self.half.skel.maps.bss_data else {
             return;
         };
         let counted = (bss.nr_bandwidth_changes, bss.nr_cgroups_left_out);
@@ -466,13 +416,6 @@ impl Scheduler<'_> {
             );
         }
     }
-
-    /// Gives other events their turn, where not all fit at once.
-    fn rotate(&mut self) {
-        if let (Some(counting), Some(bss)) = (&mut self.counting, &mut self.skel.maps.bss_data) {
-            bss.current_set = counting.rotate();
-        }
-    }
 }
 
 /// Each event on each CPU takes a descriptor, and so does each client of the statistics.
@@ -481,14 +424,6 @@ fn raise_file_limit() {
     let raised = getrlimit(files).and_then(|(_, most)| setrlimit(files, most, most));
     if let Err(error) = raised {
         debug!("cannot raise the limit on open files: {error}");
-    }
-}
-
-/// Tells the BPF half that the agent is alive; a second without it, and hints are void.
-fn beat(skel: &mut BpfSkel) {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    if let (Some(bss), Ok(now)) = (skel.maps.bss_data.as_mut(), now) {
-        bss.agent_seen = Duration::from(now).as_nanos() as u64;
     }
 }
 

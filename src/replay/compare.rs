@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use super::player::{Changes, Player};
 use super::sums::{Ran, Sums};
-use crate::policy::Snapshot;
 use crate::record::format::{Begin, Decided};
 use crate::record::{Input, Reader};
 use crate::table::{Comm, Task, TaskId};
@@ -186,11 +185,6 @@ impl Run {
         at_ns: u64,
         out: &mut Comparison,
     ) {
-        let snapshot = Snapshot {
-            now_ns,
-            topology: &self.topology,
-            tasks,
-        };
         if self.looked {
             self.ran.clear();
             for (index, task) in tasks.iter().enumerate().filter(|(_, task)| !task.kthread) {
@@ -208,7 +202,7 @@ impl Run {
                 self.ran.push(Ran {
                     index,
                     on_ns,
-                    insight: self.as_recorded.insight(task, &self.topology),
+                    insight: self.as_recorded.insight(task),
                 });
             }
             let passed = at_ns - self.at_ns;
@@ -222,9 +216,9 @@ impl Run {
         self.names
             .extend(tasks.iter().map(|task| (task.id, (task.tid, task.comm))));
         (self.at_ns, self.looked) = (at_ns, true);
-        let again = self.as_recorded.look(&snapshot, decides);
+        let again = self.as_recorded.look(now_ns, tasks, decides);
         self.again = again.map(<[_]>::to_vec);
-        let replayed = self.other.look(&snapshot, decides);
+        let replayed = self.other.look(now_ns, tasks, decides);
         self.replayed = replayed.map(<[_]>::to_vec);
     }
 

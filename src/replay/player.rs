@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy that is run on what was recorded, at the moments at which it would have looked.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::agent::{Agent, Author, Backend, Outcome};
 use crate::mechanism::Mechanism;
 use crate::pmu::module::Sample;
-use crate::policy::{Action, Insight, Name, Policy, Settings, Snapshot};
+use crate::policy::{Action, Insight, Name, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::Task;
-use crate::topology::Topology;
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,14 +31,51 @@ pub struct Changes {
 /// See the module.
 pub struct Player {
     changes: Changes,
-    name: Name,
-    policy: Box<dyn Policy>,
+    agent: Agent,
     /// It decides when the recorded one did, for they look equally often.
     in_step: bool,
     due_ns: Option<u64>,
     actions: Vec<Action>,
     /// What it decided last.
     decided: Vec<Decided>,
+}
+
+/// A moment of the recording. What is decided changes nothing.
+struct Moment<'r> {
+    now_ns: u64,
+    tasks: &'r [Task],
+    /// One that came then.
+    sample: Option<&'r Sample>,
+    /// What is decided.
+    actions: &'r mut Vec<Action>,
+}
+
+impl Backend for Moment<'_> {
+    type Error = Infallible;
+
+    fn now(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<(), Infallible> {
+        samples.extend(self.sample.take().cloned());
+        Ok(())
+    }
+
+    fn snapshot(&mut self, tasks: &mut Vec<Task>) {
+        tasks.clear();
+        tasks.extend_from_slice(self.tasks);
+    }
+
+    fn apply(
+        &mut self,
+        actions: &[Action],
+        _: Author,
+        _: &mut Vec<Outcome>,
+    ) -> Result<(), Infallible> {
+        self.actions.extend_from_slice(actions);
+        Ok(())
+    }
 }
 
 impl Changes {
@@ -74,8 +112,7 @@ impl Player {
         let (name, policy) = changes.apply(&begin.chosen)?;
         let mut player = Self {
             changes,
-            name,
-            policy,
+            agent: Agent::new(begin.topology.clone(), name, policy),
             in_step: true,
             due_ns: None,
             actions: Vec::new(),
@@ -87,7 +124,7 @@ impl Player {
 
     /// Who decides.
     pub fn name(&self) -> Name {
-        self.name
+        self.agent.name()
     }
 
     /// The scheduler begins anew.
@@ -95,9 +132,9 @@ impl Player {
     /// # Errors
     /// As of [`Player::new`].
     pub fn begin(&mut self, begin: &Begin) -> Result<()> {
+        self.agent.topology = begin.topology.clone();
         if !begin.kept {
-            (self.name, self.policy) = self.changes.apply(&begin.chosen)?;
-            self.due_ns = None;
+            self.choose(&begin.chosen)?;
         }
         self.keep_step(&begin.chosen)
     }
@@ -108,57 +145,75 @@ impl Player {
     /// As of [`Player::new`].
     pub fn switch(&mut self, chosen: &Chosen) -> Result<()> {
         if self.changes.policy.is_none() {
-            (self.name, self.policy) = self.changes.apply(chosen)?;
-            self.due_ns = None;
+            self.choose(chosen)?;
         }
         self.keep_step(chosen)
     }
 
+    fn choose(&mut self, chosen: &Chosen) -> Result<()> {
+        let (name, policy) = self.changes.apply(chosen)?;
+        self.agent.replace_policy(name, policy);
+        self.due_ns = None;
+        Ok(())
+    }
+
     fn keep_step(&mut self, chosen: &Chosen) -> Result<()> {
         let (_, recorded) = Changes::default().apply(chosen)?;
-        self.in_step = self.policy.interval() == recorded.interval();
+        self.in_step = self.agent.policy().interval() == recorded.interval();
         Ok(())
     }
 
     /// Likewise for its fairness.
     pub fn fairness(&mut self, percent: u8) {
         if self.changes.policy.is_none() && self.changes.fairness.is_none() {
-            self.policy.set_fairness(percent);
+            self.agent.set_fairness(percent);
         }
     }
 
     /// Shows it a sample.
     pub fn observe(&mut self, sample: &Sample) {
-        self.policy.observe(sample);
+        let Ok(()) = self.agent.take_samples(&mut Moment {
+            now_ns: sample.at_ns,
+            tasks: &[],
+            sample: Some(sample),
+            actions: &mut self.actions,
+        });
     }
 
     /// Shows it the task table; `Some` if it decides now. `decides` says that the recorded one did.
-    pub fn look(&mut self, snapshot: &Snapshot, decides: bool) -> Option<&[Decided]> {
-        let interval = self.policy.due_in(snapshot)?.as_nanos() as u64;
-        let due_ns = *self.due_ns.get_or_insert(snapshot.now_ns);
+    pub fn look(&mut self, now_ns: u64, tasks: &[Task], decides: bool) -> Option<&[Decided]> {
+        self.actions.clear();
+        let mut moment = Moment {
+            now_ns,
+            tasks,
+            sample: None,
+            actions: &mut self.actions,
+        };
+        let Ok(()) = self.agent.see(&mut moment);
+        let interval = self.agent.due_in(now_ns)?.as_nanos() as u64;
+        let due_ns = *self.due_ns.get_or_insert(now_ns);
         let decides = if self.in_step {
             decides
         } else {
-            snapshot.now_ns >= due_ns
+            now_ns >= due_ns
         };
         if !decides {
             return None;
         }
-        self.due_ns = Some(snapshot.now_ns + interval);
-        self.actions.clear();
-        self.policy.decide(snapshot, &mut self.actions);
-        let policy = &*self.policy;
+        self.due_ns = Some(now_ns + interval);
+        let Ok(()) = self.agent.act(&mut moment);
+        let policy = self.agent.policy();
         self.decided.clear();
         self.decided
-            .extend(self.actions.iter().map(|action| Decided {
-                action: action.clone(),
-                reasons: reasons(action, |task| policy.reason(task)),
+            .extend(self.actions.drain(..).map(|action| Decided {
+                reasons: reasons(&action, |task| policy.reason(task)),
+                action,
             }));
         Some(&self.decided)
     }
 
     /// What it knows of a thread.
-    pub fn insight(&self, task: &Task, topology: &Topology) -> Insight {
-        self.policy.insight(task, topology)
+    pub fn insight(&self, task: &Task) -> Insight {
+        self.agent.policy().insight(task, &self.agent.topology)
     }
 }

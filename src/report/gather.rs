@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Result, bail};
 
-use crate::policy::{Insight, Snapshot};
+use crate::policy::Insight;
 use crate::record::format::{Begin, Decided};
 use crate::record::{Input, Reader};
 use crate::replay::{Changes, Player};
@@ -269,17 +269,11 @@ impl Gatherer {
             } => {
                 self.run(tasks, at_ns);
                 self.looked_ns = Some(at_ns);
-                let snapshot = Snapshot {
-                    now_ns,
-                    topology: &self.topology,
-                    tasks,
-                };
-                self.player.look(&snapshot, decides);
-                let (player, topology) = (&self.player, &self.topology);
-                let capacities = topology.types.iter().map(|kind| kind.capacity);
-                self.ledger.update(at_ns, tasks, capacities, |task| {
-                    player.insight(task, topology)
-                });
+                self.player.look(now_ns, tasks, decides);
+                let player = &self.player;
+                let capacities = self.topology.types.iter().map(|kind| kind.capacity);
+                self.ledger
+                    .update(at_ns, tasks, capacities, |task| player.insight(task));
                 let due = |drawn: u64| at_ns - drawn >= self.point_ns;
                 if self.drawn_ns.is_none_or(due) {
                     self.draw(tasks, at_ns);
@@ -338,10 +332,7 @@ impl Gatherer {
     /// A point of each curve.
     fn draw(&mut self, tasks: &[Task], at_ns: u64) {
         let at_s = at_ns as f64 / 1e9;
-        let insights: Vec<Insight> = tasks
-            .iter()
-            .map(|task| self.player.insight(task, &self.topology))
-            .collect();
+        let insights: Vec<Insight> = tasks.iter().map(|task| self.player.insight(task)).collect();
         for (task, insight) in tasks.iter().zip(&insights) {
             let Some(&place) = self.places.get(&name(task)) else {
                 continue;

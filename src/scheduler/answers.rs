@@ -5,13 +5,12 @@ use anyhow::Result;
 use log::info;
 
 use super::Scheduler;
-use super::encode::Author;
-use crate::policy::{self, Action};
+use crate::agent::Backend as _;
+use crate::policy;
 use crate::stats::live::{CpuReading, Reading, ThreadReading};
 use crate::stats::story::{Phase, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
-use crate::topology::MAX_CORE_TYPES;
 
 impl Scheduler<'_> {
     pub(super) fn answer(&mut self, request: Request) -> Result<Answer> {
@@ -22,52 +21,52 @@ impl Scheduler<'_> {
             Request::SetPolicy(name) => Answer::Set(Ok(self.set_policy(name)?)),
             Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
             Request::SetProfile(profile) => Answer::Set(Ok(self.set_profile(profile)?)),
-            Request::ReadRules => Answer::Set(self.ruled.reload(&self.topology)),
+            Request::ReadRules => Answer::Set(self.reload_rules()),
         })
     }
 
     fn reading(&mut self) -> Reading {
         let totals = self.totals();
         let busy_ns = |cpu: u32| {
-            let bss = self.skel.maps.bss_data.as_ref();
+            let bss = self.half.skel.maps.bss_data.as_ref();
             bss.map_or(0, |bss| bss.cpu_ctxs[cpu as usize].busy_ns.iter().sum())
         };
-        let cpus = self.topology.cpus.iter().map(|cpu| CpuReading {
+        let cpus = self.agent.topology.cpus.iter().map(|cpu| CpuReading {
             cpu: cpu.id,
             core_type: cpu.core_type,
             domain: cpu.domain,
             llc: cpu.llc,
             busy_ns: busy_ns(cpu.id),
         });
-        let threads = self.tasks.iter().map(|task| ThreadReading {
+        let threads = self.agent.tasks().iter().map(|task| ThreadReading {
             task: *task,
-            insight: self.policy.insight(task, &self.topology),
-            moves: self.moves.of(task.id),
+            insight: self.agent.policy().insight(task, &self.agent.topology),
+            moves: self.agent.moves.of(task.id),
         });
-        let types = self.topology.types.iter();
+        let types = self.agent.topology.types.iter();
         Reading {
             totals,
-            fairness: (self.policy_name == policy::Name::Camps).then_some(self.wish.fairness),
+            fairness: (self.agent.name() == policy::Name::Camps).then_some(self.wish.fairness),
             capacities: types.map(|kind| kind.capacity).collect(),
             cpus: cpus.collect(),
             threads: threads.collect(),
-            work: self.ledger.work(),
+            work: self.agent.work(),
         }
     }
 
     /// Of the process or of the thread with this id.
     fn story(&mut self, pid: u32) -> Story {
-        self.look();
-        let process = self.tasks.iter().filter(|task| task.tgid == pid);
+        self.agent.look(&mut self.half);
+        let process = self.agent.tasks().iter().filter(|task| task.tgid == pid);
         let mut tasks: Vec<&Task> = process.collect();
         if tasks.is_empty() {
-            tasks.extend(self.tasks.iter().find(|task| task.tid == pid));
+            tasks.extend(self.agent.tasks().iter().find(|task| task.tid == pid));
         }
         tasks.sort_by_key(|task| std::cmp::Reverse((task.total_ns(), task.id)));
-        let types = self.topology.types.iter();
+        let types = self.agent.topology.types.iter();
         Story {
             core_types: types.map(|kind| kind.name.clone()).collect(),
-            policy: self.policy_name.to_string(),
+            policy: self.agent.name().to_string(),
             saves: self.saver.is_on(),
             more: tasks.len().saturating_sub(THREADS),
             threads: tasks
@@ -79,9 +78,9 @@ impl Scheduler<'_> {
     }
 
     fn thread_story(&self, task: &Task) -> ThreadStory {
-        let nr_types = self.topology.types.len();
-        let insight = self.policy.insight(task, &self.topology);
-        let history = self.policy.history(task.id);
+        let nr_types = self.agent.topology.types.len();
+        let insight = self.agent.policy().insight(task, &self.agent.topology);
+        let history = self.agent.policy().history(task.id);
         let phase = |entry: &crate::slowdown::history::Entry| Phase {
             l1_per_kilo: entry.phase.l1_per_kilo,
             branch_percent: entry.phase.branch_percent,
@@ -89,7 +88,7 @@ impl Scheduler<'_> {
             frequency: entry.frequency,
             samples: entry.samples,
         };
-        let now_ns = self.started.elapsed().as_nanos() as u64;
+        let now_ns = self.half.now();
         ThreadStory {
             tid: task.tid,
             pid: task.tgid,
@@ -99,7 +98,7 @@ impl Scheduler<'_> {
             core_type: task.core_type,
             pinned: task.pinned,
             spinning: task.spinning,
-            rule: self.ruled.told(task.id, &self.topology),
+            rule: self.agent.rules.told(task.id, &self.agent.topology),
             run_ns: task.run_ns[..nr_types].to_vec(),
             rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),
@@ -108,36 +107,19 @@ impl Scheduler<'_> {
             hit_rate: insight.hit_rate,
             phase: insight.phase,
             phases: history.map_or_else(Vec::new, |h| h.entries().iter().map(phase).collect()),
-            moves: self.moves.of(task.id),
-            last_moves: self.moves.told(task.id, now_ns),
+            moves: self.agent.moves.of(task.id),
+            last_moves: self.agent.moves.told(task.id, now_ns),
         }
     }
 
-    /// Lets another policy decide from now on. What the one before wished for is taken back, and
-    /// progress is charged by static capacities until the new one knows better.
+    /// Lets another policy decide from now on.
     pub(super) fn set_policy(&mut self, name: policy::Name) -> Result<String> {
-        if name == self.policy_name {
+        if name == self.agent.name() {
             return Ok(format!("policy {name}, as before"));
         }
-        self.policy = name.build(self.settings);
-        self.policy_name = name;
-        self.recording.policy(name, &self.settings);
         self.wish.policy = Some(name);
-        self.look();
-        let types = &self.topology.types;
-        let mut inverse = [1.0; MAX_CORE_TYPES];
-        for (inverse, kind) in inverse.iter_mut().zip(types) {
-            *inverse = kind.capacity.clamp(1, 1024) as f32 / 1024.0;
-        }
-        let mut actions = Vec::new();
-        let agent = std::process::id();
-        for task in self.tasks.iter().filter(|task| task.tgid != agent) {
-            if task.hint.is_some() {
-                actions.push(Action::Hint(task.into(), None));
-            }
-            actions.push(Action::Slowdown(task.id, inverse));
-        }
-        self.apply_all(&actions, Author::Policy)?;
+        self.agent
+            .set_policy(&mut self.half, name, &self.settings)?;
         let lacks = self.lacking();
         info!("policy {name}{lacks}");
         Ok(format!("policy {name}{lacks}"))
@@ -145,15 +127,15 @@ impl Scheduler<'_> {
 
     /// What the policy would count and is not counted, in words.
     fn lacking(&self) -> String {
-        let Some(module) = self.policy.module() else {
+        let Some(module) = self.agent.policy().module() else {
             return String::new();
         };
-        let name = self.policy_name;
+        let name = self.agent.name();
         let remedy = format!("start with --policy {name} to have that");
-        match &self.counting {
+        match &self.half.counting {
             None => format!(", without hardware counters ({remedy})"),
             Some(counting) => {
-                let lacks = counting.lacks(module, self.topology.types.len());
+                let lacks = counting.lacks(module, self.agent.topology.types.len());
                 let mut names: Vec<String> = lacks.iter().map(ToString::to_string).collect();
                 if name == policy::Name::Rank && !counting.has_model() {
                     names.push("a model".into());
@@ -167,14 +149,16 @@ impl Scheduler<'_> {
     }
 
     fn set_fairness(&mut self, percent: u8) -> Result<String, String> {
-        if !self.policy.set_fairness(percent) {
-            let name = self.policy_name;
+        if !self.agent.set_fairness(percent) {
+            let name = self.agent.name();
             return Err(format!(
                 "fairness is for policy camps, and {name} is in force: 'scx_hetero set policy camps' first"
             ));
         }
         self.settings.fairness = percent;
-        self.recording.fairness(percent);
+        if let Some(recording) = self.half.recording() {
+            recording.fairness(percent);
+        }
         self.wish.fairness = percent;
         info!("fairness {percent}");
         Ok(format!("fairness {percent}"))

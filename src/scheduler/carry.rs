@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
 use log::{debug, info};
 
-use super::moves::Moves;
+use super::half::BpfHalf;
 use super::storage::Storage;
+use crate::agent::{Agent, Moves};
 use crate::bpf::{BpfSkel, intf, types};
 use crate::policy::{self, Policy};
 use crate::topology::Topology;
@@ -35,30 +36,26 @@ fn core_types(topology: &Topology) -> Vec<String> {
 }
 
 impl Carried {
-    /// Of a scheduler that the kernel has ended.
+    /// Of a scheduler that the kernel has ended; `agent` is of no use afterwards.
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(super) fn new(
-        skel: &BpfSkel,
-        topology: &Topology,
-        name: policy::Name,
-        policy: Box<dyn Policy>,
-        started: Instant,
-        moves: Moves,
-    ) -> Result<Option<Self>> {
-        let (Some(bss), Some(table)) = (&skel.maps.bss_data, &skel.maps.bss_slots_data) else {
+    pub(super) fn new(half: &BpfHalf, agent: &mut Agent) -> Result<Option<Self>> {
+        let maps = &half.skel.maps;
+        let (Some(bss), Some(table)) = (&maps.bss_data, &maps.bss_slots_data) else {
             return Ok(None);
         };
         let slots = &table.slots;
+        let name = agent.name();
+        let policy = agent.replace_policy(policy::Name::None, Box::new(policy::NoPolicy));
         Ok(Some(Self {
-            core_types: core_types(topology),
+            core_types: core_types(&agent.topology),
             policy: Some((name, policy)),
-            started,
-            moves,
+            started: half.started,
+            moves: std::mem::take(&mut agent.moves),
             slots: slots[..(bss.nr_slots_used as usize).min(slots.len())].to_vec(),
             max_progress: bss.max_progress,
-            storage: Storage::of(skel)?,
+            storage: Storage::of(&half.skel)?,
         }))
     }
 

@@ -195,8 +195,8 @@ impl Counting {
         self.sampler.turn(self.sample)
     }
 
-    /// Takes what BPF has sent since the last time and shows each sample to `observe`.
-    pub(super) fn take(&mut self, mut observe: impl FnMut(&Sample)) -> Result<()> {
+    /// Appends the samples that BPF has sent since the last time.
+    pub(super) fn take(&mut self, samples: &mut Vec<Sample>) -> Result<()> {
         self.ring.consume().context("cannot read samples")?;
         let mut inbox = self.inbox.borrow_mut();
         for raw in inbox.drain(..) {
@@ -236,9 +236,7 @@ impl Counting {
                 0 => live?.sf(core_type, counts),
                 sf => Some(to_number(sf)),
             });
-            if let Some(sample) = sample {
-                observe(&sample);
-            }
+            samples.extend(sample);
         }
         Ok(())
     }

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's actions as the BPF half reads them.
+//! A policy's actions as the BPF half reads them, and what it says became of them.
 
+pub(crate) use crate::agent::Author;
+use crate::agent::Outcome;
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
-
-/// Where actions come from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Author {
-    /// Its hints share out what is busy: an idle CPU of a faster type is better all the same.
-    Policy,
-    /// The user's rules, whose hints mean what they say.
-    Rules,
-}
 
 pub(crate) fn encode(action: &Action, by: Author) -> types::action {
     let no_type = intf::hetero_consts_NO_TYPE as u8;
@@ -62,6 +55,15 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
         }
     }
     entry
+}
+
+/// What became of an action, by the `result` in its entry.
+pub(crate) fn outcome(result: intf::action_result) -> Outcome {
+    match result {
+        intf::action_result_ACTION_APPLIED => Outcome::Applied,
+        intf::action_result_ACTION_STALE => Outcome::Stale,
+        _ => Outcome::Refused,
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use scx_utils::build_id;
 
 use super::Scheduler;
 use crate::calibrate::{self, store::cpu_name};
-use crate::pmu::module::Sample;
-use crate::policy::{self, Action, Policy, Settings, Snapshot};
+use crate::policy::{self, Settings};
 use crate::record::format::{Begin, Chosen};
 use crate::record::{Background, Encoder, FLUSH, Members};
 use crate::text::stamp;
@@ -59,9 +58,16 @@ impl Recording {
         })
     }
 
-    fn put(&mut self, record: impl FnOnce(&mut Encoder)) {
+    /// Where to note what is to be recorded, if anything is.
+    pub(super) fn encoder(&mut self) -> Option<&mut Encoder> {
+        let open = self.open.as_mut()?;
+        Some(&mut open.encoder)
+    }
+
+    /// The task table was read for it.
+    fn looked(&mut self, now: Instant) {
         if let Some(open) = &mut self.open {
-            record(&mut open.encoder);
+            open.looked = now;
         }
     }
 
@@ -72,7 +78,7 @@ impl Recording {
         settings: &Settings,
         kept: bool,
     ) {
-        self.put(|encoder| {
+        if let Some(encoder) = self.encoder() {
             encoder.begin(Begin {
                 version: build_id::full_version(env!("CARGO_PKG_VERSION")),
                 date: stamp(SystemTime::now()).unwrap_or_default(),
@@ -82,34 +88,7 @@ impl Recording {
                 chosen: Chosen::new(name, settings),
                 kept,
             });
-        });
-    }
-
-    pub(super) fn policy(&mut self, name: policy::Name, settings: &Settings) {
-        self.put(|encoder| encoder.policy(name, settings));
-    }
-
-    pub(super) fn fairness(&mut self, percent: u8) {
-        self.put(|encoder| encoder.fairness(percent));
-    }
-
-    pub(super) fn sample(&mut self, sample: &Sample) {
-        self.put(|encoder| encoder.sample(sample));
-    }
-
-    pub(super) fn look(&mut self, snapshot: &Snapshot, decides: bool) {
-        self.put(|encoder| encoder.look(snapshot, decides));
-        if let Some(open) = &mut self.open {
-            open.looked = Instant::now();
         }
-    }
-
-    pub(super) fn decided(&mut self, actions: &[Action], policy: &dyn Policy) {
-        self.put(|encoder| encoder.decided(actions, policy));
-    }
-
-    pub(super) fn carried_out(&mut self, outcomes: impl Iterator<Item = bool>) {
-        self.put(|encoder| encoder.carried_out(outcomes));
     }
 
     /// When it wants to look at the task table, if nobody else does before.
@@ -151,18 +130,23 @@ impl Drop for Recording {
 }
 
 impl Scheduler<'_> {
+    /// Has the policy decide on what there is now.
+    pub(super) fn decide(&mut self) -> Result<()> {
+        self.half.recording.looked(Instant::now());
+        self.agent.decide(&mut self.half)?;
+        if let Some(learning) = &mut self.learning {
+            learning.look(self.agent.tasks(), &self.agent.topology);
+        }
+        Ok(())
+    }
+
     /// Looks at the task table for the recording, if that is due, and lets it be written.
     pub(super) fn record(&mut self, now: Instant) -> Result<()> {
-        if self.recording.due().is_some_and(|due| now >= due) {
-            self.look_as_policy()?;
-            let snapshot = Snapshot {
-                now_ns: self.started.elapsed().as_nanos() as u64,
-                topology: &self.topology,
-                tasks: &self.tasks,
-            };
-            self.recording.look(&snapshot, false);
+        if self.half.recording.due().is_some_and(|due| now >= due) {
+            self.half.recording.looked(Instant::now());
+            self.agent.see_to_record(&mut self.half)?;
         }
-        self.recording.flush(now);
+        self.half.recording.flush(now);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Saving energy: CPUs are filled from the most efficient core type up, and the policy has its say only
-//! when the fastest type is needed.
+//! when the fastest type is needed (`crate::agent`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,11 +11,9 @@ use log::info;
 use super::Scheduler;
 use crate::bpf::intf;
 use crate::placement;
-use crate::policy::{self, Action};
+use crate::policy;
 use crate::power;
 use crate::profile::{Profile, Saving};
-use crate::table::{State, Task};
-use crate::topology::Topology;
 
 /// How often it is looked whether energy is to be saved.
 const LOOK: Duration = Duration::from_secs(2);
@@ -61,40 +59,20 @@ impl Saver {
     }
 }
 
-/// Takes back what the policy wished for, while all that want to run fit on the efficient cores;
-/// whether they do.
-fn leave_to_efficient(tasks: &[Task], topology: &Topology, actions: &mut Vec<Action>) -> bool {
-    let room = placement::efficient_room(topology);
-    let wants = |task: &&Task| task.state != State::Blocked && !task.kthread;
-    if tasks.iter().filter(wants).count() > room {
-        return false;
-    }
-    // The rules' threads are shown as pinned.
-    let wished = tasks
-        .iter()
-        .filter(|task| task.hint.is_some() && !task.pinned);
-    actions.extend(wished.map(|task| Action::Hint(task.into(), None)));
-    true
-}
-
 impl Scheduler<'_> {
     /// Looks whether energy is to be saved, and tells the BPF half.
     pub(super) fn watch_power(&mut self, now: Instant) {
         if self.saver.look(now, Path::new("/")) {
+            self.agent.saves = self.saver.is_on();
             self.fill_first();
         }
     }
 
     fn fill_first(&mut self) {
-        let first = placement::most_efficient(&self.topology).filter(|_| self.saver.is_on());
-        if let Some(data) = &mut self.skel.maps.data_data {
+        let first = placement::most_efficient(&self.agent.topology).filter(|_| self.saver.is_on());
+        if let Some(data) = &mut self.half.skel.maps.data_data {
             data.filled_first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
         }
-    }
-
-    /// Whether the policy has nothing to say now; see [`leave_to_efficient`].
-    pub(super) fn saves(&self, actions: &mut Vec<Action>) -> bool {
-        self.saver.is_on() && leave_to_efficient(&self.tasks, &self.topology, actions)
     }
 
     /// Another profile from now on, with all that it stands for.
@@ -103,9 +81,9 @@ impl Scheduler<'_> {
         self.wish.slice = profile.slice();
         self.saver.asked = profile.saving();
         self.saver.looked = None;
-        let data = self.skel.maps.data_data.as_mut();
+        let data = self.half.skel.maps.data_data.as_mut();
         data.context("the BPF half has no data")?.slice_ns = profile.slice().as_nanos() as u64;
-        let best = policy::Name::best(&self.topology, self.counting.is_some());
+        let best = policy::Name::best(&self.agent.topology, self.half.counting.is_some());
         let policy = self.set_policy(profile.policy().unwrap_or(best))?;
         self.watch_power(Instant::now());
         info!("profile {profile}");
@@ -116,23 +94,6 @@ impl Scheduler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::camps::tests::{board, task};
-
-    #[test]
-    fn while_efficient_cores_suffice_nobody_is_wished_elsewhere() {
-        let topology = board(2, 2);
-        let mut tasks = [task(0, 0, 0), task(1, 0, 0), task(2, 1, 0)];
-        tasks[1].hint = Some(0);
-        let mut actions = Vec::new();
-        assert!(!leave_to_efficient(&tasks, &topology, &mut actions));
-        assert_eq!(actions, []);
-
-        tasks[0].state = State::Blocked;
-        tasks[2].hint = Some(0);
-        tasks[2].pinned = true;
-        assert!(leave_to_efficient(&tasks, &topology, &mut actions));
-        assert_eq!(actions, [Action::Hint((&tasks[1]).into(), None)]);
-    }
 
     #[test]
     fn the_users_wish_is_looked_at_now_and_then() {

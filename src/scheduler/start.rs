@@ -16,35 +16,41 @@ use super::describe::describe;
 use super::explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
-use super::learning::Learning;
+use super::half::{BpfHalf, beat};
 use super::limits::Limits;
-use super::moves::Moves;
-use super::recording::Recording;
 use super::rest::Bell;
-use super::ruled::Ruled;
+use super::rules::RulesFile;
 use super::saving::Saver;
 use super::slots::Sleepers;
-use super::{NAME, Options, Scheduler, Wish, beat, priority, spinning};
+use super::{Lasting, NAME, Options, Scheduler, priority, spinning};
+use crate::agent::Agent;
 use crate::bpf::BpfSkelBuilder;
 use crate::calibrate;
 use crate::energy::Energy;
 use crate::mechanism::Mechanism;
-use crate::ml::model::Model;
 use crate::policy;
-use crate::stats::{self, work::Ledger};
+use crate::stats;
 use crate::table;
 use crate::topology::Topology;
 
 impl<'a> Scheduler<'a> {
     pub(super) fn init(
         options: &'a Options,
-        wish: Wish,
-        model: Option<&Model>,
-        mut learning: Option<Learning>,
         object: &'a mut MaybeUninit<OpenObject>,
-        carried: Option<Carried>,
-        recording: &'a mut Recording,
+        lasting: &'a mut Lasting,
     ) -> Result<Self> {
+        let Lasting {
+            wish,
+            model,
+            learning,
+            recording,
+            carried: kept_place,
+        } = lasting;
+        let carried = kept_place.take();
+        let model = match learning {
+            Some(learning) => learning.model().cloned(),
+            None => model.clone(),
+        };
         let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
         for note in &topology.notes {
@@ -56,7 +62,7 @@ impl<'a> Scheduler<'a> {
         );
         info!("{}", topology.summary());
         let limits = calibrate::store::apply(Path::new(calibrate::store::PATH), &mut topology);
-        let ruled = Ruled::find(options.rules.as_deref(), carried.is_none(), &topology)?;
+        let rules = RulesFile::find(options.rules.as_deref(), carried.is_none(), &topology)?;
         let settings = policy::Settings {
             limits,
             without: &options.without,
@@ -88,7 +94,7 @@ impl<'a> Scheduler<'a> {
             &mut skel,
             &topology,
             policy.module(),
-            model,
+            model.as_ref(),
             learning.as_mut(),
             options,
         )?;
@@ -134,34 +140,32 @@ impl<'a> Scheduler<'a> {
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }
-        let (started, moves) = carried.map_or_else(
-            || (Instant::now(), Moves::default()),
-            |carried| (carried.started, carried.moves),
-        );
+        let mut agent = Agent::new(topology, policy_name, policy);
+        agent.own = Some(std::process::id());
+        agent.rules.renew(!rules.is_empty());
+        let mut started = Instant::now();
+        if let Some(carried) = carried {
+            (started, agent.moves) = (carried.started, carried.moves);
+        }
         Ok(Self {
-            skel,
+            agent,
+            half: BpfHalf {
+                skel,
+                counting,
+                rules,
+                recording,
+                reader: table::Reader::default(),
+                started,
+            },
             link: Some(link),
-            topology,
-            policy_name,
-            policy,
             settings,
-            wish,
-            moves,
-            ledger: Ledger::default(),
-            ruled,
             saver: Saver::new(wish.profile),
+            wish,
+            learning,
+            carried: kept_place,
             sleepers: Sleepers::default(),
             nr_slots: options.slots as usize,
             energy: Energy::from_now(),
-            recording,
-            counting,
-            learning,
-            reader: table::Reader::default(),
-            tasks: Vec::new(),
-            actions: Vec::new(),
-            applied: 0,
-            stale: 0,
-            started,
             stats_server,
             spin_server: spinning::listen(),
             limits: Limits::new(),

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::Scheduler;
+use crate::agent::Backend as _;
 use crate::bpf::intf;
 use crate::stats::{self, CoreTypeTotals, Counts, Totals};
 use crate::table::State;
 
 impl Scheduler<'_> {
     pub(super) fn totals(&mut self) -> Totals {
-        self.look();
-        let tasks = &self.tasks;
+        self.agent.look(&mut self.half);
+        let tasks = self.agent.tasks();
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
         for task in tasks.iter().filter(|task| !task.kthread) {
             let process = processes.entry(task.tgid).or_default();
@@ -24,7 +25,7 @@ impl Scheduler<'_> {
             process.total_ns += task.total_ns();
             process.progress_ns += task.amp_progress - task.first_progress;
         }
-        if let Some(counting) = &self.counting {
+        if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {
                 if let Some(process) = processes.get_mut(&tgid) {
                     process.counted = counted;
@@ -33,6 +34,7 @@ impl Scheduler<'_> {
         }
 
         let mut core_types: Vec<CoreTypeTotals> = self
+            .agent
             .topology
             .types
             .iter()
@@ -44,11 +46,11 @@ impl Scheduler<'_> {
             })
             .collect();
         let mut counted = [0; intf::stat_id_NR_HETERO_STATS as usize];
-        if let Some(bss) = &self.skel.maps.bss_data {
-            for cpu in &self.topology.cpus {
+        if let Some(bss) = &self.half.skel.maps.bss_data {
+            for cpu in &self.agent.topology.cpus {
                 core_types[cpu.core_type].perf += u64::from(bss.cpu_ctxs[cpu.id as usize].perf);
             }
-            for cpu in &bss.cpu_ctxs[..self.topology.nr_cpu_ids as usize] {
+            for cpu in &bss.cpu_ctxs[..self.agent.topology.nr_cpu_ids as usize] {
                 for (sum, value) in counted.iter_mut().zip(cpu.stats) {
                     *sum += value;
                 }
@@ -58,10 +60,11 @@ impl Scheduler<'_> {
             }
         }
         let count = |id: intf::stat_id| counted[id as usize];
-        let tally = self.policy.tally();
+        let applied = self.agent.applied();
+        let tally = self.agent.policy().tally();
         Totals {
-            at_ns: self.started.elapsed().as_nanos() as u64,
-            policy: self.policy_name.to_string(),
+            at_ns: self.half.now(),
+            policy: self.agent.name().to_string(),
             core_types,
             processes,
             tasks: tasks.len() as u64,
@@ -88,11 +91,15 @@ impl Scheduler<'_> {
                 stalls: count(intf::stat_id_STAT_STALLS),
                 shared: count(intf::stat_id_STAT_SHARED),
                 slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
-                samples: self.counting.as_ref().map_or(0, |c| c.tally().received),
+                samples: self
+                    .half
+                    .counting
+                    .as_ref()
+                    .map_or(0, |c| c.tally().received),
                 samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
-                samples_jumped: self.counting.as_ref().map_or(0, |c| c.tally().jumped),
-                samples_spun: self.counting.as_ref().map_or(0, |c| c.tally().spun),
-                samples_refused: self.counting.as_ref().map_or(0, |c| c.tally().refused),
+                samples_jumped: self.half.counting.as_ref().map_or(0, |c| c.tally().jumped),
+                samples_spun: self.half.counting.as_ref().map_or(0, |c| c.tally().spun),
+                samples_refused: self.half.counting.as_ref().map_or(0, |c| c.tally().refused),
                 stretches: count(intf::stat_id_STAT_STRETCHES),
                 stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
                 phase_hits: tally.phase_hits,
@@ -101,8 +108,8 @@ impl Scheduler<'_> {
                 nwc_episodes: tally.nwc_episodes,
                 nwc_learned: tally.nwc_learned,
                 nwc_ns: tally.nwc_ns,
-                actions_applied: self.applied,
-                actions_stale: self.stale,
+                actions_applied: applied.applied,
+                actions_stale: applied.stale,
             },
         }
     }

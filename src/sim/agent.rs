@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The agent's loop: samples to the policy, and at its interval a look at the tasks.
+//! What the agent watches and acts on ([`crate::agent`]): the natively compiled BPF half.
 //!
-//! It takes no time and is never late. The live one runs beside the threads it schedules.
+//! Here the agent takes no time and is never late. The live one runs beside the threads it schedules.
 
-use std::time::Duration;
+use std::convert::Infallible;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use rustc_hash::FxHashMap;
 
+use super::kernel::BEGIN_NS;
 use super::native;
+use crate::agent::{Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
 use crate::pmu::module::{Counts, Layout, Sample};
-use crate::policy::{Action, Policy, Snapshot};
+use crate::policy::Action;
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
+use crate::scheduler::encode::{encode, outcome};
 use crate::table::{Reader, Task, TaskId};
-use crate::topology::Topology;
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 5] = [
@@ -51,27 +53,9 @@ impl Model {
     }
 }
 
-/// A policy, and what it is told and asked.
-pub(super) struct Agent {
-    policy: Box<dyn Policy>,
-    /// Where its samples have an SF from.
-    pub(super) model: Option<Model>,
-    sample_ns: Option<u64>,
-    layout: Layout,
-    inbox: Vec<Sample>,
-    reader: Reader,
-    tasks: Vec<Task>,
-    /// What the model said of tasks' latest samples.
-    sf: FxHashMap<TaskId, f64>,
-    /// What the policy decided last.
-    pub(super) actions: Vec<Action>,
-    /// What is recorded, if it is to be.
-    pub(super) recording: Option<Recording>,
-}
-
 /// A recording in memory: records as they go to a file, half a second's together.
 pub(super) struct Recording {
-    pub(super) encoder: Encoder,
+    encoder: Encoder,
     parts: Vec<Vec<u8>>,
     flushed_ns: u64,
 }
@@ -88,7 +72,8 @@ impl Recording {
         }
     }
 
-    fn flush(&mut self, now_ns: u64) {
+    /// Ends a part, if the last one was long enough ago.
+    pub(super) fn flush(&mut self, now_ns: u64) {
         if now_ns - self.flushed_ns >= FLUSH.as_nanos() as u64 {
             self.parts.push(self.encoder.take(Vec::new()));
             self.flushed_ns = now_ns;
@@ -103,34 +88,30 @@ impl Recording {
     }
 }
 
-impl Agent {
-    /// With samples of so much run time, if the policy wants any.
-    pub(super) fn new(policy: Box<dyn Policy>, sample: Duration, model: Option<Model>) -> Self {
-        let sample_ns = policy.module().map(|_| sample.as_nanos() as u64);
+/// What the BPF half has told, until the agent takes it.
+pub(super) struct Told {
+    /// Where its samples have an SF from.
+    model: Option<Model>,
+    layout: Layout,
+    inbox: Vec<Sample>,
+    reader: Reader,
+    /// What the model said of tasks' latest samples.
+    sf: FxHashMap<TaskId, f64>,
+    /// What is recorded, if it is to be.
+    pub(super) recording: Option<Recording>,
+}
+
+impl Told {
+    /// Nothing yet.
+    pub(super) fn new(model: Option<Model>, recording: Option<Recording>) -> Self {
         Self {
-            policy,
             model,
-            sample_ns,
             layout: COUNTED.into_iter().collect(),
             inbox: Vec::new(),
             reader: Reader::default(),
-            tasks: Vec::new(),
             sf: FxHashMap::default(),
-            actions: Vec::new(),
-            recording: None,
+            recording,
         }
-    }
-
-    /// What a sample is made of, ns of run time; `None` if nobody asks for any.
-    pub(super) fn sample_ns(&self) -> Option<u64> {
-        self.sample_ns
-    }
-
-    /// When it looks for the first time, ns; `None` is never.
-    pub(super) fn first_look(&self) -> Option<u64> {
-        self.policy
-            .interval()
-            .map(|interval| interval.as_nanos() as u64)
     }
 
     /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on
@@ -150,48 +131,55 @@ impl Agent {
         }
         self.inbox.push(sample);
     }
+}
 
-    /// Shows the policy its samples and the tasks, and lets it decide. When it wants to be asked
-    /// again, from now.
-    pub(super) fn decide(
-        &mut self,
-        now_ns: u64,
-        topology: &Topology,
-        half: &native::Half,
-    ) -> Option<Duration> {
-        for sample in self.inbox.drain(..) {
-            if let Some(recording) = &mut self.recording {
-                recording.encoder.sample(&sample);
-            }
-            self.policy.observe(&sample);
-        }
-        let (slots, used) = half.slots();
-        self.reader.snapshot(slots, used, &mut self.tasks);
-        for task in &mut self.tasks {
-            task.sf = self.sf.get(&task.id).copied();
-        }
-        let snapshot = Snapshot {
-            now_ns,
-            topology,
-            tasks: &self.tasks,
-        };
-        if let Some(recording) = &mut self.recording {
-            recording.encoder.look(&snapshot, true);
-        }
-        self.actions.clear();
-        self.policy.decide(&snapshot, &mut self.actions);
-        if let Some(recording) = &mut self.recording {
-            recording.encoder.decided(&self.actions, &*self.policy);
-        }
-        self.policy.due_in(&snapshot)
+/// The BPF half at a moment, as the agent sees it.
+pub(super) struct Half<'h> {
+    pub(super) native: &'h native::Kernel,
+    pub(super) told: &'h mut Told,
+    /// Time of the simulation, ns.
+    pub(super) at: u64,
+}
+
+impl Backend for Half<'_> {
+    type Error = Infallible;
+
+    fn now(&self) -> u64 {
+        self.at - BEGIN_NS
     }
 
-    /// Notes which of its actions were carried out.
-    pub(super) fn carried_out(&mut self, now_ns: u64, outcomes: impl Iterator<Item = bool>) {
-        if let Some(recording) = &mut self.recording {
-            recording.encoder.carried_out(outcomes);
-            recording.flush(now_ns);
+    fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<(), Infallible> {
+        samples.append(&mut self.told.inbox);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, tasks: &mut Vec<Task>) {
+        let (slots, used) = self.native.half().slots();
+        self.told.reader.snapshot(slots, used, tasks);
+        for task in tasks {
+            task.sf = self.told.sf.get(&task.id).copied();
         }
+    }
+
+    /// In batches, as the live one does.
+    fn apply(
+        &mut self,
+        actions: &[Action],
+        by: Author,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Infallible> {
+        self.native.advance(self.at - self.native.now());
+        for batch in actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize) {
+            let encoded: Vec<_> = batch.iter().map(|action| encode(action, by)).collect();
+            let done = self.native.apply(&encoded, 0);
+            outcomes.extend(done.iter().map(|entry| outcome(entry.result)));
+        }
+        Ok(())
+    }
+
+    fn recording(&mut self) -> Option<&mut Encoder> {
+        let recording = self.told.recording.as_mut()?;
+        Some(&mut recording.encoder)
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::agent::{Agent, Model, Recording};
+use super::agent::{Model, Recording, Told};
 use super::contention::Load;
 use super::cpu_set::CpuSet;
 use super::fair::Fair;
@@ -23,6 +23,7 @@ use super::metrics::{Metrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
 use super::scheduler;
 use super::switch::Sim;
+use crate::agent::Agent;
 use crate::policy;
 use crate::record::format::{Begin, Chosen};
 
@@ -195,10 +196,9 @@ impl Bench {
                 };
                 let seed = options.seed;
                 let model = error.map(|error| Model { error, seed });
-                let policy = name.build(options.settings);
-                let mut agent = Agent::new(policy, options.sample, model);
-                if options.record {
-                    agent.recording = Some(Recording::new(Begin {
+                let agent = Agent::new(topology.clone(), name, name.build(options.settings));
+                let recording = options.record.then(|| {
+                    Recording::new(Begin {
                         version: env!("CARGO_PKG_VERSION").into(),
                         date: String::new(),
                         kernel: "simulated".into(),
@@ -206,9 +206,11 @@ impl Bench {
                         topology: topology.clone(),
                         chosen: Chosen::new(name, &options.settings),
                         kept: false,
-                    }));
-                }
-                let hetero = Hetero::new(&self.machine, options.slice, Some(agent))?;
+                    })
+                });
+                let told = Told::new(model, recording);
+                let (slice, sample) = (options.slice, options.sample);
+                let hetero = Hetero::new(&self.machine, slice, sample, Some(agent), told)?;
                 let (mut outcome, hetero) = self.run_with(hetero, options);
                 let (applied, recorded) = hetero.end().with_context(|| format!("policy {name}"))?;
                 outcome.actions = (applied.applied, applied.stale);

@@ -8,28 +8,19 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::agent::{Agent, COUNTED, Recording};
+use super::agent::{COUNTED, Half, Recording, Told};
 use super::event::Event;
-use super::kernel::{BEGIN_NS, Counters, Kernel, ThreadState};
+use super::kernel::{Counters, Kernel, ThreadState};
 use super::machine::Machine;
 use super::native::{self, Mask, Runs, Version};
 use super::scheduler::Scheduler;
-use crate::bpf::intf;
+use crate::agent::{Agent, Applied, Backend as _};
+#[cfg(test)]
+use crate::agent::{Author, Outcome};
+#[cfg(test)]
 use crate::policy::Action;
-use crate::scheduler::encode::{Author, encode};
 #[cfg(test)]
 use crate::table::{Reader, Task};
-
-/// What became of actions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Applied {
-    /// Carried out.
-    pub(super) applied: u64,
-    /// Dropped: the task has ended, or is not where the policy saw it.
-    pub(super) stale: u64,
-    /// Refused: the task's affinity forbids it.
-    pub(super) invalid: u64,
-}
 
 /// A thread in the BPF half's kernel.
 #[derive(Clone, Copy, Debug)]
@@ -50,28 +41,38 @@ pub(super) struct Hetero {
     /// Threads by task.
     threads: Vec<u32>,
     agent: Option<Agent>,
-    pub(super) outcome: Applied,
+    told: Told,
 }
 
 impl Hetero {
-    /// For a machine, with slices of `slice` and, unless nothing is to be decided, an agent.
+    /// For a machine, with slices of `slice` and, unless nothing is to be decided, an agent, whose
+    /// samples are of so much run time if its policy wants any.
     ///
     /// # Errors
     /// If the native BPF half cannot be loaded.
-    pub(super) fn new(machine: &Machine, slice: Duration, agent: Option<Agent>) -> Result<Self> {
+    pub(super) fn new(
+        machine: &Machine,
+        slice: Duration,
+        sample: Duration,
+        agent: Option<Agent>,
+        told: Told,
+    ) -> Result<Self> {
         let mut described = native::Machine::on(machine.topology.clone());
         described.version = Version(6, 18);
         described.hz = (1_000_000_000 / machine.tick_ns) as u32;
         described.cgroups = false;
         described.slice_ns = Some(slice.as_nanos() as u64);
-        described.sample_ns = agent.as_ref().and_then(Agent::sample_ns).unwrap_or(0);
+        let samples = |agent: &Agent| agent.policy().module().is_some();
+        if agent.as_ref().is_some_and(samples) {
+            described.sample_ns = sample.as_nanos() as u64;
+        }
         described.set_events = vec![vec![COUNTED.len() as u8]; machine.topology.types.len()];
         Ok(Self {
             native: native::Kernel::new(&described)?,
             twins: Vec::new(),
             threads: Vec::new(),
             agent,
-            outcome: Applied::default(),
+            told,
         })
     }
 
@@ -82,9 +83,10 @@ impl Hetero {
     pub(super) fn end(mut self) -> Result<(Applied, Vec<Vec<u8>>)> {
         let errors = self.native.errors();
         ensure!(errors.is_empty(), "the BPF half: {}", errors.join("; "));
-        let recording = self.agent.as_mut().and_then(|agent| agent.recording.take());
-        let recorded = recording.map_or_else(Vec::new, Recording::end);
-        Ok((self.outcome, recorded))
+        let recorded = self.told.recording.take();
+        let recorded = recorded.map_or_else(Vec::new, Recording::end);
+        let applied = self.agent.as_ref().map(Agent::applied);
+        Ok((applied.unwrap_or_default(), recorded))
     }
 
     /// The tasks in the table, by their ids.
@@ -155,23 +157,21 @@ impl Hetero {
         }
     }
 
-    /// Applies what a policy has decided, in batches as the live agent does. Which were carried out.
-    pub(super) fn apply(&mut self, k: &Kernel, actions: &[Action]) -> Vec<bool> {
-        self.advance(k);
-        let mut outcomes = Vec::with_capacity(actions.len());
-        for batch in actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize) {
-            let encoded = batch.iter().map(|action| encode(action, Author::Policy));
-            let encoded: Vec<_> = encoded.collect();
-            for done in self.native.apply(&encoded, 0) {
-                outcomes.push(done.result == intf::action_result_ACTION_APPLIED);
-                match done.result {
-                    intf::action_result_ACTION_APPLIED => self.outcome.applied += 1,
-                    intf::action_result_ACTION_STALE => self.outcome.stale += 1,
-                    _ => self.outcome.invalid += 1,
-                }
-            }
-        }
+    /// Applies what a policy might have decided.
+    #[cfg(test)]
+    pub(super) fn apply(&mut self, k: &Kernel, actions: &[Action]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let Ok(()) = self.half(k).apply(actions, Author::Policy, &mut outcomes);
         outcomes
+    }
+
+    /// The BPF half as it is now.
+    fn half(&mut self, k: &Kernel) -> Half<'_> {
+        Half {
+            native: &self.native,
+            told: &mut self.told,
+            at: k.now,
+        }
     }
 
     /// The agent's loop comes round.
@@ -179,37 +179,42 @@ impl Hetero {
         let Some(mut agent) = self.agent.take() else {
             return;
         };
-        let now_ns = k.now - BEGIN_NS;
-        let half = self.native.half();
-        if let Some(interval) = agent.decide(now_ns, &k.machine.topology, half) {
+        let mut half = self.half(k);
+        let Ok(()) = agent.take_samples(&mut half);
+        let Ok(()) = agent.decide(&mut half);
+        let now_ns = half.now();
+        if let Some(recording) = &mut self.told.recording {
+            recording.flush(now_ns);
+        }
+        if let Some(interval) = agent.due_in(now_ns) {
             k.events
                 .push(k.now + interval.as_nanos() as u64, Event::Agent);
         }
-        let outcomes = self.apply(k, &agent.actions);
-        agent.carried_out(now_ns, outcomes.into_iter());
         self.agent = Some(agent);
     }
 
     /// Hands samples on. They carry what a model would say of the thread's phase now.
     fn take_samples(&mut self, k: &Kernel) {
         let samples = self.native.take_samples();
-        let Some(agent) = &mut self.agent else { return };
+        if self.agent.is_none() {
+            return;
+        }
         for sample in samples {
             let of = |twin: &Option<Twin>| twin.is_some_and(|it| it.pid as u32 == sample.tid);
             let Some(thread) = self.twins.iter().position(of) else {
                 continue;
             };
             let load = k.thread(thread as u32).load;
-            agent.note(&sample, load, k.contention.loads[load].sf());
+            self.told.note(&sample, load, k.contention.loads[load].sf());
         }
     }
 }
 
 impl Scheduler for Hetero {
     fn begin(&mut self, k: &mut Kernel) {
-        let first = self.agent.as_ref().and_then(Agent::first_look);
+        let first = self.agent.as_ref().and_then(|it| it.policy().interval());
         if let Some(first) = first {
-            k.events.push(k.now + first, Event::Agent);
+            k.events.push(k.now + first.as_nanos() as u64, Event::Agent);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::agent::Told;
 use super::cpu_set::CpuSet;
 use super::experiment::{Bench, Options, Scheduler, Until};
 use super::fair::Fair;
@@ -17,6 +18,7 @@ use super::machine::Machine;
 use super::mix::Mix;
 use super::scheduler;
 use super::switch::Sim;
+use crate::agent::Outcome;
 use crate::policy::{Action, Name, Seen, Settings};
 use crate::table::{State, Task};
 
@@ -86,7 +88,8 @@ fn sim<S: scheduler::Scheduler>(programs: &[(&str, Option<&[u32]>)], scheduler: 
 }
 
 fn hetero() -> Hetero {
-    Hetero::new(&machine("juno-r1"), SLICE, None).unwrap()
+    let told = Told::new(None, None);
+    Hetero::new(&machine("juno-r1"), SLICE, Duration::ZERO, None, told).unwrap()
 }
 
 fn run_for<S: scheduler::Scheduler>(sim: &mut Sim<S>, ms: u64) {
@@ -98,8 +101,8 @@ fn tasks(sim: &Sim<Hetero>) -> Vec<Task> {
     sim.scheduler.tasks()
 }
 
-fn apply(sim: &mut Sim<Hetero>, actions: &[Action]) {
-    sim.scheduler.apply(&sim.kernel, actions);
+fn apply(sim: &mut Sim<Hetero>, actions: &[Action]) -> Vec<Outcome> {
+    sim.scheduler.apply(&sim.kernel, actions)
 }
 
 /// What holds at any moment.
@@ -242,9 +245,7 @@ fn a_swap_exchanges_two_threads_within_two_ticks_and_disturbs_nobody() {
         assert_eq!(after.cpu, expected, "{:?}", before.id);
     }
     // The same once more is stale: neither is where it was seen.
-    let outcome = sim.scheduler.outcome;
-    apply(&mut sim, &[swap]);
-    assert_eq!(sim.scheduler.outcome.stale, outcome.stale + 1);
+    assert_eq!(apply(&mut sim, &[swap]), [Outcome::Stale]);
     check_hetero(&sim);
 }
 
@@ -255,13 +256,12 @@ fn half_a_swap_is_none() {
     run_for(&mut sim, 50);
     let all = tasks(&sim);
     let swap = Action::Swap([(Seen::from(&all[0]), 1), (Seen::from(&all[1]), 0)]);
-    apply(&mut sim, &[swap]);
-    assert_eq!(sim.scheduler.outcome.invalid, 1, "one may not go there");
+    let outcomes = apply(&mut sim, &[swap]);
+    assert_eq!(outcomes, [Outcome::Refused], "one may not go there");
     let mut gone = Seen::from(&all[1]);
     gone.task.generation += 1;
     let swap = Action::Swap([(Seen::from(&all[0]), 1), (gone, 0)]);
-    apply(&mut sim, &[swap]);
-    assert_eq!(sim.scheduler.outcome.stale, 1, "one has ended");
+    assert_eq!(apply(&mut sim, &[swap]), [Outcome::Stale], "one has ended");
     assert!(tasks(&sim).iter().all(|task| task.hint.is_none()));
 }
 

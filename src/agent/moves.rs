@@ -25,7 +25,7 @@ struct Log {
 
 /// See the module. A thread that was never moved takes no room.
 #[derive(Default)]
-pub(super) struct Moves {
+pub struct Moves {
     logs: FxHashMap<TaskId, Log>,
 }
 
@@ -87,12 +87,12 @@ impl Moves {
     }
 
     /// How often a thread was moved.
-    pub(super) fn of(&self, task: TaskId) -> u64 {
+    pub fn of(&self, task: TaskId) -> u64 {
         self.logs.get(&task).map_or(0, |log| log.all)
     }
 
     /// Its last moves in words, oldest first.
-    pub(super) fn told(&self, task: TaskId, now_ns: u64) -> Vec<story::Move> {
+    pub fn told(&self, task: TaskId, now_ns: u64) -> Vec<story::Move> {
         let moves = self.logs.get(&task).into_iter().flat_map(|log| &log.last);
         moves
             .map(|moved| story::Move {

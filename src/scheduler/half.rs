@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The BPF half in the kernel, as the agent sees it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, Result, bail};
+use libbpf_rs::ProgramInput;
+use log::debug;
+
+use super::counting::Counting;
+use super::encode::{encode, outcome};
+use super::recording::Recording;
+use super::rules::RulesFile;
+use crate::agent::{Author, Backend, Outcome, Verdict};
+use crate::bpf::{BpfSkel, intf};
+use crate::pmu::module::Sample;
+use crate::policy::Action;
+use crate::record::Encoder;
+use crate::table::{self, Task};
+
+/// See the module.
+pub(super) struct BpfHalf<'a> {
+    pub(super) skel: BpfSkel<'a>,
+    pub(super) counting: Option<Counting>,
+    pub(super) rules: RulesFile,
+    pub(super) recording: &'a mut Recording,
+    pub(super) reader: table::Reader,
+    /// When the agent's time began.
+    pub(super) started: Instant,
+}
+
+impl Backend for BpfHalf<'_> {
+    type Error = Error;
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<()> {
+        match &mut self.counting {
+            Some(counting) => counting.take(samples),
+            None => Ok(()),
+        }
+    }
+
+    fn snapshot(&mut self, tasks: &mut Vec<Task>) {
+        let maps = &self.skel.maps;
+        if let (Some(bss), Some(table)) = (&maps.bss_data, &maps.bss_slots_data) {
+            let used = bss.nr_slots_used as usize;
+            self.reader.snapshot(&table.slots, used, tasks);
+        }
+    }
+
+    fn apply(&mut self, actions: &[Action], by: Author, outcomes: &mut Vec<Outcome>) -> Result<()> {
+        let mut batches = actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize);
+        batches.try_for_each(|batch| self.apply_batch(batch, by, outcomes))
+    }
+
+    fn verdict(&mut self, task: &Task) -> Option<Verdict> {
+        self.rules.of(task)
+    }
+
+    fn recording(&mut self) -> Option<&mut Encoder> {
+        self.recording.encoder()
+    }
+}
+
+impl BpfHalf<'_> {
+    fn apply_batch(
+        &mut self,
+        actions: &[Action],
+        by: Author,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<()> {
+        let Some(data) = self.skel.maps.bss_actions_data.as_mut() else {
+            bail!("the action batch is not mapped");
+        };
+        let batch = &mut data.action_batch;
+        for (entry, action) in batch.actions.iter_mut().zip(actions) {
+            *entry = encode(action, by);
+        }
+        batch.nr = actions.len() as u32;
+        let outcome_of_all = self
+            .skel
+            .progs
+            .apply_actions
+            .test_run(ProgramInput::default())
+            .context("the kernel refused a batch of actions")?;
+        if outcome_of_all.return_value != 0 {
+            bail!(
+                "applying actions failed with {}",
+                outcome_of_all.return_value as i32
+            );
+        }
+        let Some(data) = self.skel.maps.bss_actions_data.as_ref() else {
+            return Ok(());
+        };
+        for (entry, action) in data.action_batch.actions.iter().zip(actions) {
+            let outcome = outcome(entry.result);
+            if outcome == Outcome::Refused {
+                debug!("{action:?} was refused ({})", entry.result);
+            }
+            outcomes.push(outcome);
+        }
+        Ok(())
+    }
+
+    /// How long all of the first CPUs have been busy, together, ns.
+    pub(super) fn busy_ns(&self, nr_cpu_ids: u32) -> u64 {
+        let Some(bss) = &self.skel.maps.bss_data else {
+            return 0;
+        };
+        let cpus = &bss.cpu_ctxs[..nr_cpu_ids as usize];
+        cpus.iter().flat_map(|cpu| cpu.busy_ns).sum()
+    }
+
+    /// Tells it that the agent is silent because it sleeps, or no longer does.
+    pub(super) fn set_asleep(&mut self, asleep: bool) {
+        if let Some(bss) = &mut self.skel.maps.bss_data {
+            bss.agent_sleeps = asleep.into();
+        }
+    }
+
+    /// Gives other events their turn, where not all fit at once.
+    pub(super) fn rotate(&mut self) {
+        if let (Some(counting), Some(bss)) = (&mut self.counting, &mut self.skel.maps.bss_data) {
+            bss.current_set = counting.rotate();
+        }
+    }
+}
+
+/// Tells the BPF half that the agent is alive; a second without it, and hints are void.
+pub(super) fn beat(skel: &mut BpfSkel) {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    if let (Some(bss), Ok(now)) = (skel.maps.bss_data.as_mut(), now) {
+        bss.agent_seen = Duration::from(now).as_nanos() as u64;
+    }
+}

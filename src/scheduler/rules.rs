@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The file of the user's rules, read when the scheduler begins and when it is told to.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use log::{info, warn};
+
+use crate::agent::Verdict;
+use crate::rules::{self, InProc, Rules};
+use crate::table::Task;
+use crate::topology::Topology;
+
+/// See the module.
+pub(super) struct RulesFile {
+    path: PathBuf,
+    rules: Rules,
+}
+
+impl RulesFile {
+    /// With the rules that the user named, or those that lie at [`rules::PATH`]. Only `strict` are
+    /// wrong ones an error; else none hold, for the service must start all the same.
+    ///
+    /// # Errors
+    /// The rules that the user named cannot be used.
+    pub(super) fn find(named: Option<&Path>, strict: bool, topology: &Topology) -> Result<Self> {
+        let path = named.unwrap_or(Path::new(rules::PATH));
+        let rules = if named.is_none() && !path.exists() {
+            Rules::default()
+        } else {
+            match Rules::read(path, topology) {
+                Err(error) if named.is_none() || !strict => {
+                    warn!("{error:#}; going on without rules");
+                    Rules::default()
+                }
+                read => read?,
+            }
+        };
+        if !rules.is_empty() {
+            info!("rules from {}: {}", path.display(), rules.len());
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            rules,
+        })
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// What they say of a thread.
+    pub(super) fn of(&self, task: &Task) -> Option<Verdict> {
+        self.rules.of(&InProc {
+            tid: task.tid,
+            comm: &task.comm.raw(),
+        })
+    }
+
+    /// Reads the file again. If it is wrong the old rules stay.
+    pub(super) fn reload(&mut self, topology: &Topology) -> Result<String, String> {
+        let read = Rules::read(&self.path, topology);
+        self.rules = read.map_err(|error| format!("{error:#}; the old rules stay"))?;
+        let said = format!("rules from {}: {}", self.path.display(), self.rules.len());
+        info!("{said}");
+        Ok(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::policy::camps::tests::{board, task};
+
+    #[test]
+    fn a_wrong_file_is_refused_later_and_the_old_rules_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let topology = board(1, 1);
+        fs::write(&path, "[[rule]]\ncomm = \"*\"\nleave = true").unwrap();
+        let mut file = RulesFile::find(Some(&path), true, &topology).unwrap();
+        let verdict = file.of(&task(0, 0, 0));
+        assert!(verdict.is_some());
+        fs::write(&path, "[[rule]]").unwrap();
+        let why = file.reload(&topology).unwrap_err();
+        assert!(why.contains("old rules stay"), "{why}");
+        assert_eq!(file.of(&task(0, 0, 0)), verdict);
+        fs::write(&path, "").unwrap();
+        file.reload(&topology).unwrap();
+        assert!(file.is_empty());
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_at_the_start_only_where_it_was_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let topology = board(1, 1);
+        assert!(RulesFile::find(Some(&path), true, &topology).is_err());
+        fs::write(&path, "[[rule]]").unwrap();
+        assert!(RulesFile::find(Some(&path), true, &topology).is_err());
+        // After a restart, say.
+        assert!(
+            RulesFile::find(Some(&path), false, &topology)
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
