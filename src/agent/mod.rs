@@ -11,7 +11,7 @@
 //!                                          └─ rules ─► apply()
 //! ```
 //!
-//! Nothing is allocated once the threads are known.
+//! Nothing is allocated once the threads are known, and each was moved once.
 
 mod backend;
 mod moves;

@@ -17,7 +17,6 @@ struct Move {
     reason: Option<Reason>,
 }
 
-#[derive(Default)]
 struct Log {
     last: VecDeque<Move>,
     all: u64,
@@ -66,7 +65,10 @@ impl Moves {
         partner: Option<(u32, Comm)>,
         policy: &dyn Policy,
     ) {
-        let log = self.logs.entry(seen.task).or_default();
+        let log = self.logs.entry(seen.task).or_insert_with(|| Log {
+            last: VecDeque::with_capacity(MOVES),
+            all: 0,
+        });
         log.all += 1;
         if log.last.len() == MOVES {
             log.last.pop_front();

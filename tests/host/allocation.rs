@@ -84,7 +84,8 @@ impl Backend for Bench {
     }
 }
 
-/// Allocations of the agent in a minute, after a minute of warm-up; and its actions.
+/// Allocations of the agent in a minute, after a minute of warm-up, but for those of a thread's first move;
+/// and its actions.
 fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let phased = crate::model::Program {
         phases: vec![compute(1.2), compute(2.4), sensitive()],
@@ -118,6 +119,11 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);
     while bench.machine.now_ns < 120_000_000_000 {
         bench.samples = bench.machine.tick();
+        let unmoved = |agent: &Agent| {
+            let tasks = agent.tasks().iter();
+            tasks.filter(|it| agent.moves.of(it.id) == 0).count() as u64
+        };
+        let still = unmoved(&agent);
         let before = ALLOCATIONS.get();
         let Ok(()) = agent.take_samples(&mut bench);
         if bench.machine.now_ns.is_multiple_of(every) {
@@ -128,7 +134,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         if bench.machine.now_ns < 60_000_000_000 {
             warm_up += made;
         } else {
-            allocations += made;
+            allocations += made - (still - unmoved(&agent)).min(made);
             acted += bench.actions.len();
         }
         bench.machine.apply(bench.actions.clone());
