@@ -7,6 +7,8 @@ pub mod adwrr;
 pub mod camps;
 mod demand;
 pub mod eqp;
+#[cfg(test)]
+mod example;
 mod exchange;
 mod explore;
 pub mod hsp;

@@ -8,6 +8,7 @@ mod attack;
 mod bench;
 mod building;
 mod camps;
+mod contributing;
 mod cost;
 mod doctor;
 mod fixtures;
