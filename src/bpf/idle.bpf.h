@@ -233,7 +233,10 @@ static bool has_idle(u32 core_type)
 	return nr && READ_ONCE(*nr);
 }
 
-/* @cpu goes idle, or no longer is. What it was before the first time is not known: idle. */
+/*
+ * @cpu goes idle, or no longer is. As the scheduler is attached the kernel takes all CPUs for idle, and so
+ * does this; the kernel would offer one that is busy until it has idled once.
+ */
 static void count_idle(s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
@@ -242,6 +245,8 @@ static void count_idle(s32 cpu, bool idle)
 	if (!nr || cctx->is_idle == idle)
 		return;
 	cctx->is_idle = idle;
+	if (!idle)
+		scx_bpf_test_and_clear_cpu_idle(cpu);
 	__sync_fetch_and_add(nr, idle ? 1 : -1);
 }
 

@@ -116,8 +116,7 @@ static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s3
 		return false;
 	tctx->upgrade = false;
 	target = claim_better_idle(prev, tctx, cpu);
-	/* When the scheduler is attached, the kernel takes all CPUs for idle, also that of @prev. */
-	if (target < 0 || target == cpu)
+	if (target < 0)
 		return false;
 	tctx->claimed_cpu = target;
 	return true;

@@ -308,6 +308,9 @@ impl Kernel {
             let mut args = ffi::scx_cpu_release_args { reason, task };
             self.call(|ops| unsafe { ops.cpu_release.unwrap()(cpu as i32, &raw mut args) });
         }
+        if let Runs::Task(prev) = runs {
+            self.switched_out(prev);
+        }
         self.run_later();
     }
 
