@@ -208,7 +208,9 @@ impl Kernel {
         // Where the CPU idled before, the kernel tells of nothing. And the agent goes to its last CPU,
         // and what may not wait to a parked one, whether another class has it or not: known, and rare.
         let agent = self.with_task_ctx(task, |ctx| ctx.is_agent != 0);
-        let excused = !told || parked_until >= since || agent == Some(true);
+        // After a bypass the kernel offers CPUs as idle that another class has taken meanwhile.
+        let unseen = taken <= self.look().bypassed.1;
+        let excused = !told || unseen || parked_until >= since || agent == Some(true);
         if excused || now - since <= bounds.beside_idle_ns || self.is_migration_disabled(task) {
             return Ok(());
         }

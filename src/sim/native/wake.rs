@@ -40,7 +40,9 @@ impl Kernel {
         let elsewhere = from != cpu && self.is_online(from);
         let dies = self.task_struct(task).flags & ffi::PF_EXITING != 0;
         let alive = self.look().tasks[task.index()].alive;
-        if !elsewhere || dies || !alive || self.is_queued(task) {
+        // One whose CPUs are all offline is parked.
+        let parked = !self.look().online.cpus().any(|of| self.allows(task, of));
+        if !elsewhere || dies || !alive || parked || self.is_queued(task) {
             return;
         }
         self.trace(|| format!("CPU {cpu} is about to idle"));
