@@ -368,21 +368,22 @@ fn schedule(args: Run) -> Result<()> {
     }
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
     let policy = args.policy.or(args.profile.policy());
-    if let Some(policy) = policy
-        && args.fairness < 100
-        && policy != policy::Name::Camps
-    {
-        warn!("--fairness is for --policy camps; {policy} does not know it");
-    }
-    if args.oversubscribe.is_some() && policy != Some(policy::Name::Rank) {
-        warn!("--oversubscribe is for --policy rank");
-    }
-    if args.model.is_some() && !policy.is_some_and(|policy| policy.takes_model()) {
-        warn!("--model is for --policy rank, hsp, acfs and eqp");
-    }
-    if args.learn && !policy.is_some_and(|policy| policy.takes_model()) {
-        warn!("--learn is for --policy rank, hsp, acfs and eqp");
-    }
+    let unknown = |option, given, what| {
+        if given && !policy.is_some_and(|policy| policy.knows(what)) {
+            let those = policy::Name::all_that_know(what);
+            warn!("{option} is for --policy {those}");
+        }
+    };
+    use policy::Knows;
+    let fair = args.fairness < 100 && policy.is_some();
+    unknown("--fairness", fair, Knows::Fairness);
+    unknown(
+        "--oversubscribe",
+        args.oversubscribe.is_some(),
+        Knows::Oversubscribe,
+    );
+    unknown("--model", args.model.is_some(), Knows::Model);
+    unknown("--learn", args.learn, Knows::Model);
     let options = Options {
         policy: args.policy,
         model: args.model,

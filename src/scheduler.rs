@@ -185,7 +185,7 @@ pub fn run(
         counting::create_log(path)?;
     }
     let policy = options.policy.or(options.profile.policy());
-    let takes_model = policy.is_some_and(policy::Name::takes_model);
+    let takes_model = policy.is_some_and(|name| name.knows(policy::Knows::Model));
     let model = match takes_model {
         true => model::find(options, Path::new(MODEL_PATH))?,
         false => None,

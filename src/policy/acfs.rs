@@ -14,12 +14,21 @@ use super::camps::LOOK;
 use super::camps::progress::patience_ns;
 use super::camps::threshold::Threshold;
 use super::exchange::Exchange;
+use super::name::{About, Knows};
 use super::reason::Measure;
 use super::speedup::Speedups;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "acfs",
+    help: "Even out progress, by speedup factors alone",
+    knows: &[Knows::Model],
+    build: |settings| Box::new(Acfs::new(settings.swap_interval)),
+};
 
 /// See the module.
 pub struct Acfs {

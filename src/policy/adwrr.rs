@@ -18,10 +18,19 @@ use std::time::Duration;
 use super::camps::LOOK;
 use super::exchange::Exchange;
 use super::ledger::Ledger;
+use super::name::About;
 use super::reason::Measure;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "adwrr",
+    help: "Share computing power by weight, in rounds of scaled CPU time",
+    knows: &[],
+    build: |settings| Box::new(Adwrr::new(settings.swap_interval)),
+};
 
 /// Weight of nice 0.
 const WEIGHT_NICE_0: f64 = 1024.0;

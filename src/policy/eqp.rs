@@ -23,6 +23,7 @@ use super::camps::LOOK;
 use super::camps::threshold::Threshold;
 use super::exchange::Exchange;
 use super::explore::Explorer;
+use super::name::{About, Knows};
 use super::reason::Measure;
 use super::speeds::Speeds;
 use super::speedup::Speedups;
@@ -30,6 +31,14 @@ use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "eqp",
+    help: "Even out slowdowns, by sampling each thread's speed on every core type",
+    knows: &[Knows::Model],
+    build: |settings| Box::new(Eqp::new(settings.swap_interval)),
+};
 
 /// See the module.
 pub struct Eqp {

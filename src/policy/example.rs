@@ -4,7 +4,16 @@
 use std::time::Duration;
 
 use super::exchange::Exchange;
+use super::name::About;
 use super::{Action, Policy, Snapshot};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "turns",
+    help: "The fast cores to the threads that have had least of them",
+    knows: &[],
+    build: |settings| Box::new(Turns::new(settings.swap_interval)),
+};
 
 /// Threads change places only if they have had so much more and less, ns: each swap costs both
 /// their caches.

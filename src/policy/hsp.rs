@@ -19,12 +19,21 @@ use std::time::Duration;
 use super::demand::Demand;
 use super::exchange::Exchange;
 use super::explore::Explorer;
+use super::name::{About, Knows};
 use super::reason::Measure;
 use super::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::pmu::module::{self, Module, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "hsp",
+    help: "Most throughput: the fastest cores to those who gain most from them",
+    knows: &[Knows::Model],
+    build: |_| Box::new(Hsp::default()),
+};
 
 /// Two threads change places only if that gains so much: less may be noise, and they would trade
 /// places for ever.

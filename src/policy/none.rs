@@ -3,7 +3,16 @@
 
 use std::time::Duration;
 
+use super::name::About;
 use super::{Action, Policy, Snapshot};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "none",
+    help: "Place each thread on the best idle CPU; no further opinion",
+    knows: &[],
+    build: |_| Box::new(None),
+};
 
 /// Never asks for anything.
 pub struct None;

@@ -23,6 +23,7 @@
 use std::time::Duration;
 
 use super::demand::Demand;
+use super::name::{About, Knows};
 use super::reason::Reasons;
 use super::speeds::{Prior, Speeds};
 use super::speedup::{Speedups, utility};
@@ -31,6 +32,14 @@ use crate::placement;
 use crate::pmu::module::{self, Module, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "rank",
+    help: "The same by a learnt model, without trying each thread on every core type",
+    knows: &[Knows::Model, Knows::NeedsModel, Knows::Oversubscribe],
+    build: |settings| Box::new(Rank::new(settings.oversubscribe)),
+};
 
 /// Threads that each fast core is to have, where slower ones have something to do: the paper's best
 /// (Fig. 4.5) is 2.5 to 3.

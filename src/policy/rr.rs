@@ -13,11 +13,20 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::name::About;
 use super::reason::{Measure, Reasons};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::table::{State, Task, TaskId};
 use crate::topology::Topology;
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "rr",
+    help: "Share the fastest cores fairly among applications, by periodic swaps",
+    knows: &[],
+    build: |settings| Box::new(RoundRobin::new(settings.swap_interval)),
+};
 
 /// A thread counts as busy if it ran for at least one in so many nanoseconds.
 const BUSY_ONE_IN: u64 = 4;

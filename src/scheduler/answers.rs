@@ -46,7 +46,11 @@ impl Scheduler<'_> {
         let types = self.agent.topology.types.iter();
         Reading {
             totals,
-            fairness: (self.agent.name() == policy::Name::Camps).then_some(self.wish.fairness),
+            fairness: self
+                .agent
+                .name()
+                .knows(policy::Knows::Fairness)
+                .then_some(self.wish.fairness),
             capacities: types.map(|kind| kind.capacity).collect(),
             cpus: cpus.collect(),
             threads: threads.collect(),
@@ -137,7 +141,7 @@ impl Scheduler<'_> {
             Some(counting) => {
                 let lacks = counting.lacks(module, self.agent.topology.types.len());
                 let mut names: Vec<String> = lacks.iter().map(ToString::to_string).collect();
-                if name == policy::Name::Rank && !counting.has_model() {
+                if name.knows(policy::Knows::NeedsModel) && !counting.has_model() {
                     names.push("a model".into());
                 }
                 match names.is_empty() {

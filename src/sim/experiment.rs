@@ -190,9 +190,11 @@ impl Bench {
         match scheduler {
             Scheduler::Default => Ok(self.run_with(Fair::default(), options).0),
             Scheduler::Policy(name) => {
-                let error = match name {
-                    policy::Name::Rank => options.model_error.or(Some(MODEL_ERROR)),
-                    name => options.model_error.filter(|_| name.takes_model()),
+                let error = match name.knows(policy::Knows::NeedsModel) {
+                    true => options.model_error.or(Some(MODEL_ERROR)),
+                    false => options
+                        .model_error
+                        .filter(|_| name.knows(policy::Knows::Model)),
                 };
                 let seed = options.seed;
                 let model = error.map(|error| Model { error, seed });

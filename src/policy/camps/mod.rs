@@ -23,8 +23,10 @@ pub mod worth;
 
 use std::time::Duration;
 
+use super::name::{About, Knows};
 use super::reason::{Measure, Reasons};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot, Tally};
+use crate::mechanism::Mechanism;
 use crate::pmu::module::{self, Module, Sample};
 use crate::slowdown::history::THREAD_ENTRIES;
 use crate::slowdown::{History, Thresholds};
@@ -37,6 +39,28 @@ use swap::Runner;
 use threads::Threads;
 use threshold::Threshold;
 use worth::{Forecast, Worths};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "camps",
+    help: "Even out progress, aware of contention for caches and memory",
+    knows: &[Knows::Fairness],
+    build: |settings| {
+        let works = |part| !settings.without.contains(&part);
+        let options = Options::default();
+        Box::new(Camps::new(Options {
+            migration_interval: settings.swap_interval,
+            fairness: settings.fairness,
+            limits: settings.limits,
+            nwc: options.nwc.filter(|_| works(Mechanism::Nwc)),
+            escape: options.escape.filter(|_| works(Mechanism::Escape)),
+            entries: match works(Mechanism::History) {
+                true => options.entries,
+                false => 0,
+            },
+        }))
+    },
+};
 
 pub(super) use balance::balance;
 
