@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::program::command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::Name;
@@ -35,8 +36,7 @@ struct Exporter {
 
 impl Exporter {
     fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-            .args(["--prometheus", "127.0.0.1:0"])
+        let mut child = command(&["--prometheus", "127.0.0.1:0"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -403,8 +403,7 @@ fn who_may_only_read_changes_nothing() {
 #[test]
 fn a_scheduler_does_not_look_where_a_variable_points() {
     // It would be refused for the model before it attached, were it let get that far.
-    let output = Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-        .args(["--policy", "hsp", "--model", "/is/not/there"])
+    let output = command(&["--policy", "hsp", "--model", "/is/not/there"])
         .env("SCX_SYSFS_PREFIX", "/is/not/there/either")
         .output()
         .unwrap();

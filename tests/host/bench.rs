@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
+use crate::program::command;
 use scx_hetero::bench::mixes::Mixes;
 use scx_hetero::sim::library::Library;
 use serde_json::Value;
@@ -28,8 +29,8 @@ impl Place {
     }
 
     fn bench(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
-        command.current_dir(self.0.path()).arg("bench").args(args);
+        let mut command = command(&["bench"]);
+        command.current_dir(self.0.path()).args(args);
         command.output().unwrap()
     }
 

@@ -3,9 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use crate::fixtures::Machine;
+use crate::program::command;
 use flate2::{Compression, write::GzEncoder};
 use scx_hetero::doctor::{Check, Report, Status, examine};
 
@@ -50,8 +51,7 @@ fn amiss(report: &Report) -> Vec<String> {
 }
 
 fn run(machine: &Machine, args: &[&str], env: &[(&str, &str)]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-        .arg("doctor")
+    command(&["doctor"])
         .args(args)
         .env_remove("NO_COLOR")
         .env_remove("CLICOLOR_FORCE")
@@ -344,8 +344,7 @@ fn text_fits_a_terminal_and_has_colours_where_they_are_wanted() {
 #[test]
 fn who_reads_only_the_beginning_is_not_an_error() {
     let machine = healthy();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-        .args(["doctor", "--json"])
+    let mut child = command(&["doctor", "--json"])
         .env("SCX_SYSFS_PREFIX", machine.root())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -26,6 +26,7 @@ mod pmu_tables;
 mod policies;
 mod policy;
 mod policy_rules;
+mod program;
 mod record;
 mod sim;
 mod topology;

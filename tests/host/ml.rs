@@ -3,8 +3,9 @@
 //! sees who gives what cannot be used.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
+use crate::program::command;
 use proptest::prelude::*;
 use scx_hetero::ml::data::Per;
 use scx_hetero::ml::fixed;
@@ -186,8 +187,7 @@ impl Place {
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-            .args(words)
+        command(words)
             .current_dir(self.folder.path())
             .output()
             .unwrap()

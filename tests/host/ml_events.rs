@@ -2,11 +2,10 @@
 //! The codes of events that only learning uses are those of the vendor's lists, as the crate
 //! `scx_raw_pmu` ships them.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use scx_hetero::ml::events::FURTHER;
 use serde_json::Value;
+
+use crate::pmu_tables::ARCH;
 
 /// What the vendor calls them, by feature and microarchitecture.
 const NAMES: [(&str, &str, &str); 11] = [
@@ -35,27 +34,10 @@ const NAMES: [(&str, &str, &str); 11] = [
     ),
 ];
 
-fn lists() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--offline"])
-        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let package = packages
-        .iter()
-        .find(|package| package["name"] == "scx_raw_pmu")
-        .unwrap();
-    let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
-    manifest.with_file_name("arch/x86/alderlake")
-}
-
 #[test]
 fn codes_are_the_vendors() {
     let mut events: Vec<Value> = Vec::new();
-    for entry in std::fs::read_dir(lists()).unwrap() {
+    for entry in std::fs::read_dir(ARCH.join("x86/alderlake")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         if let Ok(Value::Array(list)) = serde_json::from_str(&text) {
             events.extend(list);

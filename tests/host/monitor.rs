@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::program::{self, PROGRAM, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::{Insight, Name, Snapshot};
@@ -285,10 +286,9 @@ impl Fake {
     }
 }
 
-fn scx_hetero(socket: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
-    command.args(args).arg("--socket").arg(socket);
-    command.output().unwrap()
+fn ask(socket: &Path, args: &[&str]) -> Output {
+    let mut command = command(args);
+    command.arg("--socket").arg(socket).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -301,7 +301,7 @@ fn why_tells_a_story_and_set_changes_what_may_be_changed() {
     let socket = folder.path().join("stats");
     let fake = Fake::start(&socket);
 
-    let why = scx_hetero(&socket, &["why", "1001"]);
+    let why = ask(&socket, &["why", "1001"]);
     let told = text(&why.stdout);
     assert!(why.status.success(), "{why:?}");
     assert!(
@@ -313,27 +313,27 @@ fn why_tells_a_story_and_set_changes_what_may_be_changed() {
         "{told}"
     );
     assert!(told.contains("swapped with 1005 (gzip)"), "{told}");
-    let json = scx_hetero(&socket, &["why", "1001", "--json"]);
+    let json = ask(&socket, &["why", "1001", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["threads"][0]["tid"], 1001);
-    let nobody = scx_hetero(&socket, &["why", "7"]);
+    let nobody = ask(&socket, &["why", "7"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("does not know 7"));
 
-    let set = scx_hetero(&socket, &["set", "fairness", "50"]);
+    let set = ask(&socket, &["set", "fairness", "50"]);
     assert_eq!(text(&set.stdout), "fairness 50\n");
-    let set = scx_hetero(&socket, &["set", "policy", "rr"]);
+    let set = ask(&socket, &["set", "policy", "rr"]);
     assert_eq!(text(&set.stdout), "policy rr\n");
     assert!(fake.was_asked(Request::SetPolicy(Name::Rr)));
-    let set = scx_hetero(&socket, &["set", "profile", "gaming"]);
+    let set = ask(&socket, &["set", "profile", "gaming"]);
     assert_eq!(text(&set.stdout), "profile gaming, policy hsp\n");
-    let set = scx_hetero(&socket, &["set", "policy", "rr"]);
+    let set = ask(&socket, &["set", "policy", "rr"]);
     assert!(set.status.success());
-    let refused = scx_hetero(&socket, &["set", "fairness", "50"]);
+    let refused = ask(&socket, &["set", "fairness", "50"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("for policy camps; rr is in force"));
     for wrong in [["policy", "cfs"], ["fairness", "101"], ["profile", "x"]] {
-        let wrong = scx_hetero(&socket, &["set", wrong[0], wrong[1]]);
+        let wrong = ask(&socket, &["set", wrong[0], wrong[1]]);
         assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     }
 }
@@ -352,10 +352,10 @@ fn only_the_owner_may_ask() {
 fn without_a_scheduler_or_a_terminal_it_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nobody");
-    let why = scx_hetero(&socket, &["why", "1"]);
+    let why = ask(&socket, &["why", "1"]);
     assert_eq!(why.status.code(), Some(1));
     assert!(text(&why.stderr).contains("start it with"), "{why:?}");
-    let monitor = scx_hetero(&socket, &["monitor"]);
+    let monitor = ask(&socket, &["monitor"]);
     assert_eq!(monitor.status.code(), Some(1));
     assert!(text(&monitor.stderr).contains("--monitor 1"), "{monitor:?}");
 }
@@ -368,7 +368,7 @@ struct Terminal {
 impl Terminal {
     /// `environment` is put before the command, as for env(1).
     fn open(folder: &Path, size: (u32, u32), environment: &str, socket: &Path) -> Self {
-        let binary = env!("CARGO_BIN_EXE_scx_hetero");
+        let binary = PROGRAM;
         let socket = socket.display();
         let command = format!(
             "env {environment} {binary} monitor -d 0.1 --socket {socket}; code=$?; stty -a; echo left with $code; cat"
@@ -552,20 +552,16 @@ fn names_from_elsewhere_do_nothing_to_a_terminal() {
     // A recording of a machine and a thread called so, and models and results of such.
     let recording = file("run.scxrec");
     let mut encoder = Encoder::default();
-    let sim = Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-        .args([
-            "sim",
-            "W5",
-            "--policy",
-            "rr",
-            "--seconds",
-            "2",
-            "--record",
-            &recording,
-        ])
-        .output()
-        .unwrap();
-    assert!(sim.status.success(), "{sim:?}");
+    program::stdout(&[
+        "sim",
+        "W5",
+        "--policy",
+        "rr",
+        "--seconds",
+        "2",
+        "--record",
+        &recording,
+    ]);
     let mut reader = Reader::open(Path::new(&recording)).unwrap();
     let Ok(Some(Input::Begin(mut begin))) = reader.next_input() else {
         panic!("no beginning");
@@ -618,7 +614,7 @@ fn names_from_elsewhere_do_nothing_to_a_terminal() {
         ("an error", format!("model {}", file("broken.json"))),
         ("an error of a file", format!("model '/{HOSTILE}'")),
     ] {
-        let binary = env!("CARGO_BIN_EXE_scx_hetero");
+        let binary = PROGRAM;
         let here = tempfile::tempdir().unwrap();
         let script = here.path().join("script");
         fs::write(

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is packed beside the program: that it fits the program, and what reads it accepts it.
 
+use crate::program::{PROGRAM, output};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_scx_hetero");
-
-fn scx_hetero(args: &[&str]) -> Output {
-    Command::new(PROGRAM).args(args).output().unwrap()
-}
+use std::process::Command;
 
 fn packaging(file: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
@@ -18,7 +13,7 @@ fn packaging(file: &str) -> String {
 
 /// The help of a command, and the names under "Commands:" in it, as people see it.
 fn help_of(command: &[&str]) -> (String, Vec<String>) {
-    let output = scx_hetero(&[command, &["--help"]].concat());
+    let output = output(&[command, &["--help"]].concat());
     let help = String::from_utf8(output.stdout).unwrap();
     let after = help.split_once("Commands:\n").unwrap_or_default().1;
     let commands = after.split("\n\n").next().unwrap().lines();
@@ -51,7 +46,7 @@ fn every_commands_help_has_an_example() {
 }
 
 fn generated(folder: &Path) -> impl Fn(&str) -> String {
-    let output = scx_hetero(&["generate", folder.to_str().unwrap()]);
+    let output = output(&["generate", folder.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty() && output.stderr.is_empty());
     move |file| fs::read_to_string(folder.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
@@ -97,7 +92,7 @@ fn man_pages_and_completions_know_every_subcommand_and_option() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_told() {
-    let output = scx_hetero(&["generate", "/proc/none"]);
+    let output = output(&["generate", "/proc/none"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("cannot write to /proc/none"), "{said}");
@@ -196,12 +191,12 @@ fn the_service_is_started_as_the_program_wants_it() {
     for line in flags {
         // Parses them, and ends before it attaches anything.
         let args: Vec<_> = line.split_whitespace().chain(["--help-stats"]).collect();
-        assert!(scx_hetero(&args).status.success(), "{args:?}");
+        assert!(output(&args).status.success(), "{args:?}");
     }
     // What the unit does not try again is what the help says.
     let unit = packaging("scx_hetero.service");
     assert!(unit.contains("RestartPreventExitStatus=2 3 4 5 6\n"));
-    let help = String::from_utf8(scx_hetero(&["--help"]).stdout).unwrap();
+    let help = String::from_utf8(output(&["--help"]).stdout).unwrap();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for status in [
         "2 wrong usage",

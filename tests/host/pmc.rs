@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `scx_hetero pmc`, on machines without counters.
 
-use std::process::{Command, Output};
+use crate::program::command;
+use std::process::Output;
 
 fn pmc(args: &[&str]) -> Output {
     let empty = tempfile::tempdir().unwrap();
@@ -10,8 +11,7 @@ fn pmc(args: &[&str]) -> Output {
     for file in ["online", "possible", "present"] {
         std::fs::write(cpus.join(file), "0\n").unwrap();
     }
-    Command::new(env!("CARGO_BIN_EXE_scx_hetero"))
-        .arg("pmc")
+    command(&["pmc"])
         .args(args)
         .env("SCX_SYSFS_PREFIX", empty.path())
         .output()

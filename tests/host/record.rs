@@ -3,31 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::program::{command, error, output, stdout};
 use nix::sys::resource::{UsageWho, getrusage};
 use scx_hetero::policy::Snapshot;
 use scx_hetero::record::{BUDGET, Encoder, Input, Members, Reader, Tail};
 use scx_hetero::replay::{Changes, compare};
 use serde_json::Value;
-
-fn scx_hetero(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
-    command.args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = scx_hetero(args);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn error(args: &[&str]) -> String {
-    let output = scx_hetero(args);
-    assert!(!output.status.success(), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
 
 /// A few seconds of a mix under a policy.
 fn recording(folder: &Path, policy: &str, seconds: &str) -> PathBuf {
@@ -161,7 +144,7 @@ fn wherever_it_is_cut_off_all_before_is_read() {
         assert_eq!(tail, open, "cut at {end}");
     }
     // It is told of, and is of use all the same.
-    let output = scx_hetero(&["replay", cut.to_str().unwrap()]);
+    let output = output(&["replay", cut.to_str().unwrap()]);
     assert!(output.status.success());
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("cut short or damaged"), "{told}");
@@ -369,12 +352,8 @@ fn the_page_is_whole_small_and_asks_for_nothing() {
 fn the_page_goes_to_standard_output_and_no_recording_comes_from_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let path = recording(folder.path(), "camps", "4");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
-    let command = command.current_dir(folder.path());
-    let output = command
-        .args(["report", "camps.scxrec", "-o", "-"])
-        .output()
-        .unwrap();
+    let mut command = command(&["report", "camps.scxrec", "-o", "-"]);
+    let output = command.current_dir(folder.path()).output().unwrap();
     assert!(output.status.success());
     stdout(&["report", path.to_str().unwrap()]);
     let page = fs::read(folder.path().join("camps.scxrec.html")).unwrap();

@@ -3,27 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn sim(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_scx_hetero"));
-    command.arg("sim").args(args).output().unwrap()
-}
+use crate::program;
 
 fn stdout(args: &[&str]) -> String {
-    let output = sim(args);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    program::stdout(&[&["sim"], args].concat())
 }
 
 /// What it says when it fails.
 fn error(args: &[&str]) -> String {
-    let output = sim(args);
-    assert!(!output.status.success(), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
+    program::error(&[&["sim"], args].concat())
 }
 
 /// A number of a scheduler in a line of JSON.
@@ -158,7 +149,10 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
         let path = dir.path().join("mine.toml");
         fs::write(&path, text).unwrap();
         let path = path.to_str().unwrap().to_string();
-        (sim(&["W5", "--machine", &path, "--policy", "none"]), path)
+        (
+            program::output(&["sim", "W5", "--machine", &path, "--policy", "none"]),
+            path,
+        )
     };
     assert!(run(builtin).0.status.success());
     for (from, to, line, said) in [
