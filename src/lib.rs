@@ -14,6 +14,7 @@ pub mod ask;
 pub mod bench;
 mod bpf;
 pub mod calibrate;
+mod carried;
 mod cgroups;
 mod chart;
 pub mod collect;

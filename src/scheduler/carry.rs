@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is known of the threads outlives a restart, as on CPU hotplug: the task table, in which each
-//! keeps its slot, and the policy, which knows them by it. The BPF half finds a thread again by its
-//! id and start time.
+//! keeps its slot ([`carried`]), and the policy, which knows them by it.
 
 use std::time::Instant;
 
@@ -12,27 +11,18 @@ use log::{debug, info};
 use super::half::BpfHalf;
 use super::storage::Storage;
 use crate::agent::{Agent, Moves};
-use crate::bpf::{BpfSkel, intf, types};
+use crate::bpf::{BpfSkel, types};
+use crate::carried::{self, Heir};
 use crate::policy::{self, Policy};
 use crate::topology::Topology;
 
-const FREE: u8 = intf::task_state_TASK_FREE as u8;
-
 /// See the module.
 pub(super) struct Carried {
-    /// Names, fastest first: what is known of threads is by core type.
-    core_types: Vec<String>,
+    table: carried::Carried,
     policy: Option<(policy::Name, Box<dyn Policy>)>,
     pub(super) started: Instant,
     pub(super) moves: Moves,
-    slots: Vec<types::task_slot>,
-    max_progress: u64,
     pub(super) storage: Storage,
-}
-
-fn core_types(topology: &Topology) -> Vec<String> {
-    let names = topology.types.iter().map(|kind| kind.name.clone());
-    names.collect()
 }
 
 impl Carried {
@@ -45,23 +35,21 @@ impl Carried {
         let (Some(bss), Some(table)) = (&maps.bss_data, &maps.bss_slots_data) else {
             return Ok(None);
         };
-        let slots = &table.slots;
+        let used = bss.nr_slots_used as usize;
         let name = agent.name();
         let policy = agent.replace_policy(policy::Name::None, Box::new(policy::NoPolicy));
         Ok(Some(Self {
-            core_types: core_types(&agent.topology),
+            table: carried::Carried::of(&agent.topology, &table.slots, used, bss.max_progress),
             policy: Some((name, policy)),
             started: half.started,
             moves: std::mem::take(&mut agent.moves),
-            slots: slots[..(bss.nr_slots_used as usize).min(slots.len())].to_vec(),
-            max_progress: bss.max_progress,
             storage: Storage::of(&half.skel)?,
         }))
     }
 
     /// Whether the machine still has the same core types.
     pub(super) fn fits(&self, topology: &Topology) -> bool {
-        let same = self.core_types == core_types(topology);
+        let same = self.table.fits(topology);
         if !same {
             info!("the core types are others now: what was known of threads is forgotten");
         }
@@ -74,7 +62,7 @@ impl Carried {
         Some(policy)
     }
 
-    /// Whether somebody took the policy.
+    /// Whether the policy was taken.
     pub(super) fn gave_policy(&self) -> bool {
         self.policy.is_none()
     }
@@ -84,31 +72,8 @@ impl Carried {
     /// # Errors
     /// Where the kernel refuses.
     pub(super) fn restore(&self, skel: &mut BpfSkel) -> Result<()> {
-        let (Some(bss), Some(table)) = (
-            skel.maps.bss_data.as_mut(),
-            skel.maps.bss_slots_data.as_mut(),
-        ) else {
-            return Ok(());
-        };
-        let mut carried = 0;
-        for (index, (slot, was)) in table.slots.iter_mut().zip(&self.slots).enumerate() {
-            *slot = *was;
-            // A writer that was interrupted for good would leave it odd.
-            slot.seq &= !1;
-            let index = (index as u32).to_ne_bytes();
-            let given = if slot.state == FREE {
-                skel.maps.free_slots.update(&[], &index, MapFlags::ANY)
-            } else {
-                carried += 1;
-                let tid = slot.tid.to_ne_bytes();
-                skel.maps.carried_slots.update(&tid, &index, MapFlags::ANY)
-            };
-            given.context("cannot hand the task table on")?;
-        }
-        bss.nr_slots_used = self.slots.len() as u32;
-        bss.max_progress = self.max_progress;
-        bss.nr_carried = carried;
-        Ok(())
+        let restored = self.table.restore(skel);
+        restored.context("cannot hand the task table on")
     }
 }
 
@@ -117,34 +82,51 @@ impl Carried {
 /// # Errors
 /// Where the kernel refuses.
 pub(super) fn free_the_rest(skel: &mut BpfSkel) -> Result<()> {
-    let (Some(bss), Some(table)) = (
-        skel.maps.bss_data.as_mut(),
-        skel.maps.bss_slots_data.as_mut(),
-    ) else {
-        return Ok(());
-    };
-    // All tasks there are have been looked up; those still to come are new.
-    let carried = std::mem::take(&mut bss.nr_carried);
-    let left: Vec<Vec<u8>> = skel.maps.carried_slots.keys().collect();
-    debug!(
-        "{carried} tasks were known, {} of them are gone",
-        left.len()
-    );
-    for tid in left {
-        let index = skel.maps.carried_slots.lookup(&tid, MapFlags::ANY);
-        let Some(bytes) = index.context("cannot read the task table")? else {
-            continue;
-        };
-        let Ok(number) = bytes.as_slice().try_into().map(u32::from_ne_bytes) else {
-            continue;
-        };
-        if let Some(slot) = table.slots.get_mut(number as usize) {
-            slot.state = FREE;
-            slot.generation = slot.generation.wrapping_add(1);
-            let freed = skel.maps.free_slots.update(&[], &bytes, MapFlags::ANY);
-            freed.context("cannot free a place in the task table")?;
-        }
-        let _ = skel.maps.carried_slots.delete(&tid);
-    }
+    let gone = carried::free_the_rest(skel).context("cannot free places in the task table")?;
+    debug!("{gone} tasks that were known are gone");
     Ok(())
+}
+
+impl Heir for BpfSkel<'_> {
+    fn table(&mut self) -> &mut [types::task_slot] {
+        match &mut self.maps.bss_slots_data {
+            Some(table) => &mut table.slots,
+            None => &mut [],
+        }
+    }
+
+    fn set_totals(&mut self, slots_used: u32, max_progress: u64) {
+        if let Some(bss) = &mut self.maps.bss_data {
+            bss.nr_slots_used = slots_used;
+            bss.max_progress = max_progress;
+        }
+    }
+
+    fn set_carried(&mut self, nr: u32) {
+        if let Some(bss) = &mut self.maps.bss_data {
+            bss.nr_carried = nr;
+        }
+    }
+
+    fn give_free(&mut self, slot: u32) -> Result<()> {
+        let slot = slot.to_ne_bytes();
+        Ok(self.maps.free_slots.update(&[], &slot, MapFlags::ANY)?)
+    }
+
+    fn give_carried(&mut self, tid: u32, slot: u32) -> Result<()> {
+        let (tid, slot) = (tid.to_ne_bytes(), slot.to_ne_bytes());
+        Ok(self.maps.carried_slots.update(&tid, &slot, MapFlags::ANY)?)
+    }
+
+    fn take_unclaimed(&mut self) -> Result<Vec<u32>> {
+        let map = &self.maps.carried_slots;
+        let tids: Vec<Vec<u8>> = map.keys().collect();
+        let mut left = Vec::with_capacity(tids.len());
+        for tid in tids {
+            let slot = map.lookup(&tid, MapFlags::ANY)?;
+            left.extend(slot.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))));
+            let _ = map.delete(&tid);
+        }
+        Ok(left)
+    }
 }

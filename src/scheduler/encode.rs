@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy's actions as the BPF half reads them, and what it says became of them.
 
-pub(crate) use crate::agent::Author;
-use crate::agent::Outcome;
+use crate::agent::{Author, Outcome};
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 

@@ -9,7 +9,7 @@
 
 use std::ffi::c_void;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::calls::CALLS;
 use super::cpu::Runs;
@@ -19,21 +19,7 @@ use super::kernel::Kernel;
 use super::machine::{Machine, Version};
 use super::queue::Queue;
 use super::task::{Mask, TaskId};
-use crate::bpf::{intf, types};
-
-const FREE: u8 = intf::task_state_TASK_FREE as u8;
-
-/// What the agent hands to the next BPF half: `src/scheduler/carry.rs`.
-pub struct Carried {
-    core_types: Vec<String>,
-    slots: Vec<types::task_slot>,
-    max_progress: u64,
-}
-
-fn core_types(machine: &Machine) -> Vec<String> {
-    let types = &machine.topology.types;
-    types.iter().map(|kind| kind.name.clone()).collect()
-}
+use crate::carried::{self, Carried};
 
 impl Kernel {
     /// Does the kernel call no more than it must, for what is of this CPU?
@@ -122,11 +108,8 @@ impl Kernel {
     /// What the agent keeps of a BPF half that the kernel has ended.
     pub fn carry(&self) -> Carried {
         let (slots, used) = self.half.slots();
-        Carried {
-            core_types: core_types(&self.machine),
-            slots: slots[..used.min(slots.len())].to_vec(),
-            max_progress: self.half.get("max_progress"),
-        }
+        let max_progress = self.half.get("max_progress");
+        Carried::of(&self.machine.topology, slots, used, max_progress)
     }
 
     /// Another BPF half is loaded, for the CPUs that are online, and attached up to the end of the bypass
@@ -144,7 +127,6 @@ impl Kernel {
     ) -> Result<bool> {
         let mut half = Half::load()?;
         machine.describe(&mut half)?;
-        let fits = |of: &&Carried| of.core_types == core_types(machine);
         self.forget_half(carried.is_none());
         self.half = half;
         self.machine = machine.clone();
@@ -152,17 +134,17 @@ impl Kernel {
         let model: *mut c_void = (&raw mut *self).cast();
         let (nr_cpus, here) = (machine.nr_cpus(), self.here.get());
         self.half.start(nr_cpus, here, &raw const CALLS, model)?;
-        let carried = carried.filter(fits);
+        let carried = carried.filter(|of| of.fits(&machine.topology));
         if let Some(carried) = carried {
-            self.restore(carried)?;
+            carried.restore(&mut self.half)?;
         }
         self.beat();
         for cpu in 0..nr_cpus {
             self.open_events(cpu, 0);
         }
         self.enable(runnable, from)?;
-        if let Some(carried) = carried {
-            self.free_the_rest(carried);
+        if carried.is_some() {
+            carried::free_the_rest(&mut self.half)?;
         }
         Ok(carried.is_some())
     }
@@ -235,43 +217,6 @@ impl Kernel {
         }
         self.run_later();
         Ok(())
-    }
-
-    fn restore(&self, carried: &Carried) -> Result<()> {
-        let mut nr = 0u32;
-        for (index, slot) in carried.slots.iter().enumerate() {
-            let mut slot = *slot;
-            slot.seq &= !1;
-            self.half.set_at("slots", index, slot);
-            let index = index as u32;
-            if slot.state == FREE {
-                self.half.push("free_slots", index);
-            } else {
-                nr += 1;
-                let put = self.half.put("carried_slots", slot.tid, index);
-                put.context("the table of what is carried")?;
-            }
-        }
-        self.half.set("nr_slots_used", carried.slots.len() as u32);
-        self.half.set("max_progress", carried.max_progress);
-        self.half.set("nr_carried", nr);
-        Ok(())
-    }
-
-    fn free_the_rest(&self, carried: &Carried) {
-        self.half.set("nr_carried", 0u32);
-        for slot in &carried.slots {
-            let Some(index) = self.half.find("carried_slots", slot.tid) else {
-                continue;
-            };
-            let (slots, _) = self.half.slots();
-            let mut left = slots[index as usize];
-            left.state = FREE;
-            left.generation = left.generation.wrapping_add(1);
-            self.half.set_at("slots", index as usize, left);
-            self.half.push("free_slots", index);
-            self.half.delete("carried_slots", slot.tid);
-        }
     }
 
     // CPUs that come and go.

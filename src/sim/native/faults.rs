@@ -4,8 +4,8 @@
 use super::ffi::PF_KTHREAD;
 use super::scene::{MS, WAKE, WAKE_SYNC, pinned};
 use super::*;
+use crate::agent::Author;
 use crate::bpf::intf;
-use crate::scheduler::encode::Author;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
 fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {

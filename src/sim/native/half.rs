@@ -12,6 +12,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::ffi;
 use crate::bpf::{intf, types};
+use crate::carried::Heir;
+
+const MAX_SLOTS: usize = intf::hetero_consts_MAX_SLOTS as usize;
 
 /// The shared object that `build.rs` makes of `src/bpf/` and the shim.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/half.so"));
@@ -160,10 +163,9 @@ impl Half {
 
     /// The table of tasks, and how many slots of it were ever taken; for [`crate::table::Reader`].
     pub fn slots(&self) -> (&[types::task_slot], usize) {
-        const SLOTS: usize = intf::hetero_consts_MAX_SLOTS as usize;
         // SAFETY: an array of so many, of the type that both bindings are made from. The agent reads
         // it while no operation runs.
-        let slots = unsafe { std::slice::from_raw_parts(self.global("slots"), SLOTS) };
+        let slots = unsafe { std::slice::from_raw_parts(self.global("slots"), MAX_SLOTS) };
         (slots, self.get::<u32>("nr_slots_used") as usize)
     }
 
@@ -236,6 +238,42 @@ impl Half {
     pub(super) fn register_spin(&self, mut request: intf::spin_request) -> i32 {
         // SAFETY: the program only reads the request.
         unsafe { (self.register_spin)(&raw mut request) }
+    }
+}
+
+impl Heir for Half {
+    fn table(&mut self) -> &mut [types::task_slot] {
+        // SAFETY: as in Half::slots(); the BPF half writes it, too, and does not run now.
+        unsafe { std::slice::from_raw_parts_mut(self.global("slots"), MAX_SLOTS) }
+    }
+
+    fn set_totals(&mut self, slots_used: u32, max_progress: u64) {
+        self.set("nr_slots_used", slots_used);
+        self.set("max_progress", max_progress);
+    }
+
+    fn set_carried(&mut self, nr: u32) {
+        self.set("nr_carried", nr);
+    }
+
+    fn give_free(&mut self, slot: u32) -> Result<()> {
+        self.push("free_slots", slot);
+        Ok(())
+    }
+
+    fn give_carried(&mut self, tid: u32, slot: u32) -> Result<()> {
+        self.put("carried_slots", tid, slot)
+    }
+
+    fn take_unclaimed(&mut self) -> Result<Vec<u32>> {
+        let (slots, used) = self.slots();
+        // The model's hash maps cannot be iterated over: each is asked for.
+        let unclaimed = slots[..used.min(slots.len())].iter().filter_map(|slot| {
+            let index = self.find("carried_slots", slot.tid)?;
+            self.delete("carried_slots", slot.tid);
+            Some(index)
+        });
+        Ok(unclaimed.collect())
     }
 }
 

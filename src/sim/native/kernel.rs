@@ -15,9 +15,10 @@ use super::half::Half;
 use super::machine::Machine;
 use super::queue::Queue;
 use super::task::{At, Entity, Mask, TaskId};
+use crate::agent::Author;
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
-use crate::scheduler::encode::{Author, encode};
+use crate::scheduler::encode::encode;
 use crate::table;
 
 /// The model's time when it begins, ns: an hour after the boot.

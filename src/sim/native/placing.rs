@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::ffi::PF_KTHREAD;
 use super::scene::*;
 use super::*;
+use crate::agent::Author;
 use crate::bpf::intf;
 use crate::policy::Action;
-use crate::scheduler::encode::{Author, encode};
+use crate::scheduler::encode::encode;
 
 /// The type of each CPU that one of these runs on.
 fn types(scene: &Scene, tasks: &[TaskId]) -> Vec<usize> {

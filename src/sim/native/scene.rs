@@ -5,9 +5,10 @@
 use clap::ValueEnum as _;
 
 use super::*;
+use crate::agent::Author;
 use crate::mechanism::Mechanism;
 use crate::policy::{Policy, Snapshot};
-use crate::scheduler::encode::{Author, encode};
+use crate::scheduler::encode::encode;
 use crate::table::Reader;
 
 pub(super) const US: u64 = 1000;

@@ -11,8 +11,8 @@ use super::super::machine::{AGENT_TGID, Machine, Version};
 use super::super::task::{Mask, Task, TaskId};
 use super::life::Life;
 use super::{MS, US, World};
+use crate::agent::Author;
 use crate::mechanism::Mechanism;
-use crate::scheduler::encode::Author;
 
 const SLICE_NS: u64 = 5 * MS;
 

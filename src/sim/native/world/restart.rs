@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::attach::Carried;
 use super::super::cpu::Runs;
 use super::super::ffi;
 use super::super::task::{Mask, Task, TaskId};
 use super::life::Life;
 use super::machine::without_cpus;
 use super::{Chaos, Event, MS, US, World};
+use crate::carried::Carried;
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
