@@ -23,6 +23,7 @@ mod counters;
 mod counting;
 mod cpu;
 mod dice;
+mod enqueue;
 #[cfg(test)]
 mod faults;
 mod ffi;
