@@ -45,7 +45,7 @@ check:           ## look at format, lints, documentation and scripts
 
 test:            ## run the checks and the tests: on this machine, then in virtual machines
 	@testbed/setup tests
-	@BPF_CLANG=$$(testbed/build-needs clang) tests/check
+	@$(MAKE) -s check
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 

@@ -141,7 +141,7 @@ struct Run {
     swap_ms: u64,
 
     /// Of policy camps: 100 evens out progress, 0 gives the fastest cores to
-    /// those who gain most; in between, the slowest may fall back to so many
+    /// the threads that gain most; in between, the slowest may fall back to so many
     /// percent of the fastest
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     fairness: u8,

@@ -16,7 +16,7 @@ pub enum Profile {
     /// for it
     #[default]
     Auto,
-    /// Most throughput: the fast cores to those who gain most
+    /// Most throughput: the fast cores to the threads that gain most
     Gaming,
     /// Efficient cores first, always
     Powersave,

@@ -44,7 +44,7 @@ impl Policy for Turns {
         if snapshot.topology.types.len() < 2 {
             return;
         }
-        // Who sleeps now may come back: its place is kept for so long, ns.
+        // A thread that sleeps now may come back: its place is kept for so long, ns.
         self.exchange.look(snapshot, |_| 100_000_000);
         self.exchange
             .rank(snapshot, |task, _| task.run_ns[0] as i64);

@@ -30,7 +30,7 @@ use crate::topology::Topology;
 /// What users are told.
 pub(super) const ABOUT: About = About {
     name: "hsp",
-    help: "Most throughput: the fastest cores to those who gain most from them",
+    help: "Most throughput: the fastest cores to the threads that gain most from them",
     knows: &[Knows::Model],
     build: |_| Box::new(Hsp::default()),
 };
