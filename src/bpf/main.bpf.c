@@ -450,6 +450,8 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
  */
 void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	/* Should that be before its first tick, the kernel would still offer it, see count_idle(). */
+	count_idle(cpu, false);
 	forget_runner(cpu);
 	if (works(MECHANISM_RELEASE) && args->reason != SCX_CPU_PREEMPT_STOP)
 		scx_bpf_reenqueue_local();

@@ -218,7 +218,10 @@ impl Kernel {
         let mut others = (0..).zip(&state.cpus);
         let idle = others.find(|(other, of)| {
             let since = now - of.idle_since.max(of.parked_until);
-            of.runs == Runs::Idle && since > bounds.beside_idle_ns && self.allows(task, *other)
+            let idles = of.runs == Runs::Idle && since > bounds.beside_idle_ns;
+            // As in check_wait(): the BPF half knows nothing of some.
+            let known = self.machine.topology.cpu(*other).is_some();
+            idles && known && self.allows(task, *other)
         });
         match idle {
             Some((other, _)) => Err(format!(

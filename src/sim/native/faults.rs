@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Faults that the BPF half had, each in the smallest scenario that shows it.
 
+use std::time::Duration;
+
 use super::ffi::PF_KTHREAD;
-use super::scene::{MS, WAKE, WAKE_SYNC, pinned};
+use super::scene::{MS, WAKE, WAKE_SYNC, on, pinned};
 use super::*;
 use crate::agent::Author;
 use crate::bpf::intf;
+use crate::policy::Action;
+use crate::scheduler::encode::encode;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
 fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {
@@ -368,4 +372,78 @@ fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
     kernel.wake(task, 1, WAKE);
     let slept = kernel.task_ctx(task).unwrap().slept_ns;
     assert!(slept < MS, "{slept} ns");
+}
+
+/// On a kernel that cannot wake a CPU for it, only unparking does: nothing else would look.
+#[test]
+fn what_a_parked_cpu_held_runs_again_on_every_kernel() {
+    for (can_kick, can_iterate) in [(true, true), (false, true), (false, false)] {
+        let mut machine = Machine::of(&[1, 1]);
+        (machine.can_kick, machine.can_iterate) = (can_kick, can_iterate);
+        machine.version = Version(7, 1);
+        let kernel = Kernel::new(&machine).unwrap();
+        let held = kernel.fork(&Task::default(), 0);
+        kernel.run_for(20 * MS);
+        let parks = Action::Park(kernel.cpu_of(held), Duration::from_millis(40));
+        kernel.apply(&[encode(&parks, Author::Policy)], 1);
+        kernel.run_for(30 * MS);
+        assert!(!kernel.is_running(held), "{can_kick}, {can_iterate}");
+        kernel.run_for(15 * MS);
+        assert!(kernel.is_running(held), "{can_kick}, {can_iterate}");
+    }
+}
+
+/// A machine of two CPUs that a scheduler was just attached to, while a task ran on the first: for all that
+/// the kernel knows both idle.
+fn attached_to_a_busy_cpu() -> Box<Kernel> {
+    let machine = Machine::of(&[2]);
+    let mut kernel = Kernel::new(&machine).unwrap();
+    kernel.fork(&on([0, 1]), 0);
+    kernel.settle();
+    kernel.bypass(true, 1);
+    kernel.settle();
+    let runnable = kernel.detach(1);
+    kernel.attach(&machine, None, &runnable, 1).unwrap();
+    kernel.bypass(false, 1);
+    kernel.settle();
+    assert!(kernel.idle().has(0) && matches!(kernel.runs(0), Runs::Task(_)));
+    kernel
+}
+
+#[test]
+fn a_cpu_that_is_busy_as_the_scheduler_is_attached_is_not_taken_for_idle_from_its_first_tick_on() {
+    let kernel = attached_to_a_busy_cpu();
+    kernel.tick(0);
+    assert!(!kernel.idle().has(0));
+}
+
+#[test]
+fn nor_once_a_real_time_task_has_taken_it() {
+    let kernel = attached_to_a_busy_cpu();
+    kernel.take_cpu(0, 0);
+    kernel.settle();
+    let task = kernel.fork(&Task::default(), 0);
+    kernel.settle();
+    // What ran there is on the other one by now, and both queue for that.
+    assert_eq!(kernel.queued_on(0), []);
+    assert!(kernel.waits(task));
+}
+
+/// While the machine suspends the kernel does not say which CPUs go idle, and up to 7.2 not even afterwards.
+#[test]
+fn a_cpu_that_went_idle_unseen_is_found_where_it_cannot_be_woken() {
+    let mut machine = Machine::of(&[2]);
+    (machine.version, machine.can_kick) = (Version(7, 2), false);
+    let kernel = Kernel::new(&machine).unwrap();
+    kernel.fork(&pinned(0), 0);
+    kernel.fork(&pinned(1), 1);
+    kernel.run_for(20 * MS);
+    kernel.bypass(true, 0);
+    kernel.settle();
+    kernel.block(1);
+    kernel.bypass(false, 0);
+    kernel.settle();
+    let task = kernel.fork(&Task::default(), 0);
+    kernel.run_for(MS);
+    assert!(kernel.is_running(task));
 }

@@ -59,8 +59,8 @@ pub(super) struct State {
     pub(super) bypassed: (u64, u64),
     /// A CPU between its last look at the queues and being idle, which has its run queue's lock.
     pub(super) going_idle: Option<u32>,
-    /// A task that is woken up when a CPU is there.
-    pub(super) racer: Option<TaskId>,
+    /// Which of the tasks that sleep is woken up when a CPU is there next: any number.
+    pub(super) racer: Option<u64>,
     /// Tasks whose waker waits for that lock, with the flags.
     pub(super) held_up: Vec<(TaskId, u64)>,
     /// CPUs that are to tell that they idle, though they did before.

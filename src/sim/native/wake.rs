@@ -33,18 +33,23 @@ impl Kernel {
 
     /// Another CPU wakes a task up when `cpu` has looked for one in vain, and is not idle yet.
     pub(super) fn race(&self, cpu: u32) {
-        let Some(task) = self.st().racer.take() else {
+        let Some(chance) = self.look().racer else {
             return;
         };
-        let from = self.cpu_of(task);
-        let elsewhere = from != cpu && self.is_online(from);
-        let dies = self.task_struct(task).flags & ffi::PF_EXITING != 0;
-        let alive = self.look().tasks[task.index()].alive;
-        // One whose CPUs are all offline is parked.
-        let parked = !self.look().online.cpus().any(|of| self.allows(task, of));
-        if !elsewhere || dies || !alive || parked || self.is_queued(task) {
+        let mut sleepers = self.look().alive.clone();
+        sleepers.retain(|&task| {
+            let from = self.cpu_of(task);
+            let dies = self.task_struct(task).flags & ffi::PF_EXITING != 0;
+            // One whose CPUs are all offline is parked.
+            let parked = !self.look().online.cpus().any(|of| self.allows(task, of));
+            from != cpu && self.is_online(from) && !dies && !parked && !self.is_queued(task)
+        });
+        if sleepers.is_empty() {
             return;
         }
+        let task = sleepers[(chance % sleepers.len() as u64) as usize];
+        let from = self.cpu_of(task);
+        self.st().racer = None;
         self.trace(|| format!("CPU {cpu} is about to idle"));
         self.st().going_idle = Some(cpu);
         self.wake(task, from, WAKE_TTWU);

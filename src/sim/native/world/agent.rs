@@ -22,6 +22,9 @@ impl World {
         }
         let nr = self.dice.below(4);
         let mut actions: Vec<_> = (0..nr).filter_map(|_| self.action()).collect();
+        if self.has(Chaos::Swaps) && self.fate.one_in(2) {
+            actions.extend(self.swap_of_runnable());
+        }
         if self.has(Chaos::Slow) && self.dice.one_in(2) {
             // What it saw was long ago: tasks have ended and moved since.
             std::mem::swap(&mut actions, &mut self.late_actions);
@@ -59,6 +62,34 @@ impl World {
         let task = self.any_task()?;
         let slot = self.kernel.with_task_ctx(task, |ctx| ctx.slot)?;
         Some((slot, self.kernel.slot(task)?))
+    }
+
+    /// Two tasks trade CPUs, of different types, as most policies ask for: of any two, few could.
+    fn swap_of_runnable(&mut self) -> Option<types::action> {
+        let alive = self.kernel.look().alive.clone();
+        let blocked = intf::task_state_TASK_BLOCKED as u8;
+        let slots = alive.iter().filter_map(|&task| {
+            let index = self.kernel.with_task_ctx(task, |ctx| ctx.slot)?;
+            let slot = self.kernel.slot(task)?;
+            (slot.state != blocked).then_some((index, slot))
+        });
+        let slots: Vec<_> = slots.collect();
+        let first = *slots.get(self.fate.below(slots.len() as u64) as usize)?;
+        let differs = |of: &&(u32, intf::task_slot)| of.1.core_type != first.1.core_type;
+        let others: Vec<_> = slots.iter().filter(differs).collect();
+        let other = **others.get(self.fate.below(others.len() as u64) as usize)?;
+        Some(types::action {
+            op: intf::action_op_ACTION_SWAP,
+            slot: first.0,
+            generation: first.1.generation,
+            core_type: other.1.core_type,
+            other_slot: other.0,
+            other_generation: other.1.generation,
+            other_core_type: first.1.core_type,
+            expected_type: first.1.core_type,
+            other_expected_type: other.1.core_type,
+            ..Default::default()
+        })
     }
 
     /// Another one to swap with: the best of some, one that runs on another core type.

@@ -405,7 +405,14 @@ impl World {
         };
         let kept: Vec<_> = (0..nr_kept).map(|_| on(0)).collect();
         let alone = on(1);
-        self.live_with_agent_for(10_000 * MS)?;
+        // A real-time task leaves them a tenth of their CPU.
+        for _ in 0..1000 {
+            self.kernel.beat();
+            self.kernel.take_cpu(0, 0);
+            self.live_for(9 * MS)?;
+            self.kernel.give_back(0);
+            self.live_for(MS)?;
+        }
         for task in kept.into_iter().chain([alone]) {
             self.kernel.set_affinity(task, &all, 0);
         }

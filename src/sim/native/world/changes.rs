@@ -37,9 +37,8 @@ impl World {
         let again = self.dice.below(10 * MS);
         self.post(again, Event::Change);
         let from = self.any_cpu();
-        if self.has(Chaos::Races) && self.fate.one_in(2) {
-            let racer = self.any_task();
-            self.kernel.st().racer = racer;
+        if self.has(Chaos::Races) {
+            self.kernel.st().racer = Some(self.fate.below(1 << 32));
         }
         let Some(task) = self.any_task() else {
             return self.fork(from);
