@@ -167,3 +167,33 @@ pub fn vtime_before(a: u64, b: u64) -> bool {
 pub fn more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool {
     unsafe { native::native_more_crowded(a, cpus_a, b, cpus_b) }
 }
+
+/// `src/bpf/forest.h`, compiled natively.
+pub mod forest {
+    use crate::ml::forest::{Features, Forest};
+
+    unsafe extern "C" {
+        fn native_forest_size() -> u32;
+        fn native_forest_feature(count: u64, instructions: u64) -> u32;
+        fn native_forest_score(forest: *const Forest, features: *const u32) -> i64;
+    }
+
+    /// Bytes of `struct forest`.
+    pub fn size() -> usize {
+        // SAFETY: it returns a constant.
+        unsafe { native_forest_size() as usize }
+    }
+
+    /// See [`crate::ml::fixed::feature`].
+    pub fn feature(count: u64, instructions: u64) -> u32 {
+        // SAFETY: a pure function of integers.
+        unsafe { native_forest_feature(count, instructions) }
+    }
+
+    /// See [`Forest::score`].
+    pub fn score(forest: &Forest, features: &Features) -> i64 {
+        // SAFETY: both live through the call, are only read, and have the layout of the header:
+        // `size` is tested, and there are as many features as the header says.
+        unsafe { native_forest_score(forest, features.as_ptr()) }
+    }
+}

@@ -14,3 +14,16 @@ include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));
 pub mod intf {
     include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
 }
+
+/// What the agent goes by is what the BPF half goes by.
+const _: () = {
+    use hetero_core::agent::WEIGHT_ONE;
+    use hetero_core::limits::{MAX_EVENTS, MAX_SETS, MAX_SLOTS};
+    use hetero_core::topology::MAX_CORE_TYPES;
+
+    assert!(MAX_SLOTS == intf::hetero_consts_MAX_SLOTS);
+    assert!(MAX_EVENTS == intf::hetero_consts_MAX_EVENTS as usize);
+    assert!(MAX_SETS == intf::hetero_consts_MAX_SETS as usize);
+    assert!(MAX_CORE_TYPES == intf::hetero_consts_MAX_CORE_TYPES as usize);
+    assert!(WEIGHT_ONE as u32 == intf::hetero_consts_RULE_WEIGHT_ONE);
+};

@@ -2,7 +2,6 @@
 //! Why the program stops, in a form that scripts can test.
 
 use std::fmt;
-use std::io::{self, ErrorKind};
 
 /// Reasons to fail that a script may want to tell apart; the value is the exit
 /// status. Everything else exits with 1, wrong usage with 2, a clean detach
@@ -39,38 +38,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What to do about an error of the file system that nothing more is known of.
-pub fn remedy(error: &anyhow::Error) -> Option<&'static str> {
-    match error.root_cause().downcast_ref::<io::Error>()?.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => {
-            Some("is the name right, and is its folder there?")
-        }
-        ErrorKind::PermissionDenied => Some("run it with sudo, or name a file that is yours"),
-        ErrorKind::IsADirectory => Some("name a file, not a folder"),
-        ErrorKind::ReadOnlyFilesystem => Some("name a place that can be written to"),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Some("make room, or name another place")
-        }
-        _ => None,
-    }
-}
-
 /// The exit status for an error.
 pub fn status(error: &anyhow::Error) -> u8 {
     error
         .downcast_ref::<Failure>()
         .map_or(1, |failure| failure.reason as u8)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_the_file_system_has_a_remedy() {
-        let missing: anyhow::Error = std::fs::read("/is/not/there").unwrap_err().into();
-        let missing = missing.context("cannot read it");
-        assert!(remedy(&missing).is_some_and(|remedy| remedy.contains("folder")));
-        assert_eq!(remedy(&anyhow::anyhow!("it is damaged")), None);
-    }
 }

@@ -13,23 +13,24 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
+use hetero_core::limits::MAX_SLOTS;
+use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, warn};
 use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
-use scx_hetero::mechanism::Mechanism;
 use scx_hetero::pmu::Event;
 use scx_hetero::profile::Profile;
 use scx_hetero::scheduler::{self, NAME, Options};
+use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, calibrate, collect, doctor, exit, ml, monitor, output, pmc, policy, preflight, replay,
-    report, sim, stats,
+    bench, collect, doctor, exit, ml, monitor, output, pmc, policy, preflight, replay, report, sim,
+    stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use simplelog::{ColorChoice, TermLogger, TerminalMode};
 
 /// Schedules hybrid CPUs (P and E cores, big.LITTLE): a sched_ext scheduler
 /// that places each thread by what a core type is worth to it.
@@ -87,9 +88,9 @@ enum Command {
     /// Measure programs on each core type, as data to learn from
     Collect(Box<collect::Args>),
     /// Learn from measurements what a core type is worth to a thread
-    Train(Box<ml::train::Args>),
+    Train(Box<ml::args::Train>),
     /// Show what was learnt, and whether it is of this machine
-    Model(ml::show::Args),
+    Model(ml::args::Show),
     /// Look for what keeps the scheduler from working here, or from working well, and
     /// name the remedies
     Doctor(doctor::Args),
@@ -227,7 +228,7 @@ struct Run {
 
     /// How many tasks are measured and placed at most; fewer than the default
     /// for tests
-    #[arg(long, hide = true, value_name = "N", default_value_t = scheduler::MAX_SLOTS, value_parser = clap::value_parser!(u32).range(1..=i64::from(scheduler::MAX_SLOTS)))]
+    #[arg(long, hide = true, value_name = "N", default_value_t = MAX_SLOTS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
     slots: u32,
 
     /// Leave parts out, to see their tests fail
@@ -269,21 +270,7 @@ fn main() -> ExitCode {
     } else {
         LevelFilter::Info
     };
-    let config = simplelog::ConfigBuilder::new()
-        .set_time_level(LevelFilter::Off)
-        .set_thread_level(LevelFilter::Off)
-        .set_target_level(LevelFilter::Off)
-        .set_location_level(LevelFilter::Off)
-        .build();
-    let colors = if std::io::stderr().is_terminal() {
-        ColorChoice::Auto
-    } else {
-        ColorChoice::Never
-    };
-    let logger = TermLogger::new(level, config, TerminalMode::Stderr, colors);
-    if log::set_boxed_logger(Box::new(output::Printable(*logger))).is_ok() {
-        log::set_max_level(level);
-    }
+    output::start_log(level);
     if ignored {
         warn!("{SYSFS_PREFIX} is ignored: what is scheduled is this machine, and no other");
     }
@@ -291,11 +278,7 @@ fn main() -> ExitCode {
         Ok(status) => status.into(),
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
-            let remedy = exit::remedy(&error).map(|remedy| format!("; {remedy}"));
-            output::note(format_args!(
-                "{NAME}: {error:#}{}",
-                remedy.unwrap_or_default()
-            ));
+            output::complain(NAME, &error);
             exit::status(&error).into()
         }
     }
@@ -322,10 +305,16 @@ fn dispatch(cli: Cli) -> Result<u8> {
             collect::run(&args, &stopping)
         }
         Some(Command::Train(args)) => {
-            let (_, stopping) = on_signal(&ENDING)?;
-            ml::train::run(&args, &stopping)
+            if args.here.here {
+                let (_, stopping) = on_signal(&ENDING)?;
+                let measured = ml::here::measure(&args.here, &args.tables()[0], &stopping)?;
+                if measured != 0 {
+                    return Ok(measured);
+                }
+            }
+            Err(ml::program::become_it())
         }
-        Some(Command::Model(args)) => ml::show::run(&args).map(|()| 0),
+        Some(Command::Model(_)) => Err(ml::program::become_it()),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Monitor(args)) => {
             let (stop, _) = on_signal(&ENDING)?;

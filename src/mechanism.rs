@@ -1,113 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Parts of the scheduler that can be left out (`--without`, hidden), so that each one's test can
-//! be seen to fail: `tests/can-fail` does that.
+//! Which parts of the BPF half are left out.
 
-use clap::ValueEnum;
+pub use hetero_core::mechanism::*;
 
 use crate::bpf::intf;
 
-/// A part that has a test of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mechanism {
-    /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
-    Kick,
-    /// Looking into queues; what waits is queued anew, as on the kernel that offers no other way
-    Iterate,
-    /// Keeping CPUs from ordinary tasks in NWC mode
-    Park,
-    /// Spin notifications; no thread's word is looked at
-    Spin,
-    /// Believing a stretch only if every event counted all through it
-    Validity,
-    /// Reading the counters anew where another task has run in between
-    Chain,
-    /// Sampling a task that runs on and on from the tick
-    Tick,
-    /// Not counting tasks that use little CPU
-    CutOff,
-    /// A last sample of a task that ends
-    Flush,
-    /// The cgroups' `cpu.weight`; all tasks compete by nice alone
-    CgroupWeight,
-    /// Sending what waits on a CPU elsewhere when a real-time task takes it
-    Release,
-    /// Sharing the fastest cores while the agent is silent
-    Heartbeat,
-    /// Asking for each CPU's performance by how busy it is; all are asked for the most
-    Cpuperf,
-    /// Letting a brief task that wakes up take the CPU of one that computes
-    Preempt,
-    /// Keeping whom something brief puts aside on its CPU
-    Stay,
-    /// A turn soon for who has never run
-    Newcomer,
-    /// Keeping a task near one that wakes it and is about to sleep
-    Sync,
-    /// Letting who holds an RCU read-side section open go on soon, however little it weighs
-    Rcu,
-    /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
-    Exiting,
-    /// Attaching at real-time priority
-    RealTime,
-    /// Letting the agent sleep while hardly anything runs
-    Rest,
-    /// Going on with what is known of each thread after CPUs came or went
-    Carry,
-    /// Putting the agent before those whom it looks at
-    AgentFirst,
-    /// Telling a thread that had a slot then from another one that has its id since
-    Identity,
-    /// The history tables of `camps`; every phase is a new one
-    History,
-    /// Swaps of `camps` of threads that are far apart, though neither gains
-    Escape,
-    /// NWC mode
-    Nwc,
-    /// Giving sets of events their turns
-    Rotation,
-    /// Throwing a round away when the IPC jumps within it
-    Jump,
-}
-
-impl Mechanism {
-    /// Its number in the BPF half; `None` if it is of the Rust half alone.
-    fn bit(self) -> Option<u32> {
-        match self {
-            Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
-            Mechanism::Iterate => Some(intf::mechanism_MECHANISM_ITERATE),
-            Mechanism::Park => Some(intf::mechanism_MECHANISM_PARK),
-            Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
-            Mechanism::Validity => Some(intf::mechanism_MECHANISM_VALIDITY),
-            Mechanism::Chain => Some(intf::mechanism_MECHANISM_CHAIN),
-            Mechanism::Tick => Some(intf::mechanism_MECHANISM_TICK),
-            Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
-            Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
-            Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
-            Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
-            Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
-            Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
-            Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
-            Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
-            Mechanism::Stay => Some(intf::mechanism_MECHANISM_STAY),
-            Mechanism::Newcomer => Some(intf::mechanism_MECHANISM_NEWCOMER),
-            Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
-            Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
-            Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
-            Mechanism::Exiting
-            | Mechanism::RealTime
-            | Mechanism::Rest
-            | Mechanism::Carry
-            | Mechanism::History
-            | Mechanism::Escape
-            | Mechanism::Nwc
-            | Mechanism::Rotation
-            | Mechanism::Jump => None,
-        }
+/// Its number in the BPF half; `None` if it is of the Rust half alone.
+fn bit(mechanism: Mechanism) -> Option<u32> {
+    match mechanism {
+        Mechanism::Kick => Some(intf::mechanism_MECHANISM_KICK),
+        Mechanism::Iterate => Some(intf::mechanism_MECHANISM_ITERATE),
+        Mechanism::Park => Some(intf::mechanism_MECHANISM_PARK),
+        Mechanism::Spin => Some(intf::mechanism_MECHANISM_SPIN),
+        Mechanism::Validity => Some(intf::mechanism_MECHANISM_VALIDITY),
+        Mechanism::Chain => Some(intf::mechanism_MECHANISM_CHAIN),
+        Mechanism::Tick => Some(intf::mechanism_MECHANISM_TICK),
+        Mechanism::CutOff => Some(intf::mechanism_MECHANISM_CUT_OFF),
+        Mechanism::Flush => Some(intf::mechanism_MECHANISM_FLUSH),
+        Mechanism::CgroupWeight => Some(intf::mechanism_MECHANISM_CGROUP_WEIGHT),
+        Mechanism::Release => Some(intf::mechanism_MECHANISM_RELEASE),
+        Mechanism::Heartbeat => Some(intf::mechanism_MECHANISM_HEARTBEAT),
+        Mechanism::Cpuperf => Some(intf::mechanism_MECHANISM_CPUPERF),
+        Mechanism::Preempt => Some(intf::mechanism_MECHANISM_PREEMPT),
+        Mechanism::Sync => Some(intf::mechanism_MECHANISM_SYNC),
+        Mechanism::Stay => Some(intf::mechanism_MECHANISM_STAY),
+        Mechanism::Newcomer => Some(intf::mechanism_MECHANISM_NEWCOMER),
+        Mechanism::Rcu => Some(intf::mechanism_MECHANISM_RCU),
+        Mechanism::AgentFirst => Some(intf::mechanism_MECHANISM_AGENT_FIRST),
+        Mechanism::Identity => Some(intf::mechanism_MECHANISM_IDENTITY),
+        Mechanism::Exiting
+        | Mechanism::RealTime
+        | Mechanism::Rest
+        | Mechanism::Carry
+        | Mechanism::History
+        | Mechanism::Escape
+        | Mechanism::Nwc
+        | Mechanism::Rotation
+        | Mechanism::Jump => None,
     }
 }
 
 /// What of `without` concerns the BPF half, a bit each.
 pub(crate) fn bits(without: &[Mechanism]) -> u64 {
-    let bits = without.iter().filter_map(|mechanism| mechanism.bit());
+    let bits = without.iter().filter_map(|mechanism| bit(*mechanism));
     bits.fold(0, |bits, bit| bits | 1 << bit)
 }

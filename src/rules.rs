@@ -272,7 +272,7 @@ impl Facts for InProc<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::camps::tests::board;
+    use hetero_core::testing::board;
 
     struct Thread(&'static str, &'static str, &'static str);
 

@@ -6,14 +6,11 @@ mod carry;
 mod counting;
 mod describe;
 pub(crate) mod encode;
-mod estimates;
 mod explain;
 mod half;
-mod learning;
 mod limits;
-mod model;
 mod pace;
-mod priority;
+pub(crate) mod priority;
 mod recording;
 mod rest;
 mod rules;
@@ -38,11 +35,8 @@ use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
 use carry::Carried;
 use counting::Counting;
-pub use estimates::Trial as EstimateTrial;
 use half::{BpfHalf, beat};
-use learning::Learning;
 use limits::Limits;
-pub use model::PATH as MODEL_PATH;
 use recording::Recording;
 use rest::{Bell, Rest};
 use saving::Saver;
@@ -53,7 +47,10 @@ use crate::bpf::intf;
 use crate::energy::Energy;
 use crate::exit::{Failure, Reason};
 use crate::mechanism::Mechanism;
-use crate::ml::model::Model;
+use crate::ml::choice;
+pub use crate::ml::estimates::Trial as EstimateTrial;
+use crate::ml::learning::Learning;
+use crate::ml::model::{self, Model};
 use crate::pmu::Event;
 use crate::policy;
 use crate::profile::Profile;
@@ -72,9 +69,6 @@ const AWAKE_WAIT: Duration = Duration::from_millis(250);
 /// And while hardly anything runs: with its other threads it wakes up once a second at most.
 const REST_WAIT: Duration = Duration::from_millis(1250);
 
-/// How many tasks have a place in the task table.
-pub const MAX_SLOTS: u32 = intf::hetero_consts_MAX_SLOTS;
-
 /// How long sums of tasks that are gone may lie about.
 const TIDY: Duration = Duration::from_secs(10);
 
@@ -84,7 +78,7 @@ pub struct Options {
     pub policy: Option<policy::Name>,
     /// What is said to it.
     pub settings: policy::Settings<'static>,
-    /// A model of what core types are worth; `None` is the one at [`MODEL_PATH`], if any.
+    /// A model of what core types are worth; `None` is the one at [`model::PATH`], if any.
     pub model: Option<PathBuf>,
     /// Rules for some programs; `None` are those at [`rules::PATH`](crate::rules::PATH), if any.
     pub rules: Option<PathBuf>,
@@ -114,7 +108,7 @@ pub struct Options {
     pub exit_dump_len: u32,
     /// Let libbpf talk.
     pub verbose: bool,
-    /// How many tasks are measured and placed, at most [`MAX_SLOTS`].
+    /// How many tasks are measured and placed, at most [`MAX_SLOTS`](hetero_core::limits::MAX_SLOTS).
     pub slots: u32,
     /// Parts to leave out (for tests).
     pub without: Vec<Mechanism>,
@@ -187,11 +181,16 @@ pub fn run(
     let policy = options.policy.or(options.profile.policy());
     let takes_model = policy.is_some_and(|name| name.knows(policy::Knows::Model));
     let model = match takes_model {
-        true => model::find(options, Path::new(MODEL_PATH))?,
+        true => choice::choose(
+            options.model.as_deref(),
+            Path::new(model::PATH),
+            options.core_types.as_ref(),
+            options.learn,
+        )?,
         false => None,
     };
     let learning = (options.learn && takes_model).then(|| {
-        let path = options.model.as_deref().unwrap_or(Path::new(MODEL_PATH));
+        let path = options.model.as_deref().unwrap_or(Path::new(model::PATH));
         Learning::new(path, model.clone())
     });
     let mut lasting = Lasting {

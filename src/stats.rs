@@ -7,8 +7,6 @@ pub mod live;
 pub mod prometheus;
 mod request;
 mod serve;
-pub mod story;
-pub mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,8 +18,9 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use crate::text::printable;
+use crate::text::{percent, printable};
 pub use client::Client;
+pub use hetero_core::agent::{story, work};
 pub use request::{Answer, Request};
 pub use serve::{SOCKET, Server, default_group, explain, parse_group};
 
@@ -273,14 +272,6 @@ impl Counted {
         } else {
             instructions as f64 / cycles as f64
         }
-    }
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        100.0 * part as f64 / whole as f64
     }
 }
 

@@ -3,7 +3,7 @@
 """The classifier of pairs beside scikit-learn's GradientBoostingClassifier with its defaults, on the
 same pairs and the same groups of programs left out.
 
-    cargo run --release --example ml_pairs models/alder-lake-4p4e.csv >pairs.csv
+    cargo run --release -p scx_hetero-learn --example ml_pairs models/alder-lake-4p4e.csv >pairs.csv
     bench/ml-peers/compare.py pairs.csv
 """
 

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate;
-use crate::calibrate::store::{Identity, cpu_name};
+use crate::slowdown::calibrate;
 use crate::topology::Topology;
+use crate::topology::{Identity, cpu_name};
 
 /// What must be the same for results to be comparable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Machine {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::calibrate::store::TypeIdentity;
+    use crate::topology::TypeIdentity;
 
     /// A machine with two core types.
     pub fn hybrid() -> Machine {

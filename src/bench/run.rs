@@ -15,12 +15,12 @@ use super::mixes::Mixes;
 use super::processes::{Command, Outcome, Plan, together};
 use super::results::{Alone, Book, Failed, Header, Program, Record, Results, Run, SCHEMA};
 use super::scheduler::{Attached, Scheduler};
-use crate::calibrate::render::date;
 use crate::energy::Energy;
 use crate::output;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
 use crate::sim::mix::Mix;
+use crate::slowdown::calibrate::render::date;
 use crate::text::plain;
 use crate::topology::{CoreTypesSpec, Topology};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a learnt model says of a thread, in fixed point and free of BPF:
- * src/ml/forest.rs makes the forest, evaluates it to the same last bit, and the
+ * core/src/ml/forest.rs makes the forest, evaluates it to the same last bit, and the
  * tests compile this same file natively.
  *
  * A forest is a weighted sum of features and a sum of trees, or one over that. Every tree has room for

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* forest.h as ordinary functions, for src/ml/forest.rs. */
+/* forest.h as ordinary functions, for src/arith.rs. */
 #include "forest.h"
 
 u32 native_forest_size(void)

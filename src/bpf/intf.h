@@ -45,7 +45,7 @@ enum hetero_consts {
 	RULE_WEIGHT_ONE = 100,
 };
 
-/* Parts that --without can leave out, see src/mechanism.rs. */
+/* Parts that --without can leave out, see core/src/mechanism.rs. */
 enum mechanism {
 	MECHANISM_KICK,
 	MECHANISM_PARK,

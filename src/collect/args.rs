@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use super::run::Limits;
 use super::suite::Suite;
+use crate::ml::args::number;
 use crate::pmu::Event;
 use crate::topology::CoreTypesSpec;
 
@@ -111,22 +112,4 @@ impl Args {
             user_only: self.user_only,
         }
     }
-}
-
-/// A number such as 100M.
-pub(crate) fn number(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['k', 'M', 'G']);
-    let unit = match &text[digits.len()..] {
-        "" => 1,
-        "k" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        _ => 0,
-    };
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
-    let number = number.ok_or_else(|| "write a number such as 100M".to_string())?;
-    if !(10_000..1 << 40).contains(&number) {
-        return Err("must lie between 10k and 1000G".into());
-    }
-    Ok(number)
 }

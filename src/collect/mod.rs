@@ -22,7 +22,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use log::warn;
 
 pub use args::Args;
-pub(crate) use args::number;
 
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};

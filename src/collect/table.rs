@@ -182,9 +182,9 @@ mod tests {
 
     use super::super::windows::Window;
     use super::*;
-    use crate::calibrate::store::Identity;
     use crate::ml::data::Data;
     use crate::ml::header::{MeasuredMachine, SCHEMA};
+    use crate::topology::Identity;
 
     fn header(cpu: &str, window: u64) -> Header {
         Header {

@@ -4,14 +4,13 @@
 use std::path::Path;
 
 use super::Check;
-use crate::calibrate::store::{self, Calibration, Identity};
-use crate::ml::model::Model;
+use crate::ml::model::{self, Model};
 use crate::pmu::virtual_counters::{Name, Status, VirtualCounters};
 use crate::pmu::{Machine, availability};
 use crate::power;
 use crate::preflight::Permissions;
-use crate::scheduler::MODEL_PATH;
-use crate::topology::{Sysfs, Topology, cpulist};
+use crate::slowdown::calibrate::store::{self, Calibration};
+use crate::topology::{Identity, Sysfs, Topology, cpu_name_below, cpulist};
 
 const CALIBRATE: &str = "sudo scx_hetero calibrate";
 
@@ -80,7 +79,7 @@ fn calibration(root: &Path, topology: &Topology) -> Check {
         Err(error) => ignored(format!("{error:#}")),
         Ok(None) => Check::note(NAME, "not calibrated: defaults serve").remedied_by(CALIBRATE),
         Ok(Some(calibration)) => {
-            let now = Identity::of(topology, store::cpu_name_below(root));
+            let now = Identity::of(topology, cpu_name_below(root));
             match calibration.machine.differs(&now) {
                 Some(difference) => ignored(difference),
                 None => Check::ok(
@@ -95,12 +94,12 @@ fn calibration(root: &Path, topology: &Topology) -> Check {
 fn model(root: &Path, topology: &Topology) -> Check {
     const NAME: &str = "model";
     const TRAIN: &str = "sudo scx_hetero train --here";
-    let path = root.join(MODEL_PATH.trim_start_matches('/'));
+    let path = root.join(model::PATH.trim_start_matches('/'));
     if !path.exists() {
         let text = "no model of this machine: what a core type is worth to a thread is measured";
         return Check::note(NAME, text).remedied_by(TRAIN);
     }
-    let now = Identity::of(topology, store::cpu_name_below(root));
+    let now = Identity::of(topology, cpu_name_below(root));
     let read = Model::read(&path).and_then(|model| model.check_machine(&now).map(|()| model));
     match read {
         Ok(model) => {

@@ -2,40 +2,14 @@
 //! `scx_hetero train --here`: measures this machine first.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use crossbeam::channel::Receiver;
 
 use crate::collect;
-use crate::topology::{CoreTypesSpec, Topology};
-
-/// What to measure.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Here {
-    /// Measure this machine first, which should be idle for some minutes, and have
-    /// the scheduler go by what is learnt. Interrupted, the same command goes on
-    #[arg(long, conflicts_with = "tables")]
-    pub(super) here: bool,
-
-    /// With --here, the programs to measure, as for 'scx_hetero collect' [default:
-    /// those of bench/programs]
-    #[arg(long, value_name = "FILE", requires = "here")]
-    suite: Option<PathBuf>,
-
-    /// With --here, instructions of a window, as for 'scx_hetero collect'
-    #[arg(long, value_name = "N", requires = "here", default_value = "100M", value_parser = collect::number)]
-    window: u64,
-
-    /// With --here, core types by hand, fastest first, e.g. P=0-7,E=8-15
-    #[arg(long, value_name = "NAME=CPUS,...", requires = "here")]
-    core_types: Option<CoreTypesSpec>,
-}
-
-/// Where the measurements lie: beside the model.
-pub fn table(model: &Path) -> PathBuf {
-    model.with_file_name("measurements.csv")
-}
+use crate::ml::args::Here;
+use crate::topology::Topology;
 
 /// Fills the table. The exit status: 0, or that of an interruption. A program that cannot be measured
 /// is left out, with a warning.

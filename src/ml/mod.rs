@@ -1,33 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Learning from measurements what a core type is worth to a thread.
-//!
-//! Two halves that share no code but [`fixed`]. Training ([`data`], [`tree`], [`boosting`],
-//! [`learn`], [`validate`], [`select`], [`train`]) takes tables, time and memory, and writes a
-//! [`model`]. Inference ([`live`], [`forest`]) is that model laid out in one piece: it allocates
-//! nothing, and says the same to the last bit in Rust and in C (`src/bpf/forest.h`).
-//!
-//! With `--learn` the first half learns from what the second sees: threads that are moved are
-//! [`examples`], a [`reservoir`] keeps some, and [`refit`] judges what is learnt from them.
+//! Models at work in the scheduler: which one it goes by, the BPF half that asks it, and `--learn`.
+//! Models themselves are [`hetero_core::ml`]; `scx_hetero train` is a program of its own, in `learn/`.
 
-pub mod boosting;
-pub mod data;
-pub mod events;
-pub mod examples;
-pub mod fixed;
-pub mod forest;
-pub mod header;
+pub(crate) mod choice;
+pub(crate) mod estimates;
 pub mod here;
-pub mod import;
-pub mod learn;
-pub mod linear;
-pub mod live;
-pub mod model;
-pub mod refit;
-mod report;
-pub mod reservoir;
-pub mod scores;
-pub mod select;
-pub mod show;
-pub mod train;
-pub mod tree;
-pub mod validate;
+pub(crate) mod learning;
+pub mod program;
+
+pub use hetero_core::ml::*;

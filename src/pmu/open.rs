@@ -11,8 +11,7 @@ use nix::errno::Errno;
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-use super::event::{Encoding, Meaning, Space};
-use super::machine::{Machine, Pmu};
+use super::{Encoding, Machine, Meaning, Pmu, Space};
 use crate::preflight::Permissions;
 use crate::topology::cpulist;
 

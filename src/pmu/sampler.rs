@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 
 use super::counts::{self, Counts, Layout};
-use super::module::{Module, Sample};
+use super::module::{Metrics, Module, Sample};
 use super::open::Options;
 use super::round::{IPC_JUMP, Round};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
@@ -335,7 +335,7 @@ impl Sampler {
         }
         let counts = counts?;
         let sf = estimate(core_type, &counts);
-        Sample::of(raw, counts, sf)
+        complete(raw, counts, sf)
     }
 
     /// Forgets tasks that are gone.
@@ -347,6 +347,27 @@ impl Sampler {
     pub fn tally(&self) -> Tally {
         self.tally
     }
+}
+
+/// Of what the BPF half has sent, the counts that were made of it, and what a model says of these.
+/// `None` without instructions and cycles.
+pub(crate) fn complete(raw: &intf::task_sample, counts: Counts, sf: Option<f64>) -> Option<Sample> {
+    let metrics = Metrics::of(&counts, raw.run_ns)?;
+    Some(Sample {
+        task: TaskId {
+            slot: raw.slot,
+            generation: raw.generation,
+        },
+        tid: raw.tid,
+        tgid: raw.tgid,
+        core_type: usize::from(raw.core_type),
+        at_ns: raw.at,
+        run_ns: raw.run_ns,
+        last: raw.last != 0,
+        counts,
+        metrics,
+        sf,
+    })
 }
 
 /// What the clock of a core type cannot exceed, Hz.

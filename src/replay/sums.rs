@@ -216,7 +216,7 @@ fn speeds(insight: &Insight, topology: &Topology, on: usize) -> (f64, f64) {
 mod tests {
     use super::*;
     use crate::policy::Seen;
-    use crate::policy::camps::tests::{board, task};
+    use hetero_core::testing::{board, task};
 
     const SECOND: u64 = 1_000_000_000;
 

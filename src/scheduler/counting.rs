@@ -16,10 +16,10 @@ use log::{debug, info, warn};
 use serde::Serialize;
 
 use super::Options;
-use super::estimates;
-use super::learning::Learning;
 use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
+use crate::ml::estimates;
 use crate::ml::forest::to_number;
+use crate::ml::learning::Learning;
 use crate::ml::live::{Live, to_learn_from};
 use crate::ml::model::Model;
 use crate::pmu::module::{Module, Sample};

@@ -11,7 +11,7 @@ use nix::libc;
 ///
 /// # Errors
 /// Where the kernel refuses.
-pub(super) fn run_when_idle() -> Result<()> {
+pub(crate) fn run_when_idle() -> Result<()> {
     set(libc::SCHED_IDLE, 0)
 }
 

@@ -10,12 +10,12 @@ use log::warn;
 use scx_utils::build_id;
 
 use super::Scheduler;
-use crate::calibrate::{self, store::cpu_name};
 use crate::policy::{self, Settings};
 use crate::record::format::{Begin, Chosen};
 use crate::record::{Background, Encoder, FLUSH, Members};
+use crate::slowdown::calibrate;
 use crate::text::stamp;
-use crate::topology::Topology;
+use crate::topology::{Topology, cpu_name};
 
 /// How often the task table is looked at, if the policy looks more seldom: what another policy
 /// would have decided cannot be told in more detail.

@@ -73,7 +73,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::policy::camps::tests::{board, task};
+    use hetero_core::testing::{board, task};
 
     #[test]
     fn a_wrong_file_is_refused_later_and_the_old_rules_stay() {

@@ -63,7 +63,7 @@ pub(super) fn take_back(program: &ProgramMut, task: TaskId) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::camps::tests::{MS, task};
+    use hetero_core::testing::{MS, task};
 
     #[test]
     fn the_longest_sleepers_lose_their_slots_where_these_run_short() {

@@ -16,6 +16,7 @@ use crate::agent::{Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
 use crate::pmu::module::{Counts, Layout, Sample};
+use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
@@ -121,7 +122,7 @@ impl Told {
         let counts = Counts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
         let core_type = usize::from(raw.core_type);
         let sf = self.model.map(|model| model.sf(sf, load, core_type));
-        let Some(sample) = Sample::of(raw, counts, sf) else {
+        let Some(sample) = complete(raw, counts, sf) else {
             return;
         };
         match sample.sf {

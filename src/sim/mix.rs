@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::sourced::Source;
 
 /// As many threads as have a place in the task table.
-const MOST: usize = crate::scheduler::MAX_SLOTS as usize;
+const MOST: usize = hetero_core::limits::MAX_SLOTS as usize;
 
 /// A program of a mix.
 #[derive(Clone, Debug, PartialEq, Eq)]

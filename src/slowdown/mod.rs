@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much slower a thread is than it would be on the fastest core type alone (CAMPS 2018,
-//! section 4.2): [`phase`] tells what it is doing, [`history`] how fast it did that undisturbed,
-//! [`contention`] whether it is disturbed, and an [`Estimator`] per thread puts them together.
+//! Slowdown: what a thread loses where it runs, and to others ([`hetero_core::slowdown`]); and the
+//! measuring of what a machine's core types and its caches are like, without which that is a guess.
 
-pub mod contention;
-pub mod estimator;
-pub mod history;
-pub mod phase;
+pub mod calibrate;
 
-pub use contention::{Load, Thresholds};
-pub use estimator::{Estimator, Outcome, Reading};
-pub use history::History;
-pub use phase::Phase;
+pub use hetero_core::slowdown::*;

@@ -4,7 +4,7 @@
 #[test]
 fn the_policy_on_the_page_is_the_one_in_the_tree() {
     let page = include_str!("../../CONTRIBUTING.md");
-    let code = include_str!("../../src/policy/example.rs");
+    let code = include_str!("../../core/src/policy/example.rs");
     let (policy, test) = code.split_once("\n#[cfg(test)]").unwrap();
     for part in [policy.to_string(), format!("#[cfg(test)]{test}")] {
         assert!(page.contains(&format!("```rust\n{part}```")), "{part}");

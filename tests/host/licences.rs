@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is linked into the binary may be: all of it goes with GPL-2.0-only, which Apache-2.0 does not.
+//! What is linked into each program may be. All of the scheduler goes with GPL-2.0-only, which Apache-2.0
+//! does not; the program that learns is GPL-2.0-or-later, hence GPL-3.0 with a crate that is Apache-2.0
+//! alone, so nothing in it may be GPL-2.0-only.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use spdx::{Expression, LicenseReq, ParseMode};
 
-/// Licences that go with GPL-2.0-only. Of a choice (`OR`) one of them is enough.
+/// Licences that go with any version of the GPL. Of a choice (`OR`) one of them is enough.
 const LINKABLE: &[&str] = &[
     "0BSD",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
-    "GPL-2.0-only",
     "GPL-2.0-or-later",
     "ISC",
     "LGPL-2.1-only",
@@ -28,19 +29,24 @@ const LINKABLE: &[&str] = &[
 /// binary.
 const NOT_LINKED: &[&str] = &["clang-sys"];
 
-fn is_linkable(licence: &str) -> bool {
+fn goes_with(own: &str, licence: &str) -> bool {
     let Ok(expression) = Expression::parse_mode(licence, ParseMode::LAX) else {
         return false;
     };
-    let linkable = |one: &LicenseReq| LINKABLE.contains(&one.to_string().as_str());
+    let linkable = |one: &LicenseReq| {
+        let one = one.to_string();
+        one == own || LINKABLE.contains(&one.as_str())
+    };
     expression.evaluate(linkable)
 }
 
-/// Name and licence of each crate that the binary is made of.
-fn crates() -> BTreeSet<(String, String)> {
+/// Name and licence of each crate that the program of a package is made of.
+fn crates(package: &str) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
+            "--package",
+            package,
             "--edges",
             "normal,no-proc-macro",
             "--prefix",
@@ -61,21 +67,40 @@ fn crates() -> BTreeSet<(String, String)> {
     found.collect()
 }
 
+/// The scheduler's package, and the licence that all of it must go with.
+const SCHEDULER: (&str, &str) = ("scx_hetero", "GPL-2.0-only");
+const LEARNS: (&str, &str) = ("scx_hetero-learn", "Apache-2.0");
+
 #[test]
-fn all_that_is_linked_goes_with_the_projects_licence() {
-    let crates = crates();
-    assert!(crates.len() > 50, "{crates:?}");
-    let unfit: Vec<_> = crates
-        .iter()
-        .filter(|(name, licence)| !is_linkable(licence) && !NOT_LINKED.contains(&name.as_str()))
-        .collect();
-    assert!(unfit.is_empty(), "these may not be linked: {unfit:?}");
+fn all_that_is_linked_goes_with_the_programs_licence() {
+    for (package, own) in [SCHEDULER, LEARNS] {
+        let crates = crates(package);
+        assert!(crates.len() > 50, "{crates:?}");
+        let unfit: Vec<_> = crates
+            .iter()
+            .filter(|(name, licence)| {
+                !goes_with(own, licence) && !NOT_LINKED.contains(&name.as_str())
+            })
+            .collect();
+        assert!(unfit.is_empty(), "{package} may not link {unfit:?}");
+    }
 }
 
 #[test]
-fn apache_alone_does_not_and_of_a_choice_one_is_enough() {
-    assert!(is_linkable("MIT OR Apache-2.0") && is_linkable("Unlicense/MIT"));
-    assert!(is_linkable("(MIT OR Apache-2.0) AND Unicode-3.0"));
-    assert!(!is_linkable("Apache-2.0") && !is_linkable("MIT AND Apache-2.0"));
-    assert!(!is_linkable("GPL-3.0-only") && !is_linkable(""));
+fn the_scheduler_links_nothing_that_only_learning_takes() {
+    let crates = crates(SCHEDULER.0);
+    let of_learning =
+        |name: &str| name.starts_with("linfa") || name == "ndarray" || name == "plotters";
+    assert!(!crates.iter().any(|(name, _)| of_learning(name)));
+}
+
+#[test]
+fn apache_alone_goes_with_learning_only_and_of_a_choice_one_is_enough() {
+    for own in [SCHEDULER.1, LEARNS.1] {
+        assert!(goes_with(own, "MIT OR Apache-2.0") && goes_with(own, "Unlicense/MIT"));
+        assert!(goes_with(own, "(MIT OR Apache-2.0) AND Unicode-3.0"));
+        assert!(!goes_with(own, "GPL-3.0-only") && !goes_with(own, ""));
+    }
+    assert!(!goes_with(SCHEDULER.1, "Apache-2.0") && !goes_with(SCHEDULER.1, "MIT AND Apache-2.0"));
+    assert!(goes_with(LEARNS.1, "Apache-2.0") && !goes_with(LEARNS.1, "GPL-2.0-only"));
 }

@@ -7,12 +7,9 @@ use std::process::Output;
 
 use crate::program::command;
 use proptest::prelude::*;
-use scx_hetero::ml::data::Per;
+use scx_hetero::arith::forest as native;
 use scx_hetero::ml::fixed;
-use scx_hetero::ml::forest::{
-    Comparison, Forest, MAX_FEATURES, Scale, Sum, native, to_features, to_number,
-};
-use scx_hetero::ml::import;
+use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_number};
 use scx_hetero::ml::tree::Tree;
 
 fn fixtures() -> PathBuf {
@@ -20,55 +17,8 @@ fn fixtures() -> PathBuf {
 }
 
 #[test]
-fn imported_trees_say_what_the_originals_say() {
-    let mut predictions = csv::Reader::from_path(fixtures().join("predictions.csv")).unwrap();
-    let names: Vec<String> = predictions
-        .headers()
-        .unwrap()
-        .iter()
-        .skip(6)
-        .map(String::from)
-        .collect();
-    assert_eq!(names.len(), 4);
-    let forests: Vec<Box<Forest>> = names
-        .iter()
-        .map(|name| {
-            let trees = import::read(&fixtures().join(format!("{name}.json")), Per::Cycle).unwrap();
-            trees.forest().unwrap()
-        })
-        .collect();
-    let mut rows = 0;
-    for record in predictions.records() {
-        let numbers: Vec<f64> = record
-            .unwrap()
-            .iter()
-            .map(|cell| cell.parse().unwrap())
-            .collect();
-        let features = to_features(numbers[..6].iter().copied());
-        for ((forest, expected), name) in forests.iter().zip(&numbers[6..]).zip(&names) {
-            let said = to_number(forest.score(&features));
-            // Each of 20 leaves is rounded to 1/2^20, and XGBoost adds in single precision.
-            assert!(
-                (said - expected).abs() < 2e-5,
-                "{name}: {said}, not {expected}"
-            );
-        }
-        rows += 1;
-    }
-    assert_eq!(rows, 100);
-}
-
-#[test]
-fn trees_that_cannot_be_imported_are_explained() {
-    let error = |text: &str| format!("{:#}", import::parse(text, Per::Cycle).unwrap_err());
-    let text = std::fs::read_to_string(fixtures().join("xgboost-regressor.json")).unwrap();
-    assert!(error(&text[..text.len() / 2]).contains("cut short"));
-    assert!(error("{}").contains("neither XGBoost"));
-    assert!(error(&text.replace("reg:squarederror", "rank:pairwise")).contains("rank:pairwise"));
-    assert!(error(&text.replace("\"gbtree\"", "\"dart\"")).contains("dart"));
-    let ours = std::fs::read_to_string(fixtures().join("sklearn-regressor.json")).unwrap();
-    let other = import::parse(&ours, Per::Instruction).unwrap_err();
-    assert!(other.to_string().contains("Instruction"), "{other}");
+fn the_layout_of_a_forest_is_that_of_the_header() {
+    assert_eq!(size_of::<Forest>(), native::size());
 }
 
 fn trees() -> impl Strategy<Value = Tree> {

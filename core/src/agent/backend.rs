@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the agent watches and acts on.
+
+use super::Verdict;
+use crate::pmu::module::Sample;
+use crate::policy::Action;
+use crate::record::Encoder;
+use crate::table::Task;
+
+/// Where tasks run: the BPF half in the kernel, the same compiled natively in the simulator, or a
+/// recording of either.
+pub trait Backend {
+    /// Why it can go on no longer.
+    type Error;
+
+    /// Monotonic time, ns. Where it begins does not matter, as long as it is the same for one agent.
+    fn now(&self) -> u64;
+
+    /// Appends the samples that have come since the last time, in the order in which they came. Each
+    /// is complete: counts, metrics, and SF where there is a model.
+    ///
+    /// # Errors
+    /// They cannot be had; what was appended before is good.
+    fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<(), Self::Error>;
+
+    /// Fills `tasks` with the task table as it is now, in ascending order of ids.
+    fn snapshot(&mut self, tasks: &mut Vec<Task>);
+
+    /// Carries actions out, and appends what became of each, in order. One that only listens appends
+    /// nothing.
+    ///
+    /// # Errors
+    /// They cannot be carried out; what was appended before is good.
+    fn apply(
+        &mut self,
+        actions: &[Action],
+        by: Author,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Self::Error>;
+
+    /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules
+    /// are others.
+    fn verdict(&mut self, _task: &Task) -> Option<Verdict> {
+        None
+    }
+
+    /// Where to note what the policy sees and decides.
+    fn recording(&mut self) -> Option<&mut Encoder> {
+        None
+    }
+}
+
+/// Where actions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Its hints share out what is busy: an idle CPU of a faster type is better all the same.
+    Policy,
+    /// The user's rules, whose hints mean what they say.
+    Rules,
+}
+
+/// What became of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out.
+    Applied,
+    /// It was dropped: the task has ended, or is not where the policy saw it.
+    Stale,
+    /// It was refused: the task's affinity forbids it, say.
+    Refused,
+}
+
+/// What became of all actions so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// See [`Outcome::Applied`].
+    pub applied: u64,
+    /// See [`Outcome::Stale`].
+    pub stale: u64,
+    /// See [`Outcome::Refused`].
+    pub refused: u64,
+}
+
+impl Applied {
+    /// One more.
+    pub fn note(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Applied => self.applied += 1,
+            Outcome::Stale => self.stale += 1,
+            Outcome::Refused => self.refused += 1,
+        }
+    }
+}

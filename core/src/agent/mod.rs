@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The agent: shows a policy what tasks do, has it decide, and has that carried out.
+//!
+//! It knows no kernel, no file and no clock. All of these are behind a [`Backend`], of which there
+//! are three: the BPF half in the kernel ([`crate::scheduler`]), the same compiled natively
+//! ([`crate::sim`]), and a recording ([`crate::replay`]). Whoever drives it says when:
+//!
+//! ```text
+//!              take_samples()           see()                     act()
+//!  Backend ──────► samples ──► policy    snapshot() ──► tasks ──► policy ──► actions ──► apply()
+//!                                          └─ rules ─► apply()
+//! ```
+//!
+//! Nothing is allocated once the threads are known, and each was moved once.
+
+mod backend;
+mod moves;
+mod ruled;
+mod saving;
+pub mod story;
+#[cfg(test)]
+mod tests;
+pub mod work;
+
+use std::mem::take;
+use std::time::Duration;
+
+pub use backend::{Applied, Author, Backend, Outcome};
+pub use moves::Moves;
+pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
+
+use crate::pmu::module::Sample;
+use crate::policy::{Action, Name, Policy, Settings, Snapshot};
+use crate::table::Task;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+use work::{Ledger, Work};
+
+/// See the module.
+pub struct Agent {
+    /// The machine.
+    pub topology: Topology,
+    /// The process whose tasks no policy places: that which the agent runs in.
+    pub own: Option<u32>,
+    /// Energy is saved now: the policy has its say only when the fastest core type is needed.
+    pub saves: bool,
+    /// Which threads have the user's rules, and what these say.
+    pub rules: Ruled,
+    /// Which threads were moved of late, and why.
+    pub moves: Moves,
+    name: Name,
+    policy: Box<dyn Policy>,
+    ledger: Ledger,
+    applied: Applied,
+    /// What came last.
+    samples: Vec<Sample>,
+    tasks: Vec<Task>,
+    /// Kept for their memory.
+    actions: Vec<Action>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Agent {
+    /// With a policy, on a machine.
+    pub fn new(topology: Topology, name: Name, policy: Box<dyn Policy>) -> Self {
+        Self {
+            topology,
+            own: None,
+            saves: false,
+            rules: Ruled::default(),
+            moves: Moves::default(),
+            name,
+            policy,
+            ledger: Ledger::default(),
+            applied: Applied::default(),
+            samples: Vec::new(),
+            tasks: Vec::new(),
+            actions: Vec::new(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Name of the policy in force.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    /// The samples that were taken last.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// The tasks as they were at the last look, in ascending order of ids.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// The work of all threads so far.
+    pub fn work(&self) -> Work {
+        self.ledger.work()
+    }
+
+    /// What became of all actions so far.
+    pub fn applied(&self) -> Applied {
+        self.applied
+    }
+
+    /// Shows the policy the samples that have come.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn take_samples<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
+        self.samples.clear();
+        let taken = backend.samples(&mut self.samples);
+        for sample in &self.samples {
+            if let Some(recording) = backend.recording() {
+                recording.sample(sample);
+            }
+            self.policy.observe(sample);
+        }
+        taken
+    }
+
+    /// Reads the task table.
+    pub fn look<B: Backend>(&mut self, backend: &mut B) {
+        backend.snapshot(&mut self.tasks);
+        let capacities = self.topology.types.iter().map(|kind| kind.capacity);
+        self.ledger
+            .update(backend.now(), &self.tasks, capacities, |task| {
+                self.policy.insight(task, &self.topology)
+            });
+    }
+
+    /// Reads the task table as the policy is to see it: the user's rules have had their say, and the
+    /// agent's own threads are not there.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn see<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
+        self.look(backend);
+        if let Some(own) = self.own {
+            self.tasks.retain(|task| task.tgid != own);
+        }
+        let mut actions = take(&mut self.actions);
+        let now_ns = backend.now();
+        let verdict = |task: &Task| backend.verdict(task);
+        self.rules
+            .apply(&mut self.tasks, now_ns, verdict, &mut actions);
+        self.apply_and_keep(backend, actions, Author::Rules)
+    }
+
+    /// The same for the recording alone.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn see_to_record<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
+        self.see(backend)?;
+        let snapshot = self.snapshot(backend.now());
+        if let Some(recording) = backend.recording() {
+            recording.look(&snapshot, false);
+        }
+        Ok(())
+    }
+
+    /// Reads the task table, has the policy decide, and the backend do it.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn decide<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
+        self.see(backend)?;
+        self.act(backend)
+    }
+
+    /// Has the policy decide on what was seen last, and the backend do it.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn act<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
+        let mut actions = take(&mut self.actions);
+        let snapshot = Snapshot {
+            now_ns: backend.now(),
+            topology: &self.topology,
+            tasks: &self.tasks,
+        };
+        let decides =
+            !self.saves || !saving::leave_to_efficient(&self.tasks, &self.topology, &mut actions);
+        if let Some(recording) = backend.recording() {
+            recording.look(&snapshot, decides);
+        }
+        if decides {
+            self.policy.decide(&snapshot, &mut actions);
+            if let Some(recording) = backend.recording() {
+                recording.decided(&actions, &*self.policy);
+            }
+            self.rules.trade(&mut actions);
+        }
+        self.apply_and_keep(backend, actions, Author::Policy)
+    }
+
+    /// Time from now on until the next decision is due; `None` is never.
+    pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
+        let rules = (!self.rules.is_idle()).then_some(ruled::LOOK);
+        self.policy.due_in(&self.snapshot(now_ns)).or(rules)
+    }
+
+    /// Puts another policy in the place of the one in force, and changes nothing else.
+    pub fn replace_policy(&mut self, name: Name, policy: Box<dyn Policy>) -> Box<dyn Policy> {
+        self.name = name;
+        std::mem::replace(&mut self.policy, policy)
+    }
+
+    /// Lets another policy decide from now on. What the one before wished for is taken back, and
+    /// progress is charged by static capacities until the new one knows better.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn set_policy<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        name: Name,
+        settings: &Settings,
+    ) -> Result<(), B::Error> {
+        self.replace_policy(name, name.build(*settings));
+        if let Some(recording) = backend.recording() {
+            recording.policy(name, settings);
+        }
+        self.look(backend);
+        let mut inverse = [1.0; MAX_CORE_TYPES];
+        for (inverse, kind) in inverse.iter_mut().zip(&self.topology.types) {
+            *inverse = kind.capacity.clamp(1, 1024) as f32 / 1024.0;
+        }
+        let mut actions = take(&mut self.actions);
+        for task in self.tasks.iter().filter(|task| Some(task.tgid) != self.own) {
+            if task.hint.is_some() {
+                actions.push(Action::Hint(task.into(), None));
+            }
+            actions.push(Action::Slowdown(task.id, inverse));
+        }
+        self.apply_and_keep(backend, actions, Author::Policy)
+    }
+
+    /// Changes [`Settings::fairness`] from now on; false if that is nothing to the policy.
+    pub fn set_fairness(&mut self, percent: u8) -> bool {
+        self.policy.set_fairness(percent)
+    }
+
+    /// Forgets threads that were not there at the last look.
+    pub fn forget_the_gone(&mut self) {
+        self.moves.retain(&self.tasks);
+        self.rules.retain(&self.tasks);
+    }
+
+    fn snapshot(&self, now_ns: u64) -> Snapshot<'_> {
+        Snapshot {
+            now_ns,
+            topology: &self.topology,
+            tasks: &self.tasks,
+        }
+    }
+
+    /// Has actions carried out, takes note of what became of them, and keeps their memory.
+    fn apply_and_keep<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        mut actions: Vec<Action>,
+        by: Author,
+    ) -> Result<(), B::Error> {
+        self.outcomes.clear();
+        let applied = backend.apply(&actions, by, &mut self.outcomes);
+        if let Some(recording) = backend.recording()
+            && !self.outcomes.is_empty()
+        {
+            let carried_out = self.outcomes.iter().map(|it| *it == Outcome::Applied);
+            recording.carried_out(carried_out);
+        }
+        let now_ns = backend.now();
+        for (action, outcome) in actions.iter().zip(&self.outcomes) {
+            self.applied.note(*outcome);
+            if *outcome == Outcome::Applied {
+                self.moves.note(now_ns, action, &*self.policy, &self.tasks);
+            }
+        }
+        actions.clear();
+        self.actions = actions;
+        applied
+    }
+}

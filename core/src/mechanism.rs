@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Parts of the scheduler that can be left out (`--without`, hidden), so that each one's test can
+//! be seen to fail: `tests/can-fail` does that.
+
+use clap::ValueEnum;
+
+/// A part that has a test of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mechanism {
+    /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
+    Kick,
+    /// Looking into queues; what waits is queued anew, as on the kernel that offers no other way
+    Iterate,
+    /// Keeping CPUs from ordinary tasks in NWC mode
+    Park,
+    /// Spin notifications; no thread's word is looked at
+    Spin,
+    /// Believing a stretch only if every event counted all through it
+    Validity,
+    /// Reading the counters anew where another task has run in between
+    Chain,
+    /// Sampling a task that runs on and on from the tick
+    Tick,
+    /// Not counting tasks that use little CPU
+    CutOff,
+    /// A last sample of a task that ends
+    Flush,
+    /// The cgroups' `cpu.weight`; all tasks compete by nice alone
+    CgroupWeight,
+    /// Sending what waits on a CPU elsewhere when a real-time task takes it
+    Release,
+    /// Sharing the fastest cores while the agent is silent
+    Heartbeat,
+    /// Asking for each CPU's performance by how busy it is; all are asked for the most
+    Cpuperf,
+    /// Letting a brief task that wakes up take the CPU of one that computes
+    Preempt,
+    /// Keeping whom something brief puts aside on its CPU
+    Stay,
+    /// A turn soon for who has never run
+    Newcomer,
+    /// Keeping a task near one that wakes it and is about to sleep
+    Sync,
+    /// Letting who holds an RCU read-side section open go on soon, however little it weighs
+    Rcu,
+    /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
+    Exiting,
+    /// Attaching at real-time priority
+    RealTime,
+    /// Letting the agent sleep while hardly anything runs
+    Rest,
+    /// Going on with what is known of each thread after CPUs came or went
+    Carry,
+    /// Putting the agent before those whom it looks at
+    AgentFirst,
+    /// Telling a thread that had a slot then from another one that has its id since
+    Identity,
+    /// The history tables of `camps`; every phase is a new one
+    History,
+    /// Swaps of `camps` of threads that are far apart, though neither gains
+    Escape,
+    /// NWC mode
+    Nwc,
+    /// Giving sets of events their turns
+    Rotation,
+    /// Throwing a round away when the IPC jumps within it
+    Jump,
+}

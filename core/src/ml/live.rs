@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A model at work: what it asks for on each core type of this machine, and what it says of a
+//! thread's counts.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use super::data::{INSTRUCTIONS, Per};
+use super::events::countable;
+use super::fixed::feature;
+use super::forest::{Forest, MAX_FEATURES, to_number};
+use super::model::{Model, Speedup};
+use crate::limits::MAX_EVENTS;
+use crate::pmu::module::Counts;
+use crate::pmu::{Event, Meaning, Pmu, Set, plan};
+use crate::topology::Topology;
+
+/// By which phases are told apart ([`crate::slowdown::Phase`]).
+const OF_PHASES: [Meaning; 2] = [Meaning::Loads, Meaning::Branches];
+
+/// What is counted to learn from, those first that models mostly ask for.
+const TO_LEARN_FROM: [Meaning; 12] = [
+    Meaning::Loads,
+    Meaning::Branches,
+    Meaning::BranchMisses,
+    Meaning::L1Misses,
+    Meaning::LlcReferences,
+    Meaning::StalledMem,
+    Meaning::FpOps,
+    Meaning::Divider,
+    Meaning::LlcMisses,
+    Meaning::Stores,
+    Meaning::L2Misses,
+    Meaning::DtlbMisses,
+];
+
+/// Adds events, as far as nothing has to take turns for them.
+fn add_what_fits(wishes: &mut Vec<Event>, more: &[Meaning], pmu: &Pmu) {
+    let sets = |events: &[Event]| plan(events, pmu).sets;
+    let needed = sets(wishes).len();
+    for event in more.iter().copied().map(Event::from) {
+        if wishes.contains(&event) {
+            continue;
+        }
+        wishes.push(event.clone());
+        let sets = sets(wishes);
+        let fits = |set: &Set| set.counters.len() <= MAX_EVENTS;
+        let counted = |set: &Set| set.events.iter().any(|(of, _)| *of == event);
+        if sets.len() > needed.max(1) || !sets.iter().all(fits) || !sets.iter().any(counted) {
+            wishes.pop();
+        }
+    }
+}
+
+/// `wishes`, and what else can be counted to learn from (`--learn`).
+pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
+    add_what_fits(&mut wishes, &TO_LEARN_FROM, pmu);
+    wishes
+}
+
+/// Estimates SF of threads on this machine. Allocates nothing once it is made.
+pub struct Live {
+    /// By core type; `None` where the model knows of none.
+    by_type: Vec<Option<Estimate>>,
+}
+
+/// SF from one core type.
+struct Estimate {
+    per: Per,
+    /// Of each feature; those that the PMU knows by no meaning have a code.
+    events: Vec<Event>,
+    forest: Box<Forest>,
+}
+
+impl Live {
+    /// A model on core types that have these PMUs (`None`: nothing counts there).
+    ///
+    /// # Errors
+    /// It cannot be laid out, as [`Model::check`] would have told.
+    pub fn new<'p>(
+        model: &Model,
+        topology: &Topology,
+        pmu_of: impl Fn(usize) -> Option<&'p Pmu>,
+    ) -> Result<Self> {
+        let by_type = topology.types.iter().enumerate().map(|(core_type, kind)| {
+            let mut learnt = model.speedup.iter();
+            let found = learnt.find(|speedup| speedup.core_type == kind.name);
+            match found.zip(pmu_of(core_type)) {
+                Some((speedup, pmu)) => Estimate::new(speedup, pmu).map(Some),
+                None => Ok(None),
+            }
+        });
+        Ok(Self {
+            by_type: by_type.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The forest of a core type with its features numbered as `place` says that events stand in
+    /// samples, and what those are divided by; `None` where it has none, or where an event has no
+    /// place, or not one of its own.
+    pub fn laid_out(
+        &self,
+        core_type: usize,
+        place: impl Fn(&Event) -> Option<usize>,
+    ) -> Option<(Per, Box<Forest>)> {
+        let of = self.on(core_type)?;
+        let places: Vec<usize> = of.events.iter().map(place).collect::<Option<_>>()?;
+        let distinct: BTreeSet<&usize> = places.iter().collect();
+        let fits =
+            distinct.len() == places.len() && places.iter().all(|&place| place < MAX_FEATURES);
+        fits.then(|| (of.per, of.forest.renumbered(&places)))
+    }
+
+    fn on(&self, core_type: usize) -> Option<&Estimate> {
+        self.by_type.get(core_type)?.as_ref()
+    }
+
+    /// What its estimate from a core type is made of, with instructions and cycles; `None` if it has none.
+    pub fn events(&self, core_type: usize) -> Option<&[Event]> {
+        Some(&self.on(core_type)?.events)
+    }
+
+    /// What is to be counted on a core type: that, and the events by which phases are told apart,
+    /// as far as nothing has to take turns for them.
+    pub fn wishes(&self, core_type: usize, pmu: &Pmu) -> Vec<Event> {
+        let mut wishes: Vec<Event> = self.events(core_type).unwrap_or_default().to_vec();
+        add_what_fits(&mut wishes, &OF_PHASES, pmu);
+        wishes
+    }
+
+    /// SF of a thread that counted this on a core type; `None` if something was not counted.
+    pub fn sf(&self, core_type: usize, counts: &Counts) -> Option<f64> {
+        let of = self.on(core_type)?;
+        let per = counts.get(match of.per {
+            Per::Cycle => Meaning::Cycles,
+            Per::Instruction => Meaning::Instructions,
+        })?;
+        let mut features = [0; MAX_FEATURES];
+        for (to, event) in features.iter_mut().zip(&of.events) {
+            *to = feature(counts.of(event)?.round() as u64, per.round() as u64);
+        }
+        Some(to_number(of.forest.score(&features)))
+    }
+}
+
+impl Estimate {
+    fn new(speedup: &Speedup, pmu: &Pmu) -> Result<Self> {
+        let (_, further) = countable(pmu);
+        let event = |name: &String| {
+            let code = further.iter().find(|(known, _)| known == name);
+            match code {
+                Some((_, code)) => code.clone(),
+                None if name == INSTRUCTIONS => Meaning::Instructions.into(),
+                None => Event::from(name.clone()),
+            }
+        };
+        let features = &speedup.trees.features;
+        Ok(Self {
+            per: speedup.trees.per,
+            events: features.iter().map(|of| event(&of.name)).collect(),
+            forest: speedup.trees.forest()?,
+        })
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! How good a model is.
+
+use serde::{Deserialize, Serialize};
+
+/// A confusion matrix of two classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confusion {
+    /// Yes, and said so.
+    pub true_yes: u64,
+    /// Yes, and said no.
+    pub false_no: u64,
+    /// No, and said yes.
+    pub false_yes: u64,
+    /// No, and said so.
+    pub true_no: u64,
+}
+
+impl Confusion {
+    /// Counts what was said of what is.
+    pub fn add(&mut self, is: bool, said: bool) {
+        let cell = match (is, said) {
+            (true, true) => &mut self.true_yes,
+            (true, false) => &mut self.false_no,
+            (false, true) => &mut self.false_yes,
+            (false, false) => &mut self.true_no,
+        };
+        *cell += 1;
+    }
+
+    /// How many there are.
+    pub fn number(&self) -> u64 {
+        self.true_yes + self.false_no + self.false_yes + self.true_no
+    }
+
+    /// The part that was said right; 0 where there is none.
+    pub fn accuracy(&self) -> f64 {
+        part(self.true_yes + self.true_no, self.number())
+    }
+
+    /// Of those said to be yes, the part that is.
+    pub fn precision(&self) -> f64 {
+        part(self.true_yes, self.true_yes + self.false_yes)
+    }
+
+    /// Of those that are yes, the part said so.
+    pub fn recall(&self) -> f64 {
+        part(self.true_yes, self.true_yes + self.false_no)
+    }
+
+    /// The harmonic mean of precision and recall.
+    pub fn f1(&self) -> f64 {
+        part(
+            2 * self.true_yes,
+            2 * self.true_yes + self.false_yes + self.false_no,
+        )
+    }
+}
+
+fn part(of: u64, all: u64) -> f64 {
+    if all == 0 {
+        0.0
+    } else {
+        of as f64 / all as f64
+    }
+}
+
+/// How near numbers are to what they should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Nearness {
+    /// How many there are.
+    pub number: u64,
+    /// Mean absolute error.
+    pub mae: f64,
+    /// Pearson's correlation; 0 where one of both is always the same.
+    pub correlation: f64,
+}
+
+impl Nearness {
+    /// Of pairs of what is and what was said.
+    pub fn of(pairs: &[(f64, f64)]) -> Self {
+        let number = pairs.len().max(1) as f64;
+        let mean = |value: fn(&(f64, f64)) -> f64| pairs.iter().map(value).sum::<f64>() / number;
+        let (mean_is, mean_said) = (mean(|p| p.0), mean(|p| p.1));
+        let sum = |value: &dyn Fn(f64, f64) -> f64| {
+            let terms = pairs.iter().map(|p| value(p.0 - mean_is, p.1 - mean_said));
+            terms.sum::<f64>()
+        };
+        let spread = (sum(&|is, _| is * is) * sum(&|_, said| said * said)).sqrt();
+        Self {
+            number: pairs.len() as u64,
+            mae: mean(|p| (p.0 - p.1).abs()),
+            correlation: if spread > 0.0 {
+                sum(&|is, said| is * said) / spread
+            } else {
+                0.0
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_gives_the_usual_numbers() {
+        let mut matrix = Confusion::default();
+        for (is, said, times) in [
+            (true, true, 8),
+            (true, false, 2),
+            (false, true, 1),
+            (false, false, 9),
+        ] {
+            (0..times).for_each(|_| matrix.add(is, said));
+        }
+        assert_eq!(matrix.number(), 20);
+        assert_eq!(matrix.accuracy(), 0.85);
+        assert_eq!(matrix.precision(), 8.0 / 9.0);
+        assert_eq!(matrix.recall(), 0.8);
+        assert_eq!(matrix.f1(), 16.0 / 19.0);
+        assert_eq!(Confusion::default().f1(), 0.0);
+    }
+
+    #[test]
+    fn nearness_is_error_and_correlation() {
+        let near = Nearness::of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]);
+        assert!((near.correlation - 1.0).abs() < 1e-12);
+        assert_eq!(near.mae, 2.0);
+        assert_eq!(Nearness::of(&[(1.0, 1.0), (2.0, 1.0)]).correlation, 0.0);
+        assert_eq!(Nearness::of(&[]), Nearness::default());
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Hardware counters: what can be counted on each core type, how, and what counts mean.
+//!
+//! Events are asked for by [`Meaning`]; each PMU has its own [`Encoding`] for them, from a table
+//! of its microarchitecture ([`tables`]), or where there is none from what the kernel offers.
+//! [`plan`] sorts the events wished into sets that fit the PMU's counters, and [`Round`] puts samples
+//! from several sets together again. But for the reading of sysfs there is no I/O here.
+
+pub mod counts;
+mod event;
+mod facts;
+mod fallback;
+mod format;
+mod identify;
+mod machine;
+pub mod module;
+pub mod round;
+pub mod sets;
+pub mod tables;
+
+pub use event::{ANY, Encoding, Event, Meaning, Space, plain};
+pub use facts::{Facts, PmuFacts, root_from_env};
+pub use format::Field;
+pub use identify::Cpu;
+pub use machine::{Countable, Machine, Pmu};
+pub use round::Round;
+pub use sets::{Plan, Set, plan};
+pub use tables::{Counters, Table};

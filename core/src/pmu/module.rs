@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Monitoring modules, samples and their metrics.
+//!
+//! A [`Module`] only names the events that a policy needs; a policy chooses one. Metrics are the
+//! same for all modules ([`Metrics::of`]), unlike PMCTrack's, whose modules compute their own
+//! (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
+
+use serde::Serialize;
+
+use super::Meaning;
+pub use super::counts::{Counts, Layout};
+use crate::table::TaskId;
+
+/// Bytes that a miss of the last-level cache moves over the bus.
+pub const LINE_BYTES: f64 = 64.0;
+
+/// What a task did on one core type for about `--sample-ms` of its run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The slot of the task, and its generation.
+    pub task: TaskId,
+    /// Its thread ID.
+    pub tid: u32,
+    /// Its process ID.
+    pub tgid: u32,
+    /// Index into the machine's core types, fastest first.
+    pub core_type: usize,
+    /// When it ended, in ns of the monotonic clock.
+    pub at_ns: u64,
+    /// The run time that the counts belong to, in ns.
+    pub run_ns: u64,
+    /// The task has ended.
+    pub last: bool,
+    /// What was counted during `run_ns`.
+    pub counts: Counts,
+    /// What that means.
+    pub metrics: Metrics,
+    /// SF as a model of this machine estimates it from the counts; `None` without a model.
+    pub sf: Option<f64>,
+}
+
+/// What counts mean. `None` where this machine cannot count what it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Instructions per second of run time.
+    pub ips: f64,
+    /// Instructions per cycle.
+    pub ipc: f64,
+    /// Mean clock while it ran, in Hz: cycles per second of run time.
+    pub frequency: f64,
+    /// L1 data accesses per 1,000 instructions (CAMPS, section 4.2): loads alone, for not
+    /// every E core counts stores with them, and a phase must look alike on all core types.
+    pub l1_per_kilo: Option<f64>,
+    /// Branches among the instructions, 0 to 1 (CAMPS, section 4.2).
+    pub branch_fraction: Option<f64>,
+    /// Bus transfer rate: bytes per second of run time that last-level misses move.
+    pub btr: Option<f64>,
+}
+
+impl Metrics {
+    /// From counts of `run_ns` of run time; `None` without instructions and cycles.
+    pub fn of(counts: &Counts, run_ns: u64) -> Option<Self> {
+        let instructions = counts.get(Meaning::Instructions)?;
+        let cycles = counts.get(Meaning::Cycles).filter(|&n| n > 0.0)?;
+        if run_ns == 0 || instructions <= 0.0 {
+            return None;
+        }
+        let seconds = run_ns as f64 / 1e9;
+        let per_instruction = |meaning| Some(counts.get(meaning)? / instructions);
+        Some(Self {
+            ips: instructions / seconds,
+            ipc: instructions / cycles,
+            frequency: cycles / seconds,
+            l1_per_kilo: counts.per_kilo(Meaning::Loads),
+            branch_fraction: per_instruction(Meaning::Branches),
+            btr: counts
+                .get(Meaning::LlcMisses)
+                .map(|misses| misses * LINE_BYTES / seconds),
+        })
+    }
+}
+
+/// Which events a policy wants counted.
+pub trait Module: Send {
+    /// As users name it.
+    fn name(&self) -> &'static str;
+
+    /// What it wants besides instructions and cycles, which are in every set. Events that do not
+    /// fit at once are counted in sets that take turns.
+    fn meanings(&self) -> &'static [Meaning];
+}
+
+/// What CAMPS needs: phases by L1 accesses and branches, contention by bus transfers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Camps;
+
+impl Module for Camps {
+    fn name(&self) -> &'static str {
+        "camps"
+    }
+
+    fn meanings(&self) -> &'static [Meaning] {
+        &[Meaning::LlcMisses, Meaning::Loads, Meaning::Branches]
+    }
+}
+
+/// Speed alone: what equal-progress scheduling samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speed;
+
+impl Module for Speed {
+    fn name(&self) -> &'static str {
+        "speed"
+    }
+
+    fn meanings(&self) -> &'static [Meaning] {
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts() -> Counts {
+        [
+            (Meaning::Instructions, 2e6),
+            (Meaning::Cycles, 4e6),
+            (Meaning::Loads, 6e5),
+            (Meaning::Branches, 3e5),
+            (Meaning::LlcMisses, 1e4),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    #[test]
+    fn metrics_are_rates_of_run_time() {
+        let metrics = Metrics::of(&counts(), 20_000_000).unwrap();
+        assert_eq!(metrics.ips, 1e8);
+        assert_eq!(metrics.ipc, 0.5);
+        assert_eq!(metrics.frequency, 2e8);
+        assert_eq!(metrics.l1_per_kilo, Some(300.0));
+        assert_eq!(metrics.branch_fraction, Some(0.15));
+        assert_eq!(metrics.btr, Some(1e4 * 64.0 / 0.02));
+    }
+
+    #[test]
+    fn what_was_not_counted_is_absent_and_not_zero() {
+        let few = [(Meaning::Instructions, 2e6), (Meaning::Cycles, 4e6)];
+        let few: Counts = few.into_iter().collect();
+        let metrics = Metrics::of(&few, 20_000_000).unwrap();
+        assert_eq!(metrics.btr, None);
+        assert_eq!(metrics.branch_fraction, None);
+        assert_eq!(Metrics::of(&few, 0), None);
+        assert_eq!(Metrics::of(&Counts::default(), 1), None);
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! As many busy threads on each core type as it should hold: the core scheduler's system-wide load
+//! balance, fast cores first (CAMPS 2018, sections 4.1 and 4.3).
+
+use std::cmp::Reverse;
+
+use super::super::{Action, Snapshot};
+use super::progress::Progress;
+use super::swap::Runner;
+use crate::placement;
+use crate::topology::MAX_CORE_TYPES;
+
+/// Puts the numbers right where they are wrong, and appends what that takes to `actions`. Those
+/// behind go up first, those ahead go down first. Leaves `runners` in any order, each with the place
+/// where it goes. Takes O(n log n).
+pub fn balance(
+    snapshot: &Snapshot,
+    progress: &Progress,
+    runners: &mut [Runner],
+    actions: &mut Vec<Action>,
+) {
+    let nr_types = snapshot.topology.types.len();
+    // Threads that cannot move take up room where they are.
+    let (mut nr_busy, mut fixed) = (0, [0; MAX_CORE_TYPES]);
+    for task in snapshot.tasks.iter().filter(|task| progress.is_busy(task)) {
+        nr_busy += 1;
+        fixed[task.core_type.min(nr_types - 1)] += usize::from(!task.may_choose());
+    }
+    let mut room = placement::shares(snapshot.topology, nr_busy);
+    for (room, fixed) in room.iter_mut().zip(fixed) {
+        *room = room.saturating_sub(fixed);
+    }
+    let mut held = [0; MAX_CORE_TYPES];
+    for runner in &*runners {
+        held[runner.place.min(nr_types - 1)] += 1;
+    }
+    if held == room {
+        return;
+    }
+    let is_free =
+        |runner: &Runner| runner.place < nr_types && !progress.is_moving(runner.seen.task);
+
+    // Up: from types that hold too many to faster ones that hold too few. Those that spin only
+    // where nobody else has a use for the place.
+    runners.sort_unstable_by_key(|runner| (runner.spinning, runner.progress, runner.seen.task));
+    for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
+        let from = runner.place;
+        if held[from] <= room[from] {
+            continue;
+        }
+        let to = (0..from).find(|&to| held[to] < room[to] && may_use(runner, to));
+        if let Some(to) = to {
+            actions.push(Action::Hint(runner.seen, Some(to)));
+            held[from] -= 1;
+            held[to] += 1;
+            runner.place = to;
+        }
+    }
+    // Down: from types that hold too many to the emptiest of the slower ones. No type that
+    // somebody was just sent to holds too many.
+    runners.sort_unstable_by_key(|runner| Reverse((runner.progress, runner.seen.task)));
+    for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
+        let from = runner.place;
+        if held[from] <= room[from] {
+            continue;
+        }
+        let to = (from + 1..nr_types)
+            .filter(|&to| held[to] < room[to] && may_use(runner, to))
+            .max_by_key(|&to| (room[to] - held[to], Reverse(to)));
+        if let Some(to) = to {
+            actions.push(Action::Hint(runner.seen, Some(to)));
+            held[from] -= 1;
+            held[to] += 1;
+            runner.place = to;
+        }
+    }
+}
+
+fn may_use(runner: &Runner, core_type: usize) -> bool {
+    runner.allowed & (1 << core_type) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Task;
+    use crate::testing::{MS, board, task};
+
+    /// What is sent where, of threads that are on these core types; thread n has come n ns.
+    fn sent(places: &[usize], change: impl Fn(&mut Vec<Task>)) -> Vec<(u32, usize)> {
+        let topology = board(2, 4);
+        let mut tasks: Vec<Task> = places
+            .iter()
+            .enumerate()
+            .map(|(slot, &place)| {
+                let mut task = task(slot as u32, slot as u32, place);
+                task.amp_progress = slot as u64;
+                task
+            })
+            .collect();
+        let mut progress = Progress::default();
+        for look in 0..4 {
+            for task in &mut tasks {
+                task.run_ns[task.core_type] += 50 * MS;
+            }
+            if look == 3 {
+                change(&mut tasks);
+            }
+            let snapshot = Snapshot {
+                now_ns: look * 50 * MS,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            progress.update(&snapshot, |_| u64::MAX);
+        }
+        let snapshot = Snapshot {
+            now_ns: 150 * MS,
+            topology: &topology,
+            tasks: &tasks,
+        };
+        let (mut runners, mut actions) = (Vec::new(), Vec::new());
+        progress.runners(&snapshot, &mut runners);
+        balance(&snapshot, &progress, &mut runners, &mut actions);
+        let hint = |action: &Action| match action {
+            Action::Hint(seen, Some(to)) => (seen.task.slot, *to),
+            other => panic!("{other:?}"),
+        };
+        actions.iter().map(hint).collect()
+    }
+
+    #[test]
+    fn right_numbers_are_left_alone() {
+        assert_eq!(sent(&[0, 0, 1, 1, 1, 1], |_| {}), []);
+        assert_eq!(sent(&[0, 0], |_| {}), []);
+    }
+
+    #[test]
+    fn those_behind_go_up_where_there_is_room_and_those_ahead_go_down() {
+        assert_eq!(sent(&[1, 1, 1, 1], |_| {}), [(0, 0), (1, 0)]);
+        assert_eq!(sent(&[0, 0, 0, 0, 1, 1], |_| {}), [(3, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn threads_that_cannot_move_take_up_room() {
+        let pinned = |tasks: &mut Vec<Task>| tasks[0].pinned = true;
+        assert_eq!(sent(&[0, 1, 1, 1], pinned), [(1, 0)]);
+        let little = |tasks: &mut Vec<Task>| tasks[1].allowed_types = 0b10;
+        assert_eq!(sent(&[0, 1, 1, 1], little), [(2, 0)]);
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The knob between fairness and throughput (`--fairness`), which the CAMPS paper (2018) does not
+//! have: at 100 % all threads are to progress alike; at F % the one that gains least from a fast core
+//! may fall back to F % of the progress of the one that gains most, which gets the fast cores
+//! meanwhile.
+//!
+//! Progress is charged at a rate: threads with a high SF are charged less, so that they count as
+//! behind for longer. Between the lowest and the highest SF the allowed lead goes with the power of
+//! (100/F), so that the threads in between get leads in between. Where the lead cannot be had, for
+//! a thread is no faster than it is, the high SFs stay on the fast cores, which is what `hsp` does.
+
+use super::super::Snapshot;
+use super::super::ledger::Ledger;
+use super::progress::Progress;
+use super::swap::Runner;
+use super::threads::Threads;
+use crate::table::Task;
+use crate::topology::Topology;
+
+/// 0 % stands for this: at a lead of 100 all that can be had is had.
+const LEAST: f64 = 0.01;
+
+/// SFs that differ by less in all are taken to be alike.
+const ALIKE: f64 = 0.25;
+
+/// Differences are forgotten in so long, ns: one that cannot be made up must not grow for ever.
+const FORGOTTEN_NS: f64 = 20e9;
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Fairness {
+    /// Allowed lead of the highest SF over the lowest, 1 or more.
+    lead: f64,
+    ledger: Ledger,
+    /// SF by runner; kept for its memory.
+    sfs: Vec<f64>,
+}
+
+impl Fairness {
+    /// From 0 to 100 percent; `None` at 100, where nothing is to be done.
+    pub fn new(percent: u8) -> Option<Self> {
+        (percent < 100).then(|| Self {
+            lead: 1.0 / (f64::from(percent) / 100.0).max(LEAST),
+            ledger: Ledger::default(),
+            sfs: Vec::new(),
+        })
+    }
+
+    /// Changes the progress of `runners`, which are in the snapshot's order, into that by which they
+    /// are to be compared. `elapsed_ns` is since the last look.
+    pub(super) fn apply(
+        &mut self,
+        snapshot: &Snapshot,
+        elapsed_ns: u64,
+        progress: &Progress,
+        threads: &Threads,
+        runners: &mut [Runner],
+    ) {
+        let tasks = snapshot.tasks.iter();
+        let taking_part = tasks.filter(|task| progress.takes_part(task));
+        let sfs = taking_part
+            .zip(&*runners)
+            .map(|(task, runner)| sf(task, runner.place, threads, snapshot.topology));
+        self.sfs.clear();
+        self.sfs.extend(sfs);
+        for (runner, rate) in runners.iter_mut().zip(rates(&self.sfs, self.lead)) {
+            let task = runner.seen.task;
+            runner.progress = self
+                .ledger
+                .charge(snapshot.now_ns, task, runner.progress, rate);
+        }
+        self.ledger.close(|task| snapshot.is_alive(task));
+        self.ledger.forgive(elapsed_ns as f64 / FORGOTTEN_NS);
+    }
+}
+
+/// SF of a thread, fastest type over slowest, TLP scaled as progress is (section 4.5). One that is not known is
+/// taken to be such that the thread goes where it will be known: high on slow types, low on fast.
+fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 {
+    let slowest = topology.types.len() - 1;
+    let estimator = threads.estimator(task.id);
+    let capacity = |core_type: usize| f64::from(topology.types[core_type].capacity.max(1));
+    // On types that the threads do not need it may never have run: from the slowest where it ran.
+    let known = (BIG + 1..=slowest).rev().find_map(|core_type| {
+        let slowdown = estimator?.slowdown(core_type)?;
+        Some(slowdown * capacity(core_type) / capacity(slowest))
+    });
+    let unknown = if place == BIG { 1.0 } else { f64::INFINITY };
+    let sf = known.unwrap_or(unknown);
+    let nr_fast = topology.types[BIG].cpus.len().max(1);
+    let turns = f64::from(task.nr_runnable) / nr_fast as f64;
+    (sf / turns.max(1.0)).max(1.0)
+}
+
+/// At what rate each thread's progress counts: `lead` times less for the highest SF than for the
+/// lowest, and 1 in the middle.
+fn rates(sfs: &[f64], lead: f64) -> impl Iterator<Item = f64> {
+    let known = sfs.iter().copied().filter(|sf| sf.is_finite());
+    let least = known.clone().fold(f64::INFINITY, f64::min);
+    let most = known.fold(1.0, f64::max);
+    let range = (most - least).max(ALIKE);
+    let share = move |sf: f64| {
+        if sf.is_finite() {
+            ((sf - least) / range).clamp(0.0, 1.0)
+        } else {
+            1.0
+        }
+    };
+    sfs.iter().map(move |&sf| lead.powf(0.5 - share(sf)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(sfs: &[f64], lead: f64) -> Vec<f64> {
+        rates(sfs, lead).collect()
+    }
+
+    #[test]
+    fn the_highest_sf_may_lead_the_lowest_by_the_factor_and_those_between_by_less() {
+        let rates = all(&[1.0, 2.0, 3.0], 4.0);
+        assert_eq!(rates, [2.0, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn threads_that_are_alike_progress_alike() {
+        let rates = all(&[2.0, 2.01], 4.0);
+        assert!(rates[0] / rates[1] < 1.06, "{rates:?}");
+        assert_eq!(all(&[2.0; 3], 100.0), [10.0; 3]);
+    }
+
+    #[test]
+    fn who_is_not_known_counts_as_gaining_most_and_disturbs_nobody() {
+        assert_eq!(all(&[1.0, f64::INFINITY, 3.0], 4.0), [2.0, 0.5, 0.5]);
+        assert_eq!(all(&[f64::INFINITY], 4.0), [0.5]);
+    }
+
+    #[test]
+    fn at_100_percent_there_is_nothing_to_do() {
+        assert!(Fairness::new(100).is_none());
+        assert_eq!(Fairness::new(50).unwrap().lead, 2.0);
+        assert_eq!(Fairness::new(0).unwrap().lead, 100.0);
+    }
+}

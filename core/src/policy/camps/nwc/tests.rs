@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Entry, bounds and exits of NWC mode on plain values.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const LIMITS: Thresholds = Thresholds {
+    low_btr: 10.0,
+    high_btr: 100.0,
+};
+
+fn id(slot: u32) -> TaskId {
+    TaskId {
+        slot,
+        generation: 1,
+    }
+}
+
+/// Thread `slot` on the CPU of that number; 0 to 3 are big.
+fn thread(slot: u32, btr: f64) -> Thread {
+    Thread {
+        task: id(slot),
+        cpu: slot,
+        on_big: slot < 4,
+        may_move: true,
+        warm: true,
+        intervals: 100,
+        hit_rate: 1.0,
+        learned: 0,
+        total_hits: 0,
+        total_learned: 0,
+        far_ahead: false,
+        btr,
+    }
+}
+
+fn needy(slot: u32, btr: f64) -> Thread {
+    Thread {
+        hit_rate: 0.5,
+        ..thread(slot, btr)
+    }
+}
+
+fn cpus(threads: &[Thread]) -> Vec<BusyCpu> {
+    let cpu = |thread: &Thread| BusyCpu {
+        cpu: thread.cpu,
+        llc: usize::from(!thread.on_big),
+        core: thread.cpu,
+        btr: thread.btr,
+        exempt: false,
+    };
+    threads.iter().map(cpu).collect()
+}
+
+fn step_with(nwc: &mut Nwc, ms: u64, threads: &[Thread], cpus: &[BusyCpu]) -> Vec<Wish> {
+    let mut wishes = Vec::new();
+    let look = Look {
+        now_ns: ms * MS,
+        threads,
+        cpus,
+        limits: LIMITS,
+    };
+    nwc.step(&look, &mut wishes);
+    wishes
+}
+
+fn step(nwc: &mut Nwc, ms: u64, threads: &[Thread]) -> Vec<Wish> {
+    step_with(nwc, ms, threads, &cpus(threads))
+}
+
+/// One that has been looking on for long enough to have credit.
+fn ready() -> Nwc {
+    let mut nwc = Nwc::new(Rules::default());
+    step(&mut nwc, 0, &[]);
+    step(&mut nwc, 100_000, &[]);
+    nwc
+}
+
+#[test]
+fn entry_takes_a_low_hit_rate_and_no_inserted_samples_over_k_intervals() {
+    let enters = |thread: Thread| {
+        let mut nwc = ready();
+        step(&mut nwc, 100_000, &[thread]);
+        nwc.thread() == Some(thread.task)
+    };
+    let base = needy(1, 50.0);
+    assert!(enters(base));
+    assert!(!enters(Thread {
+        hit_rate: 0.8,
+        ..base
+    }));
+    assert!(!enters(Thread { learned: 1, ..base }));
+    assert!(
+        !enters(Thread {
+            intervals: 19,
+            ..base
+        }),
+        "k intervals first"
+    );
+    assert!(
+        !enters(Thread {
+            warm: false,
+            ..base
+        }),
+        "warm-up"
+    );
+    assert!(
+        !enters(Thread {
+            far_ahead: true,
+            ..base
+        }),
+        "far ahead"
+    );
+    assert!(
+        !enters(Thread {
+            may_move: false,
+            ..base
+        }),
+        "affinity"
+    );
+}
+
+#[test]
+fn one_thread_at_a_time_the_one_that_knows_least() {
+    let mut nwc = ready();
+    let mut worst = needy(2, 50.0);
+    worst.hit_rate = 0.1;
+    let threads = [needy(1, 50.0), worst];
+    step(&mut nwc, 100_000, &threads);
+    assert_eq!(nwc.thread(), Some(id(2)));
+    step(&mut nwc, 100_050, &threads);
+    assert_eq!((nwc.thread(), nwc.episodes()), (Some(id(2)), 1));
+}
+
+#[test]
+fn it_is_swapped_with_the_thread_of_the_highest_btr() {
+    let mut nwc = ready();
+    let threads = [
+        thread(0, 30.0),
+        thread(1, 90.0),
+        thread(2, 40.0),
+        needy(5, 50.0),
+    ];
+    let wishes = step(&mut nwc, 100_000, &threads);
+    let swap = Wish::SwapIn {
+        thread: id(5),
+        partner: Some(id(1)),
+    };
+    assert_eq!(wishes, [swap]);
+    assert_eq!(step(&mut nwc, 100_050, &threads), [], "asked for once");
+}
+
+#[test]
+fn only_as_many_cores_are_idled_as_it_takes_and_for_100_ms() {
+    let mut nwc = ready();
+    let threads = [
+        needy(0, 30.0),
+        thread(1, 60.0),
+        thread(2, 70.0),
+        thread(3, 20.0),
+    ];
+    let for_ms = Duration::from_millis;
+    let park = |ms: u64| [1, 2].map(|cpu| Wish::Park(cpu, for_ms(ms)));
+    // 30 + 60 + 20 is still too much, 30 + 20 is not.
+    assert_eq!(step(&mut nwc, 100_000, &threads), park(100));
+    let held = [threads[0], threads[3]];
+    assert_eq!(step(&mut nwc, 100_040, &held), []);
+    assert_eq!(
+        step(&mut nwc, 100_050, &held),
+        park(100),
+        "before they are back"
+    );
+    // A third one turns up.
+    let more = [threads[0], thread(3, 80.0)];
+    let three = [1, 2, 3].map(|cpu| Wish::Park(cpu, for_ms(100)));
+    assert_eq!(step(&mut nwc, 100_060, &more), three);
+    // At the end they are let go.
+    assert_eq!(
+        step(&mut nwc, 100_070, &[]),
+        [1, 2, 3].map(|cpu| Wish::Park(cpu, for_ms(0)))
+    );
+    // Small cores are not idled where their cache is another one.
+    let mut nwc = ready();
+    let threads = [needy(0, 30.0), thread(5, 900.0)];
+    assert_eq!(step(&mut nwc, 100_000, &threads), []);
+    assert_eq!(nwc.thread(), Some(id(0)));
+    // Where they share it, an aggressor there is one like others.
+    let mut nwc = ready();
+    let mut busy = cpus(&threads);
+    busy[1].llc = 0;
+    let wishes = step_with(&mut nwc, 100_000, &threads, &busy);
+    assert_eq!(wishes, [Wish::Park(5, for_ms(100))]);
+}
+
+#[test]
+fn what_must_not_be_held_is_not_and_then_nothing_else_is_either() {
+    let mut nwc = ready();
+    let threads = [needy(0, 30.0), thread(1, 60.0), thread(2, 200.0)];
+    let mut busy = cpus(&threads);
+    busy[2].exempt = true;
+    assert_eq!(step_with(&mut nwc, 100_000, &threads, &busy), []);
+}
+
+#[test]
+fn a_busy_sibling_is_idled_too() {
+    let mut nwc = ready();
+    let threads = [needy(0, 30.0), thread(1, 0.0)];
+    let mut busy = cpus(&threads);
+    busy[1].core = 0;
+    let wishes = step_with(&mut nwc, 100_000, &threads, &busy);
+    assert_eq!(wishes, [Wish::Park(1, Duration::from_millis(100))]);
+}
+
+#[test]
+fn it_ends_when_enough_was_learned_and_the_hit_rate_is_good() {
+    let mut nwc = ready();
+    let mut it = needy(0, 30.0);
+    step(&mut nwc, 100_000, &[it]);
+    for (learned, hits) in [(1, 0), (2, 1)] {
+        it.intervals += 1;
+        (it.total_learned, it.total_hits, it.learned) = (learned, hits, learned);
+        step(&mut nwc, 100_000 + u64::from(learned) * 50, &[it]);
+        assert_eq!(nwc.thread(), Some(id(0)));
+    }
+    it.intervals += 1;
+    (it.total_learned, it.total_hits) = (3, 2);
+    step(&mut nwc, 100_150, &[it]);
+    assert_eq!((nwc.thread(), nwc.last_exit()), (None, Some(Exit::Learned)));
+}
+
+#[test]
+fn it_ends_when_the_thread_blocks_or_ends() {
+    let mut nwc = ready();
+    step(&mut nwc, 100_000, &[needy(0, 30.0)]);
+    step(&mut nwc, 100_050, &[thread(1, 30.0)]);
+    assert_eq!((nwc.thread(), nwc.last_exit()), (None, Some(Exit::Gone)));
+}
+
+#[test]
+fn episodes_are_bounded_and_failures_back_off_exponentially() {
+    let mut nwc = ready();
+    let it = [needy(0, 30.0)];
+    let mut starts = Vec::new();
+    let mut last = 0;
+    for ms in (100_000..400_000).step_by(50) {
+        step(&mut nwc, ms, &it);
+        if nwc.episodes() > last {
+            last = nwc.episodes();
+            starts.push(ms);
+        }
+        if nwc.thread().is_some() {
+            assert!(ms - starts.last().unwrap() <= 500);
+        }
+    }
+    let gaps: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() >= 5, "{gaps:?}");
+    let (first, last) = (gaps[0], *gaps.last().unwrap());
+    assert!(gaps.is_sorted() && last >= 16 * first, "{gaps:?}");
+    assert_eq!(nwc.last_exit(), Some(Exit::GivenUp));
+}
+
+#[test]
+fn at_most_a_twentieth_of_the_time_whoever_asks() {
+    let mut nwc = Nwc::new(Rules::default());
+    let mut ms = 0;
+    let mut stays = 0;
+    while ms < 1_000_000 {
+        // Ever new threads, so that back-off stops none of them.
+        let slot = (ms / 600) as u32;
+        let mut it = needy(0, 30.0);
+        it.task = id(slot);
+        step(&mut nwc, ms, &[it]);
+        ms += 50;
+        stays += u64::from(nwc.thread().is_some());
+        // And one episode at the beginning, lest short runs never learn, and a look late.
+        let most = 550.0 + 0.05 * ms as f64;
+        assert!(nwc.spent_ns() as f64 <= most * MS as f64);
+    }
+    assert!(stays > 0 && nwc.spent_ns() > 20_000 * MS);
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Progress counters as CAMPS and ACFS compare them (CAMPS 2018, section 4.3): who takes part, how
+//! far each has come, and the rules for newcomers and sleepers.
+//!
+//! The BPF half charges `amp_progress`. No action sets it, so a task's *effective progress* is
+//! `amp_progress` plus an offset that is kept here and changed where the paper resets the counter.
+
+use rustc_hash::FxHashMap;
+
+use super::super::{Action, Snapshot};
+use super::swap::Runner;
+use crate::table::{State, Task, TaskId};
+
+/// A thread takes part if it wants at least this share of a CPU.
+const BUSY: f64 = 0.25;
+
+/// Having taken part, it stays until it wants less than this.
+const STILL_BUSY: f64 = 0.125;
+
+/// A look counts for one in so many in the share that a thread wants.
+const AVERAGED: f64 = 4.0;
+
+/// How long a thread that waits in a queue counts as being where it was sent, ns.
+const MOVE_NS: u64 = 1_000_000_000;
+
+/// How long a thread stays where it was sent before it is sent elsewhere, ns: until it has been
+/// measured there.
+const REST_NS: u64 = 200_000_000;
+
+/// What is remembered of a task.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    /// Added to its `amp_progress`, ns.
+    offset: i64,
+    /// Run time at the last look, ns.
+    total_ns: u64,
+    /// It was queued at the last look.
+    queued: bool,
+    /// Share of a CPU that it wants, 0 to 1, averaged.
+    usage: f64,
+    busy: bool,
+    /// When it was last seen runnable or had run, ns.
+    active_at_ns: u64,
+    /// Where it was sent, and when that is forgotten, ns.
+    going: Option<(usize, u64)>,
+    /// Where it was sent last, and when, ns.
+    sent: Option<(usize, u64)>,
+}
+
+/// The accounts of all tasks.
+#[derive(Debug, Default)]
+pub struct Progress {
+    accounts: FxHashMap<TaskId, Account>,
+    looked_at_ns: Option<u64>,
+    /// Least and greatest effective progress among those that took part at the last look, ns.
+    range: Option<(i64, i64)>,
+}
+
+/// How long a thread may sleep before its counter is reset, ns: the time in which, just swapped to
+/// a slower core and slowed down there by `slowdown`, it would fall behind by `threshold` ns and be
+/// swapped back (section 4.3). At most two seconds.
+pub fn patience_ns(threshold: i64, slowdown: f64) -> u64 {
+    const MOST_NS: f64 = 2e9;
+    let per_ns = 1.0 - 1.0 / slowdown.max(1.0);
+    (threshold as f64 / per_ns.max(f64::MIN_POSITIVE)).min(MOST_NS) as u64
+}
+
+impl Progress {
+    /// Brings the accounts up to date. `patience` says how long a task may sleep, ns, before its
+    /// counter is reset to the least among those that take part.
+    pub fn update(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+        let now = snapshot.now_ns;
+        let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
+        let first_look = self.looked_at_ns.is_none();
+        let range = self.range;
+        let mut reached: Option<(i64, i64)> = None;
+        for task in snapshot.tasks {
+            let account = self.accounts.entry(task.id).or_insert_with(|| {
+                let mut fresh = Account::new(task, now);
+                // Level with the one furthest ahead, and what it did since is its own.
+                if let Some((_, most)) = range
+                    && !first_look
+                {
+                    fresh.offset = most - task.first_progress as i64;
+                }
+                fresh
+            });
+            account.look(task, now, elapsed);
+            let is_active = task.state != State::Blocked || task.total_ns() > account.total_ns;
+            if is_active {
+                let slept = now
+                    .saturating_sub(account.active_at_ns)
+                    .saturating_sub(elapsed);
+                if slept > patience(task.id)
+                    && let Some((least, _)) = range
+                {
+                    // Never back: who was ahead gets nothing for having slept.
+                    let lacks = least - account.progress(task);
+                    account.offset += lacks.max(0);
+                }
+                account.active_at_ns = now;
+            }
+            account.total_ns = task.total_ns();
+            account.queued = task.state == State::Queued;
+            if account.takes_part(task) {
+                let p = account.progress(task);
+                let (least, most) = reached.unwrap_or((p, p));
+                reached = Some((least.min(p), most.max(p)));
+            }
+        }
+        if self.accounts.len() > snapshot.tasks.len() {
+            self.accounts.retain(|&id, _| snapshot.is_alive(id));
+        }
+        self.looked_at_ns = Some(now);
+        self.range = reached;
+    }
+
+    /// Effective progress of a task, ns.
+    pub fn of(&self, task: &Task) -> Option<i64> {
+        Some(self.accounts.get(&task.id)?.progress(task))
+    }
+
+    /// Whether a task wants a good part of a CPU and is not blocked.
+    pub fn is_busy(&self, task: &Task) -> bool {
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.is_busy(task))
+    }
+
+    /// Whether a task is busy and free to choose between core types.
+    pub fn takes_part(&self, task: &Task) -> bool {
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.takes_part(task))
+    }
+
+    /// Core type where a task is; if it waits after being sent somewhere, that.
+    pub fn place(&self, task: &Task) -> usize {
+        let account = self.accounts.get(&task.id);
+        account.map_or(task.core_type, |account| account.place(task))
+    }
+
+    /// Whether a task is still on its way to where it was sent.
+    pub fn is_moving(&self, task: TaskId) -> bool {
+        let account = self.accounts.get(&task);
+        account.is_some_and(|account| account.going.is_some())
+    }
+
+    /// Appends those that take part, in the order of the snapshot.
+    pub fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
+        for task in snapshot.tasks {
+            if let Some(account) = self.accounts.get(&task.id)
+                && account.takes_part(task)
+            {
+                let (place, progress) = (account.place(task), account.progress(task));
+                runners.push(Runner::new(task, place, progress));
+            }
+        }
+    }
+
+    /// Leaves those that have arrived where they were sent.
+    pub fn settled(&self, runners: &mut Vec<Runner>) {
+        runners.retain(|runner| !self.is_moving(runner.seen.task));
+    }
+
+    /// Whether a task has been where it was sent for long enough, or was driven from there.
+    pub fn is_rested(&self, runner: &Runner, now_ns: u64) -> bool {
+        let account = self.accounts.get(&runner.seen.task);
+        let sent = account.and_then(|account| account.sent);
+        sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
+    }
+
+    /// Notes who is sent where.
+    pub fn note(&mut self, actions: &[Action], now_ns: u64) {
+        let mut send = |task: TaskId, to: usize| {
+            if let Some(account) = self.accounts.get_mut(&task) {
+                account.going = Some((to, now_ns + MOVE_NS));
+                account.sent = Some((to, now_ns));
+            }
+        };
+        for action in actions {
+            match action {
+                Action::Hint(seen, Some(to)) => send(seen.task, *to),
+                Action::Swap(pair) => pair.iter().for_each(|(seen, to)| send(seen.task, *to)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Account {
+    fn new(task: &Task, now: u64) -> Self {
+        Self {
+            offset: 0,
+            total_ns: task.total_ns(),
+            queued: task.state == State::Queued,
+            usage: 0.0,
+            busy: false,
+            active_at_ns: now,
+            going: None,
+            sent: None,
+        }
+    }
+
+    fn is_busy(&self, task: &Task) -> bool {
+        self.busy && task.state != State::Blocked && !task.kthread
+    }
+
+    fn takes_part(&self, task: &Task) -> bool {
+        self.is_busy(task) && task.may_choose()
+    }
+
+    fn place(&self, task: &Task) -> usize {
+        match self.going {
+            Some((to, _)) if task.state == State::Queued => to,
+            _ => task.core_type,
+        }
+    }
+
+    fn progress(&self, task: &Task) -> i64 {
+        (task.amp_progress as i64).saturating_add(self.offset)
+    }
+
+    fn look(&mut self, task: &Task, now: u64, elapsed: u64) {
+        let ran = task.total_ns().saturating_sub(self.total_ns);
+        if elapsed > 0 {
+            let waited = task.state == State::Queued && self.queued;
+            let share = if waited {
+                1.0
+            } else {
+                ran as f64 / elapsed as f64
+            };
+            self.usage += (share.min(1.0) - self.usage) / AVERAGED;
+        }
+        self.busy = self.usage >= if self.busy { STILL_BUSY } else { BUSY };
+        if let Some((to, until)) = self.going
+            && (task.core_type == to || now >= until || (ran > 0 && task.state == State::Running))
+        {
+            self.going = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Seen;
+    use crate::testing::{MS, board, task};
+    use crate::topology::Topology;
+
+    const PATIENCE: u64 = 300 * MS;
+
+    struct Bench {
+        topology: Topology,
+        tasks: Vec<Task>,
+        progress: Progress,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        /// Tasks 0 to 5 run on CPUs 0 to 5, of which two are big; each has come as far as said, ns.
+        fn new(progress: &[u64]) -> Self {
+            let mut bench = Self {
+                topology: board(2, 4),
+                tasks: Vec::new(),
+                progress: Progress::default(),
+                now_ns: 0,
+            };
+            for &progress in progress {
+                bench.push(progress);
+            }
+            bench.step(0);
+            bench.step(50 * MS);
+            bench.step(50 * MS);
+            bench
+        }
+
+        fn push(&mut self, progress: u64) {
+            let cpu = self.tasks.len() as u32;
+            let mut task = task(cpu, cpu, usize::from(cpu >= 2));
+            (task.amp_progress, task.first_progress) = (progress, progress);
+            self.tasks.push(task);
+        }
+
+        /// Tasks that are running run for so long, without any progress; then it looks.
+        fn step(&mut self, ns: u64) {
+            for task in &mut self.tasks {
+                if task.state == State::Running {
+                    task.run_ns[task.core_type] += ns;
+                }
+            }
+            self.look(ns);
+        }
+
+        fn look(&mut self, ns: u64) {
+            self.now_ns += ns;
+            let mut progress = std::mem::take(&mut self.progress);
+            progress.update(&self.snapshot(), |_| PATIENCE);
+            self.progress = progress;
+        }
+
+        fn snapshot(&self) -> Snapshot<'_> {
+            Snapshot {
+                now_ns: self.now_ns,
+                topology: &self.topology,
+                tasks: &self.tasks,
+            }
+        }
+
+        fn of(&self, index: usize) -> i64 {
+            self.progress.of(&self.tasks[index]).unwrap()
+        }
+    }
+
+    impl Progress {
+        fn taking_part(&self, bench: &Bench) -> Vec<u32> {
+            let mut runners = Vec::new();
+            self.runners(&bench.snapshot(), &mut runners);
+            runners.iter().map(|runner| runner.seen.task.slot).collect()
+        }
+    }
+
+    #[test]
+    fn who_was_sent_somewhere_rests_there_unless_it_is_driven_away() {
+        let mut bench = Bench::new(&[0; 6]);
+        for _ in 0..3 {
+            bench.look(50 * MS);
+        }
+        let mut runner = Runner::new(&bench.tasks[0], 0, 0);
+        assert!(bench.progress.is_rested(&runner, bench.now_ns));
+        let sent = Action::Hint((&bench.tasks[0]).into(), Some(0));
+        bench.progress.note(&[sent], bench.now_ns);
+        assert!(!bench.progress.is_rested(&runner, bench.now_ns + REST_NS));
+        assert!(
+            bench
+                .progress
+                .is_rested(&runner, bench.now_ns + REST_NS + 1)
+        );
+        runner.place = 1;
+        assert!(bench.progress.is_rested(&runner, bench.now_ns));
+    }
+
+    #[test]
+    fn a_newcomer_starts_level_with_the_one_furthest_ahead() {
+        let mut bench = Bench::new(&[100, 900, 500]);
+        bench.push(7);
+        bench.tasks[3].amp_progress += 20;
+        bench.step(50 * MS);
+        assert_eq!(bench.of(3), 920);
+    }
+
+    #[test]
+    fn who_slept_long_comes_back_level_with_the_one_furthest_behind() {
+        let mut bench = Bench::new(&[100, 900, 500]);
+        bench.tasks[0].state = State::Blocked;
+        for _ in 0..10 {
+            bench.step(50 * MS);
+        }
+        bench.tasks[0].state = State::Running;
+        bench.step(50 * MS);
+        assert_eq!(bench.of(0), 500);
+        assert_eq!((bench.of(1), bench.of(2)), (900, 500));
+    }
+
+    #[test]
+    fn short_sleep_changes_nothing_and_long_sleep_never_sets_back() {
+        let mut bench = Bench::new(&[100, 900, 500]);
+        for (sleeper, looks) in [(0, 4), (1, 20)] {
+            bench.tasks[sleeper].state = State::Blocked;
+            for _ in 0..looks {
+                bench.step(50 * MS);
+            }
+            bench.tasks[sleeper].state = State::Running;
+            bench.step(50 * MS);
+        }
+        assert_eq!((bench.of(0), bench.of(1)), (100, 900));
+    }
+
+    #[test]
+    fn patience_is_the_time_to_be_swapped_back() {
+        assert_eq!(patience_ns(100, 2.0), 200);
+        assert_eq!(patience_ns(100, 1.0), 2_000_000_000);
+        assert!(patience_ns(100, 4.0) < patience_ns(100, 2.0));
+    }
+
+    #[test]
+    fn blocked_idle_pinned_restricted_and_kernel_threads_take_no_part() {
+        let mut bench = Bench::new(&[0; 6]);
+        assert_eq!(bench.progress.taking_part(&bench), [0, 1, 2, 3, 4, 5]);
+        bench.tasks[0].state = State::Blocked;
+        bench.tasks[1].pinned = true;
+        bench.tasks[2].allowed_types = 0b10;
+        bench.tasks[3].kthread = true;
+        assert_eq!(bench.progress.taking_part(&bench), [4, 5]);
+        // Hardly ever running, though runnable at the moment of the look.
+        bench.tasks[4].state = State::Blocked;
+        for _ in 0..20 {
+            bench.step(50 * MS);
+        }
+        bench.tasks[4].state = State::Running;
+        bench.tasks[4].run_ns[1] += MS;
+        for task in &mut bench.tasks[5..] {
+            task.run_ns[1] += 50 * MS;
+        }
+        bench.look(50 * MS);
+        assert_eq!(bench.progress.taking_part(&bench), [5]);
+    }
+
+    #[test]
+    fn a_queued_thread_is_where_it_was_sent_until_it_runs() {
+        let mut bench = Bench::new(&[0; 3]);
+        let seen: Seen = (&bench.tasks[2]).into();
+        bench
+            .progress
+            .note(&[Action::Hint(seen, Some(0))], bench.now_ns);
+        bench.tasks[2].state = State::Queued;
+        bench.step(50 * MS);
+        assert_eq!(bench.progress.place(&bench.tasks[2]), 0);
+        assert!(bench.progress.is_moving(bench.tasks[2].id));
+        bench.tasks[2].state = State::Running;
+        bench.tasks[2].core_type = 0;
+        bench.step(50 * MS);
+        assert!(!bench.progress.is_moving(bench.tasks[2].id));
+        bench.tasks[2].core_type = 1;
+        bench.tasks[2].state = State::Queued;
+        assert_eq!(bench.progress.place(&bench.tasks[2]), 1);
+    }
+}

@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is known of each thread's speed: samples in, slowdowns out (CAMPS 2018, sections 4.2 and
+//! 4.5).
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::speeds::{Prior, Speeds};
+use super::super::{Action, Insight, Snapshot};
+use super::sensitivity::Sensitivity;
+use super::swap::Runner;
+use super::worth::{Forecast, Worths};
+use crate::pmu::module::{Metrics, Sample};
+use crate::slowdown::history::APPLICATION_ENTRIES;
+use crate::slowdown::{Estimator, History, Load, Outcome, Phase, Reading, Thresholds};
+use crate::table::{State, Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// A slowdown is passed on when it changed by more than this part of itself.
+const CHANGE: f32 = 0.03;
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// A sample that waits for the next look.
+struct Noted {
+    task: TaskId,
+    /// Index into the snapshot.
+    at: usize,
+    core_type: usize,
+    metrics: Metrics,
+}
+
+struct Thread {
+    estimator: Estimator,
+    last: Option<Outcome>,
+    /// Latest BTR, bytes/s, and by core type.
+    btr: f64,
+    btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// By core type: what contention does to it there.
+    sensitivity: [Sensitivity; MAX_CORE_TYPES],
+    /// By slower core type: see [`asymmetry`].
+    asymmetry: [Option<f64>; MAX_CORE_TYPES],
+    /// CPU that it was using at this look, and at the last one.
+    cpu: Option<u32>,
+    cpu_before: Option<u32>,
+    /// Run time at the last look, ns.
+    total_ns: u64,
+    /// What the BPF half was told last.
+    told: Option<[f32; MAX_CORE_TYPES]>,
+}
+
+/// The estimators of all threads.
+pub struct Threads {
+    /// As calibrated.
+    limits: Option<Thresholds>,
+    /// Of a thread's history table.
+    entries: usize,
+    /// Samples of known phases, and of unknown ones.
+    hits_and_misses: (u64, u64),
+    threads: FxHashMap<TaskId, Thread>,
+    /// History tables of applications (L2), by process id.
+    applications: FxHashMap<u32, History>,
+    noted: Vec<Noted>,
+    looked_at_ns: Option<u64>,
+    /// Load now and at the last look.
+    load: Load,
+    load_before: Load,
+    /// Process ids that there are; kept for its memory.
+    processes: FxHashSet<u32>,
+    /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
+    /// samples from there.
+    big_frequency: Option<f64>,
+    /// Clocks in samples, Hz.
+    clocks: Recent,
+}
+
+/// The highest value of the last minute, or half of it: what was said once in error is forgotten.
+#[derive(Default)]
+struct Recent {
+    now: Option<f64>,
+    before: Option<f64>,
+    since_ns: u64,
+}
+
+impl Recent {
+    const HALF_NS: u64 = 30_000_000_000;
+
+    fn note(&mut self, now_ns: u64, values: impl Iterator<Item = f64>) {
+        if now_ns.saturating_sub(self.since_ns) >= Self::HALF_NS {
+            // While nothing is said, what was said last holds.
+            self.before = self.now.take().or(self.before);
+            self.since_ns = now_ns;
+        }
+        self.now = values.chain(self.now).max_by(f64::total_cmp);
+    }
+
+    fn highest(&self) -> Option<f64> {
+        self.now
+            .into_iter()
+            .chain(self.before)
+            .max_by(f64::total_cmp)
+    }
+}
+
+impl Threads {
+    pub(super) fn new(limits: Option<Thresholds>, entries: usize) -> Self {
+        Self {
+            limits,
+            entries,
+            hits_and_misses: (0, 0),
+            threads: FxHashMap::default(),
+            applications: FxHashMap::default(),
+            noted: Vec::new(),
+            looked_at_ns: None,
+            load: Load::default(),
+            load_before: Load::default(),
+            processes: FxHashSet::default(),
+            big_frequency: None,
+            clocks: Recent::default(),
+        }
+    }
+
+    /// When contention is low.
+    pub fn limits(&self) -> Thresholds {
+        self.limits
+            .unwrap_or_else(|| Thresholds::assumed(self.clocks.highest()))
+    }
+
+    /// The estimator of a thread.
+    pub fn estimator(&self, task: TaskId) -> Option<&Estimator> {
+        Some(&self.threads.get(&task)?.estimator)
+    }
+
+    /// The CPU that a task uses, if any, and its latest BTR, bytes/s; 0 if that is not known.
+    pub(super) fn runs(&self, task: &Task) -> Option<(u32, f64)> {
+        runs(&self.threads, task)
+    }
+
+    /// Samples so far whose phase was known, and those whose phase was not.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        self.hits_and_misses
+    }
+
+    /// What was made of a thread's latest sample.
+    pub fn last_outcome(&self, task: TaskId) -> Option<Outcome> {
+        self.threads.get(&task)?.last
+    }
+
+    /// What is known of a thread, for who watches it.
+    pub(super) fn insight(&self, task: TaskId, topology: &Topology) -> Insight {
+        let mut insight = Insight::default();
+        let Some(thread) = self.threads.get(&task) else {
+            return insight;
+        };
+        for core_type in 0..topology.types.len() {
+            insight.slowdown[core_type] = thread.estimator.slowdown(core_type);
+            insight.asymmetry[core_type] = thread.asymmetry[core_type];
+        }
+        insight.asymmetry[BIG] = Some(1.0);
+        let known = matches!(thread.last, Some(Outcome::Hit | Outcome::Learned { .. }));
+        insight.btr = thread
+            .btr_on
+            .iter()
+            .any(Option::is_some)
+            .then_some(thread.btr);
+        insight.phase = thread.estimator.history().latest().filter(|_| known);
+        let intervals = thread.estimator.intervals();
+        insight.hit_rate =
+            (intervals > 0).then(|| thread.estimator.hit_rate(Estimator::MAX_INTERVALS));
+        insight
+    }
+
+    /// A thread's estimator and its latest BTR, bytes/s.
+    pub(super) fn known(&self, task: TaskId) -> Option<(&Estimator, f64)> {
+        let thread = self.threads.get(&task)?;
+        Some((&thread.estimator, thread.btr))
+    }
+
+    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows who
+    /// runs where.
+    pub(super) fn take(&mut self, sample: &Sample) {
+        if !sample.last && sample.core_type < MAX_CORE_TYPES {
+            self.noted.push(Noted {
+                task: sample.task,
+                at: 0,
+                core_type: sample.core_type,
+                metrics: sample.metrics,
+            });
+        }
+    }
+
+    /// Turns the samples since the last look into slowdowns, and appends those that changed.
+    pub(super) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let topology = snapshot.topology;
+        self.noted.retain_mut(|noted| {
+            let at = snapshot.index(noted.task);
+            noted.at = at.unwrap_or_default();
+            at.is_some()
+        });
+        for noted in &self.noted {
+            let fresh = || Thread::new(self.entries);
+            let thread = self.threads.entry(noted.task).or_insert_with(fresh);
+            thread.btr = noted.metrics.btr.unwrap_or(0.0);
+            thread.btr_on[noted.core_type] = noted.metrics.btr;
+        }
+        let on_big = self.noted.iter().filter(|noted| noted.core_type == BIG);
+        let clocks = on_big.map(|noted| noted.metrics.frequency);
+        self.big_frequency = clocks
+            .max_by(f64::total_cmp)
+            .or(self.big_frequency)
+            .filter(|&clock| clock > 0.0);
+
+        let clocks = self.noted.iter().map(|noted| noted.metrics.frequency);
+        self.clocks.note(snapshot.now_ns, clocks);
+
+        let now = snapshot.now_ns;
+        let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
+        self.looked_at_ns = Some(now);
+        let mut alive = 0;
+        for task in snapshot.tasks {
+            if let Some(thread) = self.threads.get_mut(&task.id) {
+                alive += 1;
+                thread.cpu_before = thread.cpu;
+                // One that was preempted for a moment, by the agent that looks, say, is in the
+                // others' way all the same.
+                let ran = task.total_ns().saturating_sub(thread.total_ns);
+                let waits = task.state == State::Queued && ran > 0 && 2 * ran >= elapsed;
+                thread.cpu = running_on(task).or(waits.then_some(task.cpu.max(0) as u32));
+                thread.total_ns = task.total_ns();
+            }
+        }
+        if alive < self.threads.len() {
+            self.forget(snapshot);
+        }
+        std::mem::swap(&mut self.load, &mut self.load_before);
+        let running = |task| runs(&self.threads, task);
+        self.load
+            .refill(topology, snapshot.tasks.iter().filter_map(running));
+
+        let noted = std::mem::take(&mut self.noted);
+        for sample in &noted {
+            self.learn(sample, &snapshot.tasks[sample.at], topology);
+        }
+        self.noted = noted;
+        self.noted.clear();
+
+        for task in snapshot.tasks {
+            let Some(thread) = self.threads.get_mut(&task.id) else {
+                continue;
+            };
+            if let Some(inverse) = thread.news(topology) {
+                actions.push(Action::Slowdown(task.id, inverse));
+            }
+        }
+    }
+
+    /// Drops what belongs to tasks that ended.
+    fn forget(&mut self, snapshot: &Snapshot) {
+        self.threads.retain(|&id, _| snapshot.is_alive(id));
+        self.processes.clear();
+        self.processes
+            .extend(snapshot.tasks.iter().map(|task| task.tgid));
+        let alive = &self.processes;
+        self.applications.retain(|tgid, _| alive.contains(tgid));
+    }
+
+    fn learn(&mut self, sample: &Noted, task: &Task, topology: &Topology) {
+        let limits = self.limits();
+        let Some(thread) = self.threads.get_mut(&task.id) else {
+            return;
+        };
+        // Where it ran while the sample was taken: if both looks agree with the sample on the
+        // type, contention must be low at both, for the sample spans the time between.
+        let is_there = |cpu: &u32| {
+            let cpu = topology.cpu(*cpu);
+            cpu.is_some_and(|cpu| cpu.core_type == sample.core_type)
+        };
+        let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &limits);
+        let before = thread
+            .cpu_before
+            .filter(is_there)
+            .map(|cpu| low(&self.load_before, cpu));
+        let now = thread.cpu.filter(is_there).map(|cpu| low(&self.load, cpu));
+        let low_contention = match (before, now) {
+            (Some(before), Some(now)) => before && now,
+            (Some(low), None) | (None, Some(low)) => low,
+            (None, None) => false,
+        };
+        let reading = Reading {
+            core_type: sample.core_type,
+            phase: Phase::of(&sample.metrics),
+            ips: sample.metrics.ips,
+            ipc: sample.metrics.ipc,
+            frequency: sample.metrics.frequency,
+            big_frequency: self.big_frequency,
+            low_contention,
+        };
+        let shared = self
+            .applications
+            .entry(task.tgid)
+            .or_insert_with(|| History::new(self.entries * APPLICATION_ENTRIES));
+        let outcome = thread.estimator.observe(&reading, Some(shared));
+        match outcome {
+            Outcome::Discarded => {}
+            Outcome::Hit | Outcome::Learned { new: false } => self.hits_and_misses.0 += 1,
+            Outcome::Miss | Outcome::Unknown | Outcome::Learned { new: true } => {
+                self.hits_and_misses.1 += 1;
+            }
+        }
+        if sample.core_type != BIG && matches!(outcome, Outcome::Hit | Outcome::Miss) {
+            let part = &mut thread.asymmetry[sample.core_type];
+            let slowdown = thread.estimator.slowdown(sample.core_type);
+            *part = asymmetry(*part, slowdown, low_contention);
+        }
+        // What it met while the sample was taken: the mean of both looks, where both know.
+        let met = |load: &Load, cpu: Option<u32>| {
+            let cpu = topology.cpu(cpu.filter(is_there)?)?;
+            let own = load.on(cpu.id).unwrap_or(0.0);
+            Some((load.in_domain(cpu.llc) - own).max(0.0))
+        };
+        let before = met(&self.load_before, thread.cpu_before);
+        let now = met(&self.load, thread.cpu);
+        let met = match (before, now) {
+            (Some(before), Some(now)) => Some(0.5 * (before + now)),
+            (one, other) => one.or(other),
+        };
+        let is_new = matches!(
+            outcome,
+            Outcome::Hit | Outcome::Miss | Outcome::Learned { .. }
+        );
+        let contention = thread.contention(sample.core_type).filter(|_| is_new);
+        if let (Some(others), Some(contention)) = (met, contention) {
+            let at_ns = self.looked_at_ns.unwrap_or_default();
+            thread.sensitivity[sample.core_type].take(contention, others, at_ns);
+        }
+        thread.last = Some(outcome);
+    }
+
+    /// Who uses memory how much.
+    pub(super) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    /// How fast a runner would be on each core type, beside those that run now, and what it would
+    /// transfer: what was measured there last, or else in proportion to speed.
+    pub(super) fn forecast(
+        &self,
+        topology: &Topology,
+        runner: &Runner,
+        worths: &Worths,
+    ) -> Forecast {
+        // Of more threads than there are fast CPUs some would wait even alone (section 4.5).
+        let nr_fast = topology.types[BIG].cpus.len().max(1);
+        let turns = (f64::from(runner.nr_runnable) / nr_fast as f64).max(1.0);
+        let thread = self.threads.get(&runner.seen.task);
+        let on = runner.seen.on.min(MAX_CORE_TYPES - 1);
+        let (limits, now_ns) = (self.limits(), self.looked_at_ns.unwrap_or_default());
+        let mut forecast = Forecast::default();
+        if let Some(thread) = thread {
+            let types = 0..topology.types.len();
+            for (btr, core_type) in forecast.btr.iter_mut().zip(types) {
+                *btr = thread.btr(topology, on, core_type);
+            }
+        }
+        let others = worths.others(topology, runner, forecast.btr[runner.place]);
+        let undisturbed = match thread {
+            Some(thread) => thread.undisturbed(topology),
+            None => Prior::of(topology).speeds(&[None; MAX_CORE_TYPES]),
+        };
+        for (core_type, others) in (0..topology.types.len()).zip(others) {
+            let asymmetry = 1.0 / undisturbed[core_type];
+            let sensitivity = thread.map_or(0.0, |thread| {
+                thread.sensitivity(core_type).per_byte(&limits, now_ns)
+            });
+            let contention = 1.0 + sensitivity * others;
+            forecast.speed[core_type] = 1.0 / (asymmetry * contention / turns).max(1.0);
+            if core_type == runner.place {
+                forecast.sensitivity = sensitivity / contention;
+            }
+        }
+        forecast
+    }
+}
+
+impl Thread {
+    fn new(entries: usize) -> Self {
+        Self {
+            estimator: Estimator::new(entries),
+            last: None,
+            btr: 0.0,
+            btr_on: [None; MAX_CORE_TYPES],
+            sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
+            asymmetry: [None; MAX_CORE_TYPES],
+            cpu: None,
+            cpu_before: None,
+            total_ns: 0,
+            told: None,
+        }
+    }
+
+    /// 1/slowdown by core type: as estimated, or from the nearest type where it is.
+    fn inverse(&self, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
+        let speed = |core_type| Some(1.0 / self.estimator.slowdown(core_type)?);
+        // What slows it down on the fastest type is no matter of core types.
+        let mut known: [_; MAX_CORE_TYPES] = std::array::from_fn(speed);
+        let on_big = known[BIG].replace(1.0);
+        let mut inverse = Prior::of(topology).speeds(&known);
+        inverse[BIG] = on_big.unwrap_or(1.0);
+        inverse.map(|speed| speed as f32)
+    }
+
+    /// What it transfers on a core type, bytes/s, as it does on the type `on` where it is.
+    fn btr(&self, topology: &Topology, on: usize, core_type: usize) -> f64 {
+        match self.btr_on[core_type] {
+            _ if core_type == on => self.btr,
+            Some(btr) => btr,
+            None => {
+                let inverse = self.inverse(topology);
+                self.btr * f64::from(inverse[core_type] / inverse[on])
+            }
+        }
+    }
+
+    /// Speeds by core type undisturbed, as known or from the nearest type where they are.
+    fn undisturbed(&self, topology: &Topology) -> Speeds {
+        let speed = |core_type| Some(1.0 / self.alone(core_type)?);
+        Prior::of(topology).speeds(&std::array::from_fn(speed))
+    }
+
+    /// The slowdown that a core type alone makes; a slowdown is a product of that and of contention's,
+    /// 1 + *k* B where others transfer B bytes/s ([`Sensitivity`]).
+    fn alone(&self, core_type: usize) -> Option<f64> {
+        if core_type == BIG {
+            return Some(1.0);
+        }
+        // Where it was never undisturbed, what contention did to it on the fastest type tells.
+        self.asymmetry[core_type].or_else(|| {
+            let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
+            Some((here? / on_big?).max(1.0))
+        })
+    }
+
+    /// The slowdown that contention made on a core type last.
+    fn contention(&self, core_type: usize) -> Option<f64> {
+        Some(self.estimator.slowdown(core_type)? / self.alone(core_type)?)
+    }
+
+    /// What contention does to it on a core type; where it never was, as on the fastest.
+    fn sensitivity(&self, core_type: usize) -> &Sensitivity {
+        let here = &self.sensitivity[core_type];
+        if here.is_known() {
+            here
+        } else {
+            &self.sensitivity[BIG]
+        }
+    }
+
+    /// 1/slowdowns, if they differ from what the BPF half was told. It knows the static ones itself.
+    fn news(&mut self, topology: &Topology) -> Option<[f32; MAX_CORE_TYPES]> {
+        let nothing = (0..MAX_CORE_TYPES).all(|t| self.estimator.slowdown(t).is_none());
+        if nothing && self.told.is_none() {
+            return None;
+        }
+        let inverse = self.inverse(topology);
+        tell(&mut self.told, inverse).then_some(inverse)
+    }
+}
+
+/// The part of a slowdown that the core type makes: all of one measured without contention; and
+/// with contention no more than the whole, whatever it was in another phase.
+fn asymmetry(known: Option<f64>, slowdown: Option<f64>, low_contention: bool) -> Option<f64> {
+    let slowdown = slowdown?;
+    if low_contention {
+        Some(slowdown)
+    } else {
+        known.map(|known| known.min(slowdown))
+    }
+}
+
+/// Whether `inverse` is worth telling the BPF half, who knows `told`; notes that it is told.
+pub(in super::super) fn tell(
+    told: &mut Option<[f32; MAX_CORE_TYPES]>,
+    inverse: [f32; MAX_CORE_TYPES],
+) -> bool {
+    let differs = |told: [f32; MAX_CORE_TYPES]| {
+        let mut pairs = told.iter().zip(&inverse);
+        pairs.any(|(told, now)| (told - now).abs() > CHANGE * told)
+    };
+    let news = told.is_none_or(differs);
+    if news {
+        *told = Some(inverse);
+    }
+    news
+}
+
+fn runs(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<(u32, f64)> {
+    match threads.get(&task.id) {
+        Some(thread) => Some((thread.cpu?, thread.btr)),
+        None => Some((running_on(task)?, 0.0)),
+    }
+}
+
+fn running_on(task: &Task) -> Option<u32> {
+    (task.state == State::Running)
+        .then(|| u32::try_from(task.cpu).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, board, sample, task};
+
+    /// How fast the first of two threads on big cores with one cache is expected to be there, after
+    /// looks at what both did, `(ipc, btr)`, 50 ms each.
+    fn expected(looks: &[[(f64, f64); 2]], then_ns: u64) -> f64 {
+        let topology = board(2, 4);
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut threads = Threads::new(None, 22);
+        let mut now_ns = 0;
+        for (number, look) in looks.iter().enumerate() {
+            now_ns += if number + 1 == looks.len() {
+                then_ns
+            } else {
+                50 * MS
+            };
+            for (task, &(ipc, btr)) in tasks.iter_mut().zip(look) {
+                task.run_ns[0] += 50 * MS;
+                if ipc > 0.0 {
+                    threads.take(&sample(task, ipc, 300.0, btr));
+                }
+            }
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            threads.look(&snapshot, &mut Vec::new());
+        }
+        let mut worths = Worths::default();
+        worths.look(&topology, threads.load());
+        let runner = Runner::new(&tasks[0], 0, 0);
+        threads.forecast(&topology, &runner, &worths).speed[0]
+    }
+
+    /// Alone at first, and then half as fast beside one that uses memory much.
+    fn disturbed() -> Vec<[(f64, f64); 2]> {
+        let mut looks = vec![[(2.0, 1e9), (2.0, 0.0)]; 5];
+        looks.extend([[(1.0, 1e9), (1.0, 4e9)]; 3]);
+        looks
+    }
+
+    #[test]
+    fn a_neighbour_that_left_within_a_sample_is_no_reason_to_keep_away_for_ever() {
+        let mut looks = disturbed();
+        // Slowed down for most of a sample at whose end the other uses hardly any.
+        looks.push([(1.1, 1e9), (2.0, 1e4)]);
+        // Nothing is known of the first since; the other is at it again.
+        looks.push([(0.0, 0.0), (1.0, 4e9)]);
+        let speed = expected(&looks, 50 * MS);
+        assert!((0.4..0.7).contains(&speed), "{speed}");
+    }
+
+    #[test]
+    fn what_contention_did_long_ago_is_asked_again() {
+        let mut looks = disturbed();
+        looks.push([(0.0, 0.0), (1.0, 4e9)]);
+        let [soon, late] = [50 * MS, 120_000 * MS].map(|then_ns| expected(&looks, then_ns));
+        assert!((0.4..0.7).contains(&soon) && late > 0.9, "{soon} {late}");
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_once_is_forgotten() {
+        let mut clocks = Recent::default();
+        let second = 1_000_000_000;
+        clocks.note(second, [3e9, 9e9].into_iter());
+        assert_eq!(clocks.highest(), Some(9e9));
+        for s in 2..70 {
+            clocks.note(s * second, [2e9, 3e9].into_iter());
+        }
+        assert_eq!(clocks.highest(), Some(3e9));
+        clocks.note(200 * second, std::iter::empty());
+        clocks.note(300 * second, std::iter::empty());
+        assert_eq!(clocks.highest(), Some(3e9));
+    }
+
+    #[test]
+    fn the_part_of_the_core_type_is_no_greater_than_the_whole() {
+        let undisturbed = asymmetry(None, Some(1.8), true);
+        assert_eq!(undisturbed, Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(2.4), false), Some(1.8));
+        assert_eq!(asymmetry(undisturbed, Some(1.3), false), Some(1.3));
+        assert_eq!(asymmetry(None, Some(2.4), false), None);
+        assert_eq!(asymmetry(undisturbed, Some(1.5), true), Some(1.5));
+    }
+}

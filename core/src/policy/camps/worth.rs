@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What places are worth: whom a swap serves, and whom it disturbs.
+//!
+//! Algorithm 1 of the CAMPS paper (2018, section 4.3) swaps in the thread that lags most, unless that
+//! makes contention high. It asks neither what the faster core gains that thread, nor how much others
+//! lose by contention, nor whether they can afford it. All three are known here: with the speed of
+//! thread *i* on core type *t*, as part of that alone on the fastest type, *v(i, t)*, what it transfers
+//! there, *b(i, t)*, and how far it lags behind the mean, *lag(i)*, a place is worth
+//!
+//! ```text
+//! w(i) v(i, t) - b(i, t) H(t)      w(i) = lag(i) + SPEED * amp_threshold
+//! ```
+//!
+//! where *H(t)* is by how much the weighted speeds of all others that share a cache with *t* fall for
+//! each byte a second: the sum of *w(j) v(j) k / (1 + k B)*, for contention slows *j* down by
+//! *1 + k B* where others transfer *B*.
+//!
+//! By its first part alone that is how the square of all distances from the mean falls fastest: who
+//! is ahead is held back, too. The second gives speed some weight of its own. Whoever serves the
+//! greatest sum of weighted rates at every moment comes to what is best over time (max-weight
+//! scheduling: Tassiulas and Ephremides 1992), of which pairwise swaps are a local search.
+
+use super::swap::Runner;
+use crate::slowdown::Load;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// What speed is worth besides lag, in thresholds of it.
+const SPEED: f64 = 1.0;
+
+/// A thread as others see it, and what it makes of a core type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Forecast {
+    /// Speed on each core type beside those that run now, as part of that alone on the fastest.
+    pub speed: [f64; MAX_CORE_TYPES],
+    /// By what part its speed where it is falls for each byte/s more that others transfer.
+    pub sensitivity: f64,
+    /// What it transfers on each core type, bytes/s.
+    pub btr: [f64; MAX_CORE_TYPES],
+}
+
+/// What places are worth to runners, ns of progress.
+#[derive(Debug, Default)]
+pub struct Worths {
+    /// By runner and core type.
+    of: Vec<[f64; MAX_CORE_TYPES]>,
+    /// By contention domain: what part of each core type's CPUs it holds.
+    part: Vec<[f64; MAX_CORE_TYPES]>,
+    /// By contention domain: BTR of all that run there, bytes/s.
+    load: Vec<f64>,
+    /// By contention domain: see H in the module.
+    harm: Vec<f64>,
+}
+
+impl Worths {
+    /// Takes note of who uses memory how much.
+    pub fn look(&mut self, topology: &Topology, load: &Load) {
+        let domains = topology.cpus.iter().map(|cpu| cpu.llc + 1).max();
+        let domains = domains.unwrap_or(0);
+        self.load.clear();
+        self.load
+            .extend((0..domains).map(|llc| load.in_domain(llc)));
+        self.part.clear();
+        self.part.resize(domains, [0.0; MAX_CORE_TYPES]);
+        for cpu in &topology.cpus {
+            let cpus = topology.types[cpu.core_type].cpus.len();
+            self.part[cpu.llc][cpu.core_type] += 1.0 / cpus.max(1) as f64;
+        }
+    }
+
+    /// BTR, bytes/s, of the others that a runner which transfers `btr` would meet on each core type.
+    pub fn others(&self, topology: &Topology, runner: &Runner, btr: f64) -> [f64; MAX_CORE_TYPES] {
+        self.without_own(topology, runner, &self.load, self.means(&self.load), btr)
+            .map(|others| others.max(0.0))
+    }
+
+    /// Works out what places are worth to `runners` with `forecasts`, in the same order; `threshold`
+    /// is `amp_threshold`, ns.
+    pub fn refill(
+        &mut self,
+        topology: &Topology,
+        runners: &[Runner],
+        forecasts: &[Forecast],
+        threshold: i64,
+    ) {
+        let progress = runners.iter().map(|runner| runner.progress as f64);
+        let mean = progress.sum::<f64>() / runners.len().max(1) as f64;
+        let weight = |runner: &Runner| mean - runner.progress as f64 + SPEED * threshold as f64;
+        let suffers = |runner: &Runner, forecast: &Forecast| {
+            weight(runner) * forecast.speed[runner.place] * forecast.sensitivity
+        };
+        let both = || runners.iter().zip(forecasts);
+        let mut harm = std::mem::take(&mut self.harm);
+        harm.clear();
+        harm.resize(self.load.len(), 0.0);
+        for (runner, forecast) in both() {
+            if let Some(cpu) = topology.cpu(runner.cpu) {
+                harm[cpu.llc] += suffers(runner, forecast);
+            }
+        }
+        let means = self.means(&harm);
+        let mut of = std::mem::take(&mut self.of);
+        of.clear();
+        of.extend(both().map(|(runner, forecast)| {
+            let own = suffers(runner, forecast);
+            let harm = self.without_own(topology, runner, &harm, means, own);
+            let mut worth = [0.0; MAX_CORE_TYPES];
+            for (on, worth) in worth.iter_mut().enumerate() {
+                *worth = weight(runner) * forecast.speed[on] - forecast.btr[on] * harm[on];
+            }
+            worth
+        }));
+        (self.of, self.harm) = (of, harm);
+    }
+
+    /// What it is worth to the runner with this index to be on the one core type and not on the
+    /// other, ns of progress.
+    pub fn gain(&self, runner: usize, on: usize, and_not: usize) -> f64 {
+        let worth = &self.of[runner];
+        worth[on] - worth[and_not]
+    }
+
+    /// Two runners, by index, change places: who uses memory where, from now on.
+    pub fn swap(
+        &mut self,
+        topology: &Topology,
+        runners: &mut [Runner],
+        forecasts: &[Forecast],
+        pair: [usize; 2],
+    ) {
+        let mut transfer = |runner: &Runner, forecast: &Forecast, sign: f64| {
+            if let Some(cpu) = topology.cpu(runner.cpu) {
+                self.load[cpu.llc] += sign * forecast.btr[runner.place];
+            }
+        };
+        let [a, b] = pair;
+        for index in pair {
+            transfer(&runners[index], &forecasts[index], -1.0);
+        }
+        let (there, here) = (runners[b], runners[a]);
+        (runners[a].place, runners[a].cpu) = (there.place, there.cpu);
+        (runners[b].place, runners[b].cpu) = (here.place, here.cpu);
+        for index in pair {
+            transfer(&runners[index], &forecasts[index], 1.0);
+        }
+    }
+
+    /// By core type, the mean over its CPUs, which may be of several domains.
+    fn means(&self, by_domain: &[f64]) -> [f64; MAX_CORE_TYPES] {
+        let mut means = [0.0; MAX_CORE_TYPES];
+        for (part, here) in self.part.iter().zip(by_domain) {
+            for (mean, part) in means.iter_mut().zip(part) {
+                *mean += part * here;
+            }
+        }
+        means
+    }
+
+    /// By core type, what a runner meets there without what is its `own`: in the domain where it is,
+    /// or in the mean.
+    fn without_own(
+        &self,
+        topology: &Topology,
+        runner: &Runner,
+        by_domain: &[f64],
+        mut means: [f64; MAX_CORE_TYPES],
+        own: f64,
+    ) -> [f64; MAX_CORE_TYPES] {
+        let Some(cpu) = topology.cpu(runner.cpu) else {
+            return means;
+        };
+        for (mean, part) in means.iter_mut().zip(&self.part[cpu.llc]) {
+            *mean -= part * own;
+        }
+        means[cpu.core_type] = by_domain[cpu.llc] - own;
+        means
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{board, task};
+
+    const THRESHOLD: i64 = 100;
+
+    /// Runners on these core types of a board whose two fast and four slow CPUs have a cache each;
+    /// runner n has come so far, ns, and is on a CPU of its own. Alone all gain the factor 2.
+    fn worths(threads: &[(usize, i64, f64, f64)]) -> Worths {
+        let topology = board(2, 4);
+        let mut free = [0, 2];
+        let runner = |&(place, progress, ..): &(usize, i64, f64, f64)| {
+            free[place] += 1;
+            Runner::new(&task(free[place], free[place] - 1, place), place, progress)
+        };
+        let runners: Vec<Runner> = threads.iter().map(runner).collect();
+        let forecast = |&(_, _, btr, sensitivity): &(usize, i64, f64, f64)| Forecast {
+            speed: [1.0, 0.5, 0.0, 0.0],
+            sensitivity,
+            btr: [btr, btr / 2.0, 0.0, 0.0],
+        };
+        let forecasts: Vec<Forecast> = threads.iter().map(forecast).collect();
+        let running = runners.iter().zip(threads).map(|(r, t)| (r.cpu, t.2));
+        let mut worths = Worths::default();
+        worths.look(&topology, &Load::of(&topology, running));
+        worths.refill(&topology, &runners, &forecasts, THRESHOLD);
+        worths
+    }
+
+    #[test]
+    fn without_contention_it_is_lag_times_what_the_faster_core_gains() {
+        let worths = worths(&[(0, 1000, 0.0, 0.0), (1, 600, 0.0, 0.0)]);
+        // Behind the mean by -200 and by 200, and the threshold on top.
+        assert_eq!(worths.gain(0, 0, 1), -50.0);
+        assert_eq!(worths.gain(1, 0, 1), 150.0);
+    }
+
+    #[test]
+    fn harm_counts_where_it_is_done_by_how_far_behind_they_are_whom_it_is_done_to() {
+        // The first suffers on a fast core, from the second there; the last transfers as much.
+        let of = |progress: i64| {
+            let worths = worths(&[
+                (0, progress, 0.0, 0.1),
+                (0, 1000, 2.0, 0.0),
+                (1, 1000, 2.0, 0.0),
+            ]);
+            [0, 1, 2].map(|runner| worths.gain(runner, 0, 1))
+        };
+        let [sufferer, neighbour, stranger] = of(1000);
+        // Each weighs 100: speeds that differ by a half, and 2 bytes/s that cost 0.1 of a speed of 1.
+        assert_eq!(sufferer, 50.0);
+        assert_eq!(neighbour, 50.0 - 2.0 * 100.0 * 0.1);
+        assert_eq!(neighbour, stranger);
+        let [_, worse, _] = of(700);
+        assert!(worse < 0.5 * neighbour, "{worse} after {neighbour}");
+    }
+
+    #[test]
+    fn the_others_are_those_of_the_domain_where_it_would_be() {
+        let topology = board(2, 4);
+        let running = [(0, 5.0), (1, 2.0), (2, 1.0), (3, 3.0)];
+        let mut worths = Worths::default();
+        worths.look(&topology, &Load::of(&topology, running.into_iter()));
+        let runner = Runner::new(&task(0, 0, 0), 0, 0);
+        let others = worths.others(&topology, &runner, 5.0);
+        assert_eq!(others[..2], [2.0, 4.0]);
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the policies that exchange threads have in common: who takes part, how they rank, and the
+//! moves that follow. Ranks are what the policies differ in: a number for each thread, or what each
+//! core type is worth to it.
+
+use super::camps::progress::Progress;
+use super::camps::swap::{Planned, Runner};
+use super::camps::{balance, is_contested};
+use super::explore::Explorer;
+use super::reason::{Measure, Reason, Reasons};
+use super::speedup::Speedups;
+use super::{Action, Insight, Snapshot};
+use crate::placement;
+use crate::table::{Task, TaskId};
+use crate::topology::MAX_CORE_TYPES;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    progress: Progress,
+    runners: Vec<Runner>,
+    reasons: Reasons,
+    /// What ranks are.
+    measure: Measure,
+    looked_at_ns: Option<u64>,
+    elapsed_ns: u64,
+}
+
+impl Exchange {
+    /// One whose ranks are so measured; ranks of no meaning by default.
+    pub fn by(measure: Measure) -> Self {
+        Self {
+            measure,
+            ..Self::default()
+        }
+    }
+
+    /// Why a thread was just moved.
+    pub fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.reasons.of(task)
+    }
+
+    /// What is known of a thread.
+    pub fn insight(&self, task: &Task) -> Insight {
+        Insight {
+            takes_part: Some(self.progress.takes_part(task)),
+            progress_ns: self.progress.of(task),
+            ..Insight::default()
+        }
+    }
+
+    /// Looks who takes part; see [`Progress::update`] for `patience`, ns.
+    pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+        self.reasons.begin();
+        self.progress.update(snapshot, patience);
+        let before = self.looked_at_ns.unwrap_or(snapshot.now_ns);
+        self.elapsed_ns = snapshot.now_ns.saturating_sub(before);
+        self.looked_at_ns = Some(snapshot.now_ns);
+    }
+
+    /// The tasks that take part.
+    pub fn taking_part<'a>(&'a self, snapshot: &Snapshot<'a>) -> impl Iterator<Item = &'a Task> {
+        let tasks = snapshot.tasks.iter();
+        tasks.filter(|task| self.progress.takes_part(task))
+    }
+
+    /// Ranks those that take part: low ranks belong on fast core types. `rank` is given the task and
+    /// its effective progress in ns, and may return just that.
+    pub fn rank(&mut self, snapshot: &Snapshot, mut rank: impl FnMut(&Task, i64) -> i64) {
+        self.runners.clear();
+        for task in snapshot.tasks {
+            if self.progress.takes_part(task) {
+                let rank = rank(task, self.progress.of(task).unwrap_or_default());
+                let place = self.progress.place(task);
+                self.runners.push(Runner::new(task, place, rank));
+            }
+        }
+    }
+
+    /// Ranks those that take part by what each core type is worth to them, in the unit of the measure.
+    /// Where only one of two can be on the fastest type, it is the one that gains more over the slowest
+    /// type that so many threads fill.
+    pub fn rank_by_worth(
+        &mut self,
+        snapshot: &Snapshot,
+        mut worth: impl FnMut(&Task) -> [f64; MAX_CORE_TYPES],
+    ) {
+        let busy = snapshot.tasks.iter().filter(|t| self.progress.is_busy(t));
+        let shares = placement::shares(snapshot.topology, busy.count());
+        let slowest = shares.iter().rposition(|&share| share > 0).unwrap_or(0);
+        self.runners.clear();
+        for task in snapshot.tasks {
+            if self.progress.takes_part(task) {
+                let worth = worth(task);
+                let rank = worth[slowest] - worth[0];
+                let place = self.progress.place(task);
+                let mut runner = Runner::new(task, place, rank as i64);
+                runner.worth = worth;
+                self.runners.push(runner);
+            }
+        }
+    }
+
+    /// Time since the last look but one in which threads competed for faster cores, ns.
+    pub fn contested_ns(&self) -> u64 {
+        if is_contested(&self.runners) {
+            self.elapsed_ns
+        } else {
+            0
+        }
+    }
+
+    /// Appends what is to be done, where threads are ranked by a number: right numbers on every core
+    /// type first, then what `explorer` wants to see, then exchanges of threads whose ranks are `apart`
+    /// or more in the wrong order. Says how many of the last.
+    pub fn act(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        apart: i64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let lag = |runner: &Runner, _, _| -runner.progress as f64;
+        self.act_by(snapshot, explorer, lag, apart as f64, actions)
+    }
+
+    /// The same where they are ranked by what core types are worth: exchanges must be worth `least` to
+    /// the two together.
+    pub fn act_by_worth(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        least: f64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let gain =
+            |runner: &Runner, on: usize, and_not: usize| runner.worth[on] - runner.worth[and_not];
+        self.act_by(snapshot, explorer, gain, least, actions)
+    }
+
+    fn act_by(
+        &mut self,
+        snapshot: &Snapshot,
+        explorer: Option<(&mut Explorer, &Speedups)>,
+        gain: impl Fn(&Runner, usize, usize) -> f64,
+        least: f64,
+        actions: &mut Vec<Action>,
+    ) -> u32 {
+        let nr_types = snapshot.topology.types.len();
+        let first = actions.len();
+        let mut exchanged = 0;
+        balance(snapshot, &self.progress, &mut self.runners, actions);
+        self.reasons.balanced(&actions[first..]);
+        if actions.len() == first {
+            self.progress.settled(&mut self.runners);
+            if let Some((explorer, speedups)) = explorer {
+                explorer.step(snapshot, speedups, &mut self.runners, actions);
+                self.reasons.explored(&actions[first..]);
+            }
+            let runners = &self.runners;
+            let of = |runner: usize, on, and_not| gain(&runners[runner], on, and_not);
+            let mut planned = Planned::default();
+            while planned.has_room()
+                && let Some([down, up]) = planned.add(runners, nr_types, of, |_, _| least, actions)
+            {
+                let (fast, slow) = (runners[down].place, runners[up].place);
+                let [a, b] = [down, up].map(|runner| -of(runner, fast, slow) as i64);
+                for (runner, own, other) in [(down, a, b), (up, b, a)] {
+                    let by = self.measure;
+                    let task = runners[runner].seen.task;
+                    self.reasons.note(task, Reason::Compared { by, own, other });
+                }
+            }
+            exchanged = planned.swaps();
+        }
+        self.progress.note(&actions[first..], snapshot.now_ns);
+        exchanged
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a model says of threads ([`Sample::sf`]), averaged by phase as history tables do it (CAMPS
+//! 2018, section 4.2), so that one sample more or less changes little, and a phase that comes back
+//! is known at once.
+//!
+//! Estimates from different core types have errors of their own. A phase's SF is the mean over the
+//! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
+//! and two that are alike would trade places for ever.
+//!
+//! Once a phase ran for a while on two core types, its SF between them is how much faster it was on the
+//! one, at the clocks that the types have at present: a model learns from programs that run alone, and
+//! knows nothing of what others leave of caches and memory. For the types where it did not run, the
+//! model's estimate is the prior ([`super::speeds`]).
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Snapshot;
+use super::mean::Mean;
+use super::speeds::{Prior, Speeds};
+use crate::pmu::module::Sample;
+use crate::slowdown::Phase;
+use crate::slowdown::estimator::DISCARDED;
+use crate::table::{Task, TaskId};
+use crate::topology::MAX_CORE_TYPES;
+
+/// Phases that are kept of a thread; the one not seen for longest gives way.
+const PHASES: usize = 8;
+
+/// A sample counts for one in so many in a phase's mean, at the least.
+const AVERAGED: u32 = 16;
+
+/// So many samples on a core type say how fast a phase is there.
+const MEASURED: u32 = 2;
+
+/// And in the mean of all that a thread, or a program, does.
+const AVERAGED_USUAL: u32 = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    phase: Phase,
+    /// Estimates from each core type.
+    by_type: [Mean; MAX_CORE_TYPES],
+    /// Instructions per cycle on each core type.
+    ipc: [Mean; MAX_CORE_TYPES],
+    /// Number of the sample that was its last.
+    used: u64,
+}
+
+impl Entry {
+    /// SF of the fastest core type over the slowest, by a model alone.
+    fn estimate(&self) -> f64 {
+        let known = || self.by_type.iter().filter_map(Mean::get);
+        known().sum::<f64>() / known().count().max(1) as f64
+    }
+
+    /// Speeds by core type.
+    fn speeds(&self, machine: &Machine) -> Speeds {
+        let ips = |core_type: usize| {
+            let ipc = self.ipc[core_type].of_at_least(MEASURED)?;
+            Some(ipc * machine.clocks[core_type]?)
+        };
+        let prior = machine.prior.with_sf(self.estimate());
+        prior.speeds(&std::array::from_fn(ips))
+    }
+
+    /// SF of the fastest core type over the slowest.
+    fn sf(&self, machine: &Machine) -> f64 {
+        match machine.prior.slowest() {
+            0 => self.estimate(),
+            slowest => 1.0 / self.speeds(machine)[slowest],
+        }
+    }
+}
+
+/// What is known of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    prior: Prior,
+    /// Mean clock by core type, Hz, once known.
+    clocks: [Option<f64>; MAX_CORE_TYPES],
+}
+
+#[derive(Debug)]
+struct Thread {
+    phases: Vec<Entry>,
+    /// Which phase it is in.
+    now: usize,
+    samples: u64,
+    usual: Mean,
+}
+
+impl Thread {
+    fn new() -> Self {
+        Self {
+            phases: Vec::new(),
+            now: 0,
+            samples: 0,
+            usual: Mean::default(),
+        }
+    }
+
+    /// SF of the phase that this estimate belongs to.
+    fn take(&mut self, sample: &Sample, sf: f64, machine: &Machine) -> f64 {
+        let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
+        self.samples += 1;
+        let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
+        let nearest = distances.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+        let same = |&(index, _): &(usize, f64)| self.phases[index].phase.is_same(&phase);
+        self.now = match nearest.filter(same) {
+            Some((index, _)) => index,
+            None => self.put(phase),
+        };
+        let entry = &mut self.phases[self.now];
+        entry.used = self.samples;
+        entry.by_type[core_type].take(sf, AVERAGED);
+        if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
+            entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED);
+        }
+        let sf = entry.sf(machine);
+        self.usual.take(sf, AVERAGED_USUAL);
+        sf
+    }
+
+    fn put(&mut self, phase: Phase) -> usize {
+        let entry = Entry {
+            phase,
+            by_type: Default::default(),
+            ipc: Default::default(),
+            used: 0,
+        };
+        if self.phases.len() < PHASES {
+            self.phases.push(entry);
+            return self.phases.len() - 1;
+        }
+        let ages = self.phases.iter().map(|entry| entry.used).enumerate();
+        let oldest = ages.min_by_key(|&(_, used)| used).map_or(0, |(at, _)| at);
+        self.phases[oldest] = entry;
+        oldest
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Learnt {
+    threads: FxHashMap<TaskId, Thread>,
+    /// By process id.
+    programs: FxHashMap<u32, Mean>,
+    /// Process ids that there are; kept for its memory.
+    processes: FxHashSet<u32>,
+    machine: Machine,
+}
+
+impl Learnt {
+    /// Takes an estimate in, if the sample has one.
+    pub fn observe(&mut self, sample: &Sample) {
+        let Some(sf) = sample.sf.filter(|sf| sf.is_finite()) else {
+            return;
+        };
+        if sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        let program = self.programs.entry(sample.tgid).or_default();
+        if sample.last {
+            // All that is known of a thread that lives for less than a sample.
+            program.take(sf, AVERAGED_USUAL);
+            return;
+        }
+        let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
+        let sf = thread.take(sample, sf, &self.machine);
+        program.take(sf, AVERAGED_USUAL);
+    }
+
+    /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
+    /// ended.
+    pub fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
+        self.machine = Machine {
+            prior: Prior::of(snapshot.topology),
+            clocks: *clocks,
+        };
+        let known = |task: &&Task| self.threads.contains_key(&task.id);
+        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
+        }
+        if self.programs.is_empty() {
+            return;
+        }
+        self.processes.clear();
+        let processes = snapshot.tasks.iter().map(|task| task.tgid);
+        self.processes.extend(processes);
+        self.programs
+            .retain(|tgid, _| self.processes.contains(tgid));
+    }
+
+    /// SF of a thread in the phase that it was in last.
+    pub fn sf(&self, task: TaskId) -> Option<f64> {
+        Some(self.phase(task)?.sf(&self.machine))
+    }
+
+    /// Speeds of a thread by core type in the phase that it was in last.
+    pub fn speeds(&self, task: TaskId) -> Option<Speeds> {
+        Some(self.phase(task)?.speeds(&self.machine))
+    }
+
+    /// What a thread is assumed to be on core types where it was not measured: what the model says,
+    /// or `otherwise`.
+    pub fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
+        self.sf(task).map_or(otherwise, |sf| otherwise.with_sf(sf))
+    }
+
+    fn phase(&self, task: TaskId) -> Option<&Entry> {
+        let thread = self.threads.get(&task)?;
+        thread.phases.get(thread.now)
+    }
+
+    /// SF of a thread over all that it does; of a new one, that of its program.
+    pub fn usual(&self, task: &Task) -> Option<f64> {
+        let thread = self.threads.get(&task.id).and_then(|t| t.usual.get());
+        thread.or_else(|| self.programs.get(&task.tgid)?.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{board, sample, task};
+
+    /// After a sample of this instruction mix from a core type.
+    fn take(learnt: &mut Learnt, task: &mut Task, place: usize, l1: f64, sf: f64) -> f64 {
+        task.core_type = place;
+        let mut sample = sample(task, 1.0, l1, 0.0);
+        sample.sf = Some(sf);
+        learnt.observe(&sample);
+        learnt.sf(task.id).unwrap()
+    }
+
+    #[test]
+    fn samples_of_a_phase_are_averaged_and_one_that_comes_back_is_known() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        assert_eq!(take(&mut learnt, &mut it, 0, 300.0, 2.0), 2.0);
+        assert_eq!(take(&mut learnt, &mut it, 0, 300.0, 1.0), 1.5);
+        assert_eq!(take(&mut learnt, &mut it, 0, 500.0, 3.0), 3.0);
+        let back = take(&mut learnt, &mut it, 0, 300.0, 3.0);
+        assert_eq!(back, 2.0, "as before, and a third");
+        let usual = learnt.usual(&it).unwrap();
+        assert!((1.5..3.0).contains(&usual), "{usual}");
+    }
+
+    #[test]
+    fn where_a_thread_is_does_not_change_its_sf_once_it_was_everywhere() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        for _ in 0..30 {
+            take(&mut learnt, &mut it, 0, 300.0, 2.2);
+        }
+        assert_eq!(take(&mut learnt, &mut it, 1, 300.0, 1.8), 2.0);
+        for place in [1, 1, 1, 0, 0] {
+            let sf = take(&mut learnt, &mut it, place, 300.0, 2.2 - 0.4 * place as f64);
+            assert!((sf - 2.0).abs() < 1e-9, "{sf}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_on_both_types_is_believed_before_a_model() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let topology = board(2, 4);
+        let clocks = [Some(2e9), Some(1e9), None, None];
+        let mut sf = |place: usize, ipc: f64, times: usize| {
+            it.core_type = place;
+            for _ in 0..times {
+                let snapshot = Snapshot {
+                    now_ns: 0,
+                    topology: &topology,
+                    tasks: std::slice::from_ref(&it),
+                };
+                learnt.look(&snapshot, &clocks);
+                let mut sample = sample(&it, ipc, 300.0, 0.0);
+                sample.sf = Some(2.0);
+                learnt.observe(&sample);
+            }
+            learnt.sf(it.id).unwrap()
+        };
+        assert_eq!(sf(0, 0.75, 10), 2.0);
+        assert_eq!(sf(1, 1.0, 1), 2.0);
+        assert_eq!(sf(1, 1.0, 1), 1.5);
+        // As much as is believed, and never less than nothing.
+        assert_eq!(sf(1, 100.0, 30), 1.0);
+    }
+
+    #[test]
+    fn who_is_new_is_taken_for_one_of_its_program() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let mut new = task(1, 1, 1);
+        new.tgid = it.tgid;
+        assert_eq!(learnt.usual(&new), None);
+        take(&mut learnt, &mut it, 0, 300.0, 2.0);
+        assert_eq!((learnt.sf(new.id), learnt.usual(&new)), (None, Some(2.0)));
+        let mut brief = sample(&new, 1.0, 300.0, 0.0);
+        (brief.sf, brief.last) = (Some(1.0), true);
+        learnt.observe(&brief);
+        assert_eq!(learnt.usual(&new), Some(1.5));
+        let topology = board(2, 4);
+        let mut forget = |tasks: &[Task]| {
+            let snapshot = Snapshot {
+                now_ns: 0,
+                topology: &topology,
+                tasks,
+            };
+            learnt.look(&snapshot, &[None; MAX_CORE_TYPES]);
+            (learnt.sf(it.id), learnt.usual(&new))
+        };
+        assert_eq!(forget(&[new]), (None, Some(1.5)));
+        assert_eq!(forget(&[]), (None, None));
+    }
+
+    #[test]
+    fn the_phase_not_seen_for_longest_gives_way_and_nonsense_is_no_estimate() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        for turn in 0..=PHASES {
+            take(&mut learnt, &mut it, 0, 100.0 * turn as f64, turn as f64);
+        }
+        let second = take(&mut learnt, &mut it, 0, 100.0, 5.0);
+        assert_eq!(second, 3.0, "still known");
+        assert_eq!(take(&mut learnt, &mut it, 0, 0.0, 5.0), 5.0, "forgotten");
+        assert_eq!(take(&mut learnt, &mut it, 0, 0.0, f64::NAN), 5.0);
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A thread's speed on every core type, of those on which it was measured. What is not measured
+//! follows a **prior**: the types' static capacities, or what a model says of the thread.
+//!
+//! A type between two measured ones lies between them, by the logarithm, as it does in the prior. A
+//! type beyond them is to the nearest measured one as in the prior. So a thread that was never on the
+//! slowest type is still told apart from others by the type between.
+
+use crate::slowdown::estimator::MAX_SLOWDOWN;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// Speeds by core type, relative to that on the fastest one: 1/SF, in (0, 1]. Types that a machine
+/// does not have count 1.
+pub type Speeds = [f64; MAX_CORE_TYPES];
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// What is assumed of a thread of which nothing is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Prior {
+    speeds: Speeds,
+    types: usize,
+}
+
+/// Of a machine of which nothing is known, with a single core type.
+impl Default for Prior {
+    fn default() -> Self {
+        Self {
+            speeds: [1.0; MAX_CORE_TYPES],
+            types: 1,
+        }
+    }
+}
+
+impl Prior {
+    /// By the static capacities of a machine's core types.
+    pub fn of(topology: &Topology) -> Self {
+        let mut prior = Self {
+            types: topology.types.len().clamp(1, MAX_CORE_TYPES),
+            ..Self::default()
+        };
+        for (speed, kind) in prior.speeds.iter_mut().zip(&topology.types).skip(1) {
+            *speed = believed(f64::from(kind.capacity) / 1024.0);
+        }
+        prior
+    }
+
+    /// Index of the slowest core type.
+    pub fn slowest(&self) -> usize {
+        self.types - 1
+    }
+
+    /// For a thread that is `sf` times faster on the fastest type than on the slowest, as models have
+    /// it. The types between have a part of that, by the logarithm of capacities.
+    pub fn with_sf(self, sf: f64) -> Self {
+        let mut prior = self;
+        let slowest = self.slowest();
+        let all = self.speeds[slowest].ln();
+        for core_type in BIG + 1..self.types {
+            let part = match core_type == slowest || all == 0.0 {
+                true => 1.0,
+                false => (self.speeds[core_type].ln() / all).clamp(0.0, 1.0),
+            };
+            prior.speeds[core_type] = believed(sf.powf(-part));
+        }
+        prior
+    }
+
+    /// Speeds of a thread that was `measured` on some core types, in any unit. See the module.
+    pub fn speeds(&self, measured: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
+        let known = |core_type: &usize| measured[*core_type].is_some_and(|speed| speed > 0.0);
+        let mut speeds = self.speeds;
+        for (core_type, speed) in speeds.iter_mut().enumerate().take(self.types) {
+            let faster = (0..=core_type).rev().find(known);
+            let slower = (core_type..self.types).find(known);
+            let from = |known: usize| {
+                let prior = self.speeds[core_type] / self.speeds[known];
+                measured[known].unwrap_or(1.0) * prior
+            };
+            *speed = match (faster, slower) {
+                (Some(a), Some(b)) if a < b => {
+                    let (all, part) = (self.between(a, b), self.between(a, core_type));
+                    let part = match all > 0.0 {
+                        true => part / all,
+                        false => (core_type - a) as f64 / (b - a) as f64,
+                    };
+                    let (a, b) = (measured[a].unwrap_or(1.0), measured[b].unwrap_or(1.0));
+                    a.powf(1.0 - part) * b.powf(part)
+                }
+                (Some(known), _) | (None, Some(known)) => from(known),
+                (None, None) => self.speeds[core_type],
+            };
+        }
+        let fastest = speeds[BIG];
+        for speed in &mut speeds[..self.types] {
+            *speed = believed(*speed / fastest);
+        }
+        speeds
+    }
+
+    /// How far apart two core types are in the prior, by the logarithm.
+    fn between(&self, fast: usize, slow: usize) -> f64 {
+        (self.speeds[fast] / self.speeds[slow]).ln()
+    }
+}
+
+/// No core type makes a thread faster than the fastest does, and none slower than is believed.
+fn believed(speed: f64) -> f64 {
+    if speed.is_finite() {
+        speed.clamp(1.0 / MAX_SLOWDOWN, 1.0)
+    } else {
+        1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::board;
+
+    /// Four core types, each half as fast as the one before.
+    fn prior() -> Prior {
+        let mut topology = board(2, 4);
+        for capacity in [256, 128] {
+            let mut kind = topology.types[1].clone();
+            kind.capacity = capacity;
+            topology.types.push(kind);
+        }
+        Prior::of(&topology)
+    }
+
+    fn near(speeds: Speeds, expected: Speeds) {
+        let differs = |(a, b): (f64, f64)| (a / b - 1.0).abs() > 1e-9;
+        let differ = speeds.into_iter().zip(expected).any(differs);
+        assert!(!differ, "{speeds:?}, not {expected:?}");
+    }
+
+    #[test]
+    fn before_anything_is_measured_speeds_are_those_of_the_prior() {
+        near(prior().speeds(&[None; 4]), [1.0, 0.5, 0.25, 0.125]);
+        near(Prior::default().speeds(&[None; 4]), [1.0; 4]);
+        let modelled = prior().with_sf(27.0_f64.powf(0.5));
+        let root = 3.0_f64.sqrt();
+        near(
+            modelled.speeds(&[None; 4]),
+            [1.0, 1.0 / root, 1.0 / 3.0, 1.0 / (3.0 * root)],
+        );
+    }
+
+    #[test]
+    fn a_type_beyond_is_to_the_nearest_measured_one_as_in_the_prior() {
+        let measured = [Some(3.0), Some(1.0), None, None];
+        near(
+            prior().speeds(&measured),
+            [1.0, 1.0 / 3.0, 1.0 / 6.0, 1.0 / 12.0],
+        );
+        let measured = [None, None, Some(2.0), Some(0.5)];
+        near(prior().speeds(&measured), [1.0, 0.5, 0.25, 0.0625]);
+        // By a model, in which a type costs the thread a factor of 1.2.
+        let modelled = prior().with_sf(1.2_f64.powi(3));
+        let measured = [Some(1.5), Some(1.0), None, None];
+        near(
+            modelled.speeds(&measured),
+            [1.0, 1.0 / 1.5, 1.0 / 1.8, 1.0 / 2.16],
+        );
+    }
+
+    #[test]
+    fn a_type_between_two_measured_ones_lies_between() {
+        let measured = [Some(8.0), None, Some(2.0), None];
+        near(prior().speeds(&measured), [1.0, 0.5, 0.25, 0.125]);
+        let measured = [Some(27.0), None, None, Some(8.0)];
+        near(
+            prior().speeds(&measured),
+            [1.0, 18.0 / 27.0, 12.0 / 27.0, 8.0 / 27.0],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_believed() {
+        let measured = [Some(1.0), Some(2.0), Some(1e-9), None];
+        let least = 1.0 / MAX_SLOWDOWN;
+        near(prior().speeds(&measured), [1.0, 1.0, least, least]);
+        let nonsense = [Some(0.0), Some(-1.0), None, None];
+        near(prior().speeds(&nonsense), [1.0, 0.5, 0.25, 0.125]);
+        near(prior().with_sf(f64::NAN).speeds(&[None; 4]), [1.0; 4]);
+    }
+}

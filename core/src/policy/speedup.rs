@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What each core type is worth to a thread: speedup factors, SF = IPS_big / IPS_small, by **IPC
+//! sampling** (PMCTrack 2017, section 4.1: the SF measured directly, on both core types).
+//!
+//! A thread's SF between two types is the ratio of its own mean IPS there once it was sampled on both,
+//! taken at the clocks that the types have at present. For other types it follows what a model of the
+//! machine says ([`super::learnt`]), and without one the types' static capacities, from the nearest
+//! type on which the thread was sampled ([`super::speeds`]). Two means may belong to different phases
+//! of the program: that is the weakness of the method, and why the means are short and start anew
+//! after a while.
+
+use rustc_hash::FxHashMap;
+
+use super::camps::threads::tell;
+use super::learnt::Learnt;
+use super::mean::Mean;
+use super::speeds::{Prior, Speeds};
+use super::{Action, Insight, Snapshot};
+use crate::pmu::module::Sample;
+use crate::slowdown::estimator::DISCARDED;
+use crate::table::TaskId;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// A sample counts for one in so many in a thread's mean IPC, at the least.
+const AVERAGED: u32 = 8;
+
+/// A mean that got no sample for so long says nothing about the next one, ns.
+const FORGOTTEN_NS: u64 = 5_000_000_000;
+
+/// The fastest core type.
+const BIG: usize = 0;
+
+/// A thread on one core type.
+#[derive(Clone, Copy, Debug, Default)]
+struct Speed {
+    /// Instructions per cycle.
+    ipc: Mean,
+    /// When the last one was used, ns.
+    at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    /// Samples in its life; the first ones are not used.
+    samples: u32,
+    speeds: [Speed; MAX_CORE_TYPES],
+    /// 1/SF as the BPF half was told last.
+    told: Option<[f32; MAX_CORE_TYPES]>,
+}
+
+/// The speedup factors of all threads.
+#[derive(Debug, Default)]
+pub struct Speedups {
+    threads: FxHashMap<TaskId, Thread>,
+    learnt: Learnt,
+    /// Latest mean clock by core type, Hz.
+    frequency: [Option<f64>; MAX_CORE_TYPES],
+    now_ns: u64,
+}
+
+impl Speedups {
+    /// Takes a sample in.
+    pub fn observe(&mut self, sample: &Sample) {
+        self.learnt.observe(sample);
+        let metrics = &sample.metrics;
+        let sound = metrics.ipc > 0.0 && metrics.frequency > 0.0;
+        if sample.last || !sound || sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        self.frequency[sample.core_type] = Some(metrics.frequency);
+        let thread = self.threads.entry(sample.task).or_default();
+        thread.samples = thread.samples.saturating_add(1);
+        if thread.samples <= DISCARDED {
+            return;
+        }
+        let speed = &mut thread.speeds[sample.core_type];
+        if self.now_ns.saturating_sub(speed.at_ns) > FORGOTTEN_NS {
+            speed.ipc = Mean::default();
+        }
+        speed.ipc.take(metrics.ipc, AVERAGED);
+        speed.at_ns = self.now_ns;
+    }
+
+    /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
+    /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
+    pub fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        self.now_ns = snapshot.now_ns;
+        self.learnt.look(snapshot, &self.frequency);
+        let known = |id: &TaskId| self.threads.contains_key(id);
+        let alive = || snapshot.tasks.iter().map(|task| task.id);
+        if alive().filter(known).count() < self.threads.len() {
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
+        }
+        let prior = Prior::of(snapshot.topology);
+        for id in alive() {
+            let Some(thread) = self.threads.get_mut(&id) else {
+                continue;
+            };
+            let prior = self.learnt.prior(id, prior);
+            let inverse = thread
+                .speeds(&prior, &self.frequency)
+                .map(|speed| speed as f32);
+            if tell(&mut thread.told, inverse) {
+                actions.push(Action::Slowdown(id, inverse));
+            }
+        }
+    }
+
+    /// 1/SF of a thread by core type.
+    pub fn speeds(&self, task: TaskId, topology: &Topology) -> Speeds {
+        let unknown = Thread::default();
+        let thread = self.threads.get(&task).unwrap_or(&unknown);
+        let prior = self.learnt.prior(task, Prior::of(topology));
+        thread.speeds(&prior, &self.frequency)
+    }
+
+    /// What a model says of the threads.
+    pub fn learnt(&self) -> &Learnt {
+        &self.learnt
+    }
+
+    /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
+    pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
+        let slowest = topology.types.len().saturating_sub(1);
+        1.0 / self.speeds(task, topology)[slowest]
+    }
+
+    /// Adds to `insight` what was measured, or what a model says.
+    pub fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
+        let speeds = self.speeds(task, topology);
+        let types = speeds.iter().enumerate().take(topology.types.len());
+        let learnt = self.learnt.sf(task).is_some();
+        for (core_type, speed) in types {
+            let known = |on| self.age_ns(task, on).is_some();
+            if learnt || (known(BIG) && known(core_type)) {
+                let sf = 1.0 / speed;
+                insight.asymmetry[core_type] = Some(sf);
+                insight.slowdown[core_type] = Some(sf);
+            }
+        }
+        insight
+    }
+
+    /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.
+    pub fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
+        let speed = self.threads.get(&task)?.speeds.get(core_type)?;
+        speed.ipc.get()?;
+        Some(self.now_ns.saturating_sub(speed.at_ns))
+    }
+}
+
+/// What a core of the fastest type is worth to a thread with this SF: its part of what its program
+/// gains, which wants so many CPUs ([`super::demand::Demand::of_program`]).
+///
+/// So serial programs and serial phases come first, as in CAMP (Saez et al. 2012). The utility factor
+/// there, SF over the square of how many threads are more than the fast cores but one, takes a
+/// program's threads for as many programs as long as they fit the fast cores: they would take them all,
+/// for what a single thread of another program gains on one.
+pub fn utility(sf: f64, cpus: f64) -> f64 {
+    (sf - 1.0) / cpus.max(1.0)
+}
+
+impl Thread {
+    /// Speeds by core type; `prior` is what stands in where it was not sampled.
+    fn speeds(&self, prior: &Prior, frequency: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
+        let ips =
+            |core_type: usize| Some(self.speeds[core_type].ipc.get()? * frequency[core_type]?);
+        prior.speeds(&std::array::from_fn(ips))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slowdown::estimator::MAX_SLOWDOWN;
+    use crate::table::Task;
+    use crate::testing::{MS, board, sample, task};
+
+    /// One thread that gives samples, on a board whose small cores have half the capacity.
+    struct Bench {
+        topology: Topology,
+        task: Task,
+        speedups: Speedups,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                topology: board(2, 4),
+                task: task(0, 0, 0),
+                speedups: Speedups::default(),
+                now_ns: 0,
+            }
+        }
+
+        /// After so many samples of this IPC on this type: the SF.
+        fn sampled(&mut self, place: usize, ipc: f64, times: u32) -> f64 {
+            self.task.core_type = place;
+            for _ in 0..times {
+                self.speedups.observe(&sample(&self.task, ipc, 300.0, 0.0));
+                self.look(50 * MS);
+            }
+            self.speedups.sf(self.task.id, &self.topology)
+        }
+
+        fn look(&mut self, ns: u64) -> Vec<Action> {
+            self.now_ns += ns;
+            let mut actions = Vec::new();
+            let snapshot = Snapshot {
+                now_ns: self.now_ns,
+                topology: &self.topology,
+                tasks: std::slice::from_ref(&self.task),
+            };
+            self.speedups.look(&snapshot, &mut actions);
+            actions
+        }
+    }
+
+    #[test]
+    fn the_sf_is_that_of_static_capacities_until_measured_on_both_types() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.sampled(0, 2.0, 3), 2.0);
+        assert_eq!(bench.sampled(0, 2.0, 1), 2.0);
+        assert_eq!(bench.sampled(1, 0.5, 1), 4.0);
+    }
+
+    #[test]
+    fn a_model_stands_in_until_the_sf_is_measured() {
+        let mut bench = Bench::new();
+        let mut sampled = sample(&bench.task, 2.0, 300.0, 0.0);
+        sampled.sf = Some(4.0);
+        bench.speedups.observe(&sampled);
+        assert_eq!(
+            bench.look(0),
+            [Action::Slowdown(bench.task.id, [1.0, 0.25, 1.0, 1.0])]
+        );
+        assert_eq!(bench.sampled(0, 2.0, 3), 4.0);
+        assert_eq!(bench.sampled(1, 0.25, 1), 8.0);
+    }
+
+    #[test]
+    fn a_type_that_was_never_visited_follows_from_the_one_between() {
+        let mut bench = Bench::new();
+        let mut third = bench.topology.types[1].clone();
+        third.capacity = 256;
+        bench.topology.types.push(third);
+        assert_eq!(bench.sampled(0, 2.0, 3), 4.0, "static capacities");
+        assert_eq!(bench.sampled(1, 0.5, 1), 8.0, "4 on the middle one");
+        let speeds = bench.speedups.speeds(bench.task.id, &bench.topology);
+        assert_eq!(speeds, [1.0, 0.25, 0.125, 1.0]);
+    }
+
+    #[test]
+    fn a_mean_follows_and_starts_anew_after_a_while() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 2.0, 3);
+        bench.sampled(1, 0.5, 10);
+        let drifting = bench.sampled(1, 1.0, 1);
+        assert!((3.0..4.0).contains(&drifting), "{drifting}");
+        bench.look(FORGOTTEN_NS);
+        assert_eq!(bench.sampled(1, 1.0, 1), 2.0);
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_last_sample_used() {
+        let mut bench = Bench::new();
+        let id = bench.task.id;
+        bench.sampled(0, 2.0, 2);
+        assert_eq!(bench.speedups.age_ns(id, 0), None);
+        bench.sampled(0, 2.0, 1);
+        bench.look(100 * MS);
+        assert_eq!(bench.speedups.age_ns(id, 0), Some(150 * MS));
+        assert_eq!(bench.speedups.age_ns(id, 1), None);
+    }
+
+    #[test]
+    fn the_sf_stays_within_what_is_believed() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 1.0, 3);
+        assert_eq!(bench.sampled(1, 2.0, 3), 1.0);
+        bench.sampled(1, 1e-6, 100);
+        assert!(bench.sampled(1, 1e-6, 100) <= MAX_SLOWDOWN + 0.01);
+    }
+
+    #[test]
+    fn utility_is_the_gain_shared_by_the_programs_threads() {
+        assert_eq!(utility(2.5, 1.0), 1.5);
+        assert_eq!(utility(2.5, 0.3), 1.5);
+        assert_eq!(utility(2.5, 3.0), 0.5);
+        assert_eq!(utility(1.0, 1.0), 0.0);
+        assert!(utility(1.4, 1.0) > utility(2.4, 4.0));
+    }
+
+    #[test]
+    fn threads_that_ended_are_forgotten() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 2.0, 3);
+        let old = bench.task.id;
+        bench.task.id.generation += 1;
+        bench.look(50 * MS);
+        assert_eq!(bench.speedups.age_ns(old, 0), None);
+    }
+}

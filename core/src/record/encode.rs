@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the policy sees and decides, as records in memory. Touches no file.
+
+use std::mem::take;
+
+use clap::ValueEnum;
+
+use super::format::{Begin, Changed, Chosen, Decided, Look, MAGIC, Number, Record, SampleRecord};
+use crate::mechanism::Mechanism;
+use crate::pmu::Event;
+use crate::pmu::module::Sample;
+use crate::policy::{self, Action, Policy, Reason, Settings, Snapshot};
+use crate::table::{Task, TaskId};
+
+/// Puts records one after another. What it needs to do so it keeps, so that it allocates no more
+/// once it knows the threads.
+pub struct Encoder {
+    bytes: Vec<u8>,
+    tasks: Vec<Task>,
+    events: Vec<Event>,
+    sample_at: u64,
+    sample: SampleRecord,
+    look: Look,
+    decided: Vec<Decided>,
+    carried_out: Vec<bool>,
+}
+
+impl Chosen {
+    /// For the record.
+    pub fn new(policy: policy::Name, settings: &Settings) -> Self {
+        let name = |part: &Mechanism| {
+            let value = part.to_possible_value();
+            value.map_or_else(String::new, |value| value.get_name().to_string())
+        };
+        Self {
+            policy: policy.to_string(),
+            swap_ns: settings.swap_interval.as_nanos() as u64,
+            fairness: settings.fairness,
+            oversubscribe: settings.oversubscribe,
+            limits: settings.limits,
+            without: settings.without.iter().map(name).collect(),
+        }
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            bytes: MAGIC.to_vec(),
+            tasks: Vec::new(),
+            events: Vec::new(),
+            sample_at: 0,
+            sample: SampleRecord::default(),
+            look: Look::default(),
+            decided: Vec::new(),
+            carried_out: Vec::new(),
+        }
+    }
+}
+
+impl Encoder {
+    /// How many bytes have come together.
+    pub fn pending(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes them; `empty` is filled from now on.
+    pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+        empty.clear();
+        std::mem::replace(&mut self.bytes, empty)
+    }
+
+    /// The scheduler begins.
+    pub fn begin(&mut self, begin: Begin) {
+        self.put(&Record::Begin(Box::new(begin)));
+    }
+
+    /// Another policy decides from now on.
+    pub fn policy(&mut self, name: policy::Name, settings: &Settings) {
+        self.put(&Record::Policy(Chosen::new(name, settings)));
+    }
+
+    /// See [`Record::Fairness`].
+    pub fn fairness(&mut self, percent: u8) {
+        self.put(&Record::Fairness(percent));
+    }
+
+    /// The scheduler ends.
+    pub fn end(&mut self) {
+        self.put(&Record::End);
+    }
+
+    /// The policy is shown a sample.
+    pub fn sample(&mut self, sample: &Sample) {
+        let mut record = take(&mut self.sample);
+        record.counts.clear();
+        for (event, value) in sample.counts.iter() {
+            if let Some(number) = self.number(event) {
+                record.counts.push((number, Number::from(value)));
+            }
+        }
+        record = SampleRecord {
+            slot: sample.task.slot,
+            generation: sample.task.generation,
+            tid: sample.tid,
+            tgid: sample.tgid,
+            core_type: sample.core_type,
+            at: sample.at_ns.wrapping_sub(self.sample_at) as i64,
+            run_ns: sample.run_ns,
+            last: sample.last,
+            counts: record.counts,
+            sf: sample.sf,
+        };
+        self.sample_at = sample.at_ns;
+        let record = Record::Sample(record);
+        self.put(&record);
+        if let Record::Sample(record) = record {
+            self.sample = record;
+        }
+    }
+
+    /// The number of an event; `None` beyond the 256th.
+    fn number(&mut self, event: &Event) -> Option<u8> {
+        let known = self.events.iter().position(|known| known == event);
+        let number = known.unwrap_or(self.events.len());
+        let as_byte = u8::try_from(number).ok()?;
+        if known.is_none() {
+            self.put(&Record::Event(event.to_string()));
+            self.events.push(event.clone());
+        }
+        Some(as_byte)
+    }
+
+    /// The task table was read, by the policy, which decides now, or for the recording alone.
+    pub fn look(&mut self, snapshot: &Snapshot, decides: bool) {
+        let mut look = take(&mut self.look);
+        look.now_ns = snapshot.now_ns;
+        look.decides = decides;
+        difference(&self.tasks, snapshot.tasks, &mut look);
+        self.tasks.clear();
+        self.tasks.extend_from_slice(snapshot.tasks);
+        let record = Record::Look(look);
+        self.put(&record);
+        if let Record::Look(look) = record {
+            self.look = look;
+        }
+    }
+
+    /// What the policy decided.
+    pub fn decided(&mut self, actions: &[Action], policy: &dyn Policy) {
+        let mut decided = take(&mut self.decided);
+        decided.clear();
+        decided.extend(actions.iter().map(|action| Decided {
+            action: action.clone(),
+            reasons: reasons(action, |task| policy.reason(task)),
+        }));
+        let record = Record::Decision(decided);
+        self.put(&record);
+        if let Record::Decision(decided) = record {
+            self.decided = decided;
+        }
+    }
+
+    /// Which of the actions were carried out, in order; those of a decision may come in parts.
+    pub fn carried_out(&mut self, outcomes: impl Iterator<Item = bool>) {
+        let mut carried_out = take(&mut self.carried_out);
+        carried_out.clear();
+        carried_out.extend(outcomes);
+        let record = Record::CarriedOut(carried_out);
+        self.put(&record);
+        if let Record::CarriedOut(carried_out) = record {
+            self.carried_out = carried_out;
+        }
+    }
+
+    fn put(&mut self, record: &Record) {
+        append(&mut self.bytes, record);
+    }
+}
+
+/// Appends a record in postcard's form.
+pub fn append(bytes: &mut Vec<u8>, record: &Record) {
+    match postcard::to_extend(record, take(bytes)) {
+        Ok(longer) => *bytes = longer,
+        Err(error) => unreachable!("a vector takes every record of known length: {error}"),
+    }
+}
+
+/// Why the threads of an action are moved.
+pub fn reasons(action: &Action, reason: impl Fn(TaskId) -> Option<Reason>) -> [Option<Reason>; 2] {
+    match action {
+        Action::Hint(seen, _) => [reason(seen.task), None],
+        Action::Swap([(one, _), (other, _)]) => [reason(one.task), reason(other.task)],
+        Action::Slowdown(..) | Action::Park(..) | Action::Weight(..) => [None, None],
+    }
+}
+
+/// Fills in how `new` differs from `old`; both are in ascending order of ids.
+fn difference(old: &[Task], new: &[Task], look: &mut Look) {
+    look.gone.clear();
+    look.whole.clear();
+    look.changed.clear();
+    let mut old = old.iter().peekable();
+    for task in new {
+        while let Some(gone) = old.next_if(|old| old.id < task.id) {
+            look.gone.push(gone.id);
+        }
+        match old.next_if(|old| old.id == task.id) {
+            Some(before) if before == task => {}
+            Some(before) => match Changed::between(before, task) {
+                Some(changed) => look.changed.push(changed),
+                None => look.whole.push(*task),
+            },
+            None => look.whole.push(*task),
+        }
+    }
+    look.gone.extend(old.map(|gone| gone.id));
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use std::time::Duration;
+
+use super::format::{Begin, Chosen, Decided, MAGIC, Record};
+use super::*;
+use crate::pmu::Meaning;
+use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
+use crate::table::{Task, TaskId};
+use crate::testing::{board, task};
+
+fn begin() -> Begin {
+    Begin {
+        version: "0.1.0".into(),
+        date: "2026-11-22T00:00:00Z".into(),
+        kernel: "6.18".into(),
+        cpu: "a board".into(),
+        topology: board(1, 1),
+        chosen: Chosen::new(crate::policy::Name::Rr, &Settings::default()),
+        kept: false,
+    }
+}
+
+/// A sample whose counts are whole, or not.
+fn sample(task: &Task, at_ns: u64, loads: f64) -> Sample {
+    let counts: Counts = [
+        (Meaning::Instructions, 3e6),
+        (Meaning::Cycles, 2e6),
+        (Meaning::Loads, loads),
+    ]
+    .into_iter()
+    .collect();
+    Sample {
+        task: task.id,
+        tid: task.tid,
+        tgid: task.tgid,
+        core_type: task.core_type,
+        at_ns,
+        run_ns: 50_000_000,
+        last: false,
+        metrics: Metrics::of(&counts, 50_000_000).unwrap(),
+        counts,
+        sf: Some(1.75),
+    }
+}
+
+fn read(parts: &[Vec<u8>]) -> (Vec<Input>, Vec<Vec<Task>>, Tail) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let mut file = Members::create(&path).unwrap();
+    for part in parts {
+        file.write(part).unwrap();
+    }
+    let mut reader = Reader::open(&path).unwrap();
+    let (mut inputs, mut tables) = (Vec::new(), Vec::new());
+    while let Some(input) = reader.next_input().unwrap() {
+        if matches!(input, Input::Look { .. }) {
+            tables.push(reader.tasks().to_vec());
+        }
+        inputs.push(input);
+    }
+    (inputs, tables, reader.tail().unwrap())
+}
+
+#[test]
+fn what_is_read_is_what_the_policy_saw_to_the_last_bit() {
+    let topology = board(1, 1);
+    let mut encoder = Encoder::default();
+    let mut parts = Vec::new();
+    encoder.begin(begin());
+    let mut tasks = vec![task(0, 0, 0), task(1, 1, 1), task(5, 1, 1)];
+    let mut tables = Vec::new();
+    let mut samples = Vec::new();
+    for step in 0..4_u64 {
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.run_ns[task.core_type] += 17 * step;
+            task.amp_progress += 3 + index as u64;
+        }
+        match step {
+            1 => {
+                tasks.remove(1);
+                // Another task in the same slot as one that ended.
+                tasks[1].id.generation += 1;
+                tasks[1].tid = 99;
+            }
+            2 => {
+                tasks[0].weight = 15;
+                tasks[0].pinned = true;
+                // Carried over a restart it might be behind.
+                tasks[1].amp_progress = 1;
+                tasks.push(task(7, 0, 0));
+            }
+            3 => (tasks[0].hint, tasks[0].cpu) = (Some(1), -1),
+            _ => {}
+        }
+        let sample = sample(&tasks[0], 1000 - step, 1e6 + step as f64 / 3.0);
+        encoder.sample(&sample);
+        samples.push(sample);
+        let snapshot = Snapshot {
+            now_ns: step * 50,
+            topology: &topology,
+            tasks: &tasks,
+        };
+        encoder.look(&snapshot, step != 2);
+        tables.push(tasks.clone());
+        parts.push(encoder.take(Vec::new()));
+    }
+    let swap = [0, 1].map(|i: usize| (Seen::from(&tasks[i]), 1 - i));
+    let actions = [
+        Action::Swap(swap),
+        Action::Slowdown(tasks[0].id, [0.3, 1.0, 1.0, 1.0]),
+        Action::Park(3, Duration::from_millis(70)),
+    ];
+    encoder.decided(&actions, &NoPolicy);
+    encoder.carried_out([true, false, true].into_iter());
+    encoder.fairness(40);
+    encoder.end();
+    parts.push(encoder.take(Vec::new()));
+
+    let (inputs, read_tables, tail) = read(&parts);
+    assert_eq!(read_tables, tables);
+    assert_eq!(tail, Tail::Whole);
+    let read_samples: Vec<_> = inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::Sample(sample) => Some((**sample).clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(read_samples, samples);
+    let Input::Begin(first) = &inputs[0] else {
+        panic!("{:?}", inputs[0]);
+    };
+    assert_eq!(**first, begin());
+    let [
+        ..,
+        Input::Decision(decided),
+        Input::CarriedOut(outcomes),
+        Input::Fairness(40),
+    ] = &inputs[..]
+    else {
+        panic!("{inputs:?}");
+    };
+    let read_actions: Vec<_> = decided.iter().map(|d| d.action.clone()).collect();
+    assert_eq!(read_actions, actions);
+    assert_eq!(*outcomes, [true, false, true]);
+    assert!(decided.iter().all(|d| d.reasons == [None; 2]));
+    let moved: Vec<_> = decided.iter().flat_map(Decided::moves).collect();
+    assert_eq!(moved.len(), 2, "only the swap moves threads");
+}
+
+/// Whoever changes these bytes changes the form: then [`MAGIC`] must change, and `docs/record.md`.
+#[test]
+fn the_bytes_are_those_of_the_documented_form() {
+    let bytes = |record: &Record| {
+        let mut bytes = Vec::new();
+        encode::append(&mut bytes, record);
+        bytes
+    };
+    assert_eq!(MAGIC, b"scx_hetero recording 1\n");
+    assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
+    assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
+    assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);
+    assert_eq!(bytes(&Record::Energy(1.0)), [8, 0, 0, 0, 0, 0, 0, 240, 63]);
+    assert_eq!(bytes(&Record::End), [9]);
+    let id = TaskId {
+        slot: 300,
+        generation: 2,
+    };
+    let decided = |action| {
+        Record::Decision(vec![Decided {
+            action,
+            reasons: [Some(crate::policy::Reason::Room), None],
+        }])
+    };
+    let seen = Seen { task: id, on: 1 };
+    // Decision, of one, a hint, slot 300, generation 2, seen on 1, to 0, for room.
+    assert_eq!(
+        bytes(&decided(Action::Hint(seen, Some(0)))),
+        [6, 1, 0, 172, 2, 2, 1, 1, 0, 1, 2, 0]
+    );
+    assert_eq!(
+        bytes(&decided(Action::Park(4, Duration::from_nanos(5)))),
+        [6, 1, 3, 4, 0, 5, 1, 2, 0]
+    );
+
+    let topology = board(1, 1);
+    let mut first = task(3, 1, 1);
+    first.comm.0 = *b"xz\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut encoder = Encoder::default();
+    let mut look = |tasks: &[Task], now_ns| {
+        encoder.take(Vec::new());
+        let snapshot = Snapshot {
+            now_ns,
+            topology: &topology,
+            tasks,
+        };
+        encoder.look(&snapshot, true);
+        encoder.take(Vec::new())
+    };
+    let mut expected = vec![5, 7, 1, 0, 1, 3];
+    expected.push(first.id.generation as u8);
+    let whole = look(&[first], 7);
+    assert_eq!(whole[..7], expected[..]);
+    assert!(whole.windows(16).any(|part| part == first.comm.0));
+    assert_eq!(whole[whole.len() - 1], 0, "none only changed");
+    let mut later = first;
+    later.run_ns[1] += 200;
+    later.amp_progress += 1;
+    let changed = look(&[later], 8);
+    // Look, 8 ns, decides, none gone, none whole, one changed: slot, state, CPU 1, core type 1, no
+    // hint, does not spin, weight 1024, one runnable thread, ran 0, 200, 0, 0, progress 1, no SF.
+    let state = later.state as u8;
+    let runnable = later.nr_runnable as u8;
+    assert_eq!(
+        changed,
+        [
+            5, 8, 1, 0, 0, 1, 3, state, 2, 1, 0, 0, 128, 8, runnable, 0, 200, 1, 0, 0, 2, 0
+        ]
+    );
+    let gone = look(&[], 9);
+    assert_eq!(gone, [5, 9, 1, 1, 3, later.id.generation as u8, 0, 0]);
+}
+
+#[test]
+fn what_does_not_make_sense_is_an_error_and_no_panic() {
+    let errors = |records: &[Record]| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut bytes = MAGIC.to_vec();
+        for record in records {
+            encode::append(&mut bytes, record);
+        }
+        Members::create(&path).unwrap().write(&bytes).unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        loop {
+            match reader.next_input() {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(format!("{error:#}")),
+            }
+        }
+    };
+    let good = Record::Begin(Box::new(begin()));
+    assert_eq!(errors(std::slice::from_ref(&good)), None);
+    let mut odd = begin();
+    odd.topology.cpus[0].core_type = 9;
+    let odd = Record::Begin(Box::new(odd));
+    assert!(errors(&[odd]).unwrap().contains("makes no sense"));
+    // Policies make room for as many as these say.
+    let spoil: [fn(&mut Begin); 7] = [
+        |begin| begin.topology.cpus[1].llc = usize::MAX,
+        |begin| begin.topology.cpus[1].llc = 2,
+        |begin| begin.topology.nr_cpu_ids = u32::MAX,
+        |begin| begin.topology.nr_cpu_ids = 1,
+        |begin| begin.topology.cpus[1].id = 0,
+        |begin| begin.topology.cpus[0].siblings = vec![0, 7],
+        |begin| begin.topology.domains[0].cpus = vec![0; 1000],
+    ];
+    for (place, spoil) in spoil.into_iter().enumerate() {
+        let mut odd = begin();
+        spoil(&mut odd);
+        let told = errors(&[Record::Begin(Box::new(odd))]);
+        assert!(
+            told.is_some_and(|told| told.contains("makes no sense")),
+            "{place}"
+        );
+    }
+    let look = |now_ns, whole| {
+        Record::Look(format::Look {
+            now_ns,
+            whole,
+            ..format::Look::default()
+        })
+    };
+    let backwards = [good.clone(), look(5, vec![]), look(4, vec![])];
+    assert!(errors(&backwards).unwrap().contains("runs backwards"));
+    let mut twin = task(3, 1, 1);
+    twin.id.generation += 1;
+    let twice = look(5, vec![task(3, 0, 0), twin]);
+    let told = errors(&[good.clone(), twice]).unwrap();
+    assert!(told.contains("two tasks in one slot"), "{told}");
+    let events = (0..300).map(|number| Record::Event(format!("r{number}")));
+    let events: Vec<Record> = [good.clone()].into_iter().chain(events).collect();
+    assert!(errors(&events).unwrap().contains("more than 256 events"));
+    let restless = vec![good.clone(); 10_001];
+    assert!(
+        errors(&restless)
+            .unwrap()
+            .contains("more than 10000 changes")
+    );
+    let nowhere = look(5, vec![task(0, 0, 3)]);
+    assert!(
+        errors(&[good.clone(), nowhere])
+            .unwrap()
+            .contains("core type")
+    );
+    let sample = Record::Sample(format::SampleRecord {
+        counts: vec![(4, format::Number::Whole(1))],
+        ..format::SampleRecord::default()
+    });
+    assert!(errors(&[good, sample]).unwrap().contains("unknown event"));
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `scx_hetero train`: from tables to a model.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail, ensure};
+use log::{info, warn};
+
+use crate::{import, report, select, show};
+use hetero_core::files::write_whole;
+use hetero_core::ml::args::Train;
+use hetero_core::ml::boosting::{Boosting, Loss};
+use hetero_core::ml::data::Data;
+use hetero_core::ml::learn::{self, View};
+use hetero_core::ml::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
+use hetero_core::ml::validate::{
+    Comparisons, Contest, Speedups, begin, best, comparisons, groups, pairs, speedups,
+};
+use hetero_core::output;
+use hetero_core::text::stamp;
+
+/// Pairs that the classifier learns from, at most: more of the same programs say little more.
+const MOST_PAIRS: usize = 10_000;
+/// Into so many groups programs are dealt for what is learnt many times over.
+const GROUPS: usize = 8;
+/// The seed of all that is drawn by chance.
+const SEED: u64 = 1;
+/// Threads are ranked by their estimated SF if that is right at most so much more seldom than the
+/// classifier: it is one evaluation a thread instead of one a comparison.
+const AS_GOOD: f64 = 0.005;
+
+/// Learns, writes and prints.
+///
+/// # Errors
+/// In words: what is wrong with the tables, or why nothing can be learnt. The model that was there
+/// before is then still there.
+pub fn run(args: &Train) -> Result<()> {
+    let (tables, output) = (args.tables(), args.output());
+    let mut data = Data::read(&tables, &args.column)?;
+    data.leave_out(&args.leave_out)?;
+    for note in &data.notes {
+        warn!("{note}");
+    }
+    let learnt = learn(&data, args)?;
+    learnt.model.check()?;
+    if let Some(path) = &args.report {
+        let drawn = report::draw(&learnt.model, &learnt.speedups)?;
+        write_whole(path, drawn.as_bytes())?;
+    }
+    write_whole(output, learnt.model.to_json()?.as_bytes())?;
+    let comparisons = learnt.comparisons.as_ref().map(show::comparisons);
+    output::print(format_args!(
+        "{}{}\nWritten to {}.",
+        show::text(&learnt.model),
+        comparisons.unwrap_or_default(),
+        output.display()
+    ))
+}
+
+/// A model, and what it was found to be worth.
+struct Learnt {
+    model: Model,
+    /// What is and what was said, by core type.
+    speedups: Vec<Speedups>,
+    comparisons: Option<Comparisons>,
+}
+
+fn learn(data: &Data, args: &Train) -> Result<Learnt> {
+    let programs = data.programs();
+    ensure!(
+        programs.len() >= 3,
+        "{} are too few programs: some must be left out to see what is learnt from the others",
+        programs.len()
+    );
+    let boosting = |loss| Boosting {
+        trees: args.trees.into(),
+        depth: args.depth.into(),
+        shrinkage: args.shrinkage,
+        subsample: args.subsample,
+        seed: SEED,
+        ..Boosting::new(loss)
+    };
+    let few = groups(data, GROUPS.min(programs.len()), SEED);
+    let each = groups(data, programs.len().min(100), SEED);
+    let mut model = Model {
+        schema: SCHEMA,
+        written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
+        date: stamp(SystemTime::now())?,
+        machine: data.header.as_ref().map(|header| header.machine.clone()),
+        data: DataIdentity {
+            tables: args.tables().iter().map(|path| name(path)).collect(),
+            digest: format!("{:016x}", data.digest),
+            rows: data.rows.len(),
+            programs: programs.iter().map(|name| name.to_string()).collect(),
+        },
+        core_types: data.core_types.clone(),
+        rank_by: RankBy::Speedup,
+        speedup: Vec::new(),
+        classifier: None,
+    };
+    let imported = |core_type: Option<&str>| {
+        let import = args
+            .import
+            .iter()
+            .find(|import| import.core_type.as_deref() == core_type);
+        import
+            .map(|import| import::read(&import.path, data.per))
+            .transpose()
+    };
+    if let Some(unknown) = args
+        .import
+        .iter()
+        .filter_map(|import| import.core_type.as_ref())
+        .find(|name| !data.core_types.contains(name))
+    {
+        bail!(
+            "the tables have no core type {unknown}, only {}",
+            data.core_types.join(", ")
+        );
+    }
+
+    let (mut views, mut ways, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    for (core_type, kind) in data.core_types.iter().enumerate() {
+        let all = data.usable(&[core_type]);
+        ensure!(
+            !all.is_empty(),
+            "the rows of core type {kind} have no feature in common that is not the same in all"
+        );
+        info!(
+            "SF from {kind}: choosing among {}",
+            names(data, &all).join(", ")
+        );
+        let pmus = model.machine.iter().flat_map(|machine| &machine.pmus);
+        let pmu = pmus.into_iter().find(|pmu| pmu.core_type == *kind);
+        // What nothing is known of cannot be chosen by it.
+        let at_once = |features: &[usize]| {
+            let names = names(data, features);
+            let events = events(names.iter().map(String::as_str));
+            pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
+        };
+        let mut boosting = begin(data, core_type, &all, boosting(Loss::Squared), &few)?;
+        let view = match args.all_features {
+            true => View {
+                features: all,
+                core_type: false,
+            },
+            false => select::select(data, core_type, &all, &boosting, &few, &at_once)?,
+        };
+        let rows: Vec<usize> = (0..data.rows.len())
+            .filter(|&row| data.rows[row].core_type == core_type)
+            .collect();
+        boosting.trees = args.trees.into();
+        let first = speedups(data, core_type, &view, &boosting, &each)?;
+        // As many trees as were best for programs that were not learnt from.
+        boosting.trees = best(&first.curve).max(usize::from(!boosting.linear));
+        let of_new = speedups(data, core_type, &view, &boosting, &each)?;
+        let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
+        model.speedup.push(Speedup {
+            core_type: kind.clone(),
+            imported: false,
+            scores: of_new.nearness(),
+            importances: fitted.importances,
+            curve: first.curve,
+            trees,
+        });
+        ways.push(boosting);
+        found.push(of_new);
+        views.push(view);
+        if let Some(trees) = imported(Some(kind))? {
+            let on_all = import::score_speedup(data, &rows, &trees)?;
+            if let Some(speedup) = model.speedup.last_mut() {
+                *speedup = Speedup::imported(kind, on_all.nearness(), trees);
+            }
+            *found.last_mut().context("just pushed")? = on_all;
+        }
+    }
+
+    let all_types: Vec<usize> = (0..data.core_types.len()).collect();
+    let shared = data.usable(&all_types);
+    let chosen: Vec<usize> = shared
+        .into_iter()
+        .filter(|feature| {
+            views
+                .iter()
+                .any(|view: &View| view.features.contains(feature))
+        })
+        .collect();
+    let mut compared = None;
+    if chosen.is_empty() {
+        warn!("no classifier: no feature was counted on all core types");
+    } else {
+        let view = View {
+            features: chosen,
+            core_type: data.core_types.len() > 1,
+        };
+        let pairs = pairs(data, MOST_PAIRS, SEED);
+        ensure!(
+            !pairs.is_empty(),
+            "all programs gain the same (one class only): there is nothing to tell apart"
+        );
+        info!(
+            "classifier: {} pairs, learnt anew for every two of {GROUPS} groups of programs",
+            pairs.len()
+        );
+        let contest = Contest {
+            view: &view,
+            classifier: boosting(Loss::Logistic),
+            speedup_views: &views,
+            speedup: &ways,
+        };
+        let scores = comparisons(data, &pairs, &contest, &few, &mut || ())?;
+        if scores.by_speedup.accuracy() < scores.both_ways.accuracy() - AS_GOOD {
+            model.rank_by = RankBy::Classifier;
+        }
+        let classifier = match imported(None)? {
+            Some(trees) => {
+                let on_all = import::score_classifier(data, &pairs, &trees)?;
+                Classifier::imported(on_all, scores.by_speedup, trees)
+            }
+            None => {
+                let (trees, fitted) =
+                    learn::classifier(data, &pairs, &view, &boosting(Loss::Logistic), &[])?;
+                Classifier {
+                    imported: false,
+                    scores: scores.both_ways,
+                    by_speedup: scores.by_speedup,
+                    importances: fitted.importances,
+                    curve: scores.curve.clone(),
+                    trees,
+                }
+            }
+        };
+        model.classifier = Some(classifier);
+        compared = Some(scores);
+    }
+    Ok(Learnt {
+        model,
+        speedups: found,
+        comparisons: compared,
+    })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn names(data: &Data, features: &[usize]) -> Vec<String> {
+    features
+        .iter()
+        .map(|&feature| data.features[feature].clone())
+        .collect()
+}

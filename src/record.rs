@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings ([`hetero_core::record`]), written while scheduling (`--record`).
+
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result};
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use log::{info, warn};
+
+use hetero_core::record::format::Record;
+pub use hetero_core::record::*;
+
+use crate::energy::Energy;
+
+/// Members written by a thread of their own: the disk may be slow, and the agent may not wait.
+pub struct Background {
+    full: Option<Sender<Vec<u8>>>,
+    empty: Receiver<Vec<u8>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Writes to `file` from now on, and what energy has been taken since.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(file: Members) -> Result<Self> {
+        let (full, records) = bounded(1);
+        let (give_back, empty) = bounded(2);
+        let thread = thread::Builder::new()
+            .name("recording".to_string())
+            // Locked in memory.
+            .stack_size(256 << 10)
+            .spawn(move || write_all(file, &records, &give_back))
+            .context("cannot start a thread")?;
+        Ok(Self {
+            full: Some(full),
+            empty,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether the thread would take records now; an error if it has given up, as it has said.
+    ///
+    /// # Errors
+    /// The recording has ended.
+    pub fn is_free(&self) -> Result<bool, Ended> {
+        match &self.full {
+            Some(full) if self.thread.as_ref().is_some_and(|t| !t.is_finished()) => {
+                Ok(!full.is_full())
+            }
+            _ => Err(Ended),
+        }
+    }
+
+    /// A buffer that was written.
+    pub fn empty(&self) -> Vec<u8> {
+        self.empty.try_recv().unwrap_or_default()
+    }
+
+    /// Hands records on; does not wait.
+    ///
+    /// # Errors
+    /// The recording has ended.
+    pub fn write(&self, records: Vec<u8>) -> Result<(), Ended> {
+        match self.full.as_ref().map(|full| full.try_send(records)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => Err(Ended),
+        }
+    }
+
+    /// Writes the last records, and waits until they are written.
+    pub fn finish(mut self, records: Vec<u8>) {
+        if let Some(full) = self.full.take() {
+            let _ = full.send(records);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Nothing more is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+fn write_all(mut file: Members, records: &Receiver<Vec<u8>>, give_back: &Sender<Vec<u8>>) {
+    let mut energy = Energy::from_now();
+    let mut told = Vec::new();
+    for full in records {
+        let mut outcome = file.write(&full);
+        // After the records, whose end it is of; and in a member of its own, for they may end with
+        // the recording.
+        told.clear();
+        if let (Ok(()), Some(joules)) = (&outcome, energy.joules()) {
+            append(&mut told, &Record::Energy(joules));
+            outcome = file.write(&told);
+        }
+        if let Err(error) = outcome {
+            warn!("{error:#}; the scheduler goes on without");
+            return;
+        }
+        let _ = give_back.try_send(full);
+    }
+    info!("recorded to {}", file.path().display());
+}
