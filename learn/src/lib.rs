@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
 pub mod import;
+pub mod kinds;
 pub mod report;
 pub mod select;
 pub mod show;

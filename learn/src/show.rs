@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
 
+use crate::kinds::Worth;
 use crate::select::at_once;
 use hetero_core::ml::args::Show;
 use hetero_core::ml::model::{Classifier, Model, RankBy, Speedup};
-use hetero_core::ml::scores::Confusion;
+use hetero_core::ml::scores::{Confusion, Nearness};
 use hetero_core::ml::validate::Comparisons;
 use hetero_core::output;
 use hetero_core::text::wrap;
@@ -199,4 +201,35 @@ pub fn comparisons(found: &Comparisons) -> String {
     text += &row("SF over 5% apart: classifier", &found.apart[0]);
     text += &row("SF over 5% apart: estimated SF", &found.apart[1]);
     text
+}
+
+/// Kinds of models side by side.
+pub fn kinds(core_types: &[String], kinds: &[(String, Worth)]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut header = vec!["KIND".to_string()];
+    header.extend(core_types.iter().map(|kind| format!("SF FROM {kind}")));
+    header.extend(["BY SF", "CLASSIFIER", "TIME"].map(String::from));
+    table.set_header(header);
+    for (name, worth) in kinds {
+        let nearness = worth.speedup.iter().map(|speedup| {
+            let near = |near: &Nearness| format!("{:.3} +- {:.3}", near.correlation, near.mae);
+            speedup.as_ref().map_or("-".to_string(), near)
+        });
+        let right = |matrix: &Confusion| format!("{:.1}%", 100.0 * matrix.accuracy());
+        let mut row = vec![name.clone()];
+        row.extend(nearness);
+        row.push(worth.by_speedup.as_ref().map_or("-".to_string(), right));
+        row.push(right(&worth.classifier));
+        row.push(format!("{:.2} s", worth.took.as_secs_f64()));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "\nKinds of models, on programs not learnt from: correlation and mean absolute\n\
+         error of SF, pairs that are right, and how long learning takes:\n{}\n",
+        table.trim_fmt()
+    )
 }

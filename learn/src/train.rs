@@ -2,14 +2,15 @@
 //! `scx_hetero train`: from tables to a model.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use log::{info, warn};
 
+use crate::kinds::{self, Kind, Worth};
 use crate::{import, report, select, show};
 use hetero_core::files::write_whole;
-use hetero_core::ml::args::Train;
+use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
 use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::{self, View};
@@ -50,10 +51,15 @@ pub fn run(args: &Train) -> Result<()> {
     }
     write_whole(output, learnt.model.to_json()?.as_bytes())?;
     let comparisons = learnt.comparisons.as_ref().map(show::comparisons);
+    let kinds = match args.compare {
+        true => show::kinds(&learnt.model.core_types, &learnt.kinds),
+        false => String::new(),
+    };
     output::print(format_args!(
-        "{}{}\nWritten to {}.",
+        "{}{}{}\nWritten to {}.",
         show::text(&learnt.model),
         comparisons.unwrap_or_default(),
+        kinds,
         output.display()
     ))
 }
@@ -64,6 +70,8 @@ struct Learnt {
     /// What is and what was said, by core type.
     speedups: Vec<Speedups>,
     comparisons: Option<Comparisons>,
+    /// Every kind of models that was tried, boosted trees first.
+    kinds: Vec<(String, Worth)>,
 }
 
 fn learn(data: &Data, args: &Train) -> Result<Learnt> {
@@ -121,6 +129,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
     }
 
     let (mut views, mut ways, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    let mut took = Duration::ZERO;
     for (core_type, kind) in data.core_types.iter().enumerate() {
         let all = data.usable(&[core_type]);
         ensure!(
@@ -155,7 +164,9 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         // As many trees as were best for programs that were not learnt from.
         boosting.trees = best(&first.curve).max(usize::from(!boosting.linear));
         let of_new = speedups(data, core_type, &view, &boosting, &each)?;
+        let begun = Instant::now();
         let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
+        took += begun.elapsed();
         model.speedup.push(Speedup {
             core_type: kind.clone(),
             imported: false,
@@ -186,7 +197,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
                 .any(|view: &View| view.features.contains(feature))
         })
         .collect();
-    let mut compared = None;
+    let (mut compared, mut kinds) = (None, Vec::new());
     if chosen.is_empty() {
         warn!("no classifier: no feature was counted on all core types");
     } else {
@@ -219,8 +230,10 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
                 Classifier::imported(on_all, scores.by_speedup, trees)
             }
             None => {
+                let begun = Instant::now();
                 let (trees, fitted) =
                     learn::classifier(data, &pairs, &view, &boosting(Loss::Logistic), &[])?;
+                took += begun.elapsed();
                 Classifier {
                     imported: false,
                     scores: scores.both_ways,
@@ -232,12 +245,32 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             }
         };
         model.classifier = Some(classifier);
+        let boosted = Worth {
+            speedup: found.iter().map(|found| Some(found.nearness())).collect(),
+            by_speedup: Some(scores.by_speedup),
+            classifier: scores.both_ways,
+            took,
+        };
+        kinds.push(("boosted trees".to_string(), boosted));
+        let linear = args.model_kind == ModelKind::Linear;
+        for kind in Kind::ALL {
+            if !args.compare && !(linear && kind == Kind::Linear) {
+                continue;
+            }
+            info!("{kind}: learnt anew for each group of programs");
+            let worth = kinds::worth(kind, data, &views, &pairs, &view, [&each, &few])?;
+            if linear && kind == Kind::Linear {
+                kinds::replace_by_linear(&mut model, data, &views, (&pairs, &view), &worth)?;
+            }
+            kinds.push((kind.to_string(), worth));
+        }
         compared = Some(scores);
     }
     Ok(Learnt {
         model,
         speedups: found,
         comparisons: compared,
+        kinds,
     })
 }
 

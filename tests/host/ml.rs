@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use scx_hetero::arith::forest as native;
 use scx_hetero::ml::fixed;
 use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_number};
+use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
 
 fn fixtures() -> PathBuf {
@@ -167,8 +168,7 @@ fn a_table_makes_a_model_and_a_report_and_the_same_ones_again() {
         said.contains("SF from P") && said.contains("SF from E"),
         "{said}"
     );
-    let model =
-        scx_hetero::ml::model::Model::read(&place.folder.path().join("model.json")).unwrap();
+    let model = Model::read(&place.folder.path().join("model.json")).unwrap();
     for speedup in &model.speedup {
         assert!(speedup.scores.correlation > 0.95, "{:?}", speedup.scores);
     }
@@ -186,8 +186,7 @@ fn a_table_makes_a_model_and_a_report_and_the_same_ones_again() {
     let report = place.read("report.svg");
     assert!(report.starts_with("<svg") && report.trim_end().ends_with("</svg>"));
     assert!(place.run(&words).status.success());
-    let again =
-        scx_hetero::ml::model::Model::read(&place.folder.path().join("model.json")).unwrap();
+    let again = Model::read(&place.folder.path().join("model.json")).unwrap();
     assert_eq!(
         (again.speedup, again.classifier),
         (model.speedup, model.classifier)
@@ -257,6 +256,30 @@ fn models_that_cannot_be_used_are_explained() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_terminal() {
+    let place = Place::new();
+    place.write("table.csv", &table(12));
+    let words = ["train", "table.csv", "--model-kind", "linear", "--compare"];
+    let output = place.run(&words);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    for kind in ["boosted trees", "linear, logistic", "SVM", "random forest"] {
+        assert!(said.contains(kind), "{said}");
+    }
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    let model = Model::read(&place.folder.path().join("model.json")).unwrap();
+    for speedup in &model.speedup {
+        let trees = &speedup.trees;
+        assert!(trees.trees.is_empty() && !trees.weights.is_empty());
+        assert!(speedup.scores.correlation > 0.9, "{:?}", speedup.scores);
+    }
+    assert!(model.classifier.unwrap().trees.trees.is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 
 use super::model;
 use crate::topology::CoreTypesSpec;
@@ -49,6 +50,15 @@ pub struct Train {
     #[arg(long)]
     pub all_features: bool,
 
+    /// What a model is made of: boosted trees, or a weighted sum alone
+    #[arg(long, value_enum, default_value_t)]
+    pub model_kind: ModelKind,
+
+    /// Compare with other kinds of models, on the same programs left out; takes a
+    /// minute or so
+    #[arg(long)]
+    pub compare: bool,
+
     /// The most trees of each sum
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub trees: u16,
@@ -78,6 +88,16 @@ fn part(text: &str) -> Result<f64, String> {
     } else {
         Err("must be above 0 and at most 1".into())
     }
+}
+
+/// What can be evaluated in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ModelKind {
+    /// Boosted trees, which begin with a weighted sum where that is better
+    #[default]
+    Boosted,
+    /// A weighted sum by least squares, and for pairs logistic regression
+    Linear,
 }
 
 /// Trees from elsewhere.

@@ -45,7 +45,15 @@ impl View {
         [self.values(data, pair.a), self.values(data, pair.b)].concat()
     }
 
-    fn names(&self, data: &Data) -> Vec<String> {
+    /// The same of a pair's.
+    pub fn names_of_pair(&self, data: &Data) -> Vec<String> {
+        let names = self.names(data);
+        let side = |side: &'static str| names.iter().map(move |name| format!("{side}:{name}"));
+        side("a").chain(side("b")).collect()
+    }
+
+    /// What the values of a row are called.
+    pub fn names(&self, data: &Data) -> Vec<String> {
         let names = self
             .features
             .iter()
@@ -123,9 +131,7 @@ pub fn classifier(
     let values = |pairs: &[Pair]| -> Vec<Vec<f64>> {
         pairs.iter().map(|&pair| view.of_pair(data, pair)).collect()
     };
-    let names = view.names(data);
-    let side = |side: &'static str| names.iter().map(move |name| format!("{side}:{name}"));
-    let names = side("a").chain(side("b")).collect();
+    let names = view.names_of_pair(data);
     let (mut trees, fitted) = fit(
         boosting,
         names,

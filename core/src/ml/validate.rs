@@ -90,6 +90,53 @@ impl Speedups {
     }
 }
 
+/// For each group that has some of the rows: these, and the others.
+pub fn one_left_out(rows: &[usize], groups: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let last = groups.iter().max().map_or(0, |last| last + 1);
+    let folds = (0..last).map(|group| rows.iter().partition(|&&row| groups[row] == group));
+    folds
+        .filter(|(out, learnt): &(Vec<usize>, Vec<usize>)| !out.is_empty() && !learnt.is_empty())
+        .collect()
+}
+
+/// Two groups that are left out, perhaps twice the same.
+pub struct TwoLeftOut {
+    /// Both.
+    pub groups: [usize; 2],
+    /// The pairs between them. Either thread may be the one asked about.
+    pub out: Vec<Pair>,
+    /// The pairs that have to do with neither.
+    pub learnt: Vec<Pair>,
+}
+
+/// Every two groups that have pairs between them, so each pair is left out once, and both its programs
+/// are new then.
+pub fn two_left_out(pairs: &[Pair], groups: &[usize]) -> Vec<TwoLeftOut> {
+    let last = groups.iter().max().map_or(0, |last| last + 1);
+    let twos = (0..last).flat_map(|first| (0..=first).map(move |second| [first, second]));
+    let folds = twos.map(|two| {
+        let [first, second] = two;
+        let in_two = |row: usize| groups[row] == first || groups[row] == second;
+        let between = |pair: &&Pair| {
+            let (a, b) = (groups[pair.a], groups[pair.b]);
+            (a == first && b == second) || (a == second && b == first)
+        };
+        let turned = |&Pair { a, b }: &Pair| match (a + b) % 2 {
+            0 => Pair { a, b },
+            _ => Pair { a: b, b: a },
+        };
+        let apart = |pair: &&Pair| !in_two(pair.a) && !in_two(pair.b);
+        TwoLeftOut {
+            groups: two,
+            out: pairs.iter().filter(between).map(turned).collect(),
+            learnt: pairs.iter().copied().filter(|pair| apart(&pair)).collect(),
+        }
+    });
+    folds
+        .filter(|fold| !fold.out.is_empty() && !fold.learnt.is_empty())
+        .collect()
+}
+
 /// Leaves out each group in turn, and estimates SF of its rows of a core type by what was learnt
 /// from the others.
 pub fn speedups(
@@ -103,13 +150,7 @@ pub fn speedups(
     let rows: Vec<usize> = (0..data.rows.len()).filter(of_type).collect();
     let mut found = Speedups::default();
     let mut curves = Vec::new();
-    let last = groups.iter().max().map_or(0, |last| last + 1);
-    for group in 0..last {
-        let (out, learnt): (Vec<usize>, Vec<usize>) =
-            rows.iter().partition(|&&row| groups[row] == group);
-        if out.is_empty() || learnt.is_empty() {
-            continue;
-        }
+    for (out, learnt) in one_left_out(&rows, groups) {
         let (trees, fitted) = learn::speedup(data, &learnt, view, boosting, &out)?;
         curves.push((fitted.curve, out.len()));
         let forest = trees.forest()?;
@@ -160,59 +201,40 @@ pub fn comparisons(
 ) -> Result<Comparisons> {
     let mut found = Comparisons::default();
     let mut curves = Vec::new();
-    let last = groups.iter().max().map_or(0, |last| last + 1);
-    for first in 0..last {
-        for second in 0..=first {
-            progress();
-            let without = |row: usize| groups[row] != first && groups[row] != second;
-            let between = |pair: &Pair| {
-                let (a, b) = (groups[pair.a], groups[pair.b]);
-                (a == first && b == second) || (a == second && b == first)
-            };
-            let out: Vec<Pair> = pairs.iter().copied().filter(between).collect();
-            let learnt: Vec<Pair> = pairs
-                .iter()
-                .copied()
-                .filter(|p| without(p.a) && without(p.b))
-                .collect();
-            if out.is_empty() || learnt.is_empty() {
-                continue;
-            }
-            let (trees, fitted) =
-                learn::classifier(data, &learnt, contest.view, &contest.classifier, &out)?;
-            curves.push((fitted.curve, out.len()));
-            let forest = trees.forest()?;
-            let estimates = estimates(data, contest, &without)?;
-            let says = |pair: Pair| forest.score(&fixed(&contest.view.of_pair(data, pair)));
-            let estimate = |row: usize| {
-                let core_type = data.rows[row].core_type;
-                let forest = estimates[core_type].as_ref()?;
-                Some(forest.score(&fixed(&contest.speedup_views[core_type].values(data, row))))
-            };
-            for &pair in &out {
-                // Either thread may be asked about first: by the parity of its row.
-                let pair = match (pair.a + pair.b) % 2 {
-                    0 => pair,
-                    _ => Pair {
-                        a: pair.b,
-                        b: pair.a,
-                    },
-                };
-                let (a, b) = (data.rows[pair.a].sf, data.rows[pair.b].sf);
-                let score = says(pair);
-                let both = score
-                    > says(Pair {
-                        a: pair.b,
-                        b: pair.a,
-                    });
-                let by_speedup = estimate(pair.a) > estimate(pair.b);
-                found.classifier.add(a > b, score > 0);
-                found.both_ways.add(a > b, both);
-                found.by_speedup.add(a > b, by_speedup);
-                if (a / b).max(b / a) > 1.05 {
-                    found.apart[0].add(a > b, both);
-                    found.apart[1].add(a > b, by_speedup);
-                }
+    for TwoLeftOut {
+        groups: two,
+        out,
+        learnt,
+    } in two_left_out(pairs, groups)
+    {
+        progress();
+        let without = |row: usize| !two.contains(&groups[row]);
+        let (trees, fitted) =
+            learn::classifier(data, &learnt, contest.view, &contest.classifier, &out)?;
+        curves.push((fitted.curve, out.len()));
+        let forest = trees.forest()?;
+        let estimates = estimates(data, contest, &without)?;
+        let says = |pair: Pair| forest.score(&fixed(&contest.view.of_pair(data, pair)));
+        let estimate = |row: usize| {
+            let core_type = data.rows[row].core_type;
+            let forest = estimates[core_type].as_ref()?;
+            Some(forest.score(&fixed(&contest.speedup_views[core_type].values(data, row))))
+        };
+        for &pair in &out {
+            let (a, b) = (data.rows[pair.a].sf, data.rows[pair.b].sf);
+            let score = says(pair);
+            let both = score
+                > says(Pair {
+                    a: pair.b,
+                    b: pair.a,
+                });
+            let by_speedup = estimate(pair.a) > estimate(pair.b);
+            found.classifier.add(a > b, score > 0);
+            found.both_ways.add(a > b, both);
+            found.by_speedup.add(a > b, by_speedup);
+            if (a / b).max(b / a) > 1.05 {
+                found.apart[0].add(a > b, both);
+                found.apart[1].add(a > b, by_speedup);
             }
         }
     }

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Kinds of models beside boosted trees, by linfa, on the same features and the same programs left out:
+//! the thesis' comparison (topology-aware-ml-2024, chapter 4). Only a weighted sum can be evaluated in
+//! the kernel as boosted trees are; the others are there to see what that costs.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hetero_core::ml::boosting::Loss;
+use hetero_core::ml::data::{Data, Per};
+use hetero_core::ml::forest::{Comparison, to_number};
+use hetero_core::ml::learn::{Pair, View, fixed};
+use hetero_core::ml::model::{Feature, Model, Trees};
+use hetero_core::ml::scores::{Confusion, Nearness};
+use hetero_core::ml::validate::{TwoLeftOut, one_left_out, two_left_out};
+use linfa::prelude::*;
+use linfa_ensemble::EnsembleLearnerParams;
+use linfa_linear::LinearRegression;
+use linfa_logistic::LogisticRegression;
+use linfa_nn::distance::L2Dist;
+use linfa_nn::{CommonNearestNeighbour, NearestNeighbour as _};
+use linfa_preprocessing::linear_scaling::LinearScaler;
+use linfa_svm::Svm;
+use linfa_trees::DecisionTree;
+use ndarray::{Array1, Array2, Axis};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// Neighbours that have a say.
+const NEIGHBOURS: usize = 9;
+/// Trees of a random forest, how deep each is, and the part of the features that it sees: linfa draws
+/// them for each tree and not for each split, and with few of them most trees see one side alone.
+const TREES: usize = 40;
+const FEATURES: f64 = 0.6;
+const DEPTH: usize = 12;
+/// A support vector machine takes time by the square of the rows: it learns from so many.
+const ROWS_OF_SVM: usize = 2000;
+/// How much a support vector machine minds an error, and how near rows are alike: in features of which
+/// each is brought to 0 to 1.
+const COST: f64 = 10.0;
+const WIDTH: f64 = 1.0;
+/// An error of SF that a support vector machine does not mind.
+const SLACK: f64 = 0.02;
+const SEED: u64 = 1;
+
+/// A kind of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A weighted sum by least squares; of pairs by logistic regression.
+    Linear,
+    /// A support vector machine with a Gaussian kernel.
+    Svm,
+    /// A random forest, of pairs alone: linfa's trees tell classes, not numbers.
+    Forest,
+    /// The mean of the nearest neighbours, or what most of them say.
+    Nearest,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Linear, Self::Svm, Self::Forest, Self::Nearest];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Linear => "linear, logistic",
+            Self::Svm => "SVM",
+            Self::Forest => "random forest",
+            Self::Nearest => "nearest neighbours",
+        })
+    }
+}
+
+/// What one kind is worth.
+#[derive(Clone, Debug)]
+pub struct Worth {
+    /// Estimates of SF, by core type; `None` where the kind makes none.
+    pub speedup: Vec<Option<Nearness>>,
+    /// Pairs by those estimates.
+    pub by_speedup: Option<Confusion>,
+    /// Pairs by the classifier, asked both ways round.
+    pub classifier: Confusion,
+    /// How long it takes to learn from all rows of each core type and all pairs.
+    pub took: Duration,
+}
+
+/// The models of a kind that can be evaluated in the kernel, in the place of boosted ones.
+///
+/// # Errors
+/// They cannot be learnt.
+pub fn replace_by_linear(
+    model: &mut Model,
+    data: &Data,
+    views: &[View],
+    (pairs, view): (&[Pair], &View),
+    worth: &Worth,
+) -> Result<()> {
+    for (core_type, speedup) in model.speedup.iter_mut().enumerate() {
+        let is = |&row: &usize| data.rows[row].core_type == core_type;
+        let rows: Vec<usize> = (0..data.rows.len()).filter(is).collect();
+        speedup.trees = linear(data, &rows, &views[core_type])?;
+        speedup.scores = worth.speedup[core_type].unwrap_or_default();
+        speedup.importances.clear();
+        speedup.curve.clear();
+    }
+    if let Some(classifier) = &mut model.classifier {
+        classifier.trees = logistic(data, pairs, view)?;
+        classifier.scores = worth.classifier;
+        classifier.by_speedup = worth.by_speedup.unwrap_or_default();
+        classifier.importances.clear();
+        classifier.curve.clear();
+    }
+    Ok(())
+}
+
+/// What says a number of a row's values; of a pair's, above 0 is that the first gains more.
+type Says = Box<dyn Fn(&[f64]) -> f64>;
+
+/// Learns and scores one kind: SF with each of the groups `each` left out, pairs with every two of `few`.
+///
+/// # Errors
+/// Something cannot be learnt.
+pub fn worth(
+    kind: Kind,
+    data: &Data,
+    views: &[View],
+    pairs: &[Pair],
+    view: &View,
+    [each, few]: [&[usize]; 2],
+) -> Result<Worth> {
+    let rows_of = |core_type: usize, may: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        let is = |&row: &usize| data.rows[row].core_type == core_type && may(row);
+        (0..data.rows.len()).filter(is).collect()
+    };
+    let estimate = |core_type: usize, rows: &[usize]| speedup(kind, data, rows, &views[core_type]);
+    let said =
+        |core_type: usize, says: &Says, row: usize| says(&views[core_type].values(data, row));
+
+    let mut nearness = Vec::new();
+    for core_type in 0..views.len() {
+        let rows = rows_of(core_type, &|_| true);
+        let mut pairs = Some(Vec::new());
+        for (out, learnt) in one_left_out(&rows, each) {
+            let says = estimate(core_type, &learnt)?;
+            pairs = pairs.zip(says).map(|(mut pairs, says)| {
+                let new = out
+                    .iter()
+                    .map(|&row| (data.rows[row].sf, said(core_type, &says, row)));
+                pairs.extend(new);
+                pairs
+            });
+        }
+        nearness.push(pairs.map(|pairs| Nearness::of(&pairs)));
+    }
+
+    let (mut classified, mut by_speedup) = (Confusion::default(), Some(Confusion::default()));
+    for TwoLeftOut {
+        groups,
+        out,
+        learnt,
+    } in two_left_out(pairs, few)
+    {
+        let classifier = classifier(kind, data, &learnt, view)?;
+        let estimates: Vec<Option<Says>> = (0..views.len())
+            .map(|core_type| {
+                let rows = rows_of(core_type, &|row| !groups.contains(&few[row]));
+                estimate(core_type, &rows)
+            })
+            .collect::<Result<_>>()?;
+        for pair in out {
+            let is = data.rows[pair.a].sf > data.rows[pair.b].sf;
+            let says = |a, b| classifier(&view.of_pair(data, Pair { a, b }));
+            classified.add(is, says(pair.a, pair.b) > says(pair.b, pair.a));
+            let sf = |row: usize| {
+                let core_type = data.rows[row].core_type;
+                let says = estimates[core_type].as_ref()?;
+                Some(said(core_type, says, row))
+            };
+            match (&mut by_speedup, sf(pair.a), sf(pair.b)) {
+                (Some(matrix), Some(a), Some(b)) => matrix.add(is, a > b),
+                _ => by_speedup = None,
+            }
+        }
+    }
+
+    let begun = Instant::now();
+    for core_type in 0..views.len() {
+        estimate(core_type, &rows_of(core_type, &|_| true))?;
+    }
+    let _ = classifier(kind, data, pairs, view)?;
+    Ok(Worth {
+        speedup: nearness,
+        by_speedup,
+        classifier: classified,
+        took: begun.elapsed(),
+    })
+}
+
+/// Rows that are learnt from, each column brought to 0 to 1.
+struct Table {
+    matrix: Array2<f64>,
+    scaler: LinearScaler<f64>,
+}
+
+impl Table {
+    fn new(rows: Vec<Vec<f64>>) -> Result<Self> {
+        let shape = (rows.len(), rows.first().map_or(0, Vec::len));
+        let matrix = Array2::from_shape_vec(shape, rows.concat())?;
+        let scaler = LinearScaler::min_max().fit(&DatasetBase::from(matrix.clone()))?;
+        let matrix = scaler.transform(matrix);
+        Ok(Self { matrix, scaler })
+    }
+
+    /// SF of rows of one core type, and what is seen of them.
+    fn of_rows(data: &Data, rows: &[usize], view: &View) -> Result<(Self, Array1<f64>)> {
+        let values = rows.iter().map(|&row| view.values(data, row));
+        let sfs = rows.iter().map(|&row| data.rows[row].sf);
+        Ok((Self::new(values.collect())?, sfs.collect()))
+    }
+
+    /// Whether the first gains more, for pairs and for the same turned round.
+    fn of_pairs(data: &Data, pairs: &[Pair], view: &View) -> Result<(Self, Array1<bool>)> {
+        let both = pairs
+            .iter()
+            .flat_map(|&Pair { a, b }| [Pair { a, b }, Pair { a: b, b: a }]);
+        let both: Vec<Pair> = both.collect();
+        let values = both.iter().map(|&pair| view.of_pair(data, pair));
+        let classes = both
+            .iter()
+            .map(|pair| data.rows[pair.a].sf > data.rows[pair.b].sf);
+        Ok((Self::new(values.collect())?, classes.collect()))
+    }
+
+    /// Another row, as those that are learnt from.
+    fn scaler(&self) -> impl Fn(&[f64]) -> Array2<f64> + use<> {
+        let scaler = self.scaler.clone();
+        move |values| {
+            let row = Array1::from_iter(values.iter().copied());
+            scaler.transform(row.insert_axis(Axis(0)))
+        }
+    }
+
+    /// A weighted sum of the columns, as a model has it.
+    fn sum(&self, names: Vec<String>, base: f64, weights: &Array1<f64>, loss: Loss) -> Trees {
+        let ranges = self.scaler.offsets().iter().zip(self.scaler.scales());
+        let features = names.into_iter().zip(ranges);
+        Trees {
+            loss,
+            comparison: Comparison::AtMost,
+            per: Per::default(),
+            base,
+            weights: weights.to_vec(),
+            inverse: false,
+            range: None,
+            features: features
+                .map(|(name, (&min, &scale))| Feature {
+                    name,
+                    min,
+                    max: min + scale.recip(),
+                })
+                .collect(),
+            trees: Vec::new(),
+        }
+    }
+}
+
+/// SF as a weighted sum by least squares, learnt from rows of one core type.
+///
+/// # Errors
+/// It cannot be learnt.
+pub fn linear(data: &Data, rows: &[usize], view: &View) -> Result<Trees> {
+    let (table, sfs) = Table::of_rows(data, rows, view)?;
+    let ends = sfs.iter().fold([f64::INFINITY, 0.0], |[least, most], &sf| {
+        [least.min(sf), f64::max(most, sf)]
+    });
+    let fitted = LinearRegression::new().fit(&Dataset::new(table.matrix.clone(), sfs))?;
+    let names = view.names(data);
+    Ok(Trees {
+        per: data.per,
+        range: Some(ends),
+        ..table.sum(names, fitted.intercept(), fitted.params(), Loss::Squared)
+    })
+}
+
+/// Which of two gains more, by logistic regression.
+///
+/// # Errors
+/// It cannot be learnt.
+pub fn logistic(data: &Data, pairs: &[Pair], view: &View) -> Result<Trees> {
+    let (table, classes) = Table::of_pairs(data, pairs, view)?;
+    let fitted = LogisticRegression::default()
+        .max_iterations(300)
+        .fit(&Dataset::new(table.matrix.clone(), classes))?;
+    // Of whichever class linfa takes for the positive one.
+    let sign = if fitted.labels().pos.class { 1.0 } else { -1.0 };
+    let names = view.names_of_pair(data);
+    let (base, weights) = (sign * fitted.intercept(), fitted.params() * sign);
+    Ok(Trees {
+        per: data.per,
+        ..table.sum(names, base, &weights, Loss::Logistic)
+    })
+}
+
+/// As the scheduler asks it, in fixed point.
+fn as_asked(trees: &Trees) -> Result<Says> {
+    let forest = trees.forest()?;
+    Ok(Box::new(move |values| {
+        to_number(forest.score(&fixed(values)))
+    }))
+}
+
+/// Of all, evenly, no more than `most`.
+fn thinned<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    let step = all.len().div_ceil(most).max(1);
+    all.iter().step_by(step).copied().collect()
+}
+
+/// What estimates SF, learnt from rows of one core type; `None` if the kind does not.
+fn speedup(kind: Kind, data: &Data, rows: &[usize], view: &View) -> Result<Option<Says>> {
+    Ok(Some(match kind {
+        Kind::Linear => as_asked(&linear(data, rows, view)?)?,
+        Kind::Svm => {
+            let (table, sfs) = Table::of_rows(data, &thinned(rows, ROWS_OF_SVM), view)?;
+            let scale = table.scaler();
+            let machine = Svm::<f64, f64>::params()
+                .c_svr(COST, Some(SLACK))
+                .gaussian_kernel(WIDTH)
+                .fit(&Dataset::new(table.matrix, sfs))?;
+            Box::new(move |values| machine.predict(scale(values).row(0)))
+        }
+        Kind::Forest => return Ok(None),
+        Kind::Nearest => {
+            let (table, sfs) = Table::of_rows(data, rows, view)?;
+            nearest(table, sfs)
+        }
+    }))
+}
+
+/// What tells which of two gains more.
+fn classifier(kind: Kind, data: &Data, pairs: &[Pair], view: &View) -> Result<Says> {
+    Ok(match kind {
+        Kind::Linear => as_asked(&logistic(data, pairs, view)?)?,
+        Kind::Svm => {
+            let few = thinned(pairs, ROWS_OF_SVM / 2);
+            let (table, classes) = Table::of_pairs(data, &few, view)?;
+            let scale = table.scaler();
+            let machine = Svm::<f64, bool>::params()
+                .pos_neg_weights(COST, COST)
+                .gaussian_kernel(WIDTH)
+                .fit(&Dataset::new(table.matrix, classes))?;
+            Box::new(move |values| machine.weighted_sum(&scale(values).row(0)) - machine.rho)
+        }
+        Kind::Forest => {
+            let (table, classes) = Table::of_pairs(data, pairs, view)?;
+            let scale = table.scaler();
+            let rng = SmallRng::seed_from_u64(SEED);
+            let tree = DecisionTree::params().max_depth(Some(DEPTH));
+            let forest = EnsembleLearnerParams::new_fixed_rng(tree, rng)
+                .ensemble_size(TREES)
+                .bootstrap_proportion(1.0)
+                .feature_proportion(FEATURES)
+                .fit(&Dataset::new(table.matrix, classes))?;
+            Box::new(move |values| {
+                let row = scale(values);
+                let votes = forest.models.iter().zip(&forest.model_features);
+                let yes = votes.filter(|(tree, seen)| tree.predict(&row.select(Axis(1), seen))[0]);
+                yes.count() as f64 - TREES as f64 / 2.0
+            })
+        }
+        Kind::Nearest => {
+            let (table, classes) = Table::of_pairs(data, pairs, view)?;
+            nearest(table, classes.map(|&class| if class { 1.0 } else { -1.0 }))
+        }
+    })
+}
+
+/// The mean of what is known of the nearest neighbours.
+fn nearest(table: Table, known: Array1<f64>) -> Says {
+    let scale = table.scaler();
+    let mean = move |row: Array2<f64>| -> Result<f64> {
+        // An index borrows what it searches, and to build one that is fast takes longer than one look.
+        let index = CommonNearestNeighbour::LinearSearch.from_batch(&table.matrix, L2Dist)?;
+        let found = index.k_nearest(row.row(0), NEIGHBOURS)?;
+        let sum: f64 = found.iter().map(|(_, at)| known[*at]).sum();
+        Ok(sum / found.len().max(1) as f64)
+    };
+    // Rows have the width of those that were learnt, which is all that a search can refuse.
+    Box::new(move |values| mean(scale(values)).unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use hetero_core::ml::validate::{groups, pairs};
+
+    use super::*;
+
+    /// SF is a weighted sum of two rates, on one core type; each program has one row.
+    fn data() -> Data {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let mut text = String::from("program,instructions,cycles,branches,loads,sf\n");
+        for n in 0..40_u32 {
+            let (branches, loads) = (100 + 10 * (n * 7 % 11), 100 + 10 * (n * 5 % 13));
+            let sf = 1.0 + f64::from(branches) / 400.0 + f64::from(loads) / 800.0;
+            text += &format!("p{n},1000,1000,{branches},{loads},{sf}\n");
+        }
+        std::fs::write(&path, text).unwrap();
+        Data::read(&[path], &[]).unwrap()
+    }
+
+    #[test]
+    fn every_kind_learns_a_sum_of_rates_and_the_sum_itself_does_so_best() {
+        let data = data();
+        let view = View {
+            features: data.usable(&[0]),
+            core_type: false,
+        };
+        let (few, pairs) = (groups(&data, 5, 1), pairs(&data, 400, 1));
+        for kind in Kind::ALL {
+            let views = std::slice::from_ref(&view);
+            let worth = worth(kind, &data, views, &pairs, &view, [&few, &few]).unwrap();
+            assert!(worth.classifier.accuracy() > 0.7, "{kind}: {worth:?}");
+            let least = match kind {
+                // No estimate is beyond what was seen.
+                Kind::Linear => 0.99,
+                _ => 0.9,
+            };
+            match (kind, worth.speedup[0]) {
+                (Kind::Forest, speedup) => assert_eq!(speedup, None),
+                (_, speedup) => {
+                    assert!(speedup.unwrap().correlation > least, "{kind}: {speedup:?}");
+                    assert!(worth.by_speedup.unwrap().accuracy() > 0.8, "{kind}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn logistic_regression_says_which_of_two_whichever_is_asked_about() {
+        let data = data();
+        let view = View {
+            features: data.usable(&[0]),
+            core_type: false,
+        };
+        let pairs = pairs(&data, 400, 1);
+        let says = as_asked(&logistic(&data, &pairs, &view).unwrap()).unwrap();
+        let right = |&&Pair { a, b }: &&Pair| {
+            let is = data.rows[a].sf > data.rows[b].sf;
+            is == (says(&view.of_pair(&data, Pair { a, b })) > 0.0)
+                && is == (says(&view.of_pair(&data, Pair { a: b, b: a })) < 0.0)
+        };
+        let share = pairs.iter().filter(right).count() as f64 / pairs.len() as f64;
+        assert!(share > 0.97, "{share}");
+    }
+}
