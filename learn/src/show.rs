@@ -182,7 +182,7 @@ fn of_matrix(matrix: &Confusion) -> String {
 pub fn comparisons(found: &Comparisons) -> String {
     let row = |name: &str, matrix: &Confusion| {
         format!(
-            "  {name:<34}{:>8}{:>9.1}%{:>7}{:>7}{:>7}{:>7}\n",
+            "  {name:<32}{:>8}{:>9.1}%{:>7}{:>7}{:>7}{:>7}\n",
             matrix.number(),
             100.0 * matrix.accuracy(),
             matrix.true_yes,
@@ -192,7 +192,7 @@ pub fn comparisons(found: &Comparisons) -> String {
         )
     };
     let mut text = format!(
-        "\nPairs of programs not learnt from:\n  {:<34}{:>8}{:>10}{:>7}{:>7}{:>7}{:>7}\n",
+        "\nPairs of programs not learnt from:\n  {:<32}{:>8}{:>10}{:>7}{:>7}{:>7}{:>7}\n",
         "", "PAIRS", "ACCURACY", "TP", "FN", "FP", "TN"
     );
     text += &row("classifier, asked one way round", &found.classifier);
