@@ -16,8 +16,8 @@ use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_nu
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
-use scx_hetero::pmu::module::{Counts, Speed};
 use scx_hetero::pmu::open::Options;
+use scx_hetero::pmu::sample::{Counts, Speed};
 use scx_hetero::pmu::sampler::Sampler;
 use scx_hetero::pmu::{Counter, Machine, Meaning, Pmu, Target};
 use scx_hetero::scheduler::EstimateTrial;
