@@ -122,7 +122,7 @@ impl Player {
         Ok(player)
     }
 
-    /// Who decides.
+    /// Which policy decides.
     pub fn name(&self) -> Name {
         self.agent.name()
     }

@@ -52,7 +52,7 @@ counts! {
         preempted, stat_id_STAT_PREEMPTED: "brief tasks that took over the CPU of one that computes when they woke up";
         sync, stat_id_STAT_SYNC: "tasks placed beside a waker that is about to sleep";
         queued, stat_id_STAT_QUEUED: "tasks queued because no CPU was idle";
-        kept, stat_id_STAT_KEPT: "tasks that ran on after a slice because nobody was ahead of them";
+        kept, stat_id_STAT_KEPT: "tasks that ran on after a slice because none was ahead of them";
         stolen, stat_id_STAT_STOLEN: "tasks pulled from another queue by a CPU with nothing to do";
         rotated, stat_id_STAT_ROTATED: "tasks pulled from a more crowded queue to even out waiting";
         upgraded, stat_id_STAT_UPGRADED: "running tasks moved to a better CPU that had become idle";

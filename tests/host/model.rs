@@ -228,7 +228,7 @@ impl Machine {
         Self::type_factor(&phase, here) * (1.0 + phase.sensitivity * crowd)
     }
 
-    /// One tick for everybody. Gives samples that are full.
+    /// One tick for all. Gives samples that are full.
     pub fn tick(&mut self) -> Vec<Sample> {
         for task in &mut self.tasks {
             let held = self.now_ns < self.parked[task.cpu as usize];

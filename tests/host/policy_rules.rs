@@ -182,7 +182,7 @@ impl World {
         for action in actions {
             match action {
                 Action::Hint(seen, to) => {
-                    // Who is no longer sent anywhere may stay.
+                    // One that is no longer sent anywhere may stay.
                     let stays = find(seen.task).core_type;
                     sent(seen, to.unwrap_or(stays));
                 }

@@ -80,7 +80,7 @@ fn samples_under_rank(model: &str) -> Vec<Sample> {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // Where no event counted all through, nobody says anything.
+    // Where no event counted all through, none says anything.
     let mut samples = samples();
     samples.retain(|sample| sample.run_ns > 0.0 && !sample.spun);
     samples
@@ -347,7 +347,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
 #[test]
 #[ignore = "takes long; make test-kernels runs it"]
 fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
-    // To it everybody gains the same.
+    // To it every thread gains the same.
     let mut bad: Model = serde_json::from_str(MODEL).unwrap();
     for speedup in &mut bad.speedup {
         speedup.trees.trees.clear();

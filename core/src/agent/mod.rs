@@ -3,7 +3,7 @@
 //!
 //! It knows no kernel, no file and no clock. All of these are behind a [`Backend`], of which there
 //! are three: the BPF half in the kernel ([`crate::scheduler`]), the same compiled natively
-//! ([`crate::sim`]), and a recording ([`crate::replay`]). Whoever drives it says when:
+//! ([`crate::sim`]), and a recording ([`crate::replay`]). What drives it says when:
 //!
 //! ```text
 //!              take_samples()           see()                     act()

@@ -136,7 +136,7 @@ mod tests {
             }
         }
 
-        /// Runs for 50 ms; says who changed places, and puts them there.
+        /// Runs for 50 ms; says which changed places, and puts them there.
         fn step(&mut self) -> Vec<(u32, u32)> {
             self.now_ns += 50 * MS;
             for (task, speed) in self.tasks.iter_mut().zip(&self.speeds) {

@@ -69,7 +69,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// In a crowd who goes by samples decides no more often than each thread has a new one, but so often
+/// In a crowd a policy that goes by samples decides no more often than each thread has a new one, but so often
 /// at least.
 const IN_A_CROWD: Duration = Duration::from_millis(500);
 
@@ -109,7 +109,7 @@ pub enum Action {
     Weight(TaskId, u16),
 }
 
-/// What a policy has seen and decided since it began, for who watches it.
+/// What a policy has seen and decided since it began, for the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Samples whose phase the history table knew, and those of phases that it did not.
@@ -194,7 +194,7 @@ pub struct Settings<'a> {
     pub without: &'a [Mechanism],
 }
 
-/// What the command line says where nobody says anything.
+/// What the command line says unless it is told otherwise.
 impl Default for Settings<'_> {
     fn default() -> Self {
         Self {

@@ -58,10 +58,10 @@ pub fn parse_oversubscribe(text: &str) -> Result<f64, String> {
     Ok(threads)
 }
 
-/// Who wants less of a CPU is not ranked (section 4.1).
+/// A thread that wants less of a CPU is not ranked (section 4.1).
 const CUT_OFF: f64 = 0.05;
 
-/// Who wants less comes and goes: the phase that it was in last says little of the next one.
+/// One that wants less comes and goes: the phase that it was in last says little of the next one.
 const STEADY: f64 = 0.5;
 
 /// By how much an SF must be greater for its thread to displace another. Of pairs whose SFs are 5 %
@@ -161,7 +161,7 @@ impl Rank {
         if let Some(now) = learnt.speeds(task.id).filter(|_| wants >= STEADY) {
             return now;
         }
-        // What the BPF half knows of who has not run since this policy began.
+        // What the BPF half knows of a thread that has not run since this policy began.
         match learnt.usual(task).or(task.sf) {
             Some(sf) => Prior::of(topology)
                 .with_sf(sf)
@@ -208,7 +208,7 @@ impl Rank {
         fixed
     }
 
-    /// Appends what brings everybody to where it should be: exchanges of two first, for neither
+    /// Appends what brings every thread to where it should be: exchanges of two first, for neither
     /// can go where the other still runs; no more than `most`, which is how many can run.
     fn act(&mut self, slowest: usize, most: usize, actions: &mut Vec<Action>) {
         self.rising.clear();

@@ -5,7 +5,7 @@
 //! Each thread's slowdown, by [`crate::slowdown`], goes to the BPF half, which charges its progress
 //! with it (Eq. 3, and TLP scaling). Threads ahead on fast cores change places with threads behind
 //! on slow ones ([`crate::policy::tools::swap`]) once they are `amp_threshold` apart, by what that is worth to them and
-//! costs those whom they disturb ([`worth`], in place of Algorithm 1). [`nwc`] makes for low
+//! costs those that they disturb ([`worth`], in place of Algorithm 1). [`nwc`] makes for low
 //! contention where it does not occur.
 //!
 //! With three or more core types, slowdown is relative to the fastest, and a thread may change places

@@ -144,7 +144,7 @@ impl Threads {
         self.threads.get(&task)?.last
     }
 
-    /// What is known of a thread, for who watches it.
+    /// What is known of a thread, to be shown.
     pub(super) fn insight(&self, task: TaskId, topology: &Topology) -> Insight {
         let mut insight = Insight::default();
         let Some(thread) = self.threads.get(&task) else {
@@ -174,7 +174,7 @@ impl Threads {
         Some((&thread.estimator, thread.btr))
     }
 
-    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows who
+    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows what
     /// runs where.
     pub(super) fn take(&mut self, sample: &Sample) {
         if !sample.last && sample.core_type < MAX_CORE_TYPES {
@@ -334,7 +334,7 @@ impl Threads {
         thread.last = Some(outcome);
     }
 
-    /// Who uses memory how much.
+    /// How much each uses memory.
     pub(super) fn load(&self) -> &Load {
         &self.load
     }

@@ -89,7 +89,7 @@ impl Account {
         let total_ns = task.total_ns();
         let awake = task.state != State::Blocked;
         if elapsed > 0 {
-            // Who was runnable then and is now had work all the while, and may have waited.
+            // A thread that was runnable then and is now had work all the while, and may have waited.
             let share = if awake && self.awake {
                 1.0
             } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the policies that exchange threads have in common: who takes part, how they rank, and the
+//! What the policies that exchange threads have in common: which of them take part, how they rank, and the
 //! moves that follow. Ranks are what the policies differ in: a number for each thread, or what each
 //! core type is worth to it.
 
@@ -50,7 +50,7 @@ impl Exchange {
         }
     }
 
-    /// Looks who takes part; see [`Progress::update`] for `patience`, ns.
+    /// Looks which threads take part; see [`Progress::update`] for `patience`, ns.
     pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
         self.reasons.begin();
         self.progress.update(snapshot, patience);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Who changes places with whom: of each two core types, the thread on the faster one that loses
+//! Which threads change places: of each two core types, the thread on the faster one that loses
 //! least by leaving it with the one on the slower that gains most by coming there.
 //!
 //! Where only progress counts (ACFS), that is the thread furthest ahead with the one furthest behind,
@@ -89,7 +89,7 @@ impl Planned {
     }
 
     /// Appends to `actions` the swap of the greatest gain among those that take part in none so far,
-    /// and says who goes down and who goes up. `gain(runner, on, and_not)` is what it is worth to the
+    /// and says which goes down and which goes up. `gain(runner, on, and_not)` is what it is worth to the
     /// runner with that index to be on the one core type and not on the other; a swap from `faster` to
     /// `slower` and back must be worth `least(faster, slower)` to the two together. Ties go by
     /// [`TaskId`], so equal input gives equal output. Takes O(n).
@@ -239,7 +239,7 @@ mod tests {
         waits.spinning = true;
         let works = runner(2, 1, 50);
         assert_eq!(planned(vec![runner(0, 0, 500), waits, works], 2), [(0, 2)]);
-        // It goes down like everybody.
+        // It goes down like all others.
         let mut waits = runner(0, 0, 500);
         waits.spinning = true;
         assert_eq!(planned(vec![waits, works], 2), [(0, 2)]);
