@@ -20,7 +20,7 @@ use crate::ml::header::MeasuredMachine;
 use crate::ml::model::Model;
 use crate::ml::refit::{self, Refit};
 use crate::ml::reservoir::Reservoir;
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::pmu::sampler::Sampler;
 use crate::pmu::{Event, Machine, Meaning};
 use crate::scheduler::priority::run_when_idle;

@@ -93,7 +93,7 @@ impl<'a> Scheduler<'a> {
         let counting = Counting::plan(
             &mut skel,
             &topology,
-            policy.module(),
+            policy.events(),
             model.as_ref(),
             learning.as_mut(),
             options,

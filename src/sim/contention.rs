@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub(super) use load::Load;
 
 use super::machine::Machine;
-use crate::pmu::module::LINE_BYTES;
+use crate::pmu::sample::LINE_BYTES;
 use crate::topology::MAX_CORE_TYPES;
 
 /// The most of a bandwidth that can be had (testbed/hybrid/memory.c).

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use scx_hetero::arith;
-use scx_hetero::pmu::module::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Policy, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::model::{board, task};
 use clap::ValueEnum;
 use proptest::prelude::*;
-use scx_hetero::pmu::module::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::Topology;

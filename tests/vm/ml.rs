@@ -16,8 +16,8 @@ use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_nu
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
-use scx_hetero::pmu::module::{Counts, Speed};
 use scx_hetero::pmu::open::Options;
+use scx_hetero::pmu::sample::Counts;
 use scx_hetero::pmu::sampler::Sampler;
 use scx_hetero::pmu::{Counter, Machine, Meaning, Pmu, Target};
 use scx_hetero::scheduler::EstimateTrial;
@@ -95,7 +95,7 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
     let live = Live::new(&model, &topology, pmu_of).unwrap();
     let wishes = |core_type, pmu: &Pmu| live.wishes(core_type, pmu);
-    let sampler = Sampler::plan(&machine, &topology, Some(&Speed), &wishes, false, &[]).unwrap();
+    let sampler = Sampler::plan(&machine, &topology, &[], &wishes, false, &[]).unwrap();
     let mut compared = [0; 2];
     for sample in &samples {
         let core_type = sample.core_type as usize;

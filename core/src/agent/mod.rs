@@ -29,7 +29,7 @@ pub use backend::{Applied, Author, Backend, Outcome};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::{Action, Name, Policy, Settings, Snapshot};
 use crate::table::Task;
 use crate::topology::{MAX_CORE_TYPES, Topology};

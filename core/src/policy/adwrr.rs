@@ -15,11 +15,11 @@
 
 use std::time::Duration;
 
-use super::camps::LOOK;
-use super::exchange::Exchange;
-use super::ledger::Ledger;
 use super::name::About;
 use super::reason::Measure;
+use super::tools::LOOK;
+use super::tools::exchange::Exchange;
+use super::tools::ledger::Ledger;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;

@@ -5,25 +5,18 @@
 pub mod acfs;
 pub mod adwrr;
 pub mod camps;
-mod demand;
 pub mod eqp;
 #[cfg(test)]
 #[expect(dead_code, reason = "CONTRIBUTING.md shows it; it is in no list")]
 mod example;
-mod exchange;
-mod explore;
 pub mod hsp;
 pub mod insight;
-mod learnt;
-mod ledger;
-mod mean;
 mod name;
 mod none;
 pub mod rank;
 pub mod reason;
 mod rr;
-mod speeds;
-mod speedup;
+mod tools;
 
 use std::time::Duration;
 
@@ -36,7 +29,8 @@ pub use reason::Reason;
 pub use rr::RoundRobin;
 
 use crate::mechanism::Mechanism;
-use crate::pmu::module::{Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::slowdown::{History, Thresholds};
 use crate::table::{State, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -134,8 +128,9 @@ pub struct Tally {
 
 /// A scheduling policy.
 pub trait Policy {
-    /// What it wants to know from hardware counters; `None` is nothing.
-    fn module(&self) -> Option<&dyn Module> {
+    /// The events that it wants counted besides instructions and cycles, which always are; `None`: it
+    /// goes by no counters. What does not fit at once is counted in sets that take turns.
+    fn events(&self) -> Option<&'static [Meaning]> {
         None
     }
 
@@ -148,7 +143,7 @@ pub trait Policy {
     /// Time from now on until [`Policy::decide`] is due again; `None` is never.
     fn due_in(&self, snapshot: &Snapshot) -> Option<Duration> {
         let interval = self.interval()?;
-        if self.module().is_none() {
+        if self.events().is_none() {
             return Some(interval);
         }
         let each_had_a_turn = interval.mul_f64(snapshot.crowd().max(1.0));

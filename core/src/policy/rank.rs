@@ -22,14 +22,15 @@
 
 use std::time::Duration;
 
-use super::demand::Demand;
 use super::name::{About, Knows};
 use super::reason::Reasons;
-use super::speeds::{Prior, Speeds};
-use super::speedup::{Speedups, utility};
+use super::tools::demand::Demand;
+use super::tools::speeds::{Prior, Speeds};
+use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -353,8 +354,8 @@ fn best_first(a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
 }
 
 impl Policy for Rank {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Speed)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
     }
 
     fn observe(&mut self, sample: &Sample) {

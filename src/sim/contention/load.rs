@@ -2,7 +2,7 @@
 //! A phase on a machine: how fast it is alone, and what it asks of caches and memory.
 
 use super::{FULL, Rate, User, stay};
-use crate::pmu::module::LINE_BYTES;
+use crate::pmu::sample::LINE_BYTES;
 use crate::sim::machine::Machine;
 use crate::sim::program::Phase;
 use crate::topology::MAX_CORE_TYPES;

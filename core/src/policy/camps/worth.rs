@@ -20,7 +20,7 @@
 //! greatest sum of weighted rates at every moment comes to what is best over time (max-weight
 //! scheduling: Tassiulas and Ephremides 1992), of which pairwise swaps are a local search.
 
-use super::swap::Runner;
+use crate::policy::tools::swap::Runner;
 use crate::slowdown::Load;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 

@@ -4,9 +4,9 @@
 //!
 //! Where only progress counts (ACFS), that is the thread furthest ahead with the one furthest behind,
 //! as in Algorithm 1 of the CAMPS paper (2018, section 4.3). What else counts for `camps` is in
-//! [`super::worth`].
+//! [`crate::policy::camps::worth`].
 
-use super::super::{Action, Seen};
+use crate::policy::{Action, Seen};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -32,7 +32,7 @@ pub struct Runner {
     pub nr_runnable: u32,
     /// Effective progress, ns, or another rank: low ones belong on fast core types.
     pub progress: i64,
-    /// What it is worth that it is on each core type, where a policy says that ([`super::super::exchange`]).
+    /// What it is worth that it is on each core type, where a policy says that ([`super::exchange`]).
     pub worth: [f64; MAX_CORE_TYPES],
 }
 

@@ -7,8 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::{Action, Snapshot};
 use super::swap::Runner;
+use crate::policy::{Action, Snapshot};
 use crate::table::{State, Task, TaskId};
 
 /// A thread takes part if it wants at least this share of a CPU.

@@ -5,9 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::camps::swap::Runner;
 use super::speedup::Speedups;
-use super::{Action, Snapshot};
+use super::swap::Runner;
+use crate::policy::{Action, Snapshot};
 use crate::table::TaskId;
 
 /// How long a thread stays where it is looked at, ns: some samples, after those discarded.

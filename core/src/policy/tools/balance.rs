@@ -4,10 +4,10 @@
 
 use std::cmp::Reverse;
 
-use super::super::{Action, Snapshot};
 use super::progress::Progress;
 use super::swap::Runner;
 use crate::placement;
+use crate::policy::{Action, Snapshot};
 use crate::topology::MAX_CORE_TYPES;
 
 /// Puts the numbers right where they are wrong, and appends what that takes to `actions`. Those

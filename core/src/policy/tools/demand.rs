@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Snapshot;
 use super::mean::Mean;
+use crate::policy::Snapshot;
 use crate::table::{State, Task, TaskId};
 
 /// A look counts for one in so many in what a thread wants, at the least: looks of 0.8 s under `rank`, of

@@ -3,14 +3,15 @@
 //! moves that follow. Ranks are what the policies differ in: a number for each thread, or what each
 //! core type is worth to it.
 
-use super::camps::progress::Progress;
-use super::camps::swap::{Planned, Runner};
-use super::camps::{balance, is_contested};
+use super::balance::balance;
 use super::explore::Explorer;
-use super::reason::{Measure, Reason, Reasons};
+use super::is_contested;
+use super::progress::Progress;
 use super::speedup::Speedups;
-use super::{Action, Insight, Snapshot};
+use super::swap::{Planned, Runner};
 use crate::placement;
+use crate::policy::reason::{Measure, Reason, Reasons};
+use crate::policy::{Action, Insight, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
