@@ -69,7 +69,7 @@ const STEADY: f64 = 0.5;
 const MARGIN: f64 = 1.05;
 
 /// Time between decisions: a sample's. Where threads change their phase several times a second,
-/// 200 ms would cost up to 7 % of the throughput (`docs/ml.md`).
+/// 200 ms would cost up to 7 % of the throughput (`docs/decisions/hint-from-bpf.md`).
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The fastest core type.
