@@ -134,7 +134,7 @@ fn of_virtual_counters(counters: &[Description]) -> String {
     let mut text = "Virtual counters, for --virtual:\n".to_string();
     let mut absent: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in Name::ALL {
-        let of_name = || counters.iter().filter(move |counter| counter.name == name);
+        let of_name = || counters.iter().filter(move |counter| counter.name == *name);
         let present = of_name().filter(|counter| counter.status == Status::Present);
         let scopes: Vec<_> = present.map(|counter| counter.scope.to_string()).collect();
         if scopes.is_empty() {
