@@ -102,7 +102,7 @@ static s32 parked_cpu_for(struct task_struct *p, u32 domain)
 	if (!cpus)
 		return -ENOENT;
 	cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
-	return cpu < nr_cpu_ids && is_parked(cpu) ? (s32)cpu : -ENOENT;
+	return cpu < nr_cpu_ids && is_parked(cpu) && !is_taken(cpu) ? (s32)cpu : -ENOENT;
 }
 
 /* What must not wait, and did so when @cpu was parked, out of the queue of its domain. */
