@@ -116,3 +116,26 @@ fn nor_what_is_urgent_and_wished_on_a_parked_cpu() {
     kernel.settle();
     assert!(kernel.is_running(task));
 }
+
+#[test]
+fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() {
+    for (can_kick, can_iterate) in [(true, true), (false, true), (false, false)] {
+        let mut machine = Machine::of(&[2]);
+        (machine.can_kick, machine.can_iterate) = (can_kick, can_iterate);
+        machine.version = Version(7, 1);
+        let kernel = Kernel::new(&machine).unwrap();
+        let held = kernel.fork(&pinned(0), 0);
+        kernel.run_for(20 * MS);
+        kernel.set_affinity(held, &Mask::first(2), 0);
+        kernel.fork(&pinned(1), 1);
+        parks(&kernel, 0);
+        kernel.run_for(10 * MS);
+        assert_eq!(kernel.runs(0), Runs::Idle, "it is held");
+        kernel.take_cpu(0, 0);
+        kernel.run_for(10 * MS);
+        kernel.block(1);
+        kernel.run_for(100 * MS);
+        assert!(kernel.is_running(held), "{can_kick}, {can_iterate}");
+        assert_eq!(kernel.errors(), [""; 0]);
+    }
+}
