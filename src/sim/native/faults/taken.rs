@@ -139,3 +139,24 @@ fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() 
         assert_eq!(kernel.errors(), [""; 0]);
     }
 }
+
+/// What ran there went to a better CPU: it idles, and nothing is left to be put aside.
+#[test]
+fn a_brief_task_does_not_take_over_a_cpu_that_its_task_has_left() {
+    let kernel = Kernel::new(&Machine::of(&[1, 2])).unwrap();
+    let wakee = brief(&kernel, &pinned(1), MS / 2);
+    kernel.fork(&pinned(0), 0);
+    kernel.fork(&pinned(2), 2);
+    let leaves = kernel.fork(&Task::default(), 1);
+    kernel.run_for(20 * MS);
+    assert_eq!(kernel.cpu_of(leaves), 1);
+    kernel.block(0);
+    kernel.run_for(10 * MS);
+    assert_eq!((kernel.cpu_of(leaves), kernel.runs(1)), (0, Runs::Idle));
+    kernel.set_affinity(wakee, &Mask::of([1, 2]), 0);
+    kernel.take_cpu(1, 0);
+    kernel.settle();
+    kernel.wake(wakee, 0, WAKE);
+    kernel.settle();
+    assert!(kernel.is_running(wakee));
+}
