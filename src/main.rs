@@ -118,7 +118,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Who gets the fast cores [default: camps; acfs without hardware counters;
+    /// Which threads get the fast cores [default: camps; acfs without hardware counters;
     /// none if all cores are alike]
     #[arg(short, long, value_enum)]
     policy: Option<policy::Name>,

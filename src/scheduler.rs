@@ -283,7 +283,7 @@ impl Scheduler<'_> {
                 },
                 recv(bell) -> rung => match rung {
                     Ok(()) => rest.disturb(Instant::now(), self.busy_ns()),
-                    // Nobody would wake it.
+                    // Nothing would wake it.
                     Err(_) => {
                         bell = never();
                         self.may_rest = false;

@@ -2,6 +2,7 @@
 //! Live statistics: running totals inside, rates per interval on the wire.
 
 mod client;
+mod counts;
 mod http;
 pub mod live;
 pub mod prometheus;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{percent, printable};
 pub use client::Client;
+pub use counts::{Counts, OfBpf};
 pub use hetero_core::agent::{story, work};
 pub use request::{Answer, Request};
 pub use serve::{SOCKET, Server, default_group, explain, parse_group};
@@ -93,113 +95,6 @@ pub struct Counted {
     pub instructions: u64,
     /// Cycles, likewise.
     pub cycles: u64,
-}
-
-/// What the BPF half has counted.
-#[stat_doc]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
-#[stat(desc = "events in the interval", _om_prefix = "n_")]
-pub struct Counts {
-    #[stat(desc = "tasks put on an idle CPU when they woke up")]
-    pub direct: u64,
-    #[stat(desc = "brief tasks that took over the CPU of one that computes when they woke up")]
-    pub preempted: u64,
-    #[stat(desc = "tasks placed beside a waker that is about to sleep")]
-    pub sync: u64,
-    #[stat(desc = "tasks queued because no CPU was idle")]
-    pub queued: u64,
-    #[stat(desc = "tasks that ran on after a slice because nobody was ahead of them")]
-    pub kept: u64,
-    #[stat(desc = "tasks pulled from another queue by a CPU with nothing to do")]
-    pub stolen: u64,
-    #[stat(desc = "tasks pulled from a more crowded queue to even out waiting")]
-    pub rotated: u64,
-    #[stat(desc = "running tasks moved to a better CPU that had become idle")]
-    pub upgraded: u64,
-    #[stat(desc = "tasks that arrived on the CPU of their swap partner")]
-    pub swapped: u64,
-    #[stat(desc = "waiting tasks moved to an idle CPU by the rescue timer")]
-    pub rescued: u64,
-    #[stat(
-        desc = "CPUs kept from ordinary tasks for up to 100 ms, to measure a thread (NWC mode)"
-    )]
-    pub parked: u64,
-    #[stat(desc = "tasks held on such a CPU")]
-    pub held: u64,
-    #[stat(desc = "times that the agent was silent for a second, so that its hints were void")]
-    pub stalls: u64,
-    #[stat(desc = "tasks sent to the other's CPU to share the fastest ones meanwhile")]
-    pub shared: u64,
-    #[stat(desc = "times that a task ran unmeasured because the task table was full")]
-    pub slots_full: u64,
-    #[stat(desc = "samples of tasks' counters that arrived")]
-    pub samples: u64,
-    #[stat(desc = "samples lost because the agent did not take them in time")]
-    pub samples_lost: u64,
-    #[stat(desc = "samples thrown away because the IPC jumped while event sets took turns")]
-    pub samples_jumped: u64,
-    #[stat(desc = "samples thrown away because the task waited actively, as it said")]
-    pub samples_spun: u64,
-    #[stat(desc = "samples refused because no CPU can have counted so much in that time")]
-    pub samples_refused: u64,
-    #[stat(desc = "stretches of tasks' runs that were counted")]
-    pub stretches: u64,
-    #[stat(desc = "stretches not believed, as an event did not count all through them")]
-    pub stretches_discarded: u64,
-    #[stat(desc = "samples of phases that their threads' history tables knew")]
-    pub phase_hits: u64,
-    #[stat(desc = "samples of phases that they did not know")]
-    pub phase_misses: u64,
-    #[stat(desc = "swaps of threads far apart, though neither gains")]
-    pub forced_swaps: u64,
-    #[stat(desc = "times that NWC mode was entered")]
-    pub nwc_episodes: u64,
-    #[stat(desc = "times that it was left because enough had been learned")]
-    pub nwc_learned: u64,
-    #[stat(desc = "nanoseconds in NWC mode")]
-    pub nwc_ns: u64,
-    #[stat(desc = "actions of the policy that were carried out")]
-    pub actions_applied: u64,
-    #[stat(desc = "actions of the policy that came too late and were dropped")]
-    pub actions_stale: u64,
-}
-
-impl Counts {
-    fn since(&self, before: &Self) -> Self {
-        let delta = |now: u64, before: u64| now.saturating_sub(before);
-        Self {
-            direct: delta(self.direct, before.direct),
-            preempted: delta(self.preempted, before.preempted),
-            sync: delta(self.sync, before.sync),
-            queued: delta(self.queued, before.queued),
-            kept: delta(self.kept, before.kept),
-            stolen: delta(self.stolen, before.stolen),
-            rotated: delta(self.rotated, before.rotated),
-            upgraded: delta(self.upgraded, before.upgraded),
-            swapped: delta(self.swapped, before.swapped),
-            rescued: delta(self.rescued, before.rescued),
-            parked: delta(self.parked, before.parked),
-            held: delta(self.held, before.held),
-            stalls: delta(self.stalls, before.stalls),
-            shared: delta(self.shared, before.shared),
-            slots_full: delta(self.slots_full, before.slots_full),
-            samples: delta(self.samples, before.samples),
-            samples_lost: delta(self.samples_lost, before.samples_lost),
-            samples_jumped: delta(self.samples_jumped, before.samples_jumped),
-            samples_spun: delta(self.samples_spun, before.samples_spun),
-            samples_refused: delta(self.samples_refused, before.samples_refused),
-            stretches: delta(self.stretches, before.stretches),
-            stretches_discarded: delta(self.stretches_discarded, before.stretches_discarded),
-            phase_hits: delta(self.phase_hits, before.phase_hits),
-            phase_misses: delta(self.phase_misses, before.phase_misses),
-            forced_swaps: delta(self.forced_swaps, before.forced_swaps),
-            nwc_episodes: delta(self.nwc_episodes, before.nwc_episodes),
-            nwc_learned: delta(self.nwc_learned, before.nwc_learned),
-            nwc_ns: delta(self.nwc_ns, before.nwc_ns),
-            actions_applied: delta(self.actions_applied, before.actions_applied),
-            actions_stale: delta(self.actions_stale, before.actions_stale),
-        }
-    }
 }
 
 /// Of a core type.

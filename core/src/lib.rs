@@ -2,7 +2,7 @@
 //! scx_hetero without a kernel: what is known of threads and machines, and what is decided.
 //!
 //! Data goes one way round. A [`agent::Backend`] (the BPF half in the kernel, the same compiled
-//! natively in the simulator, a recording) gives [`pmu::module::Sample`]s and snapshots of the task
+//! natively in the simulator, a recording) gives [`pmu::sample::Sample`]s and snapshots of the task
 //! [`table`]; a [`policy`] turns these into [`policy::Action`]s; the backend carries them out. Policies
 //! touch no kernel, no clock and no file, so they run the same in tests.
 //!

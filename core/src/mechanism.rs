@@ -4,13 +4,12 @@
 
 use clap::ValueEnum;
 
-/// A part that has a test of its own.
+/// A part that has a test of its own. Those of the BPF half come first, in the order of `enum
+/// mechanism` in `src/bpf/intf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mechanism {
     /// Waking CPUs by an interrupt; a timer stands in, as on kernels that offer no other way
     Kick,
-    /// Looking into queues; what waits is queued anew, as on the kernel that offers no other way
-    Iterate,
     /// Keeping CPUs from ordinary tasks in NWC mode
     Park,
     /// Spin notifications; no thread's word is looked at
@@ -27,22 +26,28 @@ pub enum Mechanism {
     Flush,
     /// The cgroups' `cpu.weight`; all tasks compete by nice alone
     CgroupWeight,
-    /// Sending what waits on a CPU elsewhere when a real-time task takes it
-    Release,
     /// Sharing the fastest cores while the agent is silent
     Heartbeat,
+    /// Sending what waits on a CPU elsewhere when a real-time task takes it
+    Release,
     /// Asking for each CPU's performance by how busy it is; all are asked for the most
     Cpuperf,
     /// Letting a brief task that wakes up take the CPU of one that computes
     Preempt,
-    /// Keeping whom something brief puts aside on its CPU
-    Stay,
-    /// A turn soon for who has never run
-    Newcomer,
     /// Keeping a task near one that wakes it and is about to sleep
     Sync,
-    /// Letting who holds an RCU read-side section open go on soon, however little it weighs
+    /// Looking into queues; what waits is queued anew, as on the kernel that offers no other way
+    Iterate,
+    /// Letting a task with an open RCU read-side section go on soon, however little it weighs
     Rcu,
+    /// Telling a thread that had a slot then from another one that has its id since
+    Identity,
+    /// Putting the agent before the tasks that it looks at
+    AgentFirst,
+    /// Keeping a task that a brief one puts aside on its CPU
+    Stay,
+    /// A turn soon for a task that has never run
+    Newcomer,
     /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
     Exiting,
     /// Attaching at real-time priority
@@ -51,10 +56,6 @@ pub enum Mechanism {
     Rest,
     /// Going on with what is known of each thread after CPUs came or went
     Carry,
-    /// Putting the agent before those whom it looks at
-    AgentFirst,
-    /// Telling a thread that had a slot then from another one that has its id since
-    Identity,
     /// The history tables of `camps`; every phase is a new one
     History,
     /// Swaps of `camps` of threads that are far apart, though neither gains

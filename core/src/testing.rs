@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! A small machine, a task and a sample, for the tests of policies.
 
-use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::pmu::sample::{Counts, Metrics, Sample};
 use crate::table::{State, Task, TaskId};
 use crate::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
 

@@ -254,7 +254,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         kinds.push(("boosted trees".to_string(), boosted));
         let linear = args.model_kind == ModelKind::Linear;
         for kind in Kind::ALL {
-            if !args.compare && !(linear && kind == Kind::Linear) {
+            if !(args.compare || linear && kind == Kind::Linear) {
                 continue;
             }
             info!("{kind}: learnt anew for each group of programs");

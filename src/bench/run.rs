@@ -202,7 +202,7 @@ impl Session<'_> {
         let mut all_well = true;
         for (repeat, scheduler, mixes) in todo {
             let mut attached = None;
-            // Who did not attach once is not waited for again.
+            // One that did not attach once is not waited for again.
             let mut absent = None;
             for mix in mixes {
                 let title = format!("{}, {}, repeat {repeat}", scheduler.name, mix.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who schedules: attaches it, and sees that it is the one that stays attached.
+//! What schedules: attaches it, and sees that it is the one that stays attached.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -273,7 +273,7 @@ fn listen(said: PipeReader, last: &Mutex<VecDeque<String>>) {
 struct Status {
     /// `disabled` also where there is no sched_ext.
     state: String,
-    /// Who is attached.
+    /// What is attached.
     ops: String,
     /// How often one was attached since boot.
     attached: String,

@@ -67,6 +67,7 @@ enum mechanism {
 	MECHANISM_AGENT_FIRST,
 	MECHANISM_STAY,
 	MECHANISM_NEWCOMER,
+	NR_MECHANISMS,
 };
 
 /* Where a task is. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who else has a say in where tasks run, and what they ask for that is not done.
+//! What else has a say in where tasks run, and what they ask for that is not done.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Learning while scheduling (`--learn`): threads that are moved give examples, a thread that runs
-//! when nobody else wants its CPU learns from them, and the model at work is replaced by one that
+//! when no other wants its CPU learns from them, and the model at work is replaced by one that
 //! is better.
 
 use std::fs;
@@ -20,7 +20,7 @@ use crate::ml::header::MeasuredMachine;
 use crate::ml::model::Model;
 use crate::ml::refit::{self, Refit};
 use crate::ml::reservoir::Reservoir;
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::pmu::sampler::Sampler;
 use crate::pmu::{Event, Machine, Meaning};
 use crate::scheduler::priority::run_when_idle;
@@ -263,7 +263,7 @@ impl Learning {
             let found = run_when_idle()
                 .context("cannot go to idle priority")
                 .and_then(|()| task.run());
-            // Nobody waits for it any longer when the scheduler ends.
+            // Nothing waits for it any longer when the scheduler ends.
             let _ = sender.send(found);
         };
         match std::thread::Builder::new()

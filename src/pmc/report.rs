@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Who and when.
+/// Which thread, and when.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Label {
     /// Seconds since counting began.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whom to count: a command that is about to start, or a process that runs.
+//! What to count: a command that is about to start, or a process that runs.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -14,9 +14,9 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 
 use super::counts::{self, Counts, Layout};
-use super::module::{Metrics, Module, Sample};
 use super::open::Options;
 use super::round::{IPC_JUMP, Round};
+use super::sample::{Metrics, Sample};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
 use super::{Counter, Event, Machine, Meaning, Pmu, Set, Target, availability, plan};
 use crate::bpf::intf;
@@ -77,15 +77,15 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Plans what `module` needs on every core type, and `extra` events, which are said by core
-    /// type and its PMU. Opens nothing yet. `without` names parts to leave out.
+    /// Plans `needed` events on every core type, and `extra` ones, which are said by core type and its
+    /// PMU. Opens nothing yet. `without` names parts to leave out.
     ///
     /// # Errors
     /// One line that says why nothing can be counted here, and what to do about it.
     pub fn plan(
         machine: &Machine,
         topology: &Topology,
-        module: Option<&dyn Module>,
+        needed: &[Meaning],
         extra: &dyn Fn(usize, &Pmu) -> Vec<Event>,
         user_only: bool,
         without: &[Mechanism],
@@ -93,7 +93,6 @@ impl Sampler {
         if let Err(why) = availability(machine) {
             bail!("{why}");
         }
-        let needed = module.map_or(&[][..], |module| module.meanings());
         let types = topology.types.iter().enumerate().map(|(core_type, kind)| {
             let pmu = machine.pmu_of(*kind.cpus.first()?)?.clone();
             let mut wished: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();

@@ -20,7 +20,7 @@ pub struct Comparison {
     pub length_ns: u64,
     /// The policies that decided in it, in turn.
     pub policies: Vec<String>,
-    /// By whom they are replaced.
+    /// What they are replaced by.
     pub replayed_policy: String,
     /// What was decided.
     pub recorded: Sums,
@@ -198,7 +198,7 @@ impl Run {
                 if on_ns.iter().all(|&ns| ns == 0) {
                     continue;
                 }
-                // Both are judged by one measure, which is the same whoever replays.
+                // Both are judged by one measure, which is the same whatever replays.
                 self.ran.push(Ran {
                     index,
                     on_ns,

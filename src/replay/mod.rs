@@ -32,7 +32,7 @@ pub struct Args {
     /// A recording, by `scx_hetero --record FILE`
     file: PathBuf,
 
-    /// Who decides in place of the recorded policy
+    /// What decides in place of the recorded policy
     #[arg(short, long, value_enum)]
     policy: Option<policy::Name>,
 

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use crate::agent::{Agent, Author, Backend, Outcome};
 use crate::mechanism::Mechanism;
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Name, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
@@ -122,7 +122,7 @@ impl Player {
         Ok(player)
     }
 
-    /// Who decides.
+    /// Which policy decides.
     pub fn name(&self) -> Name {
         self.agent.name()
     }

@@ -108,7 +108,7 @@ impl Sums {
         }
     }
 
-    /// Another policy decides, with whom earlier wishes are void.
+    /// Another policy decides, with which earlier wishes are void.
     pub fn forget_wishes(&mut self) {
         self.wishes.clear();
     }
@@ -120,7 +120,7 @@ impl Sums {
     }
 
     /// Threads ran, `passed_ns` since the last look. Each core type has done as much as it did, and
-    /// whom for follows from the wishes, or where there is none from where a thread was.
+    /// what for follows from the wishes, or where there is none from where a thread was.
     pub fn ran(&mut self, topology: &Topology, tasks: &[Task], ran: &[Ran], passed_ns: u64) {
         self.elapsed_ns += passed_ns;
         let nr_types = topology.types.len();
@@ -171,8 +171,8 @@ impl Sums {
     }
 }
 
-/// What each thread runs on each core type, ns: those who wish for one share what it did, by what they
-/// ran; those for whom there is not enough take what is left elsewhere.
+/// What each thread runs on each core type, ns: those that wish for one share what it did, by what they
+/// ran; those for which there is not enough take what is left elsewhere.
 fn share(ran: &[Ran], wishes: &[usize]) -> Vec<[f64; MAX_CORE_TYPES]> {
     let (mut done, mut wished) = ([0.0; MAX_CORE_TYPES], [0.0; MAX_CORE_TYPES]);
     for (ran, wish) in ran.iter().zip(wishes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads a recording twice: who ran most, and then what is drawn of them, thinned to what a page can
+//! Reads a recording twice: which threads ran most, and then what is drawn of them, thinned to what a page can
 //! show. What a policy knew of threads is what it knows when it is run again.
 
 use std::collections::{HashMap, VecDeque};
@@ -95,7 +95,7 @@ pub struct Move {
     pub from: usize,
     /// To this one.
     pub to: usize,
-    /// Whom it changed places with, in words.
+    /// What it changed places with, in words.
     pub with: Option<String>,
     /// Why, in words.
     pub why: Option<String>,

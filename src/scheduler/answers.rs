@@ -6,7 +6,7 @@ use log::info;
 
 use super::Scheduler;
 use crate::agent::Backend as _;
-use crate::policy;
+use crate::policy::{self, Knows, Name};
 use crate::stats::live::{CpuReading, Reading, ThreadReading};
 use crate::stats::story::{Phase, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
@@ -131,7 +131,7 @@ impl Scheduler<'_> {
 
     /// What the policy would count and is not counted, in words.
     fn lacking(&self) -> String {
-        let Some(module) = self.agent.policy().module() else {
+        let Some(events) = self.agent.policy().events() else {
             return String::new();
         };
         let name = self.agent.name();
@@ -139,7 +139,7 @@ impl Scheduler<'_> {
         match &self.half.counting {
             None => format!(", without hardware counters ({remedy})"),
             Some(counting) => {
-                let lacks = counting.lacks(module, self.agent.topology.types.len());
+                let lacks = counting.lacks(events, self.agent.topology.types.len());
                 let mut names: Vec<String> = lacks.iter().map(ToString::to_string).collect();
                 if name.knows(policy::Knows::NeedsModel) && !counting.has_model() {
                     names.push("a model".into());
@@ -154,9 +154,9 @@ impl Scheduler<'_> {
 
     fn set_fairness(&mut self, percent: u8) -> Result<String, String> {
         if !self.agent.set_fairness(percent) {
-            let name = self.agent.name();
+            let (name, those) = (self.agent.name(), Name::all_that_know(Knows::Fairness));
             return Err(format!(
-                "fairness is for policy camps, and {name} is in force: 'scx_hetero set policy camps' first"
+                "fairness is for policy {those}, and {name} is in force: 'scx_hetero set policy' first"
             ));
         }
         self.settings.fairness = percent;

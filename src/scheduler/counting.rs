@@ -22,7 +22,7 @@ use crate::ml::forest::to_number;
 use crate::ml::learning::Learning;
 use crate::ml::live::{Live, to_learn_from};
 use crate::ml::model::Model;
-use crate::pmu::module::{Module, Sample};
+use crate::pmu::sample::Sample;
 use crate::pmu::sampler::{Sampler, Tally, decode};
 use crate::pmu::{Event, Machine, Meaning, Pmu};
 use crate::stats::Counted;
@@ -107,12 +107,12 @@ impl Counting {
     pub(super) fn plan(
         skel: &mut OpenBpfSkel,
         topology: &Topology,
-        module: Option<&dyn Module>,
+        events: Option<&[Meaning]>,
         model: Option<&Model>,
         mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<Planned>> {
-        if module.is_none() && options.events.is_empty() && options.samples.is_none() {
+        if events.is_none() && options.events.is_empty() && options.samples.is_none() {
             return Ok(None);
         }
         let machine = Machine::detect();
@@ -134,7 +134,7 @@ impl Counting {
         let planned = Sampler::plan(
             &machine,
             topology,
-            module,
+            events.unwrap_or_default(),
             &extra,
             options.user_only,
             &options.without,
@@ -256,13 +256,13 @@ impl Counting {
             .map(|(&tgid, &counted)| (tgid, counted))
     }
 
-    /// What `module` wants and no core type counts.
-    pub(super) fn lacks(&self, module: &dyn Module, nr_types: usize) -> Vec<Meaning> {
+    /// Which of these events no core type counts.
+    pub(super) fn lacks(&self, events: &[Meaning], nr_types: usize) -> Vec<Meaning> {
         let is_counted = |meaning: &Meaning| {
             let event = [Event::from(*meaning)];
             (0..nr_types).any(|core_type| self.sampler.lacks(core_type, &event).is_empty())
         };
-        let wanted = module.meanings().iter().copied();
+        let wanted = events.iter().copied();
         wanted.filter(|meaning| !is_counted(meaning)).collect()
     }
 

@@ -13,7 +13,7 @@ use super::recording::Recording;
 use super::rules::RulesFile;
 use crate::agent::{Author, Backend, Outcome, Verdict};
 use crate::bpf::{BpfSkel, intf};
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{self, Task};

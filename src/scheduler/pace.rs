@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How often the agent decides. Beside thousands of threads a look at all of them takes its time:
-//! then it looks less often, rather than take a CPU from those whom it serves.
+//! then it looks less often, rather than take a CPU from those that it serves.
 
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// So many times as long as a decision took nobody decides again: a hundredth of a CPU at most.
+/// So many times as long as a decision took it does not decide again: a hundredth of a CPU at most.
 const TIMES: u32 = 100;
 
 /// Unless the last decision was so long ago.

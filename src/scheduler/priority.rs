@@ -6,7 +6,7 @@ use std::io::{Error, Result};
 use log::warn;
 use nix::libc;
 
-/// Lets the calling thread run only where nobody else wants to; the BPF half then takes it for a
+/// Lets the calling thread run only where no other wants to; the BPF half then takes it for a
 /// thread like any other, and not for the agent.
 ///
 /// # Errors
@@ -21,7 +21,7 @@ pub(crate) fn run_when_idle() -> Result<()> {
 pub(super) fn at_real_time<T>(attach: impl FnOnce() -> T) -> T {
     // SAFETY: asks about the calling thread, and takes no memory.
     let before = unsafe { libc::sched_getscheduler(0) };
-    // Who runs the agent at real-time priority already has that left.
+    // An agent that was started at real-time priority already has that left.
     if ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&before) {
         return attach();
     }

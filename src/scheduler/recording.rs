@@ -91,7 +91,7 @@ impl Recording {
         }
     }
 
-    /// When it wants to look at the task table, if nobody else does before.
+    /// When it wants to look at the task table, if nothing else does before.
     pub(super) fn due(&self) -> Option<Instant> {
         Some(self.open.as_ref()?.looked + LOOK)
     }

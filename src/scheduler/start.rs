@@ -93,7 +93,7 @@ impl<'a> Scheduler<'a> {
         let counting = Counting::plan(
             &mut skel,
             &topology,
-            policy.module(),
+            policy.events(),
             model.as_ref(),
             learning.as_mut(),
             options,
@@ -136,7 +136,7 @@ impl<'a> Scheduler<'a> {
         if let Err(error) = nix::sys::mman::mlockall(lock) {
             warn!("cannot lock memory ({error}); the agent may be paged out under pressure");
         }
-        // If it has been ended meanwhile, nobody looked for the tasks: the next one will.
+        // If it has been ended meanwhile, no one looked for the tasks: the next one will.
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }

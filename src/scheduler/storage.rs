@@ -3,7 +3,7 @@
 //! at the end only.
 //!
 //! Some kernels, among them 6.16, keep to one CPU while they free such a map, and wait for RCU, which
-//! waits for CPUs that come or go, which wait until nobody keeps to them. So where one CPU after the
+//! waits for CPUs that come or go, which wait until no reader keeps to them. So where one CPU after the
 //! other goes, as all siblings do when SMT is switched off, a map freed at the first one's restart could
 //! stop the machine.
 

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::Scheduler;
+use super::counting::Counting;
 use crate::agent::Backend as _;
 use crate::bpf::intf;
-use crate::stats::{self, CoreTypeTotals, Counts, Totals};
+use crate::stats::{self, CoreTypeTotals, Counts, OfBpf, Totals};
 use crate::table::State;
 
 impl Scheduler<'_> {
@@ -45,7 +46,7 @@ impl Scheduler<'_> {
                 perf: 0,
             })
             .collect();
-        let mut counted = [0; intf::stat_id_NR_HETERO_STATS as usize];
+        let mut counted = OfBpf::default();
         if let Some(bss) = &self.half.skel.maps.bss_data {
             for cpu in &self.agent.topology.cpus {
                 core_types[cpu.core_type].perf += u64::from(bss.cpu_ctxs[cpu.id as usize].perf);
@@ -59,7 +60,8 @@ impl Scheduler<'_> {
                 }
             }
         }
-        let count = |id: intf::stat_id| counted[id as usize];
+        let counting = self.half.counting.as_ref();
+        let sampled = counting.map(Counting::tally).unwrap_or_default();
         let applied = self.agent.applied();
         let tally = self.agent.policy().tally();
         Totals {
@@ -72,36 +74,14 @@ impl Scheduler<'_> {
                 .iter()
                 .filter(|task| task.state != State::Blocked)
                 .count() as u64,
-            carried: count(intf::stat_id_STAT_CARRIED),
+            carried: counted[intf::stat_id_STAT_CARRIED as usize],
             joules: self.energy.joules(),
             saves: self.saver.is_on(),
             counts: Counts {
-                direct: count(intf::stat_id_STAT_DIRECT),
-                preempted: count(intf::stat_id_STAT_PREEMPTED),
-                sync: count(intf::stat_id_STAT_SYNC),
-                queued: count(intf::stat_id_STAT_QUEUED),
-                kept: count(intf::stat_id_STAT_KEPT),
-                stolen: count(intf::stat_id_STAT_STOLEN),
-                rotated: count(intf::stat_id_STAT_ROTATED),
-                upgraded: count(intf::stat_id_STAT_UPGRADED),
-                swapped: count(intf::stat_id_STAT_SWAPPED),
-                rescued: count(intf::stat_id_STAT_RESCUED),
-                parked: count(intf::stat_id_STAT_PARKED),
-                held: count(intf::stat_id_STAT_HELD),
-                stalls: count(intf::stat_id_STAT_STALLS),
-                shared: count(intf::stat_id_STAT_SHARED),
-                slots_full: count(intf::stat_id_STAT_SLOTS_FULL),
-                samples: self
-                    .half
-                    .counting
-                    .as_ref()
-                    .map_or(0, |c| c.tally().received),
-                samples_lost: count(intf::stat_id_STAT_SAMPLES_LOST),
-                samples_jumped: self.half.counting.as_ref().map_or(0, |c| c.tally().jumped),
-                samples_spun: self.half.counting.as_ref().map_or(0, |c| c.tally().spun),
-                samples_refused: self.half.counting.as_ref().map_or(0, |c| c.tally().refused),
-                stretches: count(intf::stat_id_STAT_STRETCHES),
-                stretches_discarded: count(intf::stat_id_STAT_STRETCHES_DISCARDED),
+                samples: sampled.received,
+                samples_jumped: sampled.jumped,
+                samples_spun: sampled.spun,
+                samples_refused: sampled.refused,
                 phase_hits: tally.phase_hits,
                 phase_misses: tally.phase_misses,
                 forced_swaps: tally.forced_swaps,
@@ -110,6 +90,7 @@ impl Scheduler<'_> {
                 nwc_ns: tally.nwc_ns,
                 actions_applied: applied.applied,
                 actions_stale: applied.stale,
+                ..Counts::of_bpf(&counted)
             },
         }
     }

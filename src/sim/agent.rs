@@ -15,7 +15,7 @@ use super::native;
 use crate::agent::{Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
-use crate::pmu::module::{Counts, Layout, Sample};
+use crate::pmu::sample::{Counts, Layout, Sample};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;

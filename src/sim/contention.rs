@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub(super) use load::Load;
 
 use super::machine::Machine;
-use crate::pmu::module::LINE_BYTES;
+use crate::pmu::sample::LINE_BYTES;
 use crate::topology::MAX_CORE_TYPES;
 
 /// The most of a bandwidth that can be had (testbed/hybrid/memory.c).
@@ -145,7 +145,7 @@ impl Way {
         self.queue = (self.queue * (used / FULL).max(0.01).sqrt()).clamp(1.0, 1000.0);
     }
 
-    /// The factor for one who uses it alone.
+    /// The factor for one that uses it alone.
     fn alone(bandwidth: f64, traffic: f64) -> f64 {
         let load = (traffic / bandwidth).min(1.0);
         1.0 + load * load / 2.0
@@ -184,7 +184,7 @@ impl Contention {
         }
     }
 
-    /// How fast each of `runners`, who share one memory and are sorted, is.
+    /// How fast each of `runners`, which share one memory and are sorted, is.
     pub(super) fn rates(&mut self, runners: &[Runner]) -> &[Rate] {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
@@ -212,7 +212,7 @@ impl Contention {
     }
 
     fn balance(&self, runners: &[Runner]) -> Vec<Rate> {
-        // Who does the same under the same cache is as fast.
+        // What does the same under the same cache is as fast.
         let alike: Vec<&[Runner]> = runners.chunk_by(|a, b| a == b).collect();
         let mut users: Vec<User> = alike.iter().map(|group| self.user(group)).collect();
         let mut caches: Vec<Cache> = Vec::new();
@@ -240,7 +240,7 @@ impl Contention {
                     traffic += asked;
                 }
                 memory.ask(traffic);
-                // At first nobody knows yet how late misses are answered.
+                // At first it is not known how late misses are answered.
                 if changed < BALANCED && round > 3 {
                     break;
                 }
@@ -287,7 +287,7 @@ impl Contention {
         let wished = alone.ns_per_instruction
             + load.miss_ns[core_type] * waits
             + load.walk_ns[core_type] * walks;
-        // Half the way, or two who slow each other down would go on taking turns.
+        // Half the way, or two that slow each other down would go on taking turns.
         user.rate = Rate {
             ns_per_instruction: 0.5 * (ns + wished),
             misses,

@@ -27,7 +27,7 @@ use crate::agent::Agent;
 use crate::policy;
 use crate::record::format::{Begin, Chosen};
 
-/// Who schedules.
+/// What schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
     /// An approximation of the kernel's own.
@@ -95,7 +95,7 @@ pub struct Bench {
 }
 
 /// A program takes at most so many times as long as alone on the slowest CPUs, times threads per
-/// CPU; who takes longer counts by the work done.
+/// CPU; one that takes longer counts by the work done.
 const PATIENCE: f64 = 20.0;
 
 /// See [`Options::model_error`]: the model of the virtual machine has mean absolute errors of 0.04

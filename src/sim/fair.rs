@@ -2,7 +2,7 @@
 //! `default`: a fair scheduler that knows nothing of core types.
 //!
 //! **An approximation of the kernel's own (EEVDF), for comparison only.** Each CPU has a queue by
-//! virtual run time. Who wakes up goes to its last CPU if that is idle, else to an idle one near it,
+//! virtual run time. A task that wakes up goes to its last CPU if that is idle, else to an idle one near it,
 //! else to any idle one; newcomers find the least loaded CPU, by lot among equals. An idle CPU pulls
 //! from the busiest one, and ten times a second loads are evened out. Otherwise threads stay where
 //! they are, which is why a mix with a thread for each CPU never moves. Deadlines, lag, cgroups and

@@ -62,7 +62,7 @@ impl Hetero {
         described.hz = (1_000_000_000 / machine.tick_ns) as u32;
         described.cgroups = false;
         described.slice_ns = Some(slice.as_nanos() as u64);
-        let samples = |agent: &Agent| agent.policy().module().is_some();
+        let samples = |agent: &Agent| agent.policy().events().is_some();
         if agent.as_ref().is_some_and(samples) {
             described.sample_ns = sample.as_nanos() as u64;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that run: whose turn it is in which phase, and who waits for whom.
+//! Programs that run: which thread's turn it is in which phase, and what waits for what.
 
 use std::rc::Rc;
 

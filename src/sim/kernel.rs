@@ -84,7 +84,7 @@ pub(super) struct Cpu {
     next_tick: u64,
     offset: u64,
     stamp: u64,
-    /// Who ran last.
+    /// What ran last.
     last: Option<u32>,
     /// Time that threads ran here, ns.
     pub(super) busy_ns: u64,

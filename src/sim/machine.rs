@@ -51,7 +51,7 @@ pub struct Llc {
 /// A memory controller and all behind it.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// Latency beyond the last-level cache when nobody else asks, ns.
+    /// Latency beyond the last-level cache when no other asks, ns.
     pub latency_ns: f64,
     /// Bandwidth, bytes/ns.
     pub bandwidth: f64,

@@ -229,7 +229,7 @@ impl Columns {
                 objective[column] += worth * progress;
             }
         }
-        // Of the least progress a little, or nobody asks for any of the slowest program.
+        // Of the least progress a little, or nothing asks for any of the slowest program.
         let mut objective: Vec<_> = objective.into_iter().enumerate().collect();
         objective.push((self.count, 1e-6));
         let parts = self.schedules(unfairness).maximise(&objective)?;
@@ -255,7 +255,7 @@ mod tests {
     use super::search::splits;
     use super::*;
 
-    /// Programs that nobody disturbs, on `big` big and as many small CPUs as are left.
+    /// Programs that nothing disturbs, on `big` big and as many small CPUs as are left.
     fn columns(sfs: &[f64], big: usize) -> Columns {
         let n = sfs.len();
         let mut columns = Columns {

@@ -203,7 +203,7 @@ fn equals_that_crowd_a_machine_get_equal_time() {
     let (least, most) = (ran.iter().min().unwrap(), ran.iter().max().unwrap());
     assert!(most - least < 400, "{ran:?} of 4000");
     let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-    assert_eq!(busy / MS, 6 * 6000, "no CPU sleeps beside who waits");
+    assert_eq!(busy / MS, 6 * 6000, "no CPU sleeps beside one that waits");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_parked_cpu_holds_its_thread_until_the_deadline_and_no_longer() {
         .zip(ran(&sim))
         .filter(|(a, b)| **a == *b)
         .count();
-    assert_eq!(held, 1, "the others go on, and nobody takes its place");
+    assert_eq!(held, 1, "the others go on, and none takes its place");
     run_for(&mut sim, 2);
     assert!(sim.kernel.cpu(cpu).current.is_some());
     check_hetero(&sim);

@@ -17,7 +17,7 @@
 //!
 //! The word is the number of waits that the thread is in, so that a wait inside another (a lock
 //! taken in a barrier) does not end it. It is looked at when the thread is charged, at each tick
-//! and when it leaves its CPU: who spins for a part of the time is found spinning at that part of
+//! and when it leaves its CPU: a thread that spins for a part of the time is found spinning at that part of
 //! the looks. So short waits count for what they take, and a program that waits for microseconds
 //! at a thousand barriers does not lose all its samples, as it would if each wait were counted.
 

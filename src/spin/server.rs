@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The agent's side: a socket, and a thread that takes requests from it, so that the scheduler's
-//! loop waits for nobody.
+//! loop waits for none.
 //!
 //! Anybody may send. The kernel says which process did, and a thread must be of that process: who
 //! lies, lies about himself. Nothing is kept here, not even a connection, so nothing can be filled

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::counts::{self, Counts};
-use scx_hetero::pmu::module::{Metrics, Sample};
+use scx_hetero::pmu::sample::{Metrics, Sample};
 use scx_hetero::policy::{Action, Name, Settings};
 use scx_hetero::record::Encoder;
 use scx_hetero::table::Task;

@@ -94,7 +94,7 @@ fn of_two_that_are_owed_the_same_the_one_with_less_to_do_goes_first() {
     let deadline = |burst| deadline_of(S, burst, 5 * MS, 20 * MS);
     assert_eq!(deadline(MS), S + 4 * MS);
     assert_eq!(deadline(5 * MS), S + 20 * MS);
-    // Nobody asks for more than a slice; who never slept asks for one.
+    // None asks for more than a slice; one that never slept asks for one.
     assert_eq!(deadline(S), deadline(5 * MS));
     assert_eq!(deadline(0), deadline(5 * MS));
     // However small the weight, bounded.

@@ -34,7 +34,7 @@ fn camps() -> Camps {
     Camps::new(options())
 }
 
-/// Nobody ever moves.
+/// None ever moves.
 struct Stay;
 
 impl Policy for Stay {
@@ -183,7 +183,7 @@ fn halving_every_clock_in_mid_run_changes_no_decision() {
     assert_eq!(full, half);
 }
 
-/// How a policy did on a mix, over all rotations of who starts where.
+/// How a policy did on a mix, over all rotations of what starts where.
 #[derive(Debug, Default)]
 struct Outcomes {
     /// Ticks in which a sensitive thread was on a big core, and those of them in which an

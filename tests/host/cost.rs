@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
-use scx_hetero::pmu::module::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Name, Settings, Snapshot};
 use scx_hetero::table::{State, Task};
 

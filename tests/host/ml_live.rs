@@ -9,7 +9,7 @@ use scx_hetero::ml::fixed::feature;
 use scx_hetero::ml::forest::to_number;
 use scx_hetero::ml::live::{Live, to_learn_from};
 use scx_hetero::ml::model::{Feature, Model};
-use scx_hetero::pmu::module::Counts;
+use scx_hetero::pmu::sample::Counts;
 use scx_hetero::pmu::{Event, Machine, Meaning, plan};
 use scx_hetero::topology::Topology;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use scx_hetero::arith;
-use scx_hetero::pmu::module::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Policy, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
@@ -228,7 +228,7 @@ impl Machine {
         Self::type_factor(&phase, here) * (1.0 + phase.sensitivity * crowd)
     }
 
-    /// One tick for everybody. Gives samples that are full.
+    /// One tick for all. Gives samples that are full.
     pub fn tick(&mut self) -> Vec<Sample> {
         for task in &mut self.tasks {
             let held = self.now_ns < self.parked[task.cpu as usize];

@@ -491,7 +491,7 @@ fn the_monitor_is_driven_by_keys() {
     terminal.press(&["Escape"]);
     terminal.wait("all", |screen| screen.contains("openssl"));
 
-    // Who is busiest changes with the moments at which a busy host lets them be asked.
+    // Which is busiest changes with the moments at which a busy host lets them be asked.
     terminal.press(&["s"]);
     terminal.wait("order by tid", |screen| lists(screen, &["openssl", "xz"]));
     terminal.press(&["Down"]);

@@ -45,7 +45,7 @@ fn four_and_four(programs: Vec<Program>, policy: &mut dyn Policy) -> Machine {
     machine
 }
 
-/// As much ASP as can be had where nobody disturbs anybody: the highest SFs on the big cores.
+/// As much ASP as can be had where none disturbs another: the highest SFs on the big cores.
 fn best_asp(sfs: &[f64], big: usize) -> f64 {
     let mut gains: Vec<f64> = sfs.iter().map(|sf| sf - 1.0).collect();
     gains.sort_by(|a, b| b.total_cmp(a));

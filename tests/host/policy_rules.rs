@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::model::{board, task};
 use clap::ValueEnum;
 use proptest::prelude::*;
-use scx_hetero::pmu::module::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
 use scx_hetero::topology::Topology;
@@ -182,7 +182,7 @@ impl World {
         for action in actions {
             match action {
                 Action::Hint(seen, to) => {
-                    // Who is no longer sent anywhere may stay.
+                    // One that is no longer sent anywhere may stay.
                     let stays = find(seen.task).core_type;
                     sent(seen, to.unwrap_or(stays));
                 }

@@ -248,7 +248,7 @@ fn programs_that_sleep_wake_up_again() {
         (alone(0) - 40.1).abs() < 0.5 && (alone(2) - 13.0).abs() < 0.1,
         "{json}"
     );
-    // Three threads have room on the board: nobody waits long.
+    // Three threads have room on the board: none waits long.
     assert!(number(&json, "camps", "unfairness") < 1.2, "{json}");
     assert!(
         report["optimum"]["skipped"]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::*;
-use scx_hetero::calibrate::store::{Calibration, PATH};
+use scx_hetero::slowdown::calibrate::store::{Calibration, PATH};
 
 /// Of alder-lake-4p4e, scaled: 42 GB/s stretched twenty times.
 const BANDWIDTH: f64 = 42e9 / 20.0;

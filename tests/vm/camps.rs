@@ -167,6 +167,6 @@ fn threads_that_somebody_waits_for_are_not_held_in_nwc_mode() {
     );
     println!("{counts:?}");
     assert!(counts.parked > 0, "no CPU was idled");
-    // Who is held waits for some tens of milliseconds.
+    // What is held waits for some tens of milliseconds.
     assert!(quantile(1.0) < Duration::from_millis(30));
 }

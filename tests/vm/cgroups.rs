@@ -156,7 +156,7 @@ fn weights_multiply_down_the_tree_and_tasks_may_move_in_it() {
     let d = Slice::new("d.slice", 200).run(CPUS, ALL);
     assert_shared(&[&b, &c, &d], &[1.0, 1.0, 4.0]);
 
-    // Whoever has nothing to run leaves his share to his siblings.
+    // One that has nothing to run leaves its share to its siblings.
     for child in &c.busy {
         d.take(child);
     }

@@ -105,7 +105,7 @@ fn a_stopped_agent_leaves_equal_threads_equal_time_on_fast_cores() {
         assert!(total < 0.10 && big < 0.15, "{ran:?}");
         assert!(stopped.stalls == 1 && stopped.shared > 0, "{stopped:?}");
 
-        // Its word counts again: perhaps not at once, for who had the fast cores in the second
+        // Its word counts again: perhaps not at once, for what had the fast cores in the second
         // before its silence was noticed now lets the others have them for as long.
         statistics.take();
         wait_until(s(5), "swaps", || {
@@ -131,7 +131,7 @@ fn more_tasks_than_the_table_holds_run_all_the_same() {
     assert!(off < 0.15, "{ran:?}");
     assert!(told.tasks <= 8 && told.counts.slots_full > 0);
     drop(hogs);
-    // Who ended made room.
+    // What ended made room.
     let hog = Hog::start();
     statistics.take();
     thread::sleep(s(1));
@@ -222,7 +222,7 @@ fn a_fork_bomb_of_five_thousand_leaves_the_machine_usable() {
     let scheduler = Scheduler::start(&["--core-types", HYBRID]);
     let ours = commands_beside_a_fork_bomb();
     println!("shortest first, theirs {theirs:.1?}, ours {ours:.1?}");
-    // A round in which all of them have a turn takes 6 s; and whoever waits for a lock of the kernel
+    // A round in which all of them have a turn takes 6 s; and what waits for a lock of the kernel
     // behind those that fork may wait for longer, under either.
     assert!(ours[ours.len() / 2] < s(6));
     scheduler.stop();

@@ -43,7 +43,7 @@ fn agent_stopped_while_cpus_are_parked() {
     let children: Vec<Child> = PROGRAMS.iter().map(start).collect();
     wait_until(s(20), "parked", || statistics.take().counts.parked > 0);
     scheduler.signal(libc::SIGSTOP);
-    // At the deadline of 100 ms everybody goes on, whoever was held.
+    // At the deadline of 100 ms all go on, whatever was held.
     thread::sleep(Duration::from_millis(150));
     let before = ran(&children);
     thread::sleep(Duration::from_millis(400));

@@ -54,7 +54,7 @@ fn real_time_and_deadline_tasks_hold_nobody_up() {
     thread::sleep(s(1));
     hogs.iter().chain(&others).for_each(|hog| _ = hog.take());
     deadline(others[1].tid(), ms(30), ms(100));
-    // Arrives in the midst of somebody's slice.
+    // Arrives in the midst of another's slice.
     realtime(others[0].tid());
     others[0].pin(&[1]);
     thread::sleep(s(4));

@@ -59,7 +59,7 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
     let ours = draw(60);
     eprintln!("{ours:?}; with the kernel's own scheduler {theirs:?}");
     eprintln!("preempted: {}", statistics.take().counts.preempted);
-    // It works for two, and waits for nobody's slice.
+    // It works for two, and waits for no other's slice.
     assert!(ours.missed == 0 && ours.longest < ms(5));
     // Near the beginning of their slices, preempted ones wait in turn.
     let ran: Vec<_> = measure(&hogs, ms(0), ms(2000))
@@ -81,13 +81,13 @@ fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
     });
     eprintln!("{drawn:?}");
     assert!(drawn.iter().all(|drawn| drawn.missed == 0));
-    // Else they would wait for the end of that, or of a slice; now and then nobody makes room at once.
+    // Else they would wait for the end of that, or of a slice; now and then none makes room at once.
     assert!(drawn.iter().any(|drawn| drawn.longest < ms(4)));
     drop(hogs);
     scheduler.stop();
 }
 
-/// On another CPU, which idles for a moment, it would be in the way of who comes back there.
+/// On another CPU, which idles for a moment, it would be in the way of one that comes back there.
 #[test]
 #[ignore = "native, and here with make test-kernels"]
 fn who_is_put_aside_by_something_brief_goes_on_where_it_was() {
@@ -238,7 +238,7 @@ fn messages_wait_no_longer_than_with_the_kernels_own_scheduler() {
     for ((ours, _), (theirs, _)) in ours.iter().zip(&theirs) {
         assert!(ours[1] <= theirs[1] * 2 + ms(1), "{ours:?}, {theirs:?}");
     }
-    // Half of the CPUs were idle: who computes had no need to make room.
+    // Half of the CPUs were idle: what computes had no need to make room.
     assert!(ours[0].1 > 0.96, "{ours:?}");
     scheduler.stop();
 }

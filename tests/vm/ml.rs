@@ -16,8 +16,8 @@ use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_nu
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
-use scx_hetero::pmu::module::{Counts, Speed};
 use scx_hetero::pmu::open::Options;
+use scx_hetero::pmu::sample::Counts;
 use scx_hetero::pmu::sampler::Sampler;
 use scx_hetero::pmu::{Counter, Machine, Meaning, Pmu, Target};
 use scx_hetero::scheduler::EstimateTrial;
@@ -80,7 +80,7 @@ fn samples_under_rank(model: &str) -> Vec<Sample> {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // Where no event counted all through, nobody says anything.
+    // Where no event counted all through, none says anything.
     let mut samples = samples();
     samples.retain(|sample| sample.run_ns > 0.0 && !sample.spun);
     samples
@@ -95,7 +95,7 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
     let live = Live::new(&model, &topology, pmu_of).unwrap();
     let wishes = |core_type, pmu: &Pmu| live.wishes(core_type, pmu);
-    let sampler = Sampler::plan(&machine, &topology, Some(&Speed), &wishes, false, &[]).unwrap();
+    let sampler = Sampler::plan(&machine, &topology, &[], &wishes, false, &[]).unwrap();
     let mut compared = [0; 2];
     for sample in &samples {
         let core_type = sample.core_type as usize;
@@ -347,7 +347,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
 #[test]
 #[ignore = "takes long; make test-kernels runs it"]
 fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
-    // To it everybody gains the same.
+    // To it every thread gains the same.
     let mut bad: Model = serde_json::from_str(MODEL).unwrap();
     for speedup in &mut bad.speedup {
         speedup.trees.trees.clear();

@@ -223,7 +223,7 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     let total: u64 = ran.iter().map(Ran::total).sum();
     assert!(big as f64 > 0.95 * total as f64, "{ran:?}");
 
-    // The CPUs together run six threads as fully as four: nobody idles.
+    // The CPUs together run six threads as fully as four: none idles.
     let four_more = Hog::start_many(4);
     let all = || two.iter().chain(&four_more);
     all().for_each(|hog| {
@@ -367,7 +367,7 @@ fn with_smt_switched_off_and_on_again_threads_go_on() {
 
 /// Has the machine wake up in 2.3 s, half the time in which ACPI's 24-bit timer overflows
 /// (ACPI 6.5, section 4.8.3.1): its interrupt is one that ends a suspend, and all that QEMU has
-/// of these without somebody outside.
+/// of these without one from outside.
 fn set_alarm() {
     let ports = fs::read_to_string("/proc/ioports").unwrap();
     let line = ports
@@ -433,7 +433,7 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
     };
     let apart = |on_p: &[f64], fast: std::ops::Range<usize>| {
         println!("on P: {on_p:.2?}");
-        // A hint is advice: a CPU that idles for a moment is taken by whoever comes.
+        // A hint is advice: a CPU that idles for a moment is taken by what comes.
         let is_right = |(i, &share)| {
             if fast.contains(&i) {
                 share > 0.7

@@ -66,7 +66,7 @@ fn linux_finds_both_pmus_and_both_capacities_by_itself() {
     };
     assert_eq!(capacity(P), 1024);
     assert!((500..700).contains(&capacity(E)), "{}", capacity(E));
-    // An L2 of its own on P; one for four E; the L3 is everybody's.
+    // An L2 of its own on P; one for four E; the L3 is all CPUs'.
     let shared = |cpu, index| {
         let path = format!("devices/system/cpu/cpu{cpu}/cache/index{index}/shared_cpu_list");
         sysfs(&path)

@@ -2,7 +2,7 @@
 //! What the agent watches and acts on.
 
 use super::Verdict;
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::Task;

@@ -3,7 +3,7 @@
 //!
 //! It knows no kernel, no file and no clock. All of these are behind a [`Backend`], of which there
 //! are three: the BPF half in the kernel ([`crate::scheduler`]), the same compiled natively
-//! ([`crate::sim`]), and a recording ([`crate::replay`]). Whoever drives it says when:
+//! ([`crate::sim`]), and a recording ([`crate::replay`]). What drives it says when:
 //!
 //! ```text
 //!              take_samples()           see()                     act()
@@ -29,7 +29,7 @@ pub use backend::{Applied, Author, Backend, Outcome};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::{Action, Name, Policy, Settings, Snapshot};
 use crate::table::Task;
 use crate::topology::{MAX_CORE_TYPES, Topology};

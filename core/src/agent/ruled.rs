@@ -147,7 +147,7 @@ impl Ruled {
         }
     }
 
-    /// Lets rules have their say: whom one fits looks pinned to the policy.
+    /// Lets rules have their say: a thread that one fits looks pinned to the policy.
     pub(super) fn apply(
         &mut self,
         tasks: &mut [Task],
@@ -193,8 +193,8 @@ impl Ruled {
         }
     }
 
-    /// Has who is sent to where a stray is trade places with it: where no CPU is idle two hints
-    /// that cross each other may move nobody for long.
+    /// Has a thread that is sent to where a stray is trade places with it: where no CPU is idle two hints
+    /// that cross each other may move neither for long.
     pub(super) fn trade(&mut self, actions: &mut [Action]) {
         for action in actions {
             let Action::Hint(seen, Some(to)) = *action else {
@@ -310,7 +310,7 @@ mod tests {
         };
         let mut ruled = ruled();
         let mut tasks = [task(0, 0, 0), task(1, 0, 0)];
-        // Who cannot be placed can be weighed.
+        // What cannot be placed can be weighed.
         tasks[1].pinned = true;
         let as_they_are = tasks;
         let told = |ruled: &mut Ruled| {
@@ -344,7 +344,7 @@ mod tests {
         let traded = Action::Swap([(one, 0), (stray, 1)]);
         assert_eq!(actions, [Action::Hint(one, None), traded, sent(other)]);
 
-        // Neither with who is where it should be, nor with who sleeps.
+        // Neither with one that is where it should be, nor with one that sleeps.
         for (core_type, state) in [(1, State::Queued), (0, State::Blocked)] {
             (tasks[0].core_type, tasks[0].state) = (core_type, state);
             ruled.apply(&mut tasks.clone(), 0, rules, &mut Vec::new());

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::slowdown::Phase;
 use crate::table::TaskId;
 

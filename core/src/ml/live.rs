@@ -12,7 +12,7 @@ use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
 use super::model::{Model, Speedup};
 use crate::limits::MAX_EVENTS;
-use crate::pmu::module::Counts;
+use crate::pmu::sample::Counts;
 use crate::pmu::{Event, Meaning, Pmu, Set, plan};
 use crate::topology::Topology;
 

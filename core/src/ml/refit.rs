@@ -66,7 +66,7 @@ pub struct Refit {
     pub model: Model,
     /// Mean absolute error of the new way of estimating, on recent examples of other programs.
     pub error: f64,
-    /// The same of the model at work; without one, of taking everybody for usual.
+    /// The same of the model at work; without one, of taking every thread for usual.
     pub old_error: f64,
 }
 
@@ -134,7 +134,7 @@ impl Task {
             let at_work = self.old(&data, core_type)?;
             for row in rows.iter().copied().filter(|&row| recent(row)) {
                 let row = &data.rows[row];
-                // Where it says nothing, everybody is usual.
+                // Where it says nothing, every thread is usual.
                 let said = at_work.as_ref().map_or(self.usual, |(forest, places)| {
                     let values = places.iter().map(|&place| row.features[place]);
                     to_number(forest.score(&to_features(values)))

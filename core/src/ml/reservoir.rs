@@ -128,7 +128,7 @@ mod tests {
         }
         assert_eq!(reservoir.kept().len(), 100);
         let busy = number_of(&reservoir, "busy");
-        assert!(busy <= 10, "who had most gave way: {busy}");
+        assert!(busy <= 10, "the one that had most gave way: {busy}");
         assert_eq!(reservoir.came(), 1200);
     }
 

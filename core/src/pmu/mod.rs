@@ -13,8 +13,8 @@ mod fallback;
 mod format;
 mod identify;
 mod machine;
-pub mod module;
 pub mod round;
+pub mod sample;
 pub mod sets;
 pub mod tables;
 

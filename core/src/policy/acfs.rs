@@ -4,21 +4,22 @@
 //! type and its speedup factor, SF, elsewhere.
 //!
 //! The paper's ACFS predicts the SF with a model trained for the platform. Here it is measured where
-//! it can be, and a model stands in before: see [`super::speedup`].
+//! it can be, and a model stands in before: see [`super::tools::speedup`].
 //!
 //! With three or more core types, each has its own SF, and swaps are pairwise as under `camps`.
 
 use std::time::Duration;
 
-use super::camps::LOOK;
-use super::camps::progress::patience_ns;
-use super::camps::threshold::Threshold;
-use super::exchange::Exchange;
 use super::name::{About, Knows};
 use super::reason::Measure;
-use super::speedup::Speedups;
+use super::tools::LOOK;
+use super::tools::exchange::Exchange;
+use super::tools::progress::patience_ns;
+use super::tools::speedup::Speedups;
+use super::tools::threshold::Threshold;
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
 
@@ -49,8 +50,8 @@ impl Acfs {
 }
 
 impl Policy for Acfs {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Speed)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
     }
 
     fn observe(&mut self, sample: &Sample) {

@@ -10,16 +10,16 @@
 //! is over, here CPU time is shared by the BPF half, by weight, and a round decides about core types
 //! alone. Programs are nothing to it: one with many threads gets as much more.
 //!
-//! With three or more core types each has its own rating, and whoever is a round ahead changes
+//! With three or more core types each has its own rating, and a thread that is a round ahead changes
 //! places with one on any slower type.
 
 use std::time::Duration;
 
-use super::camps::LOOK;
-use super::exchange::Exchange;
-use super::ledger::Ledger;
 use super::name::About;
 use super::reason::Measure;
+use super::tools::LOOK;
+use super::tools::exchange::Exchange;
+use super::tools::ledger::Ledger;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// Time in steps of 50 ms until the first swap among threads on one big core and small ones;
-    /// and who took part in it. Nobody has a counter.
+    /// and which threads took part in it. None has a counter.
     fn first_swap(weights: &[u32]) -> Option<(u64, u32, u32)> {
         let nr_small = weights.len() as u32 - 1;
         let topology = board(1, nr_small);

@@ -11,24 +11,25 @@
 //! would have it. So the threshold, and the rate of migrations, are those of `acfs`, and a
 //! newcomer is neither ahead nor behind.
 //!
-//! SFs are measured on both core types ([`super::speedup`]), again from time to time where a thread
-//! has not been on one of them of late ([`super::explore`]).
+//! SFs are measured on both core types ([`super::tools::speedup`]), again from time to time where a thread
+//! has not been on one of them of late ([`super::tools::explore`]).
 //!
 //! With three or more core types each has its own SF, and the thread that is slowed down most
 //! changes places with one on any faster type.
 
 use std::time::Duration;
 
-use super::camps::LOOK;
-use super::camps::threshold::Threshold;
-use super::exchange::Exchange;
-use super::explore::Explorer;
 use super::name::{About, Knows};
 use super::reason::Measure;
-use super::speeds::Speeds;
-use super::speedup::Speedups;
+use super::tools::LOOK;
+use super::tools::exchange::Exchange;
+use super::tools::explore::Explorer;
+use super::tools::speeds::Speeds;
+use super::tools::speedup::Speedups;
+use super::tools::threshold::Threshold;
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -73,8 +74,8 @@ fn account(task: &Task, speedups: &Speedups, topology: &Topology) -> (f64, f64) 
 }
 
 impl Policy for Eqp {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Speed)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
     }
 
     fn observe(&mut self, sample: &Sample) {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::exchange::Exchange;
 use super::name::About;
+use super::tools::exchange::Exchange;
 use super::{Action, Policy, Snapshot};
 
 /// What users are told.

@@ -8,22 +8,23 @@
 //! A thread's **utility** is `(SF - 1) / N`, where its program wants N CPUs ([`utility`]). The two
 //! papers have the utility factor of CAMP (Saez et al. 2012), of which they say that it takes SF and
 //! thread-level parallelism together; why ours is another, says `docs/policies/hsp.md`. The SF is
-//! measured ([`super::speedup`]), so that every thread must have been on both types once, and again
-//! from time to time ([`super::explore`]).
+//! measured ([`super::tools::speedup`]), so that every thread must have been on both types once, and again
+//! from time to time ([`super::tools::explore`]).
 //!
 //! With three or more core types each is worth to a thread by how much faster it is there than on the
 //! slowest, and two threads on any two types change places where that is worth more to both together.
 
 use std::time::Duration;
 
-use super::demand::Demand;
-use super::exchange::Exchange;
-use super::explore::Explorer;
 use super::name::{About, Knows};
 use super::reason::Measure;
-use super::speedup::{Speedups, utility};
+use super::tools::demand::Demand;
+use super::tools::exchange::Exchange;
+use super::tools::explore::Explorer;
+use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
 
@@ -66,8 +67,8 @@ impl Default for Hsp {
 }
 
 impl Policy for Hsp {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Speed)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
     }
 
     fn observe(&mut self, sample: &Sample) {
@@ -135,7 +136,7 @@ mod tests {
             }
         }
 
-        /// Runs for 50 ms; says who changed places, and puts them there.
+        /// Runs for 50 ms; says which changed places, and puts them there.
         fn step(&mut self) -> Vec<(u32, u32)> {
             self.now_ns += 50 * MS;
             for (task, speed) in self.tasks.iter_mut().zip(&self.speeds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a policy knows of a thread, for who watches it.
+//! What a policy knows of a thread, to be shown.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,25 +5,18 @@
 pub mod acfs;
 pub mod adwrr;
 pub mod camps;
-mod demand;
 pub mod eqp;
 #[cfg(test)]
 #[expect(dead_code, reason = "CONTRIBUTING.md shows it; it is in no list")]
 mod example;
-mod exchange;
-mod explore;
 pub mod hsp;
 pub mod insight;
-mod learnt;
-mod ledger;
-mod mean;
 mod name;
 mod none;
 pub mod rank;
 pub mod reason;
 mod rr;
-mod speeds;
-mod speedup;
+mod tools;
 
 use std::time::Duration;
 
@@ -36,7 +29,8 @@ pub use reason::Reason;
 pub use rr::RoundRobin;
 
 use crate::mechanism::Mechanism;
-use crate::pmu::module::{Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::slowdown::{History, Thresholds};
 use crate::table::{State, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -75,7 +69,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// In a crowd who goes by samples decides no more often than each thread has a new one, but so often
+/// In a crowd a policy that goes by samples decides no more often than each thread has a new one, but so often
 /// at least.
 const IN_A_CROWD: Duration = Duration::from_millis(500);
 
@@ -115,7 +109,7 @@ pub enum Action {
     Weight(TaskId, u16),
 }
 
-/// What a policy has seen and decided since it began, for who watches it.
+/// What a policy has seen and decided since it began, for the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Samples whose phase the history table knew, and those of phases that it did not.
@@ -134,8 +128,9 @@ pub struct Tally {
 
 /// A scheduling policy.
 pub trait Policy {
-    /// What it wants to know from hardware counters; `None` is nothing.
-    fn module(&self) -> Option<&dyn Module> {
+    /// The events that it wants counted besides instructions and cycles, which always are; `None`: it
+    /// goes by no counters. What does not fit at once is counted in sets that take turns.
+    fn events(&self) -> Option<&'static [Meaning]> {
         None
     }
 
@@ -148,7 +143,7 @@ pub trait Policy {
     /// Time from now on until [`Policy::decide`] is due again; `None` is never.
     fn due_in(&self, snapshot: &Snapshot) -> Option<Duration> {
         let interval = self.interval()?;
-        if self.module().is_none() {
+        if self.events().is_none() {
             return Some(interval);
         }
         let each_had_a_turn = interval.mul_f64(snapshot.crowd().max(1.0));
@@ -199,7 +194,7 @@ pub struct Settings<'a> {
     pub without: &'a [Mechanism],
 }
 
-/// What the command line says where nobody says anything.
+/// What the command line says unless it is told otherwise.
 impl Default for Settings<'_> {
     fn default() -> Self {
         Self {

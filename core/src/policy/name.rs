@@ -24,7 +24,7 @@ pub(super) struct About {
 /// What not every policy can do something with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
-    /// SF by a model ([`Sample::sf`](crate::pmu::module::Sample::sf)).
+    /// SF by a model ([`Sample::sf`](crate::pmu::sample::Sample::sf)).
     Model,
     /// And does little without one.
     NeedsModel,

@@ -22,14 +22,15 @@
 
 use std::time::Duration;
 
-use super::demand::Demand;
 use super::name::{About, Knows};
 use super::reason::Reasons;
-use super::speeds::{Prior, Speeds};
-use super::speedup::{Speedups, utility};
+use super::tools::demand::Demand;
+use super::tools::speeds::{Prior, Speeds};
+use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -57,10 +58,10 @@ pub fn parse_oversubscribe(text: &str) -> Result<f64, String> {
     Ok(threads)
 }
 
-/// Who wants less of a CPU is not ranked (section 4.1).
+/// A thread that wants less of a CPU is not ranked (section 4.1).
 const CUT_OFF: f64 = 0.05;
 
-/// Who wants less comes and goes: the phase that it was in last says little of the next one.
+/// One that wants less comes and goes: the phase that it was in last says little of the next one.
 const STEADY: f64 = 0.5;
 
 /// By how much an SF must be greater for its thread to displace another. Of pairs whose SFs are 5 %
@@ -68,7 +69,7 @@ const STEADY: f64 = 0.5;
 const MARGIN: f64 = 1.05;
 
 /// Time between decisions: a sample's. Where threads change their phase several times a second,
-/// 200 ms would cost up to 7 % of the throughput (`docs/ml.md`).
+/// 200 ms would cost up to 7 % of the throughput (`docs/decisions/hint-from-bpf.md`).
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The fastest core type.
@@ -160,7 +161,7 @@ impl Rank {
         if let Some(now) = learnt.speeds(task.id).filter(|_| wants >= STEADY) {
             return now;
         }
-        // What the BPF half knows of who has not run since this policy began.
+        // What the BPF half knows of a thread that has not run since this policy began.
         match learnt.usual(task).or(task.sf) {
             Some(sf) => Prior::of(topology)
                 .with_sf(sf)
@@ -207,7 +208,7 @@ impl Rank {
         fixed
     }
 
-    /// Appends what brings everybody to where it should be: exchanges of two first, for neither
+    /// Appends what brings every thread to where it should be: exchanges of two first, for neither
     /// can go where the other still runs; no more than `most`, which is how many can run.
     fn act(&mut self, slowest: usize, most: usize, actions: &mut Vec<Action>) {
         self.rising.clear();
@@ -353,8 +354,8 @@ fn best_first(a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
 }
 
 impl Policy for Rank {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Speed)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
     }
 
     fn observe(&mut self, sample: &Sample) {

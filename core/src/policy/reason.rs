@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Action;
-use super::camps::swap::Runner;
+use super::tools::swap::Runner;
 use crate::table::TaskId;
 use crate::text::grouped;
 

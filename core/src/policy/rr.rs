@@ -76,7 +76,7 @@ struct Thread {
     share: Share,
 }
 
-/// Big-core time that somebody had while busy.
+/// Big-core time that one had while busy.
 #[derive(Clone, Copy, Default)]
 struct Share {
     ns: u64,
@@ -93,7 +93,7 @@ impl Share {
 
     /// Notes that it is busy. As with `amp_progress` in CAMPS (section 4.3), a
     /// newcomer starts level with the one furthest ahead, so that short-lived
-    /// threads cannot crowd out the others, and who slept long comes back level
+    /// threads cannot crowd out the others, and one that slept long comes back level
     /// with the one furthest behind, without a claim for the time it slept.
     fn note_busy(&mut self, now_ns: u64, patience_ns: u64, range: Range) {
         if self.busy_at_ns.is_none() {
@@ -182,7 +182,7 @@ impl RoundRobin {
         self.interval.as_nanos() as u64
     }
 
-    /// How long somebody may pause without losing a claim to big-core time.
+    /// How long one may pause without losing a claim to big-core time.
     fn patience_ns(&self) -> u64 {
         (4 * self.interval_ns()).max(MIN_PATIENCE_NS)
     }
@@ -268,7 +268,7 @@ impl RoundRobin {
         }
     }
 
-    /// Notes who was told to move.
+    /// Notes which were told to move.
     fn note_moves(&mut self, actions: &[Action]) {
         for action in actions {
             let moved: &[Seen] = match action {

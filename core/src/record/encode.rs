@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use super::format::{Begin, Changed, Chosen, Decided, Look, MAGIC, Number, Record, SampleRecord};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
 use crate::policy::{self, Action, Policy, Reason, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 

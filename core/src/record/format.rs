@@ -59,7 +59,7 @@ pub struct Begin {
     pub cpu: String,
     /// The machine, with capacities as calibrated.
     pub topology: Topology,
-    /// Who decides.
+    /// Which policy decides.
     pub chosen: Chosen,
     /// It goes on with what it knew before.
     pub kept: bool,
@@ -213,7 +213,7 @@ impl Begin {
 }
 
 impl Decided {
-    /// The threads that it moves: who, from which core type, to which, and why.
+    /// The threads that it moves: from which core type, to which, and why.
     pub fn moves(&self) -> impl Iterator<Item = (TaskId, usize, usize, Option<Reason>)> + '_ {
         let [first, second] = self.reasons;
         let moves = match &self.action {

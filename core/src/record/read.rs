@@ -14,7 +14,7 @@ use flate2::bufread::GzDecoder;
 use super::format::{Begin, Chosen, Decided, Look, MAGIC, MOST, Record, SampleRecord};
 use crate::pmu::Event;
 use crate::pmu::counts;
-use crate::pmu::module::{Counts, Layout, Metrics, Sample};
+use crate::pmu::sample::{Counts, Layout, Metrics, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology, cpulist};
 

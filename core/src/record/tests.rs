@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::format::{Begin, Chosen, Decided, MAGIC, Record};
 use super::*;
 use crate::pmu::Meaning;
-use crate::pmu::module::{Counts, Metrics, Sample};
+use crate::pmu::sample::{Counts, Metrics, Sample};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::testing::{board, task};

@@ -20,7 +20,7 @@ const ASSUMED_CLOCK: f64 = 3.2e9;
 /// When contention is low; both in bytes/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// A thread below this hardly waits for memory, whoever else uses it.
+    /// A thread below this hardly waits for memory, whatever else uses it.
     pub low_btr: f64,
     /// A domain whose threads together stay below this does not queue for memory.
     pub high_btr: f64,
@@ -46,7 +46,7 @@ impl Thresholds {
     }
 }
 
-/// Who uses memory how much at one moment: the latest BTR of the thread on each busy CPU.
+/// How much memory is used at one moment: the latest BTR of the thread on each busy CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// By CPU id; `None` is idle.

@@ -36,7 +36,7 @@ pub struct Reading {
     pub frequency: f64,
     /// Clock that can be had on the fastest type at present, Hz.
     pub big_frequency: Option<f64>,
-    /// Nobody was in its way.
+    /// No other was in its way.
     pub low_contention: bool,
 }
 

@@ -4,7 +4,7 @@
 //! Two intervals belong to the same phase if their instruction mixes are close. Both components
 //! are properties of the program, so neither contention nor the core type moves them much.
 
-use crate::pmu::module::Metrics;
+use crate::pmu::sample::Metrics;
 
 /// L1 data accesses per kilo-instruction that make one point of distance.
 ///

@@ -39,7 +39,7 @@ impl Topology {
     }
 
     /// The topology as text of at most 80 columns: the summary, a table with a row per cluster,
-    /// notes, and last where it comes from and who sees it otherwise.
+    /// notes, and last where it comes from and which sources see it otherwise.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table

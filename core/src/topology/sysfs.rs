@@ -172,7 +172,7 @@ impl Reader<'_> {
     }
 
     /// CPUs sharing the cache of `level`, whichever of the CPU's `index*` directories it is. A
-    /// cache that is there but does not say who shares it is the CPU's own.
+    /// cache that is there but does not say what shares it is the CPU's own.
     fn cache(&mut self, id: u32, dir: &str, level: &str) -> Option<Vec<u32>> {
         let index = (0..10)
             .map(|n| format!("{dir}/cache/index{n}"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The CPUs, by core type and cluster: load, frequency, and who is there.
+//! The CPUs, by core type and cluster: load, frequency, and what runs there.
 
 use ratatui::text::{Line, Span};
 

@@ -170,7 +170,7 @@ fn bytes(per_second: f64) -> String {
     }
 }
 
-/// To the left of the middle who is behind, to the right who is ahead.
+/// To the left of the middle what is behind, to the right what is ahead.
 fn progress(lead_ns: Option<i64>, width: usize, most: u64, look: Look) -> Line<'static> {
     let half = width / 2;
     let Some(lead) = lead_ns else {

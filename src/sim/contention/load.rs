@@ -2,7 +2,7 @@
 //! A phase on a machine: how fast it is alone, and what it asks of caches and memory.
 
 use super::{FULL, Rate, User, stay};
-use crate::pmu::module::LINE_BYTES;
+use crate::pmu::sample::LINE_BYTES;
 use crate::sim::machine::Machine;
 use crate::sim::program::Phase;
 use crate::topology::MAX_CORE_TYPES;
@@ -23,7 +23,7 @@ const REFERENCE_PREFETCH: f64 = 30.0;
 const L2_PART: f64 = 0.5;
 
 /// Less traffic than this part of the memory's bandwidth, or of a cache's lines in a millisecond,
-/// disturbs nobody; assumed, and far below what shows.
+/// disturbs no other; assumed, and far below what shows.
 const NEGLIGIBLE: f64 = 1e-4;
 
 /// A phase on a machine.

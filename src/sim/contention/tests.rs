@@ -88,7 +88,7 @@ fn who_leaves_memory_alone_neither_disturbs_nor_is_disturbed() {
 }
 
 proptest! {
-    /// Company never helps, one more never helps anybody, and a port moves no more than it can.
+    /// Company never helps, one more never helps any, and a port moves no more than it can.
     #[test]
     fn contention_grows_with_company(
         counts in proptest::collection::vec(0usize..3, 3),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Queues ordered by virtual time; who came first goes first where that is the same.
+//! Queues ordered by virtual time; what came first goes first where that is the same.
 
 use std::collections::BTreeSet;
 

@@ -68,7 +68,7 @@ impl Kernel {
         self.touched.push(cpu);
     }
 
-    /// What runs on a CPU has changed, and with it the speed of those who share its memory.
+    /// What runs on a CPU has changed, and with it the speed of those that share its memory.
     pub(in crate::sim) fn mark_dirty(&mut self, cpu: u32) {
         let memory = self.cpu(cpu).memory;
         if !std::mem::replace(&mut self.is_dirty[memory], true) {

@@ -99,7 +99,7 @@ impl Search<'_> {
                 runners.extend((0..count).map(|_| (runner, program)));
             }
         }
-        // Those who disturb each other share a memory.
+        // Those that disturb each other share a memory.
         runners.sort_unstable();
         let mut speeds = vec![0.0; phases.len()];
         let memory = |llc: usize| self.bench.machine().llcs[llc].memory;

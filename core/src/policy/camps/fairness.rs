@@ -9,11 +9,11 @@
 //! (100/F), so that the threads in between get leads in between. Where the lead cannot be had, for
 //! a thread is no faster than it is, the high SFs stay on the fast cores, which is what `hsp` does.
 
-use super::super::Snapshot;
-use super::super::ledger::Ledger;
-use super::progress::Progress;
-use super::swap::Runner;
 use super::threads::Threads;
+use crate::policy::Snapshot;
+use crate::policy::tools::ledger::Ledger;
+use crate::policy::tools::progress::Progress;
+use crate::policy::tools::swap::Runner;
 use crate::table::Task;
 use crate::topology::Topology;
 

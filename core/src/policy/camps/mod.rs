@@ -4,40 +4,39 @@
 //!
 //! Each thread's slowdown, by [`crate::slowdown`], goes to the BPF half, which charges its progress
 //! with it (Eq. 3, and TLP scaling). Threads ahead on fast cores change places with threads behind
-//! on slow ones (`swap.rs`) once they are `amp_threshold` apart, by what that is worth to them and
-//! costs those whom they disturb ([`worth`], in place of Algorithm 1). [`nwc`] makes for low
+//! on slow ones ([`crate::policy::tools::swap`]) once they are `amp_threshold` apart, by what that is worth to them and
+//! costs those that they disturb ([`worth`], in place of Algorithm 1). [`nwc`] makes for low
 //! contention where it does not occur.
 //!
 //! With three or more core types, slowdown is relative to the fastest, and a thread may change places
 //! with any on a slower type.
 
-mod balance;
 pub mod fairness;
 pub mod nwc;
-pub(super) mod progress;
 mod sensitivity;
-pub(super) mod swap;
-pub(super) mod threads;
-pub(super) mod threshold;
+mod threads;
 pub mod worth;
 
 use std::time::Duration;
 
 use super::name::{About, Knows};
 use super::reason::{Measure, Reasons};
+use super::tools::balance::balance;
+use super::tools::progress::{Progress, patience_ns};
+use super::tools::swap::{Planned, Runner};
+use super::tools::threshold::Threshold;
+use super::tools::{LOOK, is_contested};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot, Tally};
 use crate::mechanism::Mechanism;
-use crate::pmu::module::{self, Module, Sample};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
 use crate::slowdown::history::THREAD_ENTRIES;
 use crate::slowdown::{History, Thresholds};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
 use fairness::Fairness;
 use nwc::{Nwc, Rules, Wish};
-use progress::Progress;
-use swap::Runner;
 use threads::Threads;
-use threshold::Threshold;
 use worth::{Forecast, Worths};
 
 /// What users are told.
@@ -61,11 +60,6 @@ pub(super) const ABOUT: About = About {
         }))
     },
 };
-
-pub(super) use balance::balance;
-
-/// Time between decisions: the paper's monitoring interval.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -179,7 +173,7 @@ impl Camps {
             let part = 1.0 - capacity(slow) / capacity(fast);
             threshold as f64 * part.max(LEAST_PART)
         };
-        let mut planned = swap::Planned::default();
+        let mut planned = Planned::default();
         worths.look(topology, threads.load());
         while planned.has_room() {
             self.forecasts.clear();
@@ -288,8 +282,9 @@ impl Camps {
 }
 
 impl Policy for Camps {
-    fn module(&self) -> Option<&dyn Module> {
-        Some(&module::Camps)
+    fn events(&self) -> Option<&'static [Meaning]> {
+        // Phases by loads and branches (section 4.2), contention by bus transfers.
+        Some(&[Meaning::LlcMisses, Meaning::Loads, Meaning::Branches])
     }
 
     fn observe(&mut self, sample: &Sample) {
@@ -310,7 +305,7 @@ impl Policy for Camps {
         let threshold = self.threshold.ns();
         let average = |id| self.threads.estimator(id).map_or(1.0, |e| e.average());
         self.progress
-            .update(snapshot, |id| progress::patience_ns(threshold, average(id)));
+            .update(snapshot, |id| patience_ns(threshold, average(id)));
         if let Some(nwc) = &mut self.nwc {
             nwc.retain(|id| self.threads.estimator(id).is_some());
         }
@@ -380,13 +375,6 @@ impl Policy for Camps {
         self.fairness = Fairness::new(percent);
         true
     }
-}
-
-/// Whether threads compete: some are on a type faster than that of others.
-pub(super) fn is_contested(runners: &[Runner]) -> bool {
-    let mut places = runners.iter().map(|runner| runner.place);
-    let first = places.next();
-    places.any(|place| Some(place) != first)
 }
 
 fn mean_progress(runners: &[Runner]) -> i64 {

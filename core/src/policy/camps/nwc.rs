@@ -115,7 +115,7 @@ pub enum Wish {
     SwapIn {
         /// The NWC thread.
         thread: TaskId,
-        /// Who makes room.
+        /// Those that make room.
         partner: Option<TaskId>,
     },
     /// Keep a CPU idle for so long from now on, at most [`Rules::idle_ns`]; zero is no longer.
@@ -365,7 +365,7 @@ impl Nwc {
 
 /// Fills `parked` with the fewest CPUs to idle for low contention around `thread`, those with the
 /// highest BTR; none if contention is low, or if idling all would not do. The paper idles big cores,
-/// whose cluster shares a cache with nobody; where core types share one, the aggressor may be on any
+/// whose cluster shares its cache with no other; where core types share one, the aggressor may be on any
 /// of them.
 fn to_park(thread: &Thread, look: &Look, parked: &mut Vec<u32>) {
     parked.clear();

@@ -140,7 +140,7 @@ fn who_disturbs_one_that_lags_leaves_the_fast_cores_though_it_lags_itself() {
     assert_eq!(swap(bench.step(&loud)), Some((1, 2)));
     let why = bench.camps.reason(bench.tasks[1].id);
     assert_eq!(why, Some(Reason::Relief));
-    // But not if it is the one who lags.
+    // But not if it is the one that lags.
     lag(&mut bench, 0, 10 * threshold);
     assert_eq!(swap(bench.step(&loud)), None);
 }
@@ -157,7 +157,7 @@ fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
         nwc: Some(rules),
         ..Options::default()
     });
-    // All memory-bound: nobody ever learns anything.
+    // All memory-bound: no thread ever learns anything.
     let loud = [(1.0, 5e9); 6];
     let mut swapped_in = None;
     for _ in 0..40 {

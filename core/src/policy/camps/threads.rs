@@ -4,19 +4,17 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::speeds::{Prior, Speeds};
-use super::super::{Action, Insight, Snapshot};
 use super::sensitivity::Sensitivity;
-use super::swap::Runner;
 use super::worth::{Forecast, Worths};
-use crate::pmu::module::{Metrics, Sample};
+use crate::pmu::sample::{Metrics, Sample};
+use crate::policy::tools::speeds::{Prior, Speeds};
+use crate::policy::tools::swap::Runner;
+use crate::policy::tools::tell;
+use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::history::APPLICATION_ENTRIES;
 use crate::slowdown::{Estimator, History, Load, Outcome, Phase, Reading, Thresholds};
 use crate::table::{State, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
-
-/// A slowdown is passed on when it changed by more than this part of itself.
-const CHANGE: f32 = 0.03;
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -146,7 +144,7 @@ impl Threads {
         self.threads.get(&task)?.last
     }
 
-    /// What is known of a thread, for who watches it.
+    /// What is known of a thread, to be shown.
     pub(super) fn insight(&self, task: TaskId, topology: &Topology) -> Insight {
         let mut insight = Insight::default();
         let Some(thread) = self.threads.get(&task) else {
@@ -176,7 +174,7 @@ impl Threads {
         Some((&thread.estimator, thread.btr))
     }
 
-    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows who
+    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows what
     /// runs where.
     pub(super) fn take(&mut self, sample: &Sample) {
         if !sample.last && sample.core_type < MAX_CORE_TYPES {
@@ -336,7 +334,7 @@ impl Threads {
         thread.last = Some(outcome);
     }
 
-    /// Who uses memory how much.
+    /// How much each uses memory.
     pub(super) fn load(&self) -> &Load {
         &self.load
     }
@@ -475,22 +473,6 @@ fn asymmetry(known: Option<f64>, slowdown: Option<f64>, low_contention: bool) ->
     } else {
         known.map(|known| known.min(slowdown))
     }
-}
-
-/// Whether `inverse` is worth telling the BPF half, who knows `told`; notes that it is told.
-pub(in super::super) fn tell(
-    told: &mut Option<[f32; MAX_CORE_TYPES]>,
-    inverse: [f32; MAX_CORE_TYPES],
-) -> bool {
-    let differs = |told: [f32; MAX_CORE_TYPES]| {
-        let mut pairs = told.iter().zip(&inverse);
-        pairs.any(|(told, now)| (told - now).abs() > CHANGE * told)
-    };
-    let news = told.is_none_or(differs);
-    if news {
-        *told = Some(inverse);
-    }
-    news
 }
 
 fn runs(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<(u32, f64)> {

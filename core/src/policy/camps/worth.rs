@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What places are worth: whom a swap serves, and whom it disturbs.
+//! What places are worth: which threads a swap serves, and which it disturbs.
 //!
 //! Algorithm 1 of the CAMPS paper (2018, section 4.3) swaps in the thread that lags most, unless that
 //! makes contention high. It asks neither what the faster core gains that thread, nor how much others
@@ -15,12 +15,12 @@
 //! each byte a second: the sum of *w(j) v(j) k / (1 + k B)*, for contention slows *j* down by
 //! *1 + k B* where others transfer *B*.
 //!
-//! By its first part alone that is how the square of all distances from the mean falls fastest: who
-//! is ahead is held back, too. The second gives speed some weight of its own. Whoever serves the
+//! By its first part alone that is how the square of all distances from the mean falls fastest: a
+//! thread that is ahead is held back, too. The second gives speed some weight of its own. Whoever serves the
 //! greatest sum of weighted rates at every moment comes to what is best over time (max-weight
 //! scheduling: Tassiulas and Ephremides 1992), of which pairwise swaps are a local search.
 
-use super::swap::Runner;
+use crate::policy::tools::swap::Runner;
 use crate::slowdown::Load;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -52,7 +52,7 @@ pub struct Worths {
 }
 
 impl Worths {
-    /// Takes note of who uses memory how much.
+    /// Takes note of how much memory each uses.
     pub fn look(&mut self, topology: &Topology, load: &Load) {
         let domains = topology.cpus.iter().map(|cpu| cpu.llc + 1).max();
         let domains = domains.unwrap_or(0);
@@ -119,7 +119,7 @@ impl Worths {
         worth[on] - worth[and_not]
     }
 
-    /// Two runners, by index, change places: who uses memory where, from now on.
+    /// Two runners, by index, change places: where each uses memory, from now on.
     pub fn swap(
         &mut self,
         topology: &Topology,

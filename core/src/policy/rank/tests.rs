@@ -68,7 +68,7 @@ impl Bench {
         (0..number).map(|_| self.step().len()).sum()
     }
 
-    /// Who is on a big core.
+    /// Which are on a big core.
     fn on_big(&self) -> Vec<u32> {
         let on_big = self.tasks.iter().filter(|task| task.core_type == 0);
         on_big.map(|task| task.id.slot).collect()

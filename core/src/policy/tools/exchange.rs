@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the policies that exchange threads have in common: who takes part, how they rank, and the
+//! What the policies that exchange threads have in common: which of them take part, how they rank, and the
 //! moves that follow. Ranks are what the policies differ in: a number for each thread, or what each
 //! core type is worth to it.
 
-use super::camps::progress::Progress;
-use super::camps::swap::{Planned, Runner};
-use super::camps::{balance, is_contested};
+use super::balance::balance;
 use super::explore::Explorer;
-use super::reason::{Measure, Reason, Reasons};
+use super::is_contested;
+use super::progress::Progress;
 use super::speedup::Speedups;
-use super::{Action, Insight, Snapshot};
+use super::swap::{Planned, Runner};
 use crate::placement;
+use crate::policy::reason::{Measure, Reason, Reasons};
+use crate::policy::{Action, Insight, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -49,7 +50,7 @@ impl Exchange {
         }
     }
 
-    /// Looks who takes part; see [`Progress::update`] for `patience`, ns.
+    /// Looks which threads take part; see [`Progress::update`] for `patience`, ns.
     pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
         self.reasons.begin();
         self.progress.update(snapshot, patience);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Monitoring modules, samples and their metrics.
+//! Samples and their metrics.
 //!
-//! A [`Module`] only names the events that a policy needs; a policy chooses one. Metrics are the
-//! same for all modules ([`Metrics::of`]), unlike PMCTrack's, whose modules compute their own
-//! (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
+//! A policy names the events that it wants counted ([`crate::policy::Policy::events`]). Metrics are the
+//! same for all policies ([`Metrics::of`]), unlike PMCTrack's, whose monitoring modules compute their
+//! own (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
 
 use serde::Serialize;
 
@@ -77,44 +77,6 @@ impl Metrics {
                 .get(Meaning::LlcMisses)
                 .map(|misses| misses * LINE_BYTES / seconds),
         })
-    }
-}
-
-/// Which events a policy wants counted.
-pub trait Module: Send {
-    /// As users name it.
-    fn name(&self) -> &'static str;
-
-    /// What it wants besides instructions and cycles, which are in every set. Events that do not
-    /// fit at once are counted in sets that take turns.
-    fn meanings(&self) -> &'static [Meaning];
-}
-
-/// What CAMPS needs: phases by L1 accesses and branches, contention by bus transfers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Camps;
-
-impl Module for Camps {
-    fn name(&self) -> &'static str {
-        "camps"
-    }
-
-    fn meanings(&self) -> &'static [Meaning] {
-        &[Meaning::LlcMisses, Meaning::Loads, Meaning::Branches]
-    }
-}
-
-/// Speed alone: what equal-progress scheduling samples.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Speed;
-
-impl Module for Speed {
-    fn name(&self) -> &'static str {
-        "speed"
-    }
-
-    fn meanings(&self) -> &'static [Meaning] {
-        &[]
     }
 }
 

@@ -14,10 +14,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Snapshot;
 use super::mean::Mean;
 use super::speeds::{Prior, Speeds};
-use crate::pmu::module::Sample;
+use crate::pmu::sample::Sample;
+use crate::policy::Snapshot;
 use crate::slowdown::Phase;
 use crate::slowdown::estimator::DISCARDED;
 use crate::table::{Task, TaskId};

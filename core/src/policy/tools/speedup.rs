@@ -11,12 +11,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::camps::threads::tell;
 use super::learnt::Learnt;
 use super::mean::Mean;
 use super::speeds::{Prior, Speeds};
-use super::{Action, Insight, Snapshot};
-use crate::pmu::module::Sample;
+use super::tell;
+use crate::pmu::sample::Sample;
+use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::estimator::DISCARDED;
 use crate::table::TaskId;
 use crate::topology::{MAX_CORE_TYPES, Topology};

@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Snapshot;
 use super::mean::Mean;
+use crate::policy::Snapshot;
 use crate::table::{State, Task, TaskId};
 
 /// A look counts for one in so many in what a thread wants, at the least: looks of 0.8 s under `rank`, of
@@ -89,7 +89,7 @@ impl Account {
         let total_ns = task.total_ns();
         let awake = task.state != State::Blocked;
         if elapsed > 0 {
-            // Who was runnable then and is now had work all the while, and may have waited.
+            // A thread that was runnable then and is now had work all the while, and may have waited.
             let share = if awake && self.awake {
                 1.0
             } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Progress counters as CAMPS and ACFS compare them (CAMPS 2018, section 4.3): who takes part, how
+//! Progress counters as CAMPS and ACFS compare them (CAMPS 2018, section 4.3): which threads take part, how
 //! far each has come, and the rules for newcomers and sleepers.
 //!
 //! The BPF half charges `amp_progress`. No action sets it, so a task's *effective progress* is
@@ -7,8 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::{Action, Snapshot};
 use super::swap::Runner;
+use crate::policy::{Action, Snapshot};
 use crate::table::{State, Task, TaskId};
 
 /// A thread takes part if it wants at least this share of a CPU.
@@ -94,7 +94,7 @@ impl Progress {
                 if slept > patience(task.id)
                     && let Some((least, _)) = range
                 {
-                    // Never back: who was ahead gets nothing for having slept.
+                    // Never back: one that was ahead gets nothing for having slept.
                     let lacks = least - account.progress(task);
                     account.offset += lacks.max(0);
                 }
@@ -168,7 +168,7 @@ impl Progress {
         sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
     }
 
-    /// Notes who is sent where.
+    /// Notes which threads are sent where.
     pub fn note(&mut self, actions: &[Action], now_ns: u64) {
         let mut send = |task: TaskId, to: usize| {
             if let Some(account) = self.accounts.get_mut(&task) {

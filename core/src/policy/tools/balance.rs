@@ -4,10 +4,10 @@
 
 use std::cmp::Reverse;
 
-use super::super::{Action, Snapshot};
 use super::progress::Progress;
 use super::swap::Runner;
 use crate::placement;
+use crate::policy::{Action, Snapshot};
 use crate::topology::MAX_CORE_TYPES;
 
 /// Puts the numbers right where they are wrong, and appends what that takes to `actions`. Those
@@ -41,7 +41,7 @@ pub fn balance(
         |runner: &Runner| runner.place < nr_types && !progress.is_moving(runner.seen.task);
 
     // Up: from types that hold too many to faster ones that hold too few. Those that spin only
-    // where nobody else has a use for the place.
+    // where no other has a use for the place.
     runners.sort_unstable_by_key(|runner| (runner.spinning, runner.progress, runner.seen.task));
     for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
         let from = runner.place;
@@ -57,7 +57,7 @@ pub fn balance(
         }
     }
     // Down: from types that hold too many to the emptiest of the slower ones. No type that
-    // somebody was just sent to holds too many.
+    // a thread was just sent to holds too many.
     runners.sort_unstable_by_key(|runner| Reverse((runner.progress, runner.seen.task)));
     for runner in runners.iter_mut().filter(|runner| is_free(runner)) {
         let from = runner.place;

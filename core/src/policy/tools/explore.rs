@@ -5,9 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::camps::swap::Runner;
 use super::speedup::Speedups;
-use super::{Action, Snapshot};
+use super::swap::Runner;
+use crate::policy::{Action, Snapshot};
 use crate::table::TaskId;
 
 /// How long a thread stays where it is looked at, ns: some samples, after those discarded.
@@ -23,12 +23,12 @@ const RETRY_NS: u64 = 3_000_000_000;
 /// The most exchanges at once.
 const MAX_EXCHANGES: usize = 4;
 
-/// Who is where to be looked at.
+/// Which thread is to be looked at where.
 #[derive(Debug, Default)]
 pub struct Explorer {
     /// When a visit of a thread to a core type began, ns.
     visits: FxHashMap<(TaskId, usize), u64>,
-    /// Who changes places in this step; kept for its memory.
+    /// Which threads change places in this step; kept for its memory.
     busy: Vec<TaskId>,
     /// See [`STALE_NS`].
     stale_ns: u64,
@@ -99,7 +99,7 @@ impl Explorer {
             && !self.visits.contains_key(&(task, to))
     }
 
-    /// Who makes room on `to`: one that should be looked at where `runner` is, else the one whose
+    /// What makes room on `to`: one that should be looked at where `runner` is, else the one whose
     /// rank suits that place best. `runners` are in order of rank.
     fn partner<'a>(
         &self,
@@ -154,8 +154,8 @@ mod tests {
             }
         }
 
-        /// Who changes places with whom after 50 ms, in which each of `sampled` gave a sample;
-        /// and who is left. Exchanges are carried out.
+        /// Which threads change places after 50 ms, in which each of `sampled` gave a sample;
+        /// and which are left. Exchanges are carried out.
         fn step(&mut self, sampled: &[usize]) -> (Vec<(u32, u32)>, Vec<u32>) {
             self.now_ns += 50 * MS;
             for &slot in sampled {

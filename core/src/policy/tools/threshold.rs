@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `amp_threshold`: how far apart the progress of two threads must be before they change places
 //! (CAMPS 2018, section 4.3). The paper chose it by hand for one migration per 400 ms; here it is
-//! tuned while running, but nobody lags by more than half a second for that: on a large machine, and
+//! tuned while running, but no thread lags by more than half a second for that: on a large machine, and
 //! where threads wait for each other, there are more migrations.
 
 use std::time::Duration;
 
 /// Bounds, ns of progress. Below a few ticks it would be noise that is swapped about. The upper one
-/// is higher for who asks for rare migrations.
+/// is higher where rare migrations are asked for.
 const LEAST_NS: f64 = 10e6;
 const MOST_NS: f64 = 500e6;
 const MOST_OF_ALL_NS: f64 = 4e9;

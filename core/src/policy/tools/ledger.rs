@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::table::TaskId;
 
-/// Who was away for longer keeps no claim for that time, ns.
+/// A thread that was away for longer keeps no claim for that time, ns.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Charges a task with what `reading` grew by since it was last charged, times `rate`; gives
-    /// its account. A newcomer starts level with the one that got most; who was away for long
+    /// its account. A newcomer starts level with the one that got most; one that was away for long
     /// comes back with no less than the one that got least.
     pub fn charge(&mut self, now_ns: u64, task: TaskId, reading: i64, rate: f64) -> i64 {
         let (least, most) = self.range.unwrap_or_default();

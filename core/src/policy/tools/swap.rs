@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Who changes places with whom: of each two core types, the thread on the faster one that loses
+//! Which threads change places: of each two core types, the thread on the faster one that loses
 //! least by leaving it with the one on the slower that gains most by coming there.
 //!
 //! Where only progress counts (ACFS), that is the thread furthest ahead with the one furthest behind,
 //! as in Algorithm 1 of the CAMPS paper (2018, section 4.3). What else counts for `camps` is in
-//! [`super::worth`].
+//! [`crate::policy::camps::worth`].
 
-use super::super::{Action, Seen};
+use crate::policy::{Action, Seen};
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -32,7 +32,7 @@ pub struct Runner {
     pub nr_runnable: u32,
     /// Effective progress, ns, or another rank: low ones belong on fast core types.
     pub progress: i64,
-    /// What it is worth that it is on each core type, where a policy says that ([`super::super::exchange`]).
+    /// What it is worth that it is on each core type, where a policy says that ([`super::exchange`]).
     pub worth: [f64; MAX_CORE_TYPES],
 }
 
@@ -89,7 +89,7 @@ impl Planned {
     }
 
     /// Appends to `actions` the swap of the greatest gain among those that take part in none so far,
-    /// and says who goes down and who goes up. `gain(runner, on, and_not)` is what it is worth to the
+    /// and says which goes down and which goes up. `gain(runner, on, and_not)` is what it is worth to the
     /// runner with that index to be on the one core type and not on the other; a swap from `faster` to
     /// `slower` and back must be worth `least(faster, slower)` to the two together. Ties go by
     /// [`TaskId`], so equal input gives equal output. Takes O(n).
@@ -239,7 +239,7 @@ mod tests {
         waits.spinning = true;
         let works = runner(2, 1, 50);
         assert_eq!(planned(vec![runner(0, 0, 500), waits, works], 2), [(0, 2)]);
-        // It goes down like everybody.
+        // It goes down like all others.
         let mut waits = runner(0, 0, 500);
         waits.spinning = true;
         assert_eq!(planned(vec![waits, works], 2), [(0, 2)]);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What policies are made of: how far threads have come ([`progress`]) and what they had ([`ledger`]),
+//! how fast they are where ([`speedup`], from [`speeds`] measured and [`learnt`] models), which of them
+//! are to find that out ([`explore`]), and which change places ([`swap`], [`exchange`], [`balance`]).
+
+pub(super) mod balance;
+pub(super) mod demand;
+pub(super) mod exchange;
+pub(super) mod explore;
+pub(super) mod learnt;
+pub(super) mod ledger;
+pub(super) mod mean;
+pub(super) mod progress;
+pub(super) mod speeds;
+pub(super) mod speedup;
+pub(super) mod swap;
+pub(super) mod threshold;
+
+use std::time::Duration;
+
+use crate::topology::MAX_CORE_TYPES;
+use swap::Runner;
+
+/// Time between decisions: the paper's monitoring interval.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// A slowdown is passed on when it changed by more than this part of itself.
+const CHANGE: f32 = 0.03;
+
+/// Whether threads compete: some are on a type faster than that of others.
+pub(super) fn is_contested(runners: &[Runner]) -> bool {
+    let mut places = runners.iter().map(|runner| runner.place);
+    let first = places.next();
+    places.any(|place| Some(place) != first)
+}
+
+/// Whether `inverse` is worth telling the BPF half, which knows `told`; notes that it is told.
+pub(super) fn tell(
+    told: &mut Option<[f32; MAX_CORE_TYPES]>,
+    inverse: [f32; MAX_CORE_TYPES],
+) -> bool {
+    let differs = |told: [f32; MAX_CORE_TYPES]| {
+        let mut pairs = told.iter().zip(&inverse);
+        pairs.any(|(told, now)| (told - now).abs() > CHANGE * told)
+    };
+    let news = told.is_none_or(differs);
+    if news {
+        *told = Some(inverse);
+    }
+    news
+}
