@@ -118,7 +118,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * real-time task has just taken, which would hold them up; nor on one that has nobody else
 	 * and that dispatch found a better place than, for it goes idle now and would not look.
 	 */
-	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) ? agent_slice(tctx) : 0;
+	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) && !is_taken(cpu) ?
+		 agent_slice(tctx) : 0;
 	if (!tctx || agents || ((enq_flags & SCX_ENQ_WAKEUP) && (p->flags & PF_KTHREAD) &&
 				is_pinned(tctx))) {
 		if (!agents || (enq_flags & SCX_ENQ_WAKEUP)) {
@@ -205,7 +206,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	 * nothing from a queue, which may have no other.
 	 */
 	if (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
-			      is_parked(cpu) && may_run_where_parked(p)) {
+			      is_parked(cpu) && !is_taken(cpu) && may_run_where_parked(p)) {
 		count_stat(STAT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
@@ -434,6 +435,9 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	count_idle(cpu, idle);
+	/* What ran before may have been sent elsewhere. From idle to a real-time task nothing else is called. */
+	forget_runner(cpu);
+	cpu_ctx_of(cpu)->taken = !idle;
 	if (idle)
 		update_perf(cpu, true);
 	else
@@ -453,8 +457,10 @@ void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	/* Should that be before its first tick, the kernel would still offer it, see count_idle(). */
 	count_idle(cpu, false);
 	forget_runner(cpu);
-	if (works(MECHANISM_RELEASE) && args->reason != SCX_CPU_PREEMPT_STOP)
-		scx_bpf_reenqueue_local();
+	if (!works(MECHANISM_RELEASE) || args->reason == SCX_CPU_PREEMPT_STOP)
+		return;
+	cpu_ctx_of(cpu)->taken = true;
+	scx_bpf_reenqueue_local();
 }
 
 void BPF_STRUCT_OPS(hetero_set_weight, struct task_struct *p, u32 weight)

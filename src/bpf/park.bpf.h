@@ -54,19 +54,34 @@ static bool take_held(struct cpu_ctx *cctx, s32 cpu)
 	return false;
 }
 
-/* The deadline of a parked CPU: what it held goes back to it, and it may be found idle again. */
+/*
+ * The deadline of a parked CPU: what it held goes back to it, and it may be found idle again. If a
+ * real-time task has it, what it held queues for others, too.
+ */
 static int unpark(void *map, int *key, struct park_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
+	bool taken = is_taken(*key);
 	struct task_struct *p;
 
 	cctx->parked_until = 0;
 	bpf_rcu_read_lock();
 	if (can_iterate()) {
 		bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
+			struct task_ctx *tctx = taken ? task_ctx_of(p) : NULL;
+
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
-			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
+			if (!tctx) {
+				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
+				continue;
+			}
+			change_domain(tctx, domain_of_cpu(*key));
+			count_waiting(tctx);
+			if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
+				uncount_waiting(tctx);
 		}
+		if (taken)
+			arm_rescue(*key);
 	} else {
 		scx_bpf_dsq_reenq(PARK_DSQ(*key), 0);
 	}
@@ -102,7 +117,7 @@ static s32 parked_cpu_for(struct task_struct *p, u32 domain)
 	if (!cpus)
 		return -ENOENT;
 	cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
-	return cpu < nr_cpu_ids && is_parked(cpu) ? (s32)cpu : -ENOENT;
+	return cpu < nr_cpu_ids && is_parked(cpu) && !is_taken(cpu) ? (s32)cpu : -ENOENT;
 }
 
 /* What must not wait, and did so when @cpu was parked, out of the queue of its domain. */

@@ -35,6 +35,7 @@ static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	s32 target = s ? s->target_cpu : NO_CPU;
 
 	if (target == NO_CPU || target == cpu || domain_of_cpu(target) >= MAX_DOMAINS ||
+	    is_taken(target) ||
 	    is_parked_for(p, target) ||
 	    !may_use_cpu(p, target))
 		return NO_CPU;

@@ -95,6 +95,7 @@ struct cpu_ctx {
 	u64 parked_until;	/* runs only what must not wait until then; ns, monotonic */
 	u8 holds;		/* tasks, in its parking queue, perhaps */
 	u8 is_idle;
+	u8 taken;		/* by another scheduling class, as far as is known */
 	u32 nr_empty;		/* times that it found nothing to do */
 	u32 slot;		/* of the task that runs here, or ran last */
 	u64 shared_at;		/* when its task looked last for one to trade places with */
@@ -395,6 +396,12 @@ static bool is_parked(s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
 	return cctx->parked_until && bpf_ktime_get_ns() < cctx->parked_until;
+}
+
+/* Would what is sent to @cpu wait there, behind a real-time task? */
+static bool is_taken(s32 cpu)
+{
+	return cpu_ctx_of(cpu)->taken;
 }
 
 /* What it has done since it woke up, as the fastest core type would take for it, ns. */

@@ -97,6 +97,7 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	cctx->share = tctx->share;
 	cctx->slot = tctx->slot;
+	cctx->taken = false;
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))

@@ -199,18 +199,17 @@ impl Kernel {
     fn check_held_up(&self, task: TaskId, cpu: u32, bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
         self.st().tasks[task.0 as usize].waits_since = Some(now);
-        let (taken, told, parked_until) = {
+        let (taken, told) = {
             let of = &self.look().cpus[cpu as usize];
-            (of.idle_since, of.released, of.parked_until)
+            (of.idle_since, of.released)
         };
         let came = self.look().tasks[task.0 as usize].in_queue_since;
         let since = came.map_or(taken, |(_, came)| came.max(taken));
-        // Where the CPU idled before, the kernel tells of nothing. And the agent goes to its last CPU,
-        // and what may not wait to a parked one, whether another class has it or not: known, and rare.
-        let agent = self.with_task_ctx(task, |ctx| ctx.is_agent != 0);
+        // Where the CPU idled before, the kernel does not ask for what was just sent there.
+        let on_its_way = !told && since == taken;
         // After a bypass the kernel offers CPUs as idle that another class has taken meanwhile.
         let unseen = taken <= self.look().bypassed.1;
-        let excused = !told || unseen || parked_until >= since || agent == Some(true);
+        let excused = on_its_way || unseen;
         if excused || now - since <= bounds.beside_idle_ns || self.is_migration_disabled(task) {
             return Ok(());
         }

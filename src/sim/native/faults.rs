@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+mod taken;
+
 use super::ffi::PF_KTHREAD;
 use super::scene::{MS, WAKE, WAKE_SYNC, on, pinned};
 use super::*;

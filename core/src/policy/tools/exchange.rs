@@ -60,7 +60,10 @@ impl Exchange {
     }
 
     /// The tasks that take part.
-    pub(crate) fn taking_part<'a>(&'a self, snapshot: &Snapshot<'a>) -> impl Iterator<Item = &'a Task> {
+    pub(crate) fn taking_part<'a>(
+        &'a self,
+        snapshot: &Snapshot<'a>,
+    ) -> impl Iterator<Item = &'a Task> {
         let tasks = snapshot.tasks.iter();
         tasks.filter(|task| self.progress.takes_part(task))
     }

@@ -126,7 +126,12 @@ impl Speedups {
     }
 
     /// Adds to `insight` what was measured, or what a model says.
-    pub(crate) fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
+    pub(crate) fn insight(
+        &self,
+        task: TaskId,
+        topology: &Topology,
+        mut insight: Insight,
+    ) -> Insight {
         let speeds = self.speeds(task, topology);
         let types = speeds.iter().enumerate().take(topology.types.len());
         let learnt = self.learnt.sf(task).is_some();
