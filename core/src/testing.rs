@@ -8,41 +8,44 @@ use crate::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
 /// A millisecond, ns.
 pub const MS: u64 = 1_000_000;
 
-/// A board with a cluster of big cores, first, and one of small ones, each with its own cache.
-pub fn board(big: u32, small: u32) -> Topology {
-    let all = big + small;
-    let kind = |name: &str, cpus: Vec<u32>, capacity| CoreType {
-        name: name.into(),
-        cpus,
-        capacity,
-        low_power_island: false,
-        pmu: None,
-    };
-    let cpu = |id: u32| Cpu {
-        id,
-        core_type: usize::from(id >= big),
-        domain: usize::from(id >= big),
-        core: id,
-        siblings: vec![id],
-        llc: usize::from(id >= big),
-        package: 0,
-        max_freq_khz: None,
-        capacity: None,
-        highest_perf: None,
-    };
-    let types = vec![
-        kind("big", (0..big).collect(), 1024),
-        kind("LITTLE", (big..all).collect(), 512),
-    ];
-    let domain = |(core_type, kind): (usize, &CoreType)| Domain {
-        core_type,
-        cpus: kind.cpus.clone(),
-    };
+const NAMES: [&str; MAX_CORE_TYPES] = ["big", "LITTLE", "tiny", "tiniest"];
+
+/// A machine of so many CPUs of each type, a cluster with its own cache each; every type is half as fast as
+/// the one before.
+pub fn machine(counts: &[u32]) -> Topology {
+    let (mut types, mut domains, mut cpus) = (Vec::new(), Vec::new(), Vec::new());
+    for (core_type, &count) in counts.iter().enumerate() {
+        let first = cpus.len() as u32;
+        let ids: Vec<u32> = (first..first + count).collect();
+        cpus.extend(ids.iter().map(|&id| Cpu {
+            id,
+            core_type,
+            domain: core_type,
+            core: id,
+            siblings: vec![id],
+            llc: core_type,
+            package: 0,
+            max_freq_khz: None,
+            capacity: None,
+            highest_perf: None,
+        }));
+        domains.push(Domain {
+            core_type,
+            cpus: ids.clone(),
+        });
+        types.push(CoreType {
+            name: NAMES[core_type].into(),
+            cpus: ids,
+            capacity: 1024 >> core_type,
+            low_power_island: false,
+            pmu: None,
+        });
+    }
     Topology {
-        domains: types.iter().enumerate().map(domain).collect(),
         types,
-        cpus: (0..all).map(cpu).collect(),
-        nr_cpu_ids: all,
+        domains,
+        nr_cpu_ids: cpus.len() as u32,
+        cpus,
         smt: false,
         source: Source::Override,
         capacity_source: None,
@@ -51,8 +54,18 @@ pub fn board(big: u32, small: u32) -> Topology {
     }
 }
 
-/// A task of its own process that runs on `cpu`.
+/// A board with big cores, first, and small ones.
+pub fn board(big: u32, small: u32) -> Topology {
+    machine(&[big, small])
+}
+
+/// A task of its own process that runs on `cpu`, and may use the first two core types.
 pub fn task(slot: u32, cpu: u32, core_type: usize) -> Task {
+    task_of(slot, cpu, core_type, 2)
+}
+
+/// The same, that may use so many core types.
+pub fn task_of(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
     Task {
         id: TaskId {
             slot,
@@ -66,7 +79,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize) -> Task {
         cpu: cpu as i32,
         core_type,
         hint: None,
-        allowed_types: 0b11,
+        allowed_types: (1 << nr_types) - 1,
         kthread: false,
         pinned: false,
         spinning: false,

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::model::{board, task};
 use clap::ValueEnum;
+use hetero_core::testing::{machine, task_of};
 use scx_hetero::ml::live::Live;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
@@ -30,9 +30,9 @@ fn threads() -> u32 {
 fn looks() {
     let name = std::env::var("POLICY").unwrap_or("rank".to_string());
     let name = Name::from_str(&name, false).unwrap();
-    let topology = board(&[4, 4]);
+    let topology = machine(&[4, 4]);
     let mut tasks: Vec<Task> = (0..threads())
-        .map(|slot| task(slot, slot % 8, usize::from(slot % 8 >= 4), 2))
+        .map(|slot| task_of(slot, slot % 8, usize::from(slot % 8 >= 4), 2))
         .collect();
     for task in tasks.iter_mut().skip(8) {
         task.state = State::Queued;

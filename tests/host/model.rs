@@ -4,86 +4,16 @@
 
 use std::time::Duration;
 
+use hetero_core::testing::{machine, task_of};
 use scx_hetero::arith;
 use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Policy, Snapshot};
-use scx_hetero::table::{State, Task, TaskId};
-use scx_hetero::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
+use scx_hetero::table::{State, Task};
+use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
 
 const TICK_NS: u64 = 10_000_000;
 const SAMPLE_NS: u64 = 50_000_000;
 pub(crate) const BANDWIDTH: f64 = 10e9;
-
-/// A running task of its own process that may use so many core types.
-pub(crate) fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
-    Task {
-        id: TaskId {
-            slot,
-            generation: 1,
-        },
-        tid: 100 + slot,
-        tgid: 100 + slot,
-        comm: Default::default(),
-        start_time: 0,
-        state: State::Running,
-        cpu: cpu as i32,
-        core_type,
-        hint: None,
-        allowed_types: (1 << nr_types) - 1,
-        kthread: false,
-        pinned: false,
-        spinning: false,
-        weight: 1024,
-        nr_runnable: 1,
-        run_ns: [0; MAX_CORE_TYPES],
-        amp_progress: 0,
-        first_progress: 0,
-        sf: None,
-    }
-}
-
-/// A machine with so many CPUs of each type, a cluster each, every type half as fast as the one before.
-pub(crate) fn board(counts: &[u32]) -> Topology {
-    let (mut types, mut domains, mut cpus) = (Vec::new(), Vec::new(), Vec::new());
-    for (core_type, &count) in counts.iter().enumerate() {
-        let first = cpus.len() as u32;
-        let ids: Vec<u32> = (first..first + count).collect();
-        cpus.extend(ids.iter().map(|&id| Cpu {
-            id,
-            core_type,
-            domain: core_type,
-            core: id,
-            siblings: vec![id],
-            llc: core_type,
-            package: 0,
-            max_freq_khz: None,
-            capacity: None,
-            highest_perf: None,
-        }));
-        domains.push(Domain {
-            core_type,
-            cpus: ids.clone(),
-        });
-        types.push(CoreType {
-            name: format!("type{core_type}"),
-            cpus: ids,
-            capacity: 1024 >> core_type,
-            low_power_island: false,
-            pmu: None,
-        });
-    }
-    Topology {
-        types,
-        domains,
-        nr_cpu_ids: cpus.len() as u32,
-        cpus,
-        smt: false,
-        source: Source::Override,
-        capacity_source: None,
-        disagreements: Vec::new(),
-        notes: Vec::new(),
-    }
-}
 
 /// What a program does alone on a big core.
 #[derive(Clone, Copy)]
@@ -175,10 +105,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(counts: &[u32], programs: Vec<Program>) -> Self {
-        let topology = board(counts);
+        let topology = machine(counts);
         let on = |slot: usize| &topology.cpus[slot % topology.cpus.len()];
         let tasks = (0..programs.len())
-            .map(|slot| task(slot as u32, on(slot).id, on(slot).core_type, counts.len()));
+            .map(|slot| task_of(slot as u32, on(slot).id, on(slot).core_type, counts.len()));
         let static_inverse = |core_type: usize| 1.0 / (1 << core_type) as f32;
         Self {
             tasks: tasks.collect(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::fixtures::Machine;
-use crate::model::task;
+use hetero_core::testing::task_of;
 use scx_hetero::placement::{efficient_room, most_efficient, shares, tiers, tiers_for};
 use scx_hetero::policy::{self, Action, Policy, RoundRobin, Snapshot};
 use scx_hetero::table::{State, Task, TaskId};
@@ -141,7 +141,7 @@ impl Bench {
             .enumerate()
             .map(|(slot, &(tgid, core_type))| Task {
                 tgid,
-                ..task(slot as u32, 0, core_type, topology.types.len())
+                ..task_of(slot as u32, 0, core_type, topology.types.len())
             })
             .collect();
         Self {
@@ -342,10 +342,10 @@ fn nothing_is_swapped_on_a_machine_with_one_core_type() {
 
 #[test]
 fn in_a_crowd_who_goes_by_samples_decides_less_often_and_rr_as_it_was_told() {
-    let topology = crate::model::board(&[2, 4]);
+    let topology = hetero_core::testing::machine(&[2, 4]);
     let due = |name: policy::Name, threads: u32, asleep: usize| {
         let mut tasks: Vec<Task> = (0..threads)
-            .map(|slot| task(slot, slot % 6, 0, 2))
+            .map(|slot| task_of(slot, slot % 6, 0, 2))
             .collect();
         tasks[..asleep]
             .iter_mut()

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::model::{board, task};
 use clap::ValueEnum;
+use hetero_core::testing::{machine, task_of};
 use proptest::prelude::*;
 use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
@@ -55,7 +55,7 @@ struct World {
 impl World {
     fn new(counts: &[u32], name: Name, fairness: u8) -> Self {
         Self {
-            topology: board(counts),
+            topology: machine(counts),
             slots: vec![None; 16],
             generation: 0,
             now_ns: 0,
@@ -81,7 +81,7 @@ impl World {
         match *event {
             Event::Comes(slot, bits) => {
                 self.generation += 1;
-                let mut new = task(slot as u32, 0, 0, nr_types);
+                let mut new = task_of(slot as u32, 0, 0, nr_types);
                 new.id.generation = self.generation;
                 new.allowed_types = self.allowed(bits);
                 new.pinned = bits == 5;
