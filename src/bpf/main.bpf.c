@@ -370,8 +370,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	watch_agent();
 	wake_agent(tctx);
 	count_idle(cpu, false);
-	/* Another thread of the agent has used up what was left. */
-	if (tctx->goes_first && !agent_slice(tctx)) {
+	/*
+	 * Another thread of the agent has used up what was left. Or something was on its way here as
+	 * this one woke up: it has no other chance, and the agent does on an idle CPU.
+	 */
+	if (tctx->goes_first &&
+	    (!agent_slice(tctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)) {
 		tctx->goes_first = false;
 		scx_bpf_task_set_slice(p, 0);
 		return;
