@@ -4,34 +4,50 @@
 
 mod native {
     unsafe extern "C" {
-        pub fn native_task_weight(static_prio: i32, idle_policy: bool) -> u32;
-        pub fn native_task_share(weight: u32) -> u32;
-        pub fn native_cgroup_share(weight: u32) -> u32;
-        pub fn native_divide_share(whole: u64, share: u64, siblings: i64) -> u64;
-        pub fn native_entitlement_factor(last: u32, weight: u64, surplus: i64) -> u32;
-        pub fn native_entitled_weight(share: u32, factor: u32) -> u32;
-        pub fn native_charge_vtime(run_ns: u64, weight: u32, competing: u64, nr_cpus: u32) -> u64;
-        pub fn native_place_vtime(vtime: u64, now: u64, period_ns: u64) -> u64;
-        pub fn native_wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64;
-        pub fn native_mean_burst(mean: u64, ran: u64, most: u64) -> u64;
-        pub fn native_deadline_of(vtime: u64, burst_ns: u64, slice_ns: u64, period_ns: u64) -> u64;
-        pub fn native_ruled_weight(weight: u32, rule_weight: u32) -> u32;
-        pub fn native_rcu_deadline(deadline: u64, now: u64, since: u64) -> u64;
-        pub fn native_clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64;
-        pub fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
-        pub fn native_perf_request(wish: u32) -> u32;
-        pub fn native_charge_progress(
+        pub(super) fn native_task_weight(static_prio: i32, idle_policy: bool) -> u32;
+        pub(super) fn native_task_share(weight: u32) -> u32;
+        pub(super) fn native_cgroup_share(weight: u32) -> u32;
+        pub(super) fn native_divide_share(whole: u64, share: u64, siblings: i64) -> u64;
+        pub(super) fn native_entitlement_factor(last: u32, weight: u64, surplus: i64) -> u32;
+        pub(super) fn native_entitled_weight(share: u32, factor: u32) -> u32;
+        pub(super) fn native_charge_vtime(
+            run_ns: u64,
+            weight: u32,
+            competing: u64,
+            nr_cpus: u32,
+        ) -> u64;
+        pub(super) fn native_place_vtime(vtime: u64, now: u64, period_ns: u64) -> u64;
+        pub(super) fn native_wake_vtime(vtime: u64, now: u64, slice_ns: u64) -> u64;
+        pub(super) fn native_mean_burst(mean: u64, ran: u64, most: u64) -> u64;
+        pub(super) fn native_deadline_of(
+            vtime: u64,
+            burst_ns: u64,
+            slice_ns: u64,
+            period_ns: u64,
+        ) -> u64;
+        pub(super) fn native_ruled_weight(weight: u32, rule_weight: u32) -> u32;
+        pub(super) fn native_rcu_deadline(deadline: u64, now: u64, since: u64) -> u64;
+        pub(super) fn native_clock_step(lead: i64, run_ns: u64, nr_cpus: u32) -> i64;
+        pub(super) fn native_perf_wish(last: u32, busy_ns: u64, window_ns: u64) -> u32;
+        pub(super) fn native_perf_request(wish: u32) -> u32;
+        pub(super) fn native_charge_progress(
             run_ns: u64,
             inv_slowdown: u32,
             nr_runnable: u32,
             nr_fast: u32,
             weight: u32,
         ) -> u64;
-        pub fn native_charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i64;
-        pub fn native_fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32) -> u64;
-        pub fn native_run_delta(sum_exec: u64, last: u64) -> u64;
-        pub fn native_vtime_before(a: u64, b: u64) -> bool;
-        pub fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
+        pub(super) fn native_charge_surplus(
+            surplus: i64,
+            run_ns: u64,
+            big: bool,
+            big_part: u32,
+        ) -> i64;
+        pub(super) fn native_fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32)
+        -> u64;
+        pub(super) fn native_run_delta(sum_exec: u64, last: u64) -> u64;
+        pub(super) fn native_vtime_before(a: u64, b: u64) -> bool;
+        pub(super) fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
     }
 }
 

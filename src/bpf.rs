@@ -5,7 +5,8 @@
     dead_code,
     non_camel_case_types,
     non_snake_case,
-    non_upper_case_globals
+    non_upper_case_globals,
+    unreachable_pub
 )]
 
 include!(concat!(env!("OUT_DIR"), "/bpf_skel.rs"));

@@ -103,7 +103,7 @@ impl Carried {
 ///
 /// # Errors
 /// Where the kernel refuses.
-pub fn free_the_rest(heir: &mut impl Heir) -> Result<usize> {
+pub(crate) fn free_the_rest(heir: &mut impl Heir) -> Result<usize> {
     heir.set_carried(0);
     let left = heir.take_unclaimed()?;
     for &index in &left {

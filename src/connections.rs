@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Connections at a time.
     pub connections: usize,
     /// Bytes of a request.
@@ -40,7 +40,7 @@ pub struct Limits {
 }
 
 /// What is asked and answered over connections.
-pub trait Service {
+pub(crate) trait Service {
     /// Where clients come from.
     type Listener: Listener;
     /// What is kept of a client.
@@ -59,7 +59,7 @@ pub trait Service {
 
 /// What became of what was received.
 #[derive(Debug)]
-pub enum Served {
+pub(crate) enum Served {
     /// The request is not whole yet.
     Partial,
     /// It is answered.
@@ -74,7 +74,7 @@ pub enum Served {
 }
 
 /// A socket that clients connect to.
-pub trait Listener: AsFd {
+pub(crate) trait Listener: AsFd {
     /// A connection.
     type Stream: Read + Write + AsFd;
 
@@ -117,7 +117,7 @@ impl Listener for UnixListener {
 }
 
 /// All connections to a listener, which does not wait.
-pub struct Connections<S: Service> {
+pub(crate) struct Connections<S: Service> {
     listener: S::Listener,
     limits: Limits,
     open: Vec<Connection<S>>,
@@ -155,7 +155,7 @@ struct Connection<S: Service> {
 
 impl<S: Service> Connections<S> {
     /// None yet.
-    pub fn new(listener: S::Listener, limits: Limits) -> Self {
+    pub(crate) fn new(listener: S::Listener, limits: Limits) -> Self {
         Self {
             listener,
             limits,
@@ -169,7 +169,7 @@ impl<S: Service> Connections<S> {
     ///
     /// # Errors
     /// The kernel does not tell what there is to do.
-    pub fn round(
+    pub(crate) fn round(
         &mut self,
         service: &mut S,
         wake: Option<BorrowedFd>,

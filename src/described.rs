@@ -15,7 +15,7 @@ const MAX_TIERS: usize = intf::hetero_consts_MAX_TIERS as usize;
 
 /// See the module; the names are those of the BPF half.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub(crate) struct Described {
     pub nr_cpu_ids: u32,
     pub nr_types: u32,
     pub nr_domains: u32,
@@ -37,7 +37,7 @@ impl Described {
     ///
     /// # Errors
     /// It has more CPUs or clusters than the BPF half was built for.
-    pub fn of(topology: &Topology) -> Result<Box<Self>> {
+    pub(crate) fn of(topology: &Topology) -> Result<Box<Self>> {
         let (nr_types, nr_domains) = (topology.types.len(), topology.domains.len());
         ensure!(
             topology.nr_cpu_ids as usize <= MAX_CPUS

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which parts of the BPF half are left out.
 
-pub use hetero_core::mechanism::*;
+pub(crate) use hetero_core::mechanism::*;
 
 use crate::bpf::intf;
 

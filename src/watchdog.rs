@@ -15,7 +15,7 @@ use log::{debug, warn};
 const TIMES: u32 = 3;
 
 /// See the module.
-pub struct Watchdog {
+pub(crate) struct Watchdog {
     manager: Option<(UnixDatagram, SocketAddr)>,
     every: Option<Duration>,
     next: Instant,
@@ -23,7 +23,7 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// As the environment says: `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    pub fn from_env() -> Self {
+    pub(crate) fn from_env() -> Self {
         let number = |name: &str| std::env::var(name).ok()?.parse().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let limit = number("WATCHDOG_USEC").filter(|_| ours);
@@ -48,12 +48,12 @@ impl Watchdog {
     }
 
     /// The scheduler schedules.
-    pub fn ready(&self) {
+    pub(crate) fn ready(&self) {
         let _ = self.tell("READY=1");
     }
 
     /// The loop has come round; said no more often than it takes.
-    pub fn alive(&mut self, now: Instant) {
+    pub(crate) fn alive(&mut self, now: Instant) {
         if let Some(every) = self.every
             && now >= self.next
             && self.tell("WATCHDOG=1")

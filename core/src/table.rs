@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::text::plain;
 use crate::topology::MAX_CORE_TYPES;
@@ -20,7 +21,8 @@ pub struct TaskId {
 }
 
 /// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum State {
     /// Asleep.
     Blocked,
@@ -33,11 +35,7 @@ pub enum State {
 impl State {
     /// In one word.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Queued => "queued",
-            Self::Running => "running",
-        }
+        self.into()
     }
 }
 

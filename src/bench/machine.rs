@@ -76,7 +76,7 @@ pub(super) mod tests {
     use crate::topology::TypeIdentity;
 
     /// A machine with two core types.
-    pub fn hybrid() -> Machine {
+    pub(crate) fn hybrid() -> Machine {
         let kind = |name: &str, cpus: &str| TypeIdentity {
             name: name.into(),
             cpus: cpus.into(),

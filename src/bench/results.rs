@@ -274,7 +274,7 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::machine::tests::hybrid;
 
-    pub fn header() -> Header {
+    pub(crate) fn header() -> Header {
         Header {
             schema: SCHEMA,
             version: "0.1.0".into(),
@@ -284,7 +284,7 @@ pub(super) mod tests {
     }
 
     /// Programs `a` and `b` in a mix, with the seconds of their runs.
-    pub fn run(scheduler: &str, mix: &str, repeat: u32, times: [&[f64]; 2]) -> Run {
+    pub(crate) fn run(scheduler: &str, mix: &str, repeat: u32, times: [&[f64]; 2]) -> Run {
         let program = |(name, times): (&str, &&[f64])| Program {
             program: name.into(),
             times: times.to_vec(),

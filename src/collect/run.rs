@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How each program is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Instructions of a window.
     pub window: u64,
     /// It is stopped after so many windows,
@@ -43,7 +43,7 @@ pub struct Limits {
 ///
 /// # Errors
 /// It cannot be started or counted, or it failed before a window was full.
-pub fn run(
+pub(super) fn run(
     words: &[String],
     (machine, topology): (&Machine, &Topology),
     core_type: usize,

@@ -14,7 +14,7 @@ const BUILTIN: &str = include_str!("suite.toml");
 /// Programs in a TOML file: `[[program]]` with `name`, `variant` and `command`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Suite {
+pub(super) struct Suite {
     /// In the order of measuring.
     #[serde(rename = "program")]
     pub programs: Vec<Program>,
@@ -23,7 +23,7 @@ pub struct Suite {
 /// A program to be measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub(crate) struct Program {
     /// The application: what is never both learnt from and tested on.
     pub name: String,
     /// Which of several ways to run it.
@@ -44,7 +44,7 @@ fn first() -> usize {
 
 impl Program {
     /// Name, and variant if it has one.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self.variant.as_str() {
             "" => self.name.clone(),
             variant => format!("{} {variant}", self.name),
@@ -57,12 +57,12 @@ impl Suite {
     ///
     /// # Errors
     /// None that its tests have not seen.
-    pub fn builtin() -> Result<Self> {
+    pub(super) fn builtin() -> Result<Self> {
         Self::parse(BUILTIN)
     }
 
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         fs::read_to_string(path)
             .map_err(anyhow::Error::from)
             .and_then(|text| Self::parse(&text))
@@ -70,7 +70,7 @@ impl Suite {
     }
 
     /// One command, by the name of its program.
-    pub fn of_command(command: &[String]) -> Self {
+    pub(super) fn of_command(command: &[String]) -> Self {
         let file = command.first().map(Path::new).and_then(Path::file_name);
         let name = file.map(|name| name.to_string_lossy().into_owned());
         Self {

@@ -13,7 +13,7 @@ use crate::ml::header::{self, Header};
 use crate::pmu::sets::{CYCLES, INSTRUCTIONS};
 
 /// The columns before those of events.
-pub const COLUMNS: [&str; 9] = [
+pub(crate) const COLUMNS: [&str; 9] = [
     "program",
     "variant",
     "core-type",
@@ -26,11 +26,11 @@ pub const COLUMNS: [&str; 9] = [
 ];
 
 /// Where an event is counted on a core type: its feature, number of the set, place in it.
-pub type Place = (String, usize, usize);
+pub(crate) type Place = (String, usize, usize);
 
 /// All runs of a program on a core type.
 #[derive(Debug)]
-pub struct Measured<'c> {
+pub(crate) struct Measured<'c> {
     /// The core type.
     pub core_type: &'c str,
     /// What was counted where.
@@ -41,7 +41,7 @@ pub struct Measured<'c> {
 
 /// The table, as far as it has been measured.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     header: Header,
     /// Features that have a column.
@@ -54,7 +54,7 @@ impl Table {
     ///
     /// # Errors
     /// There is one that this would spoil, or it cannot be written.
-    pub fn open(path: &Path, mut header: Header, features: Vec<String>) -> Result<Self> {
+    pub(crate) fn open(path: &Path, mut header: Header, features: Vec<String>) -> Result<Self> {
         let mut rows = Vec::new();
         if path.exists() {
             let advice = || {
@@ -83,13 +83,13 @@ impl Table {
     }
 
     /// The labels of the programs that are in it.
-    pub fn labels(&self) -> BTreeSet<(String, String)> {
+    pub(crate) fn labels(&self) -> BTreeSet<(String, String)> {
         let label = |row: &Vec<String>| (row[0].clone(), row[1].clone());
         self.rows.iter().map(label).collect()
     }
 
     /// Adds a program that was measured on every core type, by name, and writes the table.
-    pub fn add(&mut self, program: &Program, measured: &[Measured]) -> Result<()> {
+    pub(crate) fn add(&mut self, program: &Program, measured: &[Measured]) -> Result<()> {
         let command = program.command.clone();
         self.header.commands.insert(program.label(), command);
         for of in measured {

@@ -4,7 +4,7 @@
 
 /// What was counted in a window, or in several together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub(crate) struct Window {
     /// Run time, ns.
     pub run_ns: f64,
     /// A count for each counter of the run's set; instructions first.
@@ -29,7 +29,7 @@ impl Window {
 
 /// Cuts a run into windows.
 #[derive(Clone, Debug)]
-pub struct Cutter {
+pub(super) struct Cutter {
     size: f64,
     open: Window,
     /// The ones that are full.
@@ -38,7 +38,7 @@ pub struct Cutter {
 
 impl Cutter {
     /// Windows of so many instructions.
-    pub fn new(size: u64) -> Self {
+    pub(super) fn new(size: u64) -> Self {
         Self {
             size: size as f64,
             open: Window::default(),
@@ -48,7 +48,7 @@ impl Cutter {
 
     /// Adds what a thread has counted since its last sample; samples come every `size`
     /// instructions, and a little late.
-    pub fn push(&mut self, run_ns: u64, counts: &[u64]) {
+    pub(super) fn push(&mut self, run_ns: u64, counts: &[u64]) {
         let counts = counts.iter().map(|&count| count as f64);
         self.open.add(run_ns as f64, counts);
         if self.open.instructions() >= 0.99 * self.size {
@@ -58,7 +58,7 @@ impl Cutter {
 }
 
 /// All windows together.
-pub fn total(windows: &[Window]) -> Window {
+pub(super) fn total(windows: &[Window]) -> Window {
     let mut total = Window::default();
     for window in windows {
         total.add(window.run_ns, window.counts.iter().copied());
@@ -68,7 +68,7 @@ pub fn total(windows: &[Window]) -> Window {
 
 /// A run of a program on a core type.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// Number of the set that was counted.
     pub set: usize,
     /// Its windows, from the program's begin.
@@ -77,7 +77,7 @@ pub struct Run {
 
 /// Standard deviation of the speeds of runs, in instructions per second, over their mean;
 /// compared over as many windows as all have.
-pub fn deviation(runs: &[Run]) -> f64 {
+pub(super) fn deviation(runs: &[Run]) -> f64 {
     let common = common(runs);
     let speeds: Vec<f64> = runs
         .iter()
@@ -95,20 +95,20 @@ pub fn deviation(runs: &[Run]) -> f64 {
 }
 
 /// How many windows all runs have.
-pub fn common(runs: &[Run]) -> usize {
+pub(super) fn common(runs: &[Run]) -> usize {
     runs.iter().map(|run| run.windows.len()).min().unwrap_or(0)
 }
 
 /// The mean of one window, or of all together (`None`), over all runs: run time in ns,
 /// instructions, cycles; and of counter `counter` of set `set`, scaled to the mean instructions.
-pub struct Mean<'r> {
+pub(super) struct Mean<'r> {
     runs: &'r [Run],
     windows: Vec<Window>,
 }
 
 impl<'r> Mean<'r> {
     /// Of these runs.
-    pub fn of(runs: &'r [Run], window: Option<usize>) -> Self {
+    pub(super) fn of(runs: &'r [Run], window: Option<usize>) -> Self {
         let common = common(runs);
         let pick = |run: &Run| match window {
             Some(number) => run.windows[number].clone(),
@@ -125,17 +125,17 @@ impl<'r> Mean<'r> {
     }
 
     /// Run time, ns.
-    pub fn run_ns(&self) -> f64 {
+    pub(super) fn run_ns(&self) -> f64 {
         self.mean(|window| window.run_ns)
     }
 
     /// Of a counter that every set has.
-    pub fn of_all(&self, counter: usize) -> f64 {
+    pub(super) fn of_all(&self, counter: usize) -> f64 {
         self.mean(|window| window.counts.get(counter).copied().unwrap_or(0.0))
     }
 
     /// Of a counter of one set; `None` if no run counted it.
-    pub fn of_set(&self, set: usize, counter: usize) -> Option<f64> {
+    pub(super) fn of_set(&self, set: usize, counter: usize) -> Option<f64> {
         let (mut count, mut instructions) = (0.0, 0.0);
         for (run, window) in self.runs.iter().zip(&self.windows) {
             if run.set == set {

@@ -12,7 +12,7 @@ use crate::topology::Topology;
 
 /// Where a group of counters counts.
 #[derive(Clone, Debug)]
-pub struct Place<'m> {
+pub(crate) struct Place<'m> {
     /// The PMU that counts.
     pub pmu: &'m Pmu,
     /// Index of the core type that it counts on.
@@ -23,7 +23,11 @@ pub struct Place<'m> {
 
 /// Where to count so that core types can be told apart: with each PMU, and on each CPU by itself
 /// where a PMU serves several core types, or where samples are wanted.
-pub fn places<'m>(machine: &'m Machine, topology: &Topology, each_cpu: bool) -> Vec<Place<'m>> {
+pub(crate) fn places<'m>(
+    machine: &'m Machine,
+    topology: &Topology,
+    each_cpu: bool,
+) -> Vec<Place<'m>> {
     let mut places = Vec::new();
     for pmu in &machine.pmus {
         let of = |&cpu: &u32| Some((cpu, topology.cpu(cpu)?.core_type));
@@ -49,7 +53,11 @@ pub fn places<'m>(machine: &'m Machine, topology: &Topology, each_cpu: bool) -> 
 }
 
 /// The plan for each core type: that of its PMU. One without a PMU counts nothing.
-pub fn plans(machine: &Machine, topology: &Topology, plan: impl Fn(&Pmu) -> Plan) -> Vec<Plan> {
+pub(crate) fn plans(
+    machine: &Machine,
+    topology: &Topology,
+    plan: impl Fn(&Pmu) -> Plan,
+) -> Vec<Plan> {
     let of = |core_type: &crate::topology::CoreType| machine.pmu_of(core_type.cpus[0]).map(&plan);
     let plans = topology.types.iter().map(|t| of(t).unwrap_or_default());
     plans.collect()
@@ -57,7 +65,7 @@ pub fn plans(machine: &Machine, topology: &Topology, plan: impl Fn(&Pmu) -> Plan
 
 /// A group of counters of one thread and what it started, at one place.
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     leader: Event,
     /// Open as long as the leader is.
     members: Vec<Event>,
@@ -66,7 +74,7 @@ pub struct Group {
 
 impl Group {
     /// Opens a group of `what`, each with a sampling period or none.
-    pub fn open(what: &[(What, Option<u64>)], how: How) -> Result<Self> {
+    pub(crate) fn open(what: &[(What, Option<u64>)], how: How) -> Result<Self> {
         let Some((&(first, period), others)) = what.split_first() else {
             bail!("nothing to count");
         };
@@ -82,12 +90,12 @@ impl Group {
     }
 
     /// The leader and the others.
-    pub fn events(&self) -> (&Event, &[Event]) {
+    pub(crate) fn events(&self) -> (&Event, &[Event]) {
         (&self.leader, &self.members)
     }
 
     /// What was counted since it was last asked.
-    pub fn take(&mut self) -> Result<GroupReading> {
+    pub(crate) fn take(&mut self) -> Result<GroupReading> {
         let now = self.leader.read_group()?;
         let difference = since(&now, &self.before);
         self.before = now;
@@ -96,7 +104,7 @@ impl Group {
 }
 
 /// What a group counted between two readings.
-pub fn since(now: &GroupReading, before: &GroupReading) -> GroupReading {
+pub(crate) fn since(now: &GroupReading, before: &GroupReading) -> GroupReading {
     let earlier = before.values.iter().chain(std::iter::repeat(&0));
     let values = now.values.iter().zip(earlier);
     GroupReading {
@@ -118,7 +126,7 @@ struct Turns {
 
 /// Counters of some threads and of all that they start.
 #[derive(Debug)]
-pub struct Counting {
+pub(crate) struct Counting {
     turns: Vec<Turns>,
     turn: usize,
 }
@@ -126,7 +134,7 @@ pub struct Counting {
 impl Counting {
     /// Opens counters for each of these threads at each of these places, for all sets of the
     /// plans. The first sets count at once, or from `exec` on.
-    pub fn open(places: &[Place], plans: &[Plan], tids: &[i32], how: How) -> Result<Self> {
+    pub(crate) fn open(places: &[Place], plans: &[Plan], tids: &[i32], how: How) -> Result<Self> {
         let mut turns = Vec::new();
         for &tid in tids {
             for place in places {
@@ -160,7 +168,7 @@ impl Counting {
     }
 
     /// What was counted since the last time; the next sets' turn begins, where there are several.
-    pub fn next(&mut self) -> Result<Slice> {
+    pub(crate) fn next(&mut self) -> Result<Slice> {
         let several = self.turns.iter().any(|turns| turns.groups.len() > 1);
         let (turn, next) = (self.turn, self.turn + 1);
         let of = |turns: &Turns, turn: usize| turn % turns.groups.len();

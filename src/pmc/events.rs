@@ -10,7 +10,11 @@ use crate::text::wrap;
 use crate::topology::{Topology, cpulist};
 
 /// The list, for people.
-pub fn text(machine: &Machine, topology: &Topology, virtual_counters: &[Description]) -> String {
+pub(super) fn text(
+    machine: &Machine,
+    topology: &Topology,
+    virtual_counters: &[Description],
+) -> String {
     let mut text = String::new();
     let rank = |pmu: &&Pmu| topology.cpu(pmu.cpus[0]).map(|cpu| cpu.core_type);
     let mut pmus: Vec<&Pmu> = machine.pmus.iter().collect();
@@ -24,7 +28,7 @@ pub fn text(machine: &Machine, topology: &Topology, virtual_counters: &[Descript
 
 /// The list, for programs. `schema` is 1 and grows when a field changes its meaning or goes; new
 /// fields may come at any time.
-pub fn to_json(machine: &Machine, topology: &Topology, counters: &[Description]) -> Value {
+pub(super) fn to_json(machine: &Machine, topology: &Topology, counters: &[Description]) -> Value {
     let pmus = machine.pmus.iter().map(|pmu| {
         json!({
             "name": pmu.name,
@@ -134,7 +138,7 @@ fn of_virtual_counters(counters: &[Description]) -> String {
     let mut text = "Virtual counters, for --virtual:\n".to_string();
     let mut absent: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in Name::ALL {
-        let of_name = || counters.iter().filter(move |counter| counter.name == name);
+        let of_name = || counters.iter().filter(move |counter| counter.name == *name);
         let present = of_name().filter(|counter| counter.status == Status::Present);
         let scopes: Vec<_> = present.map(|counter| counter.scope.to_string()).collect();
         if scopes.is_empty() {

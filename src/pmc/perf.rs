@@ -15,7 +15,7 @@ use crate::pmu::{Counter, Encoding, Options, Pmu, Space, Target};
 
 /// What an event counts.
 #[derive(Clone, Copy, Debug)]
-pub enum What<'a> {
+pub(crate) enum What<'a> {
     /// An event of a PMU.
     Hardware(&'a Pmu, &'a Encoding),
     /// Run time in nanoseconds.
@@ -28,7 +28,7 @@ pub enum What<'a> {
 
 /// How and where it counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
+pub(crate) struct How {
     /// The thread; what it starts from then on is counted with it.
     pub tid: i32,
     /// Only on this CPU.
@@ -47,7 +47,7 @@ pub struct How {
 
 /// What a group counted, over the thread and all that it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupReading {
+pub(crate) struct GroupReading {
     /// Nanoseconds that threads ran while it was switched on.
     pub enabled: u64,
     /// Nanoseconds for which it really counted.
@@ -58,13 +58,13 @@ pub struct GroupReading {
 
 /// An open event. It counts until it is dropped.
 #[derive(Debug)]
-pub struct Event {
+pub(crate) struct Event {
     file: File,
 }
 
 impl Event {
     /// Opens an event, in the group of `leader` where one is given.
-    pub fn open(what: What, how: How, leader: Option<&Self>) -> anyhow::Result<Self> {
+    pub(crate) fn open(what: What, how: How, leader: Option<&Self>) -> anyhow::Result<Self> {
         let mut attr = attributes(what, how, leader.is_some());
         let cpu = how.cpu.map_or(-1, |cpu| cpu as i32);
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
@@ -82,14 +82,14 @@ impl Event {
     }
 
     /// Reads the group that this event leads.
-    pub fn read_group(&self) -> io::Result<GroupReading> {
+    pub(crate) fn read_group(&self) -> io::Result<GroupReading> {
         let mut bytes = [0; 8 * (3 + MOST)];
         let length = (&self.file).read(&mut bytes)?;
         parse_group(&bytes[..length]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Sends this event's samples to the buffer of `other`.
-    pub fn output_to(&self, other: &Self) -> io::Result<()> {
+    pub(crate) fn output_to(&self, other: &Self) -> io::Result<()> {
         // SAFETY: both descriptors are open, and the request has no other argument.
         let result =
             unsafe { sys::ioctls::SET_OUTPUT(self.file.as_raw_fd(), other.file.as_raw_fd()) };
@@ -97,7 +97,7 @@ impl Event {
     }
 
     /// Starts or stops the group that this event leads.
-    pub fn switch(&self, on: bool) -> io::Result<()> {
+    pub(crate) fn switch(&self, on: bool) -> io::Result<()> {
         let (fd, group) = (self.file.as_raw_fd(), perf::PERF_IOC_FLAG_GROUP);
         // SAFETY: these requests have no argument but a flag.
         let result = unsafe {
@@ -120,7 +120,7 @@ impl AsFd for Event {
 const MOST: usize = 64;
 
 /// Reads what PERF_FORMAT_GROUP with both times makes of a group.
-pub fn parse_group(bytes: &[u8]) -> Option<GroupReading> {
+pub(crate) fn parse_group(bytes: &[u8]) -> Option<GroupReading> {
     let mut words = bytes
         .chunks_exact(8)
         .map(|b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));

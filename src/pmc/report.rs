@@ -13,7 +13,7 @@ use crate::pmu::{Event, Meaning};
 
 /// How it is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     /// For people
     #[default]
     Table,
@@ -25,7 +25,7 @@ pub enum Format {
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// The time since the line before.
     Interval,
     /// One sample of a thread.
@@ -49,7 +49,7 @@ impl Kind {
 
 /// Which thread, and when.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Label {
+pub(super) struct Label {
     /// Seconds since counting began.
     pub time: Option<f64>,
     /// The thread.
@@ -61,7 +61,7 @@ pub struct Label {
 }
 
 /// Writes lines.
-pub struct Report {
+pub(super) struct Report {
     out: Box<dyn Write>,
     format: Format,
     events: Vec<Event>,
@@ -75,7 +75,12 @@ const LINE_BYTES: f64 = 64.0;
 
 impl Report {
     /// Writes to `out`. `scaled`: which of the events take turns with others.
-    pub fn new(out: Box<dyn Write>, format: Format, events: &[Event], scaled: &[bool]) -> Self {
+    pub(super) fn new(
+        out: Box<dyn Write>,
+        format: Format,
+        events: &[Event],
+        scaled: &[bool],
+    ) -> Self {
         Self {
             out,
             format,
@@ -87,7 +92,13 @@ impl Report {
     }
 
     /// A row. `all_ns`: the run time that its own is a share of.
-    pub fn row(&mut self, kind: Kind, label: &Label, row: &Row, all_ns: f64) -> io::Result<()> {
+    pub(super) fn row(
+        &mut self,
+        kind: Kind,
+        label: &Label,
+        row: &Row,
+        all_ns: f64,
+    ) -> io::Result<()> {
         let share = if all_ns > 0.0 {
             row.run_ns / all_ns
         } else {
@@ -105,7 +116,7 @@ impl Report {
     }
 
     /// What a virtual counter says, at a time or of all the time.
-    pub fn virtual_counter(
+    pub(super) fn virtual_counter(
         &mut self,
         time: Option<f64>,
         counter: &Description,
@@ -141,7 +152,7 @@ impl Report {
     }
 
     /// Totals per 1,000 instructions, below a table of them; the other formats need no help.
-    pub fn rates(&mut self, rows: &[Row]) -> io::Result<()> {
+    pub(super) fn rates(&mut self, rows: &[Row]) -> io::Result<()> {
         let base = [Meaning::Instructions, Meaning::Cycles].map(Event::from);
         let chosen: Vec<usize> = (0..self.events.len())
             .filter(|&n| !base.contains(&self.events[n]))
@@ -179,7 +190,7 @@ impl Report {
     }
 
     /// Run time of which nothing is known. Unlike other remarks, programs need it, too.
-    pub fn lost(&mut self, lost_ns: u64, share: f64) -> io::Result<()> {
+    pub(super) fn lost(&mut self, lost_ns: u64, share: f64) -> io::Result<()> {
         match self.format {
             Format::Table => {
                 let seconds = lost_ns as f64 / 1e9;
@@ -205,7 +216,7 @@ impl Report {
     }
 
     /// A remark for people; the other formats have none.
-    pub fn note(&mut self, text: &str) -> io::Result<()> {
+    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
         if self.format == Format::Table {
             writeln!(self.out, "{}", crate::text::wrap(text))?;
         }

@@ -19,7 +19,7 @@ const DATA: usize = 512 << 10;
 
 /// A record that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub(super) enum Record {
     /// A group's counts at one moment.
     Sample(Sample),
     /// So many records found no room.
@@ -30,7 +30,7 @@ pub enum Record {
 
 /// A group's counts at one moment, for one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub(super) struct Sample {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -44,7 +44,7 @@ pub struct Sample {
 }
 
 /// Reads records, passing over those of no interest; stops at one that makes no sense.
-pub fn parse(mut bytes: &[u8]) -> Vec<Record> {
+pub(super) fn parse(mut bytes: &[u8]) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some((header, _)) = bytes.split_at_checked(8) {
         let kind = u32::from_ne_bytes(header[..4].try_into().expect("four bytes"));
@@ -90,14 +90,14 @@ pub fn parse(mut bytes: &[u8]) -> Vec<Record> {
 
 /// The buffer of an event, and of those that send their samples there.
 #[derive(Debug)]
-pub struct Ring {
+pub(super) struct Ring {
     page: NonNull<perf::perf_event_mmap_page>,
     length: NonZeroUsize,
 }
 
 impl Ring {
     /// Maps the buffer of `event`.
-    pub fn map(event: &Event) -> Result<Self> {
+    pub(super) fn map(event: &Event) -> Result<Self> {
         let length = NonZeroUsize::new(page_size() + DATA).context("no room")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses aliases nothing.
@@ -113,7 +113,7 @@ impl Ring {
     }
 
     /// Takes out all that the kernel has put in.
-    pub fn drain(&self) -> Vec<Record> {
+    pub(super) fn drain(&self) -> Vec<Record> {
         let page = self.page.as_ptr();
         // SAFETY: the page is mapped as long as `self` lives. The kernel writes `data_head` at any
         // time, hence atomically, and never `data_tail`.
@@ -151,7 +151,7 @@ fn parts(tail: u64, head: u64, size: usize) -> [Range<usize>; 2] {
 }
 
 /// Monotonic time, the samples' clock, ns.
-pub fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     let mut now = nix::libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

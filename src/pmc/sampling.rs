@@ -23,7 +23,7 @@ const RUN_TIME: u64 = 4_000_000;
 
 /// What makes a thread give a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trigger {
+pub(crate) enum Trigger {
     /// So many events on one CPU.
     Events(Event, u64),
     /// The passing of its run time, and the end of its run.
@@ -32,7 +32,7 @@ pub enum Trigger {
 
 /// What a thread counted between two samples on the same CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// The thread.
     pub tid: u32,
     /// Monotonic time, ns.
@@ -45,7 +45,7 @@ pub struct Step {
 
 /// All that is known of threads from their samples.
 #[derive(Debug, Default)]
-pub struct Threads {
+pub(crate) struct Threads {
     names: HashMap<u32, String>,
     /// The last sample, by thread and CPU.
     last: HashMap<(u32, u32), GroupReading>,
@@ -88,7 +88,7 @@ impl Threads {
     }
 
     /// Name of a thread, or `?` where it was gone before it could be asked.
-    pub fn name(&self, tid: u32) -> &str {
+    pub(crate) fn name(&self, tid: u32) -> &str {
         self.names.get(&tid).map_or("?", String::as_str)
     }
 }
@@ -102,13 +102,13 @@ struct Watch {
 }
 
 /// Sampling counters of some threads and of all that they start.
-pub struct Sampling {
+pub(crate) struct Sampling {
     watches: Vec<Watch>,
 }
 
 impl Sampling {
     /// Opens counters for each of these threads at each of these places, each one CPU.
-    pub fn open(
+    pub(crate) fn open(
         places: &[Place],
         plans: &[Plan],
         tids: &[i32],
@@ -170,7 +170,7 @@ impl Sampling {
     }
 
     /// The samples that have arrived, by time.
-    pub fn steps(&self, threads: &mut Threads) -> Vec<Step> {
+    pub(crate) fn steps(&self, threads: &mut Threads) -> Vec<Step> {
         let mut steps = Vec::new();
         for watch in &self.watches {
             for record in watch.ring.drain() {
@@ -192,7 +192,7 @@ impl Sampling {
     }
 
     /// All that was counted since the last time, of all threads together.
-    pub fn next(&mut self) -> Result<Slice> {
+    pub(crate) fn next(&mut self) -> Result<Slice> {
         let taken = self.watches.iter_mut().map(|watch| {
             let mut reading = watch.group.take()?;
             reading.values.truncate(watch.counters);
@@ -203,10 +203,10 @@ impl Sampling {
 }
 
 /// Steps added up, by thread.
-pub type ByThread = BTreeMap<u32, Totals>;
+pub(crate) type ByThread = BTreeMap<u32, Totals>;
 
 /// Adds a step to its thread.
-pub fn add(threads: &mut ByThread, step: &Step, plans: &[Plan]) {
+pub(crate) fn add(threads: &mut ByThread, step: &Step, plans: &[Plan]) {
     let totals = threads
         .entry(step.tid)
         .or_insert_with(|| Totals::new(plans));

@@ -37,7 +37,12 @@ const FETCH: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// See [`super::run`].
-pub fn run(args: &Args, machine: &Machine, topology: &Topology, stop: &Receiver<()>) -> Result<u8> {
+pub(super) fn run(
+    args: &Args,
+    machine: &Machine,
+    topology: &Topology,
+    stop: &Receiver<()>,
+) -> Result<u8> {
     if machine.pmus.is_empty() {
         bail!("{}", availability(machine).err().unwrap_or_default());
     }

@@ -7,7 +7,7 @@ use crate::pmu::{Event, Meaning};
 
 /// On which side a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(super) enum Align {
     /// Text.
     Left,
     /// Numbers.
@@ -16,7 +16,7 @@ pub enum Align {
 
 /// A column.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(super) struct Column {
     header: Vec<String>,
     width: usize,
     align: Align,
@@ -24,7 +24,7 @@ pub struct Column {
 
 impl Column {
     /// At least `width` wide. A header of several lines stands above one another.
-    pub fn new(header: &str, width: usize, align: Align) -> Self {
+    pub(super) fn new(header: &str, width: usize, align: Align) -> Self {
         let header: Vec<String> = header.lines().map(String::from).collect();
         let longest = header.iter().map(|line| line.chars().count()).max();
         Self {
@@ -35,7 +35,7 @@ impl Column {
     }
 
     /// Of an event's counts, with room for a mark where they are `scaled`.
-    pub fn event(event: &Event, scaled: bool) -> Self {
+    pub(super) fn event(event: &Event, scaled: bool) -> Self {
         let header = match event {
             Event::Meaning(Meaning::Instructions) => "instr.".to_string(),
             Event::Meaning(Meaning::LlcReferences) => "llc-\nrefs".to_string(),
@@ -48,18 +48,18 @@ impl Column {
 
 /// Writes lines.
 #[derive(Clone, Debug)]
-pub struct LineWriter {
+pub(super) struct LineWriter {
     columns: Vec<Column>,
 }
 
 impl LineWriter {
     /// Lines of these columns.
-    pub fn new(columns: Vec<Column>) -> Self {
+    pub(super) fn new(columns: Vec<Column>) -> Self {
         Self { columns }
     }
 
     /// The columns' headers, standing on the line below.
-    pub fn header(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn header(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = self.columns.iter().map(|c| c.header.len()).max();
         for line in (0..height.unwrap_or(0)).rev() {
             let cell = |column: &Column| {
@@ -72,7 +72,7 @@ impl LineWriter {
     }
 
     /// A line. Text that is too long for its column is cut, a number is not.
-    pub fn line(&self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
+    pub(super) fn line(&self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
         let mut text = String::new();
         for (column, cell) in self.columns.iter().zip(cells) {
             if !text.is_empty() {
@@ -92,7 +92,7 @@ impl LineWriter {
 }
 
 /// A number in four digits: `1234`, `12.35k`, `1.235G`.
-pub fn amount(value: f64) -> String {
+pub(super) fn amount(value: f64) -> String {
     if value < 9999.5 {
         return if value.fract() == 0.0 || value >= 999.95 {
             format!("{value:.0}")
@@ -113,7 +113,7 @@ pub fn amount(value: f64) -> String {
 }
 
 /// A number with its unit: `1.235 GHz`.
-pub fn quantity(value: f64, unit: &str) -> String {
+pub(super) fn quantity(value: f64, unit: &str) -> String {
     let text = amount(value);
     let digits = text.trim_end_matches(char::is_alphabetic);
     format!("{digits} {}{unit}", &text[digits.len()..])

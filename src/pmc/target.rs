@@ -12,7 +12,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 /// A thread that starts the command once its counters are open: the command inherits them, and
 /// they begin to count when it becomes itself. Nothing else is run in this thread meanwhile, so
 /// that it is not counted when its counters are switched.
-pub struct Launcher {
+pub(crate) struct Launcher {
     /// The thread's id.
     pub tid: i32,
     start: Sender<()>,
@@ -22,7 +22,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// Makes the thread, which will start this.
-    pub fn new(mut command: Command) -> Result<Self> {
+    pub(crate) fn new(mut command: Command) -> Result<Self> {
         let (start, wait) = bounded::<()>(0);
         let (tell, started) = bounded(1);
         let (say, said) = bounded(1);
@@ -44,7 +44,7 @@ impl Launcher {
     }
 
     /// Starts the command; its process id, and how it ends.
-    pub fn start(&self, name: &str) -> Result<(i32, Receiver<ExitStatus>)> {
+    pub(crate) fn start(&self, name: &str) -> Result<(i32, Receiver<ExitStatus>)> {
         self.start.send(()).context("a thread died")?;
         let child = self.started.recv().context("a thread died")?;
         let mut child = child.with_context(|| format!("cannot run '{name}'"))?;
@@ -59,14 +59,14 @@ impl Launcher {
     }
 
     /// Ends the thread.
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         drop(self.start);
         let _ = self.thread.join();
     }
 }
 
 /// A program with its arguments.
-pub fn command(words: &[String]) -> Result<Command> {
+pub(crate) fn command(words: &[String]) -> Result<Command> {
     let [program, arguments @ ..] = words else {
         bail!("which command?");
     };
@@ -83,14 +83,14 @@ fn own_tid() -> Result<i32> {
 }
 
 /// The status that a shell gives a command that ended so.
-pub fn exit_code(status: ExitStatus) -> u8 {
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| signal + 128);
     let code = status.code().or(signal).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }
 
 /// The threads of a process.
-pub fn threads(pid: u32) -> Result<Vec<i32>> {
+pub(crate) fn threads(pid: u32) -> Result<Vec<i32>> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| {
         anyhow!("there is no process {pid}: 'pgrep NAME' finds those that there are")
     })?;
@@ -101,7 +101,7 @@ pub fn threads(pid: u32) -> Result<Vec<i32>> {
 }
 
 /// Whether a process is still there and not just waiting to be reaped.
-pub fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };

@@ -7,7 +7,7 @@ use crate::pmu::{Event, Meaning, Plan, Round};
 
 /// What counters of one core type said of a slice of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub(crate) struct Counted {
     /// Index of the core type.
     pub core_type: usize,
     /// Number of the set that was counted.
@@ -20,7 +20,7 @@ pub struct Counted {
 
 /// A slice of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slice {
+pub(crate) struct Slice {
     /// Run time on whatever core type, ns.
     pub run_ns: u64,
     /// What was counted of it, at most once for a core type.
@@ -137,7 +137,7 @@ impl Tally {
 
 /// A count as it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Value {
+pub(crate) struct Value {
     /// `None`: it was not, or cannot be, counted.
     pub count: Option<f64>,
     /// For which share of the run time it was counted; scaled, where that is less than 1.
@@ -155,7 +155,7 @@ impl Value {
 
 /// What a row of the output says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Name of the core type, or `all`.
     pub core_type: String,
     /// Run time that was counted, ns.
@@ -170,14 +170,14 @@ pub struct Row {
 
 impl Row {
     /// Instructions per cycle.
-    pub fn ipc(&self) -> Option<f64> {
+    pub(crate) fn ipc(&self) -> Option<f64> {
         (self.cycles > 0.0).then(|| self.instructions / self.cycles)
     }
 }
 
 /// What was counted of a program or of a thread, on each core type.
 #[derive(Clone, Debug)]
-pub struct Totals {
+pub(crate) struct Totals {
     tallies: Vec<Tally>,
     /// Run time that was not counted, and what was counted then is not in the counts, ns.
     pub lost_ns: u64,
@@ -185,7 +185,7 @@ pub struct Totals {
 
 impl Totals {
     /// Nothing yet. `plans`: one per core type.
-    pub fn new(plans: &[Plan]) -> Self {
+    pub(crate) fn new(plans: &[Plan]) -> Self {
         Self {
             tallies: plans.iter().map(Tally::new).collect(),
             lost_ns: 0,
@@ -193,7 +193,7 @@ impl Totals {
     }
 
     /// Adds a slice of time, if it was counted.
-    pub fn push(&mut self, slice: &Slice) {
+    pub(crate) fn push(&mut self, slice: &Slice) {
         if !slice.is_valid() {
             self.lost_ns += slice.run_ns;
             return;
@@ -204,17 +204,17 @@ impl Totals {
     }
 
     /// Adds what is known to have been counted.
-    pub fn add(&mut self, counted: &Counted) {
+    pub(crate) fn add(&mut self, counted: &Counted) {
         self.tallies[counted.core_type].push(counted);
     }
 
     /// Run time that was counted, ns.
-    pub fn run_ns(&self) -> u64 {
+    pub(crate) fn run_ns(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.run_ns).sum()
     }
 
     /// A row for each core type that something ran on, and one for all if there are several.
-    pub fn rows(&self, events: &[Event], names: &[String]) -> Vec<Row> {
+    pub(crate) fn rows(&self, events: &[Event], names: &[String]) -> Vec<Row> {
         let ran = self.tallies.iter().zip(names).filter(|(t, _)| t.run_ns > 0);
         let mut rows: Vec<Row> = ran
             .map(|(tally, name)| Row {

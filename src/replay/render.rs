@@ -13,7 +13,7 @@ const THREADS: usize = 16;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// CPU, kernel and version that it was recorded with.
     cpu: String,
     kernel: String,

@@ -10,9 +10,9 @@ use super::gather::Curve;
 use crate::chart::{grid, line, number, text};
 
 /// All drawings are so wide, in their own units; where time begins, and what is left beside its end.
-pub const WIDTH: f64 = 1000.0;
-pub const LEFT: f64 = 170.0;
-pub const RIGHT: f64 = 16.0;
+pub(super) const WIDTH: f64 = 1000.0;
+pub(super) const LEFT: f64 = 170.0;
+pub(super) const RIGHT: f64 = 16.0;
 
 const TOP: f64 = 10.0;
 const HEIGHT: f64 = 200.0;
@@ -21,10 +21,10 @@ const LINE: f64 = 20.0;
 const CHARACTER: f64 = 7.8;
 
 /// Curves that have a colour of their own; the others are grey.
-pub const COLOURS: usize = 8;
+pub(super) const COLOURS: usize = 8;
 
 /// One of several in a drawing.
-pub struct Named<'a> {
+pub(super) struct Named<'a> {
     /// Whose it is.
     pub name: String,
     /// Its points.
@@ -33,7 +33,7 @@ pub struct Named<'a> {
 
 /// A drawing of curves over `seconds`, the first ones in colours; a line ends where there is a gap.
 /// `None` if there is no point.
-pub fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
+pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
     let is_there = |named: &&Named| named.curve.iter().any(|point| !point.1.is_nan());
     let curves: Vec<&Named> = curves.iter().filter(is_there).collect();
     let values = || curves.iter().flat_map(|c| c.curve).map(|point| point.1);
@@ -118,7 +118,7 @@ fn legend(curves: &[&Named]) -> (Group, usize) {
 }
 
 /// Lines at round seconds, with numbers below.
-pub fn time_axis(seconds: f64, top: f64, bottom: f64) -> Group {
+pub(super) fn time_axis(seconds: f64, top: f64, bottom: f64) -> Group {
     let mut axis = Group::new();
     for second in grid(0.0, seconds).into_iter().filter(|s| *s <= seconds) {
         let x = LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);

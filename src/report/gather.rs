@@ -17,10 +17,10 @@ use crate::table::{Comm, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// Threads that are drawn, those that ran most.
-pub const ROWS: usize = 30;
+pub(super) const ROWS: usize = 30;
 
 /// Parts that the time of a row is cut into, at most.
-pub const BINS: usize = 480;
+pub(super) const BINS: usize = 480;
 
 /// Points of a curve, at most.
 const POINTS: u64 = 300;
@@ -29,13 +29,13 @@ const POINTS: u64 = 300;
 const POINT_NS: u64 = 500_000_000;
 
 /// Moves that are listed, the latest.
-pub const LISTED: usize = 300;
+pub(super) const LISTED: usize = 300;
 
 /// A curve: seconds, and a value; not a number where there is a gap.
-pub type Curve = Vec<(f64, f64)>;
+pub(super) type Curve = Vec<(f64, f64)>;
 
 /// What is drawn.
-pub struct Story {
+pub(super) struct Story {
     /// How the recording began.
     pub begin: Begin,
     /// Policies, and when they began, s.
@@ -65,7 +65,7 @@ pub struct Story {
 }
 
 /// A thread.
-pub struct Row {
+pub(super) struct Row {
     /// Thread id.
     pub tid: u32,
     /// Its name.
@@ -84,7 +84,7 @@ pub struct Row {
 
 /// A thread was moved.
 #[derive(Clone, Debug)]
-pub struct Move {
+pub(super) struct Move {
     /// When, s.
     pub at_s: f64,
     /// Thread id.
@@ -167,7 +167,7 @@ struct Gatherer {
 ///
 /// # Errors
 /// The recording cannot be read, does not make sense, or has nothing in it.
-pub fn gather(open: impl Fn() -> Result<Reader>) -> Result<Story> {
+pub(super) fn gather(open: impl Fn() -> Result<Reader>) -> Result<Story> {
     let survey = Survey::of(&mut open()?)?;
     let mut reader = open()?;
     let Some(Input::Begin(begin)) = reader.next_input()? else {

@@ -8,12 +8,12 @@ use super::gather::{LISTED, ROWS, Row, Story};
 use super::timeline;
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
-pub const CURVES: [&str; curves::COLOURS] = [
+pub(super) const CURVES: [&str; curves::COLOURS] = [
     "#2f7fc1", "#d1495b", "#3d8f4f", "#b8741a", "#8a63c9", "#1f8f8f", "#a0654a", "#7a7f2a",
 ];
 
 /// Core types, fastest first, on either page.
-pub const TYPES: [&str; 4] = ["#c8641e", "#2f7fc1", "#3d8f4f", "#808080"];
+pub(super) const TYPES: [&str; 4] = ["#c8641e", "#2f7fc1", "#3d8f4f", "#808080"];
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1f2328; --pale: #59636e; --rule: #d1d9e0; }
@@ -41,7 +41,7 @@ th { color: var(--pale); font-weight: 600; } .number { text-align: right; }
 ";
 
 /// The page of a recording called `file`.
-pub fn page(story: &Story, file: &str) -> String {
+pub(super) fn page(story: &Story, file: &str) -> String {
     let mut body = String::new();
     head(&mut body, story, file);
     section(

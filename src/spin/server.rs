@@ -45,7 +45,7 @@ const STACK: usize = 128 << 10;
 
 /// A request that was found to be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub(crate) struct Registration {
     /// The thread and its word.
     pub request: Request,
     /// Its process.
@@ -53,7 +53,7 @@ pub struct Registration {
 }
 
 /// Listens until dropped.
-pub struct Server {
+pub(crate) struct Server {
     path: PathBuf,
     socket: UnixDatagram,
     over: Arc<AtomicBool>,
@@ -66,7 +66,7 @@ impl Server {
     ///
     /// # Errors
     /// What kept it from listening.
-    pub fn start(path: &Path) -> Result<Self> {
+    pub(crate) fn start(path: &Path) -> Result<Self> {
         if let Some(directory) = path.parent()
             && !directory.exists()
         {
@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// What has been found to be in order.
-    pub fn registrations(&self) -> &Receiver<Registration> {
+    pub(crate) fn registrations(&self) -> &Receiver<Registration> {
         &self.registrations
     }
 }

@@ -45,7 +45,7 @@ pub enum Answer {
 }
 
 /// The names of all policies.
-pub fn policy_names() -> Vec<String> {
+pub(super) fn policy_names() -> Vec<String> {
     let names = policy::Name::value_variants().iter();
     names.map(ToString::to_string).collect()
 }

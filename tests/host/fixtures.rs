@@ -10,16 +10,16 @@ use scx_hetero::topology::{CoreTypesSpec, Sysfs, Topology, cpulist};
 use tempfile::TempDir;
 
 /// Directory of a CPU, to follow with the number and the file.
-pub const CPU: &str = "sys/devices/system/cpu/cpu";
+pub(crate) const CPU: &str = "sys/devices/system/cpu/cpu";
 
 /// A machine's sysfs tree in a temporary directory.
-pub struct Machine {
+pub(crate) struct Machine {
     dir: TempDir,
 }
 
 impl Machine {
     /// The machine of `tests/fixtures/NAME.sysfs`.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         let path = fixtures.join(format!("{name}.sysfs"));
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -35,18 +35,18 @@ impl Machine {
     }
 
     /// A machine with nothing in its sysfs.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let dir = TempDir::new().unwrap();
         Self { dir }
     }
 
     /// Where its `/sys` lies.
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }
 
     /// Writes a file, or one a CPU where the path holds `{cpulist}`.
-    pub fn set(&self, path: &str, contents: &str) -> &Self {
+    pub(crate) fn set(&self, path: &str, contents: &str) -> &Self {
         let Some((before, (list, after))) = path
             .split_once('{')
             .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// Removes a file, or one a CPU where the path holds `{cpulist}`.
-    pub fn remove(&self, path: &str) -> &Self {
+    pub(crate) fn remove(&self, path: &str) -> &Self {
         match path.split_once('{') {
             None => fs::remove_file(self.root().join(path)).unwrap(),
             Some((before, rest)) => {
@@ -79,7 +79,7 @@ impl Machine {
 
     /// Takes CPUs offline as the kernel does: out of `online`, and without the files of a
     /// running CPU.
-    pub fn offline(&self, cpus: &str) -> &Self {
+    pub(crate) fn offline(&self, cpus: &str) -> &Self {
         let online = fs::read_to_string(self.root().join("sys/devices/system/cpu/online")).unwrap();
         let (mut online, off) = (
             cpulist::parse(&online).unwrap(),
@@ -94,21 +94,21 @@ impl Machine {
         self.set("sys/devices/system/cpu/online", &cpulist::format(&online))
     }
 
-    pub fn sysfs(&self) -> Sysfs {
+    pub(crate) fn sysfs(&self) -> Sysfs {
         Sysfs::new(self.root())
     }
 
-    pub fn topology(&self) -> Topology {
+    pub(crate) fn topology(&self) -> Topology {
         Topology::read(&self.sysfs(), None).unwrap()
     }
 
-    pub fn with_types(&self, spec: &str) -> anyhow::Result<Topology> {
+    pub(crate) fn with_types(&self, spec: &str) -> anyhow::Result<Topology> {
         Topology::read(&self.sysfs(), Some(&spec.parse::<CoreTypesSpec>()?))
     }
 }
 
 /// An Alder Lake laptop whose PMUs are known.
-pub fn alder_lake() -> (Machine, Topology, pmu::Machine) {
+pub(crate) fn alder_lake() -> (Machine, Topology, pmu::Machine) {
     let tree = Machine::new("i7-1260p");
     let block = |cpu: u32| {
         format!(

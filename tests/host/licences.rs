@@ -40,15 +40,15 @@ fn goes_with(own: &str, licence: &str) -> bool {
     expression.evaluate(linkable)
 }
 
-/// Name and licence of each crate that the program of a package is made of.
-fn crates(package: &str) -> BTreeSet<(String, String)> {
+/// Name and licence of each crate that a package is made of; `edges` is which dependencies count.
+fn crates(package: &str, edges: &str) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
             "--package",
             package,
             "--edges",
-            "normal,no-proc-macro",
+            edges,
             "--prefix",
             "none",
         ])
@@ -67,6 +67,8 @@ fn crates(package: &str) -> BTreeSet<(String, String)> {
     found.collect()
 }
 
+/// What ends up in a program.
+const LINKED: &str = "normal,no-proc-macro";
 /// The scheduler's package, and the licence that all of it must go with.
 const SCHEDULER: (&str, &str) = ("scx_hetero", "GPL-2.0-only");
 const LEARNS: (&str, &str) = ("scx_hetero-learn", "Apache-2.0");
@@ -74,7 +76,7 @@ const LEARNS: (&str, &str) = ("scx_hetero-learn", "Apache-2.0");
 #[test]
 fn all_that_is_linked_goes_with_the_programs_licence() {
     for (package, own) in [SCHEDULER, LEARNS] {
-        let crates = crates(package);
+        let crates = crates(package, LINKED);
         assert!(crates.len() > 50, "{crates:?}");
         let unfit: Vec<_> = crates
             .iter()
@@ -88,10 +90,19 @@ fn all_that_is_linked_goes_with_the_programs_licence() {
 
 #[test]
 fn the_scheduler_links_nothing_that_only_learning_takes() {
-    let crates = crates(SCHEDULER.0);
+    let crates = crates(SCHEDULER.0, LINKED);
     let of_learning =
         |name: &str| name.starts_with("linfa") || name == "ndarray" || name == "plotters";
     assert!(!crates.iter().any(|(name, _)| of_learning(name)));
+}
+
+#[test]
+fn the_core_is_built_without_clang_and_libbpf() {
+    let crates = crates("hetero-core", "normal,build");
+    assert!(crates.len() > 30, "{crates:?}");
+    for taboo in ["bindgen", "cc", "clang-sys", "libbpf-sys", "scx_utils"] {
+        assert!(!crates.iter().any(|(name, _)| name == taboo), "{taboo}");
+    }
 }
 
 #[test]

@@ -12,10 +12,10 @@ use scx_hetero::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topolo
 
 const TICK_NS: u64 = 10_000_000;
 const SAMPLE_NS: u64 = 50_000_000;
-pub const BANDWIDTH: f64 = 10e9;
+pub(crate) const BANDWIDTH: f64 = 10e9;
 
 /// A running task of its own process that may use so many core types.
-pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
+pub(crate) fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
     Task {
         id: TaskId {
             slot,
@@ -43,7 +43,7 @@ pub fn task(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
 }
 
 /// A machine with so many CPUs of each type, a cluster each, every type half as fast as the one before.
-pub fn board(counts: &[u32]) -> Topology {
+pub(crate) fn board(counts: &[u32]) -> Topology {
     let (mut types, mut domains, mut cpus) = (Vec::new(), Vec::new(), Vec::new());
     for (core_type, &count) in counts.iter().enumerate() {
         let first = cpus.len() as u32;
@@ -87,7 +87,7 @@ pub fn board(counts: &[u32]) -> Topology {
 
 /// What a program does alone on a big core.
 #[derive(Clone, Copy)]
-pub struct Phase {
+pub(crate) struct Phase {
     pub ipc: f64,
     pub l1_per_kilo: f64,
     pub branches: f64,
@@ -102,19 +102,19 @@ pub struct Phase {
 
 /// Phases in turn, each for so much work, ns.
 #[derive(Clone)]
-pub struct Program {
+pub(crate) struct Program {
     pub phases: Vec<Phase>,
     pub work_ns: f64,
 }
 
-pub fn steady(phase: Phase) -> Program {
+pub(crate) fn steady(phase: Phase) -> Program {
     Program {
         phases: vec![phase],
         work_ns: f64::INFINITY,
     }
 }
 
-pub fn compute(sf: f64) -> Phase {
+pub(crate) fn compute(sf: f64) -> Phase {
     Phase {
         ipc: sf / 1.5,
         l1_per_kilo: 300.0,
@@ -126,7 +126,7 @@ pub fn compute(sf: f64) -> Phase {
     }
 }
 
-pub fn aggressor() -> Phase {
+pub(crate) fn aggressor() -> Phase {
     Phase {
         btr: 6e9,
         l1_per_kilo: 450.0,
@@ -135,7 +135,7 @@ pub fn aggressor() -> Phase {
     }
 }
 
-pub fn sensitive() -> Phase {
+pub(crate) fn sensitive() -> Phase {
     Phase {
         btr: 1e9,
         l1_per_kilo: 380.0,
@@ -154,7 +154,7 @@ struct Window {
     phase: Option<usize>,
 }
 
-pub struct Machine {
+pub(crate) struct Machine {
     pub topology: Topology,
     pub programs: Vec<Program>,
     pub tasks: Vec<Task>,
@@ -174,7 +174,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(counts: &[u32], programs: Vec<Program>) -> Self {
+    pub(crate) fn new(counts: &[u32], programs: Vec<Program>) -> Self {
         let topology = board(counts);
         let on = |slot: usize| &topology.cpus[slot % topology.cpus.len()];
         let tasks = (0..programs.len())
@@ -203,7 +203,7 @@ impl Machine {
     }
 
     /// How much slower the core type alone makes a phase.
-    pub fn type_factor(phase: &Phase, core_type: usize) -> f64 {
+    pub(crate) fn type_factor(phase: &Phase, core_type: usize) -> f64 {
         match phase.by_type {
             Some(factors) => factors[core_type],
             None => phase.sf.powi(core_type as i32),
@@ -229,7 +229,7 @@ impl Machine {
     }
 
     /// One tick for all. Gives samples that are full.
-    pub fn tick(&mut self) -> Vec<Sample> {
+    pub(crate) fn tick(&mut self) -> Vec<Sample> {
         for task in &mut self.tasks {
             let held = self.now_ns < self.parked[task.cpu as usize];
             task.state = if held { State::Queued } else { State::Running };
@@ -273,7 +273,7 @@ impl Machine {
         samples
     }
 
-    pub fn snapshot(&self) -> Snapshot<'_> {
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot {
             now_ns: self.now_ns,
             topology: &self.topology,
@@ -281,7 +281,7 @@ impl Machine {
         }
     }
 
-    pub fn apply(&mut self, actions: Vec<Action>) {
+    pub(crate) fn apply(&mut self, actions: Vec<Action>) {
         for action in actions {
             match &action {
                 Action::Slowdown(task, inverse) => {
@@ -313,7 +313,12 @@ impl Machine {
         }
     }
 
-    pub fn run(&mut self, policy: &mut dyn Policy, seconds: u64, mut each: impl FnMut(&mut Self)) {
+    pub(crate) fn run(
+        &mut self,
+        policy: &mut dyn Policy,
+        seconds: u64,
+        mut each: impl FnMut(&mut Self),
+    ) {
         let end = self.now_ns + seconds * 1_000_000_000;
         let every = policy.interval().map_or(u64::MAX, |i| i.as_nanos() as u64);
         while self.now_ns < end {
@@ -331,7 +336,7 @@ impl Machine {
 
     /// Aggregate speedup: the sum over all programs of their speed over that on the slowest type
     /// alone, less one. For programs of one phase.
-    pub fn asp(&self) -> f64 {
+    pub(crate) fn asp(&self) -> f64 {
         let slowest = self.topology.types.len() - 1;
         let speedups = self
             .work_ns
@@ -343,7 +348,7 @@ impl Machine {
         speedups.sum()
     }
 
-    pub fn unfairness(&self) -> f64 {
+    pub(crate) fn unfairness(&self) -> f64 {
         let most = self.work_ns.iter().copied().fold(0.0, f64::max);
         let least = self.work_ns.iter().copied().fold(f64::INFINITY, f64::min);
         most / least

@@ -72,7 +72,7 @@ const LISTS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// `arch/` in the sources of `scx_raw_pmu`.
-pub static ARCH: LazyLock<PathBuf> = LazyLock::new(|| {
+pub(crate) static ARCH: LazyLock<PathBuf> = LazyLock::new(|| {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--offline"])
         // What other platforms need is not there.

@@ -4,17 +4,17 @@
 use std::process::{Command, Output};
 
 /// Where it was built.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_scx_hetero");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_scx_hetero");
 
 /// With these arguments, to run.
-pub fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(args);
     command
 }
 
 /// What it prints where it succeeds.
-pub fn stdout(args: &[&str]) -> String {
+pub(crate) fn stdout(args: &[&str]) -> String {
     let output = output(args);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {error}");
@@ -22,13 +22,13 @@ pub fn stdout(args: &[&str]) -> String {
 }
 
 /// What it says when it fails.
-pub fn error(args: &[&str]) -> String {
+pub(crate) fn error(args: &[&str]) -> String {
     let output = output(args);
     assert!(!output.status.success(), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
 /// What comes of it.
-pub fn output(args: &[&str]) -> Output {
+pub(crate) fn output(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }

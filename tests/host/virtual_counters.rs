@@ -155,7 +155,7 @@ fn a_virtual_machine_has_nothing_and_says_why() {
     let counters = discover(&machine);
     let names: Vec<_> = counters.describe().iter().map(|d| d.name).collect();
     assert_eq!(names, Name::ALL);
-    for name in Name::ALL {
+    for &name in Name::ALL {
         assert_absent(&counters, name, "virtual machines rarely have it");
     }
 }
@@ -164,7 +164,7 @@ fn a_virtual_machine_has_nothing_and_says_why() {
 fn an_empty_tree_has_nothing_and_says_why() {
     let machine = Machine::empty();
     let counters = discover(&machine);
-    for name in Name::ALL {
+    for &name in Name::ALL {
         assert_absent(&counters, name, "no");
     }
     for (description, reading) in counters.describe().iter().zip(counters.read()) {
@@ -381,7 +381,7 @@ fn descriptions_and_readings_are_json_for_tools() {
 fn this_machine_can_be_asked() {
     let counters = VirtualCounters::discover("/".as_ref());
     assert_eq!(counters.read().len(), counters.describe().len());
-    for name in Name::ALL {
+    for &name in Name::ALL {
         assert!(counters.describe().iter().any(|d| d.name == name), "{name}");
     }
 }

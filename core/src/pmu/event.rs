@@ -8,6 +8,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// What an event counts, whatever the microarchitecture calls it.
 ///
@@ -15,9 +16,22 @@ use serde::{Deserialize, Serialize};
 /// differences that matter are said here. A number is compared between core types only through a
 /// model that knows on which type it was counted.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    ValueEnum,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 #[value(rename_all = "kebab-case")]
 pub enum Meaning {
     /// Retired instructions.
@@ -70,31 +84,12 @@ pub enum Meaning {
 impl Meaning {
     /// All of them, in the order of their definition.
     pub fn all() -> &'static [Self] {
-        Self::value_variants()
+        Self::VARIANTS
     }
 
     /// Its name, such as `llc-misses`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Instructions => "instructions",
-            Self::Cycles => "cycles",
-            Self::RefCycles => "ref-cycles",
-            Self::Branches => "branches",
-            Self::BranchMisses => "branch-misses",
-            Self::Loads => "loads",
-            Self::Stores => "stores",
-            Self::L1Accesses => "l1-accesses",
-            Self::L1Misses => "l1-misses",
-            Self::L2Accesses => "l2-accesses",
-            Self::L2Misses => "l2-misses",
-            Self::LlcReferences => "llc-references",
-            Self::LlcMisses => "llc-misses",
-            Self::FpOps => "fp-ops",
-            Self::StalledMem => "stalled-mem",
-            Self::StalledFrontend => "stalled-frontend",
-            Self::DtlbMisses => "dtlb-misses",
-            Self::Divider => "divider",
-        }
+        self.into()
     }
 }
 

@@ -45,7 +45,7 @@ const DEVICES: &str = "sys/bus/event_source/devices";
 const CPUS: &str = "sys/devices/system/cpu";
 
 /// Reads below `root`, which is `/` for this machine.
-pub fn read(root: &Path) -> Facts {
+pub(super) fn read(root: &Path) -> Facts {
     let reader = Reader {
         root,
         online: Vec::new(),

@@ -6,10 +6,10 @@ use super::tables::Counters;
 
 /// General counters to expect where nothing says how many there are: no PMU of the last fifteen
 /// years has fewer.
-pub const FEWEST: u32 = 4;
+pub(super) const FEWEST: u32 = 4;
 
 /// Names under which a PMU's `events/` may list what is meant, the best first.
-pub fn sysfs_names(meaning: Meaning) -> &'static [&'static str] {
+pub(super) fn sysfs_names(meaning: Meaning) -> &'static [&'static str] {
     match meaning {
         Meaning::Instructions => &["instructions", "inst_retired"],
         Meaning::Cycles => &["cpu-cycles", "cpu_cycles"],
@@ -33,7 +33,7 @@ pub fn sysfs_names(meaning: Meaning) -> &'static [&'static str] {
 
 /// With the fixed counter for what is meant: Intel's first three, in the order of the
 /// architecture, or ARM's one for cycles. Intel's reference cycles have no other.
-pub fn with_fixed(mut encoding: Encoding, meaning: Meaning, counters: Counters) -> Encoding {
+pub(super) fn with_fixed(mut encoding: Encoding, meaning: Meaning, counters: Counters) -> Encoding {
     encoding.fixed = match (meaning, counters.fixed) {
         (Meaning::Cycles, 1) | (Meaning::Instructions, 2..) => Some(0),
         (Meaning::Cycles, 2..) => Some(1),
@@ -47,7 +47,7 @@ pub fn with_fixed(mut encoding: Encoding, meaning: Meaning, counters: Counters) 
 }
 
 /// The kernel's generalised event. It says only on opening whether the PMU has one.
-pub fn generalised(
+pub(super) fn generalised(
     meaning: Meaning,
     type_id: u32,
     extended: bool,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 
 /// The three words of `perf_event_attr` that say what to count.
-pub type Config = [u64; 3];
+pub(super) type Config = [u64; 3];
 
 /// Where the bits of a term go, as a `format/` file says it (`config:0-7,32-35`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +63,13 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The code in `r4f2e` or `0x4f2e`; `None` if it is not written so.
-pub fn code(text: &str) -> Option<u64> {
+pub(super) fn code(text: &str) -> Option<u64> {
     let hex = text.strip_prefix('r').or_else(|| text.strip_prefix("0x"))?;
     u64::from_str_radix(hex, 16).ok()
 }
 
 /// Puts terms such as `event=0x2e,umask=0x4f,inv` together, by the PMU's own format.
-pub fn terms(text: &str, formats: &BTreeMap<String, Field>) -> Result<Config> {
+pub(super) fn terms(text: &str, formats: &BTreeMap<String, Field>) -> Result<Config> {
     let mut config = Config::default();
     for term in text.split(',').map(str::trim) {
         let (name, value) = term.split_once('=').unwrap_or((term, "1"));

@@ -30,7 +30,7 @@ pub enum Cpu {
 }
 
 /// The first CPU that `/proc/cpuinfo` describes, or that of id `cpu` where each has its own lines.
-pub fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
+pub(super) fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
     let blocks = text.split("\n\n");
     let value = |block: &str, name: &str| {
         let line = block.lines().find(|line| {
@@ -66,7 +66,7 @@ pub fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
 }
 
 /// The CPU whose identification register (`midr_el1`) reads so.
-pub fn from_midr(midr: u64) -> Cpu {
+pub(super) fn from_midr(midr: u64) -> Cpu {
     let bits = |first: u32, width: u32| (midr >> first) as u32 & ((1 << width) - 1);
     Cpu::Arm {
         implementer: bits(24, 8),
@@ -76,7 +76,7 @@ pub fn from_midr(midr: u64) -> Cpu {
 
 /// The table for the PMU of this name, all of whose CPUs are such a `cpu`; `None` where the CPUs
 /// differ or say nothing, and the name alone must do.
-pub fn table(pmu: &str, cpu: Option<Cpu>) -> Option<&'static Table> {
+pub(super) fn table(pmu: &str, cpu: Option<Cpu>) -> Option<&'static Table> {
     let name = match (pmu, cpu) {
         ("cpu_core", Some(Cpu::Intel { family: 6, model })) => p_core(model),
         ("cpu_atom", Some(Cpu::Intel { family: 6, model })) => e_core(model),

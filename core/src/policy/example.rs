@@ -20,14 +20,14 @@ pub(super) const ABOUT: About = About {
 const APART: i64 = 200_000_000;
 
 /// See the module.
-pub struct Turns {
+struct Turns {
     interval: Duration,
     exchange: Exchange,
 }
 
 impl Turns {
     /// `interval` is the time between decisions.
-    pub fn new(interval: Duration) -> Self {
+    fn new(interval: Duration) -> Self {
         Self {
             interval,
             exchange: Exchange::default(),

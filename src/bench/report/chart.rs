@@ -89,7 +89,7 @@ struct Cluster<'a> {
 }
 
 /// A chart for each metric that could be counted: its name, and SVG.
-pub fn all(summary: &Summary) -> Vec<(&'static str, String)> {
+pub(super) fn all(summary: &Summary) -> Vec<(&'static str, String)> {
     let names = schedulers(summary);
     let chart = |metric: &Metric| {
         let clusters = clusters(summary, &names, metric);

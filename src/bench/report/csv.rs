@@ -11,7 +11,7 @@ use crate::sim::metrics::Metrics;
 ///
 /// # Errors
 /// A program was not measured alone.
-pub fn table(results: &Results) -> Result<Vec<u8>> {
+pub(super) fn table(results: &Results) -> Result<Vec<u8>> {
     let mut table = csv::Writer::from_writer(Vec::new());
     table.write_record([
         "scheduler",

@@ -156,7 +156,7 @@ pub(super) mod tests {
     use crate::bench::results::tests::{header, run};
     use crate::bench::results::{Alone, Run};
 
-    pub fn results(runs: Vec<Run>) -> Results {
+    pub(crate) fn results(runs: Vec<Run>) -> Results {
         let alone = |program: &str, fast: f64, slow: f64| Alone {
             program: program.into(),
             command: format!("run {program}"),

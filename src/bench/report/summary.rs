@@ -136,7 +136,7 @@ fn spread(values: &[f64]) -> f64 {
 ///
 /// # Errors
 /// Nobody has measured one of its programs alone, or a program has no times.
-pub fn times(run: &Run, results: &Results) -> Result<Vec<Times>> {
+pub(super) fn times(run: &Run, results: &Results) -> Result<Vec<Times>> {
     let times = run.programs.iter().map(|program| {
         let times = || program.times.iter().copied();
         of_program(&program.program, times(), results)
@@ -300,7 +300,7 @@ impl Mean {
 }
 
 /// The names of all schedulers, each once, in their order.
-pub fn schedulers(summary: &Summary) -> Vec<&str> {
+pub(super) fn schedulers(summary: &Summary) -> Vec<&str> {
     let rows = summary.mixes.iter().flat_map(|of| &of.schedulers);
     let names: BTreeSet<_> = rows.map(|row| Scheduler::place(&row.scheduler)).collect();
     names.into_iter().map(|(_, _, name)| name).collect()
@@ -313,7 +313,7 @@ pub(super) mod tests {
     use crate::bench::results::tests::run;
 
     /// `camps` on two mixes, of which `default` has only one.
-    pub fn example() -> Summary {
+    pub(crate) fn example() -> Summary {
         let summary = Summary::of(&results(vec![
             run("camps", "M1", 1, [&[1.0, 4.0], &[4.0]]),
             run("camps", "M1", 2, [&[4.0], &[4.0]]),

@@ -10,7 +10,7 @@ use crate::text::wrap;
 const NOTHING: &str = "-";
 
 /// A table for each mix and one of means.
-pub fn text(summary: &Summary) -> String {
+pub(super) fn text(summary: &Summary) -> String {
     let mut text = wrap(&summary.machine.describe());
     for of in &summary.mixes {
         text += "\n\n";

@@ -36,12 +36,27 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 
 use sensor::Sensor;
 
 /// What a virtual counter is about; these are also the names on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    clap::ValueEnum,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Name {
     /// Energy used by a processor package, cores and caches and all
     EnergyPackage,
@@ -71,37 +86,11 @@ pub enum Name {
 
 impl Name {
     /// Every name, in the order of [`VirtualCounters::describe`].
-    pub const ALL: [Self; 12] = [
-        Self::EnergyPackage,
-        Self::EnergyCore,
-        Self::EnergyUncore,
-        Self::EnergyDram,
-        Self::EnergyPsys,
-        Self::EnergySensor,
-        Self::PowerSensor,
-        Self::LlcOccupancy,
-        Self::MbmTotal,
-        Self::MbmLocal,
-        Self::Frequency,
-        Self::Temperature,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The name as users write it.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::EnergyPackage => "energy-package",
-            Self::EnergyCore => "energy-core",
-            Self::EnergyUncore => "energy-uncore",
-            Self::EnergyDram => "energy-dram",
-            Self::EnergyPsys => "energy-psys",
-            Self::EnergySensor => "energy-sensor",
-            Self::PowerSensor => "power-sensor",
-            Self::LlcOccupancy => "llc-occupancy",
-            Self::MbmTotal => "mbm-total",
-            Self::MbmLocal => "mbm-local",
-            Self::Frequency => "frequency",
-            Self::Temperature => "temperature",
-        }
+        self.into()
     }
 
     /// What its readings are in.
@@ -398,7 +387,8 @@ mod tests {
 
     #[test]
     fn units_are_those_of_the_si() {
-        let symbols = Name::ALL.map(|name| name.unit().symbol()).join(" ");
+        let symbols = Name::ALL.iter().map(|name| name.unit().symbol());
+        let symbols = symbols.collect::<Vec<_>>().join(" ");
         assert_eq!(symbols, "J J J J J J W B B B Hz °C");
     }
 

@@ -24,7 +24,12 @@ pub(super) struct Sensor {
 impl Sensor {
     /// Reads the value in the unit of `name`; the error is a phrase. `online` is the CPUs that
     /// are, where known.
-    pub fn read(&self, name: Name, scope: &Scope, online: Option<&[u32]>) -> Result<f64, String> {
+    pub(super) fn read(
+        &self,
+        name: Name,
+        scope: &Scope,
+        online: Option<&[u32]>,
+    ) -> Result<f64, String> {
         // The file tells nothing: an offline CPU's may be gone or show what its cluster does.
         if let (Scope::Cpu(cpu), Some(online)) = (scope, online)
             && online.binary_search(cpu).is_err()

@@ -25,13 +25,13 @@ const ASSUMED_LLC: usize = 32 << 20;
 const PROBE_SPINS: u64 = 500;
 
 /// Sensors by CPU.
-pub type Sensors<'m> = BTreeMap<u32, Sensor<'m>>;
+pub(super) type Sensors<'m> = BTreeMap<u32, Sensor<'m>>;
 
 /// Sensors for all CPUs.
 ///
 /// # Errors
 /// Why misses cannot be counted on one of them.
-pub fn sensors<'m>(machine: &'m Machine, topology: &Topology) -> Result<Sensors<'m>> {
+pub(super) fn sensors<'m>(machine: &'m Machine, topology: &Topology) -> Result<Sensors<'m>> {
     if machine.pmus.is_empty() {
         availability(machine).map_err(anyhow::Error::msg)?;
     }
@@ -47,7 +47,7 @@ struct Site {
 }
 
 /// Measures each kind of domain once, but for such as have one core only.
-pub fn measure_all(topology: &Topology, sensors: &Sensors) -> Result<Vec<store::Domain>> {
+pub(super) fn measure_all(topology: &Topology, sensors: &Sensors) -> Result<Vec<store::Domain>> {
     let sites = sites(topology);
     if sites.len() > MOST_DOMAINS {
         warn!("the first {MOST_DOMAINS} kinds of contention domain are measured, no others");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A machine busier than this is not idle.
-pub const MOST_PERCENT: f64 = 10.0;
+pub(super) const MOST_PERCENT: f64 = 10.0;
 
 /// For which it looks at a time.
 const LOOK: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ const LOOKS: usize = 6;
 
 /// How busy the CPUs are, in percent of all of their time; the first that is little enough, or
 /// else the last. 0 if nobody says.
-pub fn busy_percent() -> f64 {
+pub(super) fn busy_percent() -> f64 {
     let mut busy = look();
     for _ in 1..LOOKS {
         if busy <= MOST_PERCENT {
@@ -48,7 +48,7 @@ fn times(stat: &str) -> (f64, f64) {
 }
 
 /// The sched_ext scheduler that is attached now, by what `sysfs` says below its folder.
-pub fn attached_scheduler(sysfs: &Path) -> Option<String> {
+pub(super) fn attached_scheduler(sysfs: &Path) -> Option<String> {
     let read = |file: &str| fs::read_to_string(sysfs.join(file)).ok();
     let enabled = read("state")?.trim() == "enabled";
     let name = read("root/ops").unwrap_or_default();

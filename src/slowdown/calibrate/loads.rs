@@ -6,21 +6,21 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Bytes of a line of the last-level cache.
-pub const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 const WORDS_PER_LINE: usize = LINE / size_of::<u64>();
 
 /// Something to do over and over.
-pub trait Load: Send {
+pub(super) trait Load: Send {
     /// Does a little of it, some microseconds on real hardware; returns how much that was, in a
     /// unit of its own.
     fn step(&mut self) -> u64;
 }
 
 /// What the loads that only compute are called, in the order of [`compute`].
-pub const COMPUTE: [&str; 3] = ["integer", "branches", "fp"];
+pub(super) const COMPUTE: [&str; 3] = ["integer", "branches", "fp"];
 
 /// A load that lives in registers, by its place in [`COMPUTE`].
-pub fn compute(kind: usize) -> Box<dyn Load> {
+pub(super) fn compute(kind: usize) -> Box<dyn Load> {
     match kind {
         0 => Box::new(Integer([1, 2, 3, 4])),
         1 => Box::new(Branches(1)),
@@ -89,7 +89,7 @@ impl Load for Fp {
 }
 
 /// Reads and writes memory, line after line, at most so fast. Work is in bytes.
-pub struct Stream<'m> {
+pub(super) struct Stream<'m> {
     memory: &'m mut [u64],
     at: usize,
     bytes_per_second: f64,
@@ -101,7 +101,7 @@ const BURST: usize = 64;
 
 impl<'m> Stream<'m> {
     /// Over `memory`, of which a whole number of bursts is used; infinite is as fast as it goes.
-    pub fn new(memory: &'m mut [u64], bytes_per_second: f64) -> Self {
+    pub(super) fn new(memory: &'m mut [u64], bytes_per_second: f64) -> Self {
         Self {
             memory,
             at: 0,
@@ -142,12 +142,12 @@ fn wait(bytes: usize, bytes_per_second: f64) -> Duration {
 
 /// Lines of memory, each of which points to another, in one ring.
 #[derive(Clone, Copy)]
-pub struct Ring<'m>(&'m [u64]);
+pub(super) struct Ring<'m>(&'m [u64]);
 
 impl<'m> Ring<'m> {
     /// Makes one of `memory`, which is a power of two of lines, in an order that no prefetcher
     /// guesses: a full-period linear congruential sequence, which needs no second pass.
-    pub fn new(memory: &'m mut [u64]) -> Self {
+    pub(super) fn new(memory: &'m mut [u64]) -> Self {
         let lines = memory.len() / WORDS_PER_LINE;
         assert!(
             lines.is_power_of_two(),
@@ -163,14 +163,14 @@ impl<'m> Ring<'m> {
 }
 
 /// Follows a ring, each miss waiting for the one before. Work is in misses.
-pub struct Chase<'m> {
+pub(super) struct Chase<'m> {
     at: &'m u64,
     spins: u64,
 }
 
 impl<'m> Chase<'m> {
     /// With so many rounds of computation after each miss.
-    pub fn new(ring: Ring<'m>, spins: u64) -> Self {
+    pub(super) fn new(ring: Ring<'m>, spins: u64) -> Self {
         Self {
             at: &ring.0[0],
             spins,
@@ -195,7 +195,7 @@ impl Load for Chase<'_> {
 }
 
 /// Words in so many lines.
-pub fn words(lines: usize) -> usize {
+pub(super) fn words(lines: usize) -> usize {
     lines * WORDS_PER_LINE
 }
 

@@ -20,7 +20,7 @@ const WARM_UP: Duration = Duration::from_millis(40);
 const MEASURE: Duration = Duration::from_millis(100);
 
 /// A load, and where it runs.
-pub struct Job<'l> {
+pub(super) struct Job<'l> {
     /// The CPU.
     pub cpu: u32,
     /// What it does there.
@@ -29,7 +29,7 @@ pub struct Job<'l> {
 
 /// What came of a job.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Work/s, in the load's own unit.
     pub rate: f64,
     /// Bytes/s moved by misses of the last-level cache; 0 if not counted.
@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 /// Counts the last-level misses of a thread.
-pub struct Sensor<'m> {
+pub(super) struct Sensor<'m> {
     pmu: &'m Pmu,
     misses: Encoding,
 }
@@ -47,7 +47,7 @@ impl<'m> Sensor<'m> {
     ///
     /// # Errors
     /// Why it cannot be counted there.
-    pub fn new(machine: &'m Machine, cpu: u32) -> Result<Self> {
+    pub(super) fn new(machine: &'m Machine, cpu: u32) -> Result<Self> {
         let pmu = machine
             .pmu_of(cpu)
             .with_context(|| format!("no PMU counts on CPU {cpu}"))?;
@@ -80,7 +80,7 @@ impl<'m> Sensor<'m> {
 ///
 /// # Errors
 /// A thread could not be pinned, or its counter was taken away.
-pub fn together<'m>(
+pub(super) fn together<'m>(
     jobs: Vec<Job>,
     sensor: impl Fn(u32) -> Option<&'m Sensor<'m>> + Sync,
 ) -> Result<Vec<Outcome>> {

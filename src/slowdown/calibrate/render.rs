@@ -10,7 +10,7 @@ use super::store::Calibration;
 use crate::text::{stamp, wrap};
 
 /// As text of at most 80 columns: core types, contention domains, and what is used of it.
-pub fn table(calibration: &Calibration) -> String {
+pub(crate) fn table(calibration: &Calibration) -> String {
     let mut text = String::new();
     let mut types = Table::new();
     let mut header = vec!["TYPE".to_string(), "CPU".to_string()];
@@ -58,7 +58,7 @@ fn right_aligned(mut table: Table) -> String {
 }
 
 /// `2026-11-21T13:45:00Z`.
-pub fn date(time: SystemTime) -> String {
+pub(crate) fn date(time: SystemTime) -> String {
     stamp(time).unwrap_or_default()
 }
 

@@ -57,7 +57,7 @@ const COUNTERS: Counters = Counters {
 };
 
 /// Zen 4 and Zen 4c.
-pub static ZEN4: Table = Table {
+pub(super) static ZEN4: Table = Table {
     name: "zen4",
     layout: Layout::Amd,
     counters: COUNTERS,
@@ -65,7 +65,7 @@ pub static ZEN4: Table = Table {
 };
 
 /// Zen 5 and Zen 5c.
-pub static ZEN5: Table = Table {
+pub(super) static ZEN5: Table = Table {
     name: "zen5",
     layout: Layout::Amd,
     counters: COUNTERS,

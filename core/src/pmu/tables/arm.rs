@@ -37,7 +37,7 @@ const L1D_TLB_REFILL: Row = row(DtlbMisses, "L1D_TLB_REFILL", 0x05, 0);
 const DTLB_WALK: Row = row(DtlbMisses, "DTLB_WALK", 0x34, 0);
 
 /// Cortex-A7.
-pub static CORTEX_A7: Table = Table {
+pub(super) static CORTEX_A7: Table = Table {
     name: "cortex-a7",
     layout: Layout::Arm,
     counters: counters(4),
@@ -59,7 +59,7 @@ pub static CORTEX_A7: Table = Table {
 };
 
 /// Cortex-A15.
-pub static CORTEX_A15: Table = Table {
+pub(super) static CORTEX_A15: Table = Table {
     name: "cortex-a15",
     layout: Layout::Arm,
     counters: counters(6),
@@ -82,7 +82,7 @@ pub static CORTEX_A15: Table = Table {
 };
 
 /// Cortex-A53.
-pub static CORTEX_A53: Table = Table {
+pub(super) static CORTEX_A53: Table = Table {
     name: "cortex-a53",
     layout: Layout::Arm,
     counters: counters(6),
@@ -105,7 +105,7 @@ pub static CORTEX_A53: Table = Table {
 };
 
 /// Cortex-A55.
-pub static CORTEX_A55: Table = Table {
+pub(super) static CORTEX_A55: Table = Table {
     name: "cortex-a55",
     layout: Layout::Arm,
     counters: counters(6),
@@ -147,7 +147,7 @@ const CORTEX_A57_ROWS: &[Row] = &[
 ];
 
 /// Cortex-A57.
-pub static CORTEX_A57: Table = Table {
+pub(super) static CORTEX_A57: Table = Table {
     name: "cortex-a57",
     layout: Layout::Arm,
     counters: counters(6),
@@ -155,7 +155,7 @@ pub static CORTEX_A57: Table = Table {
 };
 
 /// Cortex-A72.
-pub static CORTEX_A72: Table = Table {
+pub(super) static CORTEX_A72: Table = Table {
     name: "cortex-a72",
     layout: Layout::Arm,
     counters: counters(6),
@@ -163,7 +163,7 @@ pub static CORTEX_A72: Table = Table {
 };
 
 /// Cortex-A76.
-pub static CORTEX_A76: Table = Table {
+pub(super) static CORTEX_A76: Table = Table {
     name: "cortex-a76",
     layout: Layout::Arm,
     counters: counters(6),
@@ -207,7 +207,7 @@ const CORTEX_A78_ROWS: &[Row] = &[
 ];
 
 /// Cortex-A78.
-pub static CORTEX_A78: Table = Table {
+pub(super) static CORTEX_A78: Table = Table {
     name: "cortex-a78",
     layout: Layout::Arm,
     counters: counters(6),
@@ -215,7 +215,7 @@ pub static CORTEX_A78: Table = Table {
 };
 
 /// Cortex-X1.
-pub static CORTEX_X1: Table = Table {
+pub(super) static CORTEX_X1: Table = Table {
     name: "cortex-x1",
     layout: Layout::Arm,
     counters: counters(6),

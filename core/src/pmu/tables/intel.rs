@@ -69,7 +69,7 @@ const GOLDEN_COVE_ROWS: &[Row] = &[
 ];
 
 /// P cores of Alder and Raptor Lake; Sapphire and Emerald Rapids.
-pub static GOLDEN_COVE: Table = Table {
+pub(super) static GOLDEN_COVE: Table = Table {
     name: "golden-cove",
     layout: Layout::Intel,
     counters: counters(8, 4),
@@ -77,7 +77,7 @@ pub static GOLDEN_COVE: Table = Table {
 };
 
 /// P cores of Meteor Lake and Arrow Lake-U; Granite Rapids.
-pub static REDWOOD_COVE: Table = Table {
+pub(super) static REDWOOD_COVE: Table = Table {
     name: "redwood-cove",
     layout: Layout::Intel,
     counters: counters(8, 4),
@@ -85,7 +85,7 @@ pub static REDWOOD_COVE: Table = Table {
 };
 
 /// P cores of Lunar Lake and Arrow Lake.
-pub static LION_COVE: Table = Table {
+pub(super) static LION_COVE: Table = Table {
     name: "lion-cove",
     layout: Layout::Intel,
     counters: counters(10, 4),
@@ -112,7 +112,7 @@ pub static LION_COVE: Table = Table {
 };
 
 /// E cores of Alder and Raptor Lake; Alder Lake-N.
-pub static GRACEMONT: Table = Table {
+pub(super) static GRACEMONT: Table = Table {
     name: "gracemont",
     layout: Layout::Intel,
     counters: counters(6, 3),
@@ -142,7 +142,7 @@ pub static GRACEMONT: Table = Table {
 };
 
 /// E and LP-E cores of Meteor Lake and Arrow Lake-U, LP-E cores of Arrow Lake-H; Sierra Forest.
-pub static CRESTMONT: Table = Table {
+pub(super) static CRESTMONT: Table = Table {
     name: "crestmont",
     layout: Layout::Intel,
     counters: counters(8, 3),
@@ -173,7 +173,7 @@ pub static CRESTMONT: Table = Table {
 };
 
 /// E cores of Lunar Lake and Arrow Lake.
-pub static SKYMONT: Table = Table {
+pub(super) static SKYMONT: Table = Table {
     name: "skymont",
     layout: Layout::Intel,
     counters: counters(8, 3),
@@ -199,7 +199,7 @@ pub static SKYMONT: Table = Table {
 };
 
 /// Ice Lake, Tiger Lake and Rocket Lake.
-pub static ICE_LAKE: Table = Table {
+pub(super) static ICE_LAKE: Table = Table {
     name: "ice-lake",
     layout: Layout::Intel,
     counters: counters(8, 4),
@@ -232,7 +232,7 @@ pub static ICE_LAKE: Table = Table {
 };
 
 /// Skylake and its likes up to Comet Lake and Cascade Lake. Four general counters a thread.
-pub static SKYLAKE: Table = Table {
+pub(super) static SKYLAKE: Table = Table {
     name: "skylake",
     layout: Layout::Intel,
     counters: counters(4, 3),

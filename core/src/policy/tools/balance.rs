@@ -13,7 +13,7 @@ use crate::topology::MAX_CORE_TYPES;
 /// Puts the numbers right where they are wrong, and appends what that takes to `actions`. Those
 /// behind go up first, those ahead go down first. Leaves `runners` in any order, each with the place
 /// where it goes. Takes O(n log n).
-pub fn balance(
+pub(crate) fn balance(
     snapshot: &Snapshot,
     progress: &Progress,
     runners: &mut [Runner],

@@ -28,7 +28,7 @@ struct Account {
 
 /// The accounts of all tasks.
 #[derive(Debug, Default)]
-pub struct Demand {
+pub(crate) struct Demand {
     accounts: FxHashMap<TaskId, Account>,
     /// CPUs that all threads of a process want, by its id.
     programs: FxHashMap<u32, f64>,
@@ -37,7 +37,7 @@ pub struct Demand {
 
 impl Demand {
     /// Brings the accounts up to date.
-    pub fn look(&mut self, snapshot: &Snapshot) {
+    pub(crate) fn look(&mut self, snapshot: &Snapshot) {
         let now = snapshot.now_ns;
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         self.looked_at_ns = Some(now);
@@ -60,23 +60,23 @@ impl Demand {
     }
 
     /// CPUs that a process wants, by all of its threads.
-    pub fn of_program(&self, tgid: u32) -> f64 {
+    pub(crate) fn of_program(&self, tgid: u32) -> f64 {
         self.programs.get(&tgid).copied().unwrap_or(0.0)
     }
 
     /// Share of a CPU that a task wants, 0 to 1; 0 until it was looked at twice.
-    pub fn of(&self, task: TaskId) -> f64 {
+    pub(crate) fn of(&self, task: TaskId) -> f64 {
         let wants = self.accounts.get(&task).and_then(|a| a.wants.get());
         wants.unwrap_or(0.0)
     }
 
     /// Whether a task is on its way to where it was sent.
-    pub fn is_moving(&self, task: TaskId) -> bool {
+    pub(crate) fn is_moving(&self, task: TaskId) -> bool {
         self.accounts.get(&task).is_some_and(|a| a.sent.is_some())
     }
 
     /// Notes that a task is sent to a core type.
-    pub fn send(&mut self, task: TaskId, to: usize) {
+    pub(crate) fn send(&mut self, task: TaskId, to: usize) {
         let until = self.looked_at_ns.unwrap_or_default() + MOVE_NS;
         if let Some(account) = self.accounts.get_mut(&task) {
             account.sent = Some((to, until));

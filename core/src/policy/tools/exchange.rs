@@ -17,7 +17,7 @@ use crate::topology::MAX_CORE_TYPES;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     progress: Progress,
     runners: Vec<Runner>,
     reasons: Reasons,
@@ -29,7 +29,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// One whose ranks are so measured; ranks of no meaning by default.
-    pub fn by(measure: Measure) -> Self {
+    pub(crate) fn by(measure: Measure) -> Self {
         Self {
             measure,
             ..Self::default()
@@ -37,12 +37,12 @@ impl Exchange {
     }
 
     /// Why a thread was just moved.
-    pub fn reason(&self, task: TaskId) -> Option<Reason> {
+    pub(crate) fn reason(&self, task: TaskId) -> Option<Reason> {
         self.reasons.of(task)
     }
 
     /// What is known of a thread.
-    pub fn insight(&self, task: &Task) -> Insight {
+    pub(crate) fn insight(&self, task: &Task) -> Insight {
         Insight {
             takes_part: Some(self.progress.takes_part(task)),
             progress_ns: self.progress.of(task),
@@ -51,7 +51,7 @@ impl Exchange {
     }
 
     /// Looks which threads take part; see [`Progress::update`] for `patience`, ns.
-    pub fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+    pub(crate) fn look(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
         self.reasons.begin();
         self.progress.update(snapshot, patience);
         let before = self.looked_at_ns.unwrap_or(snapshot.now_ns);
@@ -60,14 +60,17 @@ impl Exchange {
     }
 
     /// The tasks that take part.
-    pub fn taking_part<'a>(&'a self, snapshot: &Snapshot<'a>) -> impl Iterator<Item = &'a Task> {
+    pub(crate) fn taking_part<'a>(
+        &'a self,
+        snapshot: &Snapshot<'a>,
+    ) -> impl Iterator<Item = &'a Task> {
         let tasks = snapshot.tasks.iter();
         tasks.filter(|task| self.progress.takes_part(task))
     }
 
     /// Ranks those that take part: low ranks belong on fast core types. `rank` is given the task and
     /// its effective progress in ns, and may return just that.
-    pub fn rank(&mut self, snapshot: &Snapshot, mut rank: impl FnMut(&Task, i64) -> i64) {
+    pub(crate) fn rank(&mut self, snapshot: &Snapshot, mut rank: impl FnMut(&Task, i64) -> i64) {
         self.runners.clear();
         for task in snapshot.tasks {
             if self.progress.takes_part(task) {
@@ -81,7 +84,7 @@ impl Exchange {
     /// Ranks those that take part by what each core type is worth to them, in the unit of the measure.
     /// Where only one of two can be on the fastest type, it is the one that gains more over the slowest
     /// type that so many threads fill.
-    pub fn rank_by_worth(
+    pub(crate) fn rank_by_worth(
         &mut self,
         snapshot: &Snapshot,
         mut worth: impl FnMut(&Task) -> [f64; MAX_CORE_TYPES],
@@ -103,7 +106,7 @@ impl Exchange {
     }
 
     /// Time since the last look but one in which threads competed for faster cores, ns.
-    pub fn contested_ns(&self) -> u64 {
+    pub(crate) fn contested_ns(&self) -> u64 {
         if is_contested(&self.runners) {
             self.elapsed_ns
         } else {
@@ -114,7 +117,7 @@ impl Exchange {
     /// Appends what is to be done, where threads are ranked by a number: right numbers on every core
     /// type first, then what `explorer` wants to see, then exchanges of threads whose ranks are `apart`
     /// or more in the wrong order. Says how many of the last.
-    pub fn act(
+    pub(crate) fn act(
         &mut self,
         snapshot: &Snapshot,
         explorer: Option<(&mut Explorer, &Speedups)>,
@@ -127,7 +130,7 @@ impl Exchange {
 
     /// The same where they are ranked by what core types are worth: exchanges must be worth `least` to
     /// the two together.
-    pub fn act_by_worth(
+    pub(crate) fn act_by_worth(
         &mut self,
         snapshot: &Snapshot,
         explorer: Option<(&mut Explorer, &Speedups)>,

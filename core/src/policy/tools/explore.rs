@@ -25,7 +25,7 @@ const MAX_EXCHANGES: usize = 4;
 
 /// Which thread is to be looked at where.
 #[derive(Debug, Default)]
-pub struct Explorer {
+pub(crate) struct Explorer {
     /// When a visit of a thread to a core type began, ns.
     visits: FxHashMap<(TaskId, usize), u64>,
     /// Which threads change places in this step; kept for its memory.
@@ -36,7 +36,7 @@ pub struct Explorer {
 
 impl Explorer {
     /// Appends the exchanges that it wants, and leaves in `runners` those that are not concerned.
-    pub fn step(
+    pub(crate) fn step(
         &mut self,
         snapshot: &Snapshot,
         speedups: &Speedups,

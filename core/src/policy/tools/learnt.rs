@@ -141,7 +141,7 @@ impl Thread {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Learnt {
+pub(crate) struct Learnt {
     threads: FxHashMap<TaskId, Thread>,
     /// By process id.
     programs: FxHashMap<u32, Mean>,
@@ -152,7 +152,7 @@ pub struct Learnt {
 
 impl Learnt {
     /// Takes an estimate in, if the sample has one.
-    pub fn observe(&mut self, sample: &Sample) {
+    pub(crate) fn observe(&mut self, sample: &Sample) {
         let Some(sf) = sample.sf.filter(|sf| sf.is_finite()) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Learnt {
 
     /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
     /// ended.
-    pub fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
+    pub(crate) fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
         self.machine = Machine {
             prior: Prior::of(snapshot.topology),
             clocks: *clocks,
@@ -192,18 +192,18 @@ impl Learnt {
     }
 
     /// SF of a thread in the phase that it was in last.
-    pub fn sf(&self, task: TaskId) -> Option<f64> {
+    pub(crate) fn sf(&self, task: TaskId) -> Option<f64> {
         Some(self.phase(task)?.sf(&self.machine))
     }
 
     /// Speeds of a thread by core type in the phase that it was in last.
-    pub fn speeds(&self, task: TaskId) -> Option<Speeds> {
+    pub(crate) fn speeds(&self, task: TaskId) -> Option<Speeds> {
         Some(self.phase(task)?.speeds(&self.machine))
     }
 
     /// What a thread is assumed to be on core types where it was not measured: what the model says,
     /// or `otherwise`.
-    pub fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
+    pub(crate) fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
         self.sf(task).map_or(otherwise, |sf| otherwise.with_sf(sf))
     }
 
@@ -213,7 +213,7 @@ impl Learnt {
     }
 
     /// SF of a thread over all that it does; of a new one, that of its program.
-    pub fn usual(&self, task: &Task) -> Option<f64> {
+    pub(crate) fn usual(&self, task: &Task) -> Option<f64> {
         let thread = self.threads.get(&task.id).and_then(|t| t.usual.get());
         thread.or_else(|| self.programs.get(&task.tgid)?.get())
     }

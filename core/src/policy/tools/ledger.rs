@@ -19,7 +19,7 @@ struct Account {
 
 /// The accounts.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     accounts: FxHashMap<TaskId, Account>,
     /// Least and most at the last look, and in this one so far.
     range: Option<(i64, i64)>,
@@ -30,7 +30,7 @@ impl Ledger {
     /// Charges a task with what `reading` grew by since it was last charged, times `rate`; gives
     /// its account. A newcomer starts level with the one that got most; one that was away for long
     /// comes back with no less than the one that got least.
-    pub fn charge(&mut self, now_ns: u64, task: TaskId, reading: i64, rate: f64) -> i64 {
+    pub(crate) fn charge(&mut self, now_ns: u64, task: TaskId, reading: i64, rate: f64) -> i64 {
         let (least, most) = self.range.unwrap_or_default();
         let account = self.accounts.entry(task).or_insert(Account {
             sum: most,
@@ -50,13 +50,13 @@ impl Ledger {
     }
 
     /// Ends a look. `is_alive` says which tasks there are.
-    pub fn close(&mut self, is_alive: impl Fn(TaskId) -> bool) {
+    pub(crate) fn close(&mut self, is_alive: impl Fn(TaskId) -> bool) {
         self.accounts.retain(|&task, _| is_alive(task));
         self.range = self.so_far.take().or(self.range);
     }
 
     /// Takes `part`, 0 to 1, of all differences away.
-    pub fn forgive(&mut self, part: f64) {
+    pub(crate) fn forgive(&mut self, part: f64) {
         let Some((least, most)) = self.range else {
             return;
         };

@@ -49,7 +49,7 @@ struct Account {
 
 /// The accounts of all tasks.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     accounts: FxHashMap<TaskId, Account>,
     looked_at_ns: Option<u64>,
     /// Least and greatest effective progress among those that took part at the last look, ns.
@@ -59,7 +59,7 @@ pub struct Progress {
 /// How long a thread may sleep before its counter is reset, ns: the time in which, just swapped to
 /// a slower core and slowed down there by `slowdown`, it would fall behind by `threshold` ns and be
 /// swapped back (section 4.3). At most two seconds.
-pub fn patience_ns(threshold: i64, slowdown: f64) -> u64 {
+pub(crate) fn patience_ns(threshold: i64, slowdown: f64) -> u64 {
     const MOST_NS: f64 = 2e9;
     let per_ns = 1.0 - 1.0 / slowdown.max(1.0);
     (threshold as f64 / per_ns.max(f64::MIN_POSITIVE)).min(MOST_NS) as u64
@@ -68,7 +68,7 @@ pub fn patience_ns(threshold: i64, slowdown: f64) -> u64 {
 impl Progress {
     /// Brings the accounts up to date. `patience` says how long a task may sleep, ns, before its
     /// counter is reset to the least among those that take part.
-    pub fn update(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
+    pub(crate) fn update(&mut self, snapshot: &Snapshot, patience: impl Fn(TaskId) -> u64) {
         let now = snapshot.now_ns;
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         let first_look = self.looked_at_ns.is_none();
@@ -116,36 +116,36 @@ impl Progress {
     }
 
     /// Effective progress of a task, ns.
-    pub fn of(&self, task: &Task) -> Option<i64> {
+    pub(crate) fn of(&self, task: &Task) -> Option<i64> {
         Some(self.accounts.get(&task.id)?.progress(task))
     }
 
     /// Whether a task wants a good part of a CPU and is not blocked.
-    pub fn is_busy(&self, task: &Task) -> bool {
+    pub(crate) fn is_busy(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
         account.is_some_and(|account| account.is_busy(task))
     }
 
     /// Whether a task is busy and free to choose between core types.
-    pub fn takes_part(&self, task: &Task) -> bool {
+    pub(crate) fn takes_part(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
         account.is_some_and(|account| account.takes_part(task))
     }
 
     /// Core type where a task is; if it waits after being sent somewhere, that.
-    pub fn place(&self, task: &Task) -> usize {
+    pub(crate) fn place(&self, task: &Task) -> usize {
         let account = self.accounts.get(&task.id);
         account.map_or(task.core_type, |account| account.place(task))
     }
 
     /// Whether a task is still on its way to where it was sent.
-    pub fn is_moving(&self, task: TaskId) -> bool {
+    pub(crate) fn is_moving(&self, task: TaskId) -> bool {
         let account = self.accounts.get(&task);
         account.is_some_and(|account| account.going.is_some())
     }
 
     /// Appends those that take part, in the order of the snapshot.
-    pub fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
+    pub(crate) fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
         for task in snapshot.tasks {
             if let Some(account) = self.accounts.get(&task.id)
                 && account.takes_part(task)
@@ -157,19 +157,19 @@ impl Progress {
     }
 
     /// Leaves those that have arrived where they were sent.
-    pub fn settled(&self, runners: &mut Vec<Runner>) {
+    pub(crate) fn settled(&self, runners: &mut Vec<Runner>) {
         runners.retain(|runner| !self.is_moving(runner.seen.task));
     }
 
     /// Whether a task has been where it was sent for long enough, or was driven from there.
-    pub fn is_rested(&self, runner: &Runner, now_ns: u64) -> bool {
+    pub(crate) fn is_rested(&self, runner: &Runner, now_ns: u64) -> bool {
         let account = self.accounts.get(&runner.seen.task);
         let sent = account.and_then(|account| account.sent);
         sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
     }
 
     /// Notes which threads are sent where.
-    pub fn note(&mut self, actions: &[Action], now_ns: u64) {
+    pub(crate) fn note(&mut self, actions: &[Action], now_ns: u64) {
         let mut send = |task: TaskId, to: usize| {
             if let Some(account) = self.accounts.get_mut(&task) {
                 account.going = Some((to, now_ns + MOVE_NS));

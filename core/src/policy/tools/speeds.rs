@@ -11,14 +11,14 @@ use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// Speeds by core type, relative to that on the fastest one: 1/SF, in (0, 1]. Types that a machine
 /// does not have count 1.
-pub type Speeds = [f64; MAX_CORE_TYPES];
+pub(crate) type Speeds = [f64; MAX_CORE_TYPES];
 
 /// The fastest core type.
 const BIG: usize = 0;
 
 /// What is assumed of a thread of which nothing is known.
 #[derive(Clone, Copy, Debug)]
-pub struct Prior {
+pub(crate) struct Prior {
     speeds: Speeds,
     types: usize,
 }
@@ -35,7 +35,7 @@ impl Default for Prior {
 
 impl Prior {
     /// By the static capacities of a machine's core types.
-    pub fn of(topology: &Topology) -> Self {
+    pub(crate) fn of(topology: &Topology) -> Self {
         let mut prior = Self {
             types: topology.types.len().clamp(1, MAX_CORE_TYPES),
             ..Self::default()
@@ -47,13 +47,13 @@ impl Prior {
     }
 
     /// Index of the slowest core type.
-    pub fn slowest(&self) -> usize {
+    pub(crate) fn slowest(&self) -> usize {
         self.types - 1
     }
 
     /// For a thread that is `sf` times faster on the fastest type than on the slowest, as models have
     /// it. The types between have a part of that, by the logarithm of capacities.
-    pub fn with_sf(self, sf: f64) -> Self {
+    pub(crate) fn with_sf(self, sf: f64) -> Self {
         let mut prior = self;
         let slowest = self.slowest();
         let all = self.speeds[slowest].ln();
@@ -68,7 +68,7 @@ impl Prior {
     }
 
     /// Speeds of a thread that was `measured` on some core types, in any unit. See the module.
-    pub fn speeds(&self, measured: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
+    pub(crate) fn speeds(&self, measured: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
         let known = |core_type: &usize| measured[*core_type].is_some_and(|speed| speed > 0.0);
         let mut speeds = self.speeds;
         for (core_type, speed) in speeds.iter_mut().enumerate().take(self.types) {

@@ -50,7 +50,7 @@ struct Thread {
 
 /// The speedup factors of all threads.
 #[derive(Debug, Default)]
-pub struct Speedups {
+pub(crate) struct Speedups {
     threads: FxHashMap<TaskId, Thread>,
     learnt: Learnt,
     /// Latest mean clock by core type, Hz.
@@ -60,7 +60,7 @@ pub struct Speedups {
 
 impl Speedups {
     /// Takes a sample in.
-    pub fn observe(&mut self, sample: &Sample) {
+    pub(crate) fn observe(&mut self, sample: &Sample) {
         self.learnt.observe(sample);
         let metrics = &sample.metrics;
         let sound = metrics.ipc > 0.0 && metrics.frequency > 0.0;
@@ -83,7 +83,7 @@ impl Speedups {
 
     /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
     /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
-    pub fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+    pub(crate) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         self.now_ns = snapshot.now_ns;
         self.learnt.look(snapshot, &self.frequency);
         let known = |id: &TaskId| self.threads.contains_key(id);
@@ -107,7 +107,7 @@ impl Speedups {
     }
 
     /// 1/SF of a thread by core type.
-    pub fn speeds(&self, task: TaskId, topology: &Topology) -> Speeds {
+    pub(crate) fn speeds(&self, task: TaskId, topology: &Topology) -> Speeds {
         let unknown = Thread::default();
         let thread = self.threads.get(&task).unwrap_or(&unknown);
         let prior = self.learnt.prior(task, Prior::of(topology));
@@ -115,18 +115,23 @@ impl Speedups {
     }
 
     /// What a model says of the threads.
-    pub fn learnt(&self) -> &Learnt {
+    pub(crate) fn learnt(&self) -> &Learnt {
         &self.learnt
     }
 
     /// SF of a thread: how much faster it is on the fastest core type than on the slowest.
-    pub fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
+    pub(crate) fn sf(&self, task: TaskId, topology: &Topology) -> f64 {
         let slowest = topology.types.len().saturating_sub(1);
         1.0 / self.speeds(task, topology)[slowest]
     }
 
     /// Adds to `insight` what was measured, or what a model says.
-    pub fn insight(&self, task: TaskId, topology: &Topology, mut insight: Insight) -> Insight {
+    pub(crate) fn insight(
+        &self,
+        task: TaskId,
+        topology: &Topology,
+        mut insight: Insight,
+    ) -> Insight {
         let speeds = self.speeds(task, topology);
         let types = speeds.iter().enumerate().take(topology.types.len());
         let learnt = self.learnt.sf(task).is_some();
@@ -142,7 +147,7 @@ impl Speedups {
     }
 
     /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.
-    pub fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
+    pub(crate) fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
         let speed = self.threads.get(&task)?.speeds.get(core_type)?;
         speed.ipc.get()?;
         Some(self.now_ns.saturating_sub(speed.at_ns))
@@ -156,7 +161,7 @@ impl Speedups {
 /// there, SF over the square of how many threads are more than the fast cores but one, takes a
 /// program's threads for as many programs as long as they fit the fast cores: they would take them all,
 /// for what a single thread of another program gains on one.
-pub fn utility(sf: f64, cpus: f64) -> f64 {
+pub(crate) fn utility(sf: f64, cpus: f64) -> f64 {
     (sf - 1.0) / cpus.max(1.0)
 }
 

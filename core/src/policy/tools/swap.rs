@@ -71,7 +71,7 @@ struct Swap {
 
 /// The swaps planned in one go.
 #[derive(Default)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// Indices of runners that change places.
     done: [[usize; 2]; MAX_SWAPS],
     swaps: usize,
@@ -79,12 +79,12 @@ pub struct Planned {
 
 impl Planned {
     /// How many there are.
-    pub fn swaps(&self) -> u32 {
+    pub(crate) fn swaps(&self) -> u32 {
         self.swaps as u32
     }
 
     /// Whether there may be more.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.swaps < MAX_SWAPS
     }
 
@@ -93,7 +93,7 @@ impl Planned {
     /// runner with that index to be on the one core type and not on the other; a swap from `faster` to
     /// `slower` and back must be worth `least(faster, slower)` to the two together. Ties go by
     /// [`TaskId`], so equal input gives equal output. Takes O(n).
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         runners: &[Runner],
         nr_types: usize,

@@ -20,7 +20,7 @@ const MAX_STEP: f64 = 2.0;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Threshold {
+pub(crate) struct Threshold {
     value_ns: f64,
     /// Wanted time between migrations, ns.
     target_ns: f64,
@@ -33,7 +33,7 @@ pub struct Threshold {
 impl Threshold {
     /// For one migration (a swap of two threads) per `target` on the whole machine. It starts at
     /// a quarter of that.
-    pub fn new(target: Duration) -> Self {
+    pub(crate) fn new(target: Duration) -> Self {
         let target_ns = (target.as_nanos() as f64).max(1e6);
         Self {
             value_ns: (target_ns / 4.0).clamp(LEAST_NS, MOST_OF_ALL_NS),
@@ -45,13 +45,13 @@ impl Threshold {
     }
 
     /// Its present value, ns of progress.
-    pub fn ns(&self) -> i64 {
+    pub(crate) fn ns(&self) -> i64 {
         self.value_ns as i64
     }
 
     /// Notes `migrations` in the last `elapsed_ns`, in which threads competed for faster cores.
     /// Time in which they did not must not be noted: nothing is to be learned from it.
-    pub fn note(&mut self, elapsed_ns: u64, migrations: u32) {
+    pub(crate) fn note(&mut self, elapsed_ns: u64, migrations: u32) {
         self.contested_ns += elapsed_ns as f64;
         self.migrations += migrations;
         let due = self.contested_ns / self.target_ns;
