@@ -22,60 +22,12 @@
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 #include "place.bpf.h"
+#include "compete.bpf.h"
+#include "lifetime.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
-
-/*
- * It is runnable: from now on it counts wherever it competes for CPUs. Told by whichever comes first,
- * that a CPU is sought for it, that it is queued or that it runs; ops.runnable would cost every
- * wake-up 150 instructions more.
- */
-static void compete(struct task_ctx *tctx, s32 cpu)
-{
-	struct process_ctx *pctx;
-
-	if (tctx->competes)
-		return;
-	tctx->competes = true;
-	tctx->vtime = wake_vtime(tctx->vtime, clock_now(), slice_ns);
-	if (tctx->domain >= MAX_DOMAINS)
-		tctx->domain = domain_of_cpu(cpu);
-	pctx = process_ctx_of(tctx);
-	if (pctx)
-		__sync_fetch_and_add(&pctx->nr_runnable, 1);
-	if (tctx->cgroup) {
-		count_in_cgroup(tctx, task_share(tctx->weight));
-		refresh_share(tctx);
-	}
-	count_share(tctx, tctx->share);
-	note_sleep(tctx, false);
-}
-
-/* It sleeps, ends, or goes to another scheduling class. As little need for ops.quiescent. */
-static void retire(struct task_ctx *tctx)
-{
-	struct process_ctx *pctx = process_ctx_of(tctx);
-	struct task_slot *s = slot_of(tctx->slot);
-
-	tctx->competes = false;
-	uncount_waiting(tctx);
-	note_spinning(tctx, false);
-	if (pctx)
-		__sync_fetch_and_add(&pctx->nr_runnable, -1);
-	if (tctx->cgroup)
-		count_in_cgroup(tctx, 0);
-	count_share(tctx, 0);
-	note_sleep(tctx, true);
-	tctx->claimed_cpu = NO_CPU;
-	if (!s)
-		return;
-	slot_write_begin(s);
-	s->target_cpu = NO_CPU;
-	s->state = TASK_BLOCKED;
-	slot_write_end(s);
-}
 
 s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -370,8 +322,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	watch_agent();
 	wake_agent(tctx);
 	count_idle(cpu, false);
-	/* Another thread of the agent has used up what was left. */
-	if (tctx->goes_first && !agent_slice(tctx)) {
+	/*
+	 * Another thread of the agent has used up what was left. Or something was on its way here as
+	 * this one woke up: it has no other chance, and the agent does on an idle CPU.
+	 */
+	if (tctx->goes_first &&
+	    (!agent_slice(tctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)) {
 		tctx->goes_first = false;
 		scx_bpf_task_set_slice(p, 0);
 		return;
@@ -461,90 +417,6 @@ void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 		return;
 	cpu_ctx_of(cpu)->taken = true;
 	scx_bpf_reenqueue_local();
-}
-
-void BPF_STRUCT_OPS(hetero_set_weight, struct task_struct *p, u32 weight)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (tctx)
-		read_weight(p, tctx);
-}
-
-void BPF_STRUCT_OPS(hetero_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (tctx)
-		read_affinity(p, tctx, cpumask);
-}
-
-/* The kernel takes a runnable task off its queue for this, and puts it back after it. */
-void BPF_STRUCT_OPS(hetero_cgroup_move, struct task_struct *p, struct cgroup *from,
-		    struct cgroup *to)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (!tctx)
-		return;
-	count_in_cgroup(tctx, 0);
-	join_cgroup(tctx, cgroup_index(to));
-	if (tctx->competes)
-		count_in_cgroup(tctx, task_share(tctx->weight));
-	refresh_share(tctx);
-}
-
-void BPF_STRUCT_OPS(hetero_enable, struct task_struct *p)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (!tctx)
-		return;
-	tctx->vtime = clock_now();
-	tctx->domain = domain_of_cpu(scx_bpf_task_cpu(p));
-	read_weight(p, tctx);
-	read_affinity(p, tctx, p->cpus_ptr);
-}
-
-/* It goes to another scheduling class, perhaps out of a queue, or ends. */
-void BPF_STRUCT_OPS(hetero_disable, struct task_struct *p)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-
-	if (tctx && tctx->competes)
-		retire(tctx);
-}
-
-s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task_args *args)
-{
-	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0,
-						     BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	if (!tctx)
-		return -ENOMEM;
-	/* One that was stored before a restart is found again as it was. */
-	if (bpf_probe_read_kernel(tctx, sizeof(*tctx), &newcomer))
-		return -EFAULT;
-	tctx->is_agent = p->tgid == agent_tgid;
-	tctx->exec_seen = p->se.sum_exec_runtime;
-	join_cgroup(tctx, cgroup_of_newcomer(args));
-	find_slot_again(p, tctx);
-	join_process(p, tctx);
-	return 0;
-}
-
-void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
-{
-	struct task_ctx *tctx = task_ctx_of(p);
-	/* Else the scheduler does; one that starts anew goes on with what is known of the task. */
-	bool ends = p->flags & PF_EXITING;
-
-	if (!tctx)
-		return;
-	flush_counting(p, tctx);
-	if (ends)
-		give_back_slot(tctx);
-	leave_process(p, tctx);
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)

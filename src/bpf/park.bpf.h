@@ -71,11 +71,10 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 			struct task_ctx *tctx = taken ? task_ctx_of(p) : NULL;
 
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
-			if (!tctx) {
+			if (!tctx || tctx->domain >= MAX_DOMAINS) {
 				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
 				continue;
 			}
-			change_domain(tctx, domain_of_cpu(*key));
 			count_waiting(tctx);
 			if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
 				uncount_waiting(tctx);

@@ -336,6 +336,32 @@ fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
     assert_eq!(kernel.errors(), [""; 0]);
 }
 
+/// It has no other chance, while the agent goes first.
+#[test]
+fn what_was_on_its_way_to_a_cpu_as_the_agent_woke_up_there_does_not_wait_for_it() {
+    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
+    let agent = Task {
+        tgid: Some(AGENT_TGID),
+        ..pinned(0)
+    };
+    let agent = kernel.fork(&agent, 0);
+    kernel.run_for(MS);
+    kernel.block(0);
+    let task = kernel.fork(&pinned(1), 1);
+    kernel.run_for(20 * MS);
+    kernel.set_affinity(task, &Mask::of([0, 1]), 1);
+    // It has claimed the idle CPU, and is not there yet.
+    kernel.waits.set(true);
+    kernel.tick(1);
+    kernel.wake(agent, 1, WAKE);
+    kernel.settle();
+    kernel.waits.set(false);
+    kernel.run_later();
+    assert_eq!(kernel.queued_on(0), [task]);
+    kernel.run_for(2 * MS);
+    assert!(kernel.is_running(task));
+}
+
 #[test]
 fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
     let kernel = Kernel::new(&Machine::of(&[4])).unwrap();
