@@ -318,8 +318,10 @@ impl Backend for Half<'_> {
             };
             thread.charge(times, now);
             self.progress = self.progress.max(thread.progress());
+            if let Some((tgid, parent)) = pidfd.process() {
+                thread.set_process(tgid, parent);
+            }
             if let Some(task) = thread.task(times, self.types) {
-                thread.tgid = pidfd.tgid().unwrap_or(thread.tgid);
                 tasks.push(task);
             }
             // It ran where there was room; by now there may be some where it should.

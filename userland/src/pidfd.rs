@@ -22,15 +22,15 @@ impl Pidfd {
         self.0.as_raw_fd().to_ne_bytes()
     }
 
-    /// Its process; `None` if the kernel is too old to say (before 6.13).
-    pub fn tgid(&self) -> Option<u32> {
+    /// Its process, and that one's parent; `None` if the kernel is too old to say (before 6.13).
+    pub fn process(&self) -> Option<(u32, u32)> {
         // SAFETY: zeros are valid for a struct of integers; the kernel writes no more than its size,
         // which is part of the request.
         unsafe {
             let mut info: libc::pidfd_info = std::mem::zeroed();
             info.mask = libc::PIDFD_INFO_PID.into();
             let answer = libc::ioctl(self.0.as_raw_fd(), libc::PIDFD_GET_INFO, &mut info);
-            (answer == 0).then_some(info.tgid)
+            (answer == 0).then_some((info.tgid, info.ppid))
         }
     }
 }

@@ -14,6 +14,9 @@ const POLICY_NICE_0: u64 = 1024;
 /// Policies see a thread once it has run for so long, ns.
 const SEEN_AFTER_NS: u64 = 5_000_000;
 
+/// The process that starts all kernel threads.
+const KTHREADD: u32 = 2;
+
 /// Times of a thread as the BPF half keeps them, ns by its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -28,7 +31,7 @@ pub struct Thread {
     /// Its name for the policy. The slot is the thread id.
     pub id: TaskId,
     /// Process id.
-    pub tgid: u32,
+    tgid: u32,
     kthread: bool,
     comm: Comm,
     /// When it was first seen, ns: with the thread id it names it for good.
@@ -66,8 +69,7 @@ impl Thread {
         Self {
             id,
             tgid: id.slot,
-            // SAFETY: the call takes no memory. Kernel threads have no process group.
-            kthread: unsafe { libc::getpgid(task.pid) } == 0,
+            kthread: false,
             comm: Comm(task.comm.map(|byte| byte as u8)),
             first_seen: now,
             cpu: task.cpu as u32,
@@ -85,6 +87,12 @@ impl Thread {
             progress,
             first_progress: progress,
         }
+    }
+
+    /// Takes note of its process, and of that one's parent.
+    pub fn set_process(&mut self, tgid: u32, parent: u32) {
+        self.tgid = tgid;
+        self.kthread = tgid == KTHREADD || parent == KTHREADD;
     }
 
     /// Takes note of what changes from one enqueue to the next.
