@@ -19,7 +19,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin setup testbed run check test test-kernels soak bench-switch generated deb try-deb clean help
+.PHONY: build spin setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null
@@ -60,6 +60,10 @@ soak:            ## run 10^8 events of random lives on the BPF half, with Addres
 
 bench-switch: setup build ## what switching and waking cost, beside other schedulers
 	@bench/switch-cost $(KERNEL)
+
+try-userland: setup ## build the example that schedules in user space, and see it at work (takes libseccomp-dev)
+	$(cargo) build --release -p scx_hetero-userland
+	@userland/try $(KERNEL)
 
 generated: build ## man pages and completions, into target/release/generated
 	@$(target)/release/scx_hetero generate $(target)/release/generated
