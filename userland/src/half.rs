@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hetero_core::agent::{Author, Backend, Outcome};
-use hetero_core::pmu::module::Sample;
+use hetero_core::pmu::sample::Sample;
 use hetero_core::policy::{Action, Seen};
 use hetero_core::table::{Task, TaskId};
 use hetero_core::topology::Topology;
