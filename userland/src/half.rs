@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::thread::yield_now;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hetero_core::agent::{Author, Backend, Outcome};
 use hetero_core::pmu::module::Sample;
 use hetero_core::policy::{Action, Seen};
@@ -35,8 +35,12 @@ pub struct Half<'a> {
     courier: Courier,
     /// By id: core type of each CPU, 0 for one that is not there.
     core_types: Vec<usize>,
-    /// Online CPUs, fastest first.
-    cpus: Vec<u32>,
+    /// Online CPUs by core type.
+    cpus: Vec<Vec<u32>>,
+    /// How many they are.
+    nr_cpus: u64,
+    /// By id: a CPU that was looked at in this round of dispatches.
+    tried: Vec<bool>,
     /// A bit for each core type.
     types: u8,
     threads: FxHashMap<i32, Thread>,
@@ -65,21 +69,22 @@ impl<'a> Half<'a> {
         for cpu in &topology.cpus {
             core_types[cpu.id as usize] = cpu.core_type;
         }
-        let cpus: Vec<u32> = topology
+        let cpus: Vec<_> = topology
             .types
             .iter()
-            .flat_map(|kind| kind.cpus.clone())
+            .map(|kind| kind.cpus.clone())
             .collect();
-        ensure!(!cpus.is_empty(), "there is no CPU");
         // Before memory is locked, and mapping more forbidden.
-        let courier = Courier::start(cpus[0], topology.nr_cpu_ids, TICK)?;
+        let courier = Courier::start(topology.cpus[0].id, topology.nr_cpu_ids, TICK)?;
         // No dump, all tasks, no idle CPU chosen by the BPF half.
         let bpf = BpfScheduler::init(object, None, 0, false, false, false, false, SLICE_NS, name)?;
         Ok(Self {
             bpf,
             courier,
+            tried: vec![false; core_types.len()],
             core_types,
             cpus,
+            nr_cpus: topology.cpus.len() as u64,
             types: (1u8 << topology.types.len()) - 1,
             threads: FxHashMap::default(),
             queues: Queues::new(topology.types.len()),
@@ -145,7 +150,7 @@ impl<'a> Half<'a> {
         thread.update(&task);
         thread.cpu = task.cpu as u32;
         thread.core_type = self.core_types[task.cpu as usize];
-        thread.narrow = task.nr_cpus_allowed < self.cpus.len() as u64;
+        thread.narrow = task.nr_cpus_allowed < self.nr_cpus;
         let times = Times {
             start: task.start_ts,
             stop: task.stop_ts,
@@ -170,29 +175,31 @@ impl<'a> Half<'a> {
     }
 
     /// Gives each free CPU the next task: first each core type its own, then what is left to any. The CPU
-    /// that the scheduler runs on is free as soon as it waits.
+    /// that the scheduler runs on is free as soon as it waits, and so the first of its type.
     pub fn dispatch_queued(&mut self) {
+        if self.queues.len() == 0 {
+            return;
+        }
         // SAFETY: the call takes no memory.
         let own = unsafe { libc::sched_getcpu() } as u32;
-        let others_idle = *self.bpf.nr_running_mut() + 1 < self.cpus.len() as u64;
-        let mut taken = vec![false; self.core_types.len()];
+        let of_own_type = &mut self.cpus[self.core_types[own as usize]];
+        if let Some(at) = of_own_type.iter().position(|&cpu| cpu == own) {
+            of_own_type.swap(0, at);
+        }
+        let others_idle = *self.bpf.nr_running_mut() + 1 < self.nr_cpus;
+        self.tried.fill(false);
         for steals in [false, true] {
-            let mut cpus = self.cpus.clone();
-            cpus.sort_by_key(|&cpu| (self.core_types[cpu as usize], cpu != own));
-            for cpu in cpus {
-                if self.queues.len() == 0 {
-                    return;
-                }
-                let core_type = self.core_types[cpu as usize];
-                let next = self.queues.next(core_type, steals);
-                let (Some((queue, key)), false) = (next, taken[cpu as usize]) else {
-                    continue;
-                };
-                taken[cpu as usize] = true;
-                if (cpu == own || others_idle && self.claim(cpu))
-                    && let Some(task) = self.queues.remove(queue, key)
-                {
-                    self.dispatch(&task, cpu);
+            for core_type in 0..self.cpus.len() {
+                for at in 0..self.cpus[core_type].len() {
+                    let cpu = self.cpus[core_type][at];
+                    let Some((queue, key)) = self.queues.next(core_type, steals) else {
+                        break;
+                    };
+                    let tried = std::mem::replace(&mut self.tried[cpu as usize], true);
+                    let free = !tried && (cpu == own || others_idle && self.claim(cpu));
+                    if free && let Some(task) = self.queues.remove(queue, key) {
+                        self.dispatch(&task, cpu);
+                    }
                 }
             }
         }
