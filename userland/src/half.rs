@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use hetero_core::agent::{Author, Backend, Outcome};
-use hetero_core::pmu::module::Sample;
+use hetero_core::pmu::sample::Sample;
 use hetero_core::policy::{Action, Seen};
 use hetero_core::table::{Task, TaskId};
 use hetero_core::topology::Topology;
@@ -30,7 +30,7 @@ const SLICE_NS: u64 = 5_000_000;
 const TICK: Duration = Duration::from_millis(50);
 
 /// See the module.
-pub struct Half<'a> {
+pub(crate) struct Half<'a> {
     bpf: BpfScheduler<'a>,
     courier: Courier,
     /// By id: core type of each CPU, 0 for one that is not there.
@@ -60,7 +60,7 @@ impl<'a> Half<'a> {
     ///
     /// # Errors
     /// The BPF half cannot be loaded or attached.
-    pub fn attach(
+    pub(crate) fn attach(
         object: &'a mut MaybeUninit<OpenObject>,
         topology: &Topology,
         name: &str,
@@ -96,7 +96,7 @@ impl<'a> Half<'a> {
     }
 
     /// Whether it is to end, or has been ended.
-    pub fn exited(&mut self) -> bool {
+    pub(crate) fn exited(&mut self) -> bool {
         self.bpf.exited()
     }
 
@@ -104,7 +104,7 @@ impl<'a> Half<'a> {
     ///
     /// # Errors
     /// The kernel ended it.
-    pub fn detach(&mut self) -> Result<String> {
+    pub(crate) fn detach(&mut self) -> Result<String> {
         let by_user = *self.bpf.nr_user_dispatches_mut();
         let bounced = *self.bpf.nr_bounce_dispatches_mut();
         let by_kernel = *self.bpf.nr_kernel_dispatches_mut();
@@ -120,12 +120,12 @@ impl<'a> Half<'a> {
 
     /// Lets others run. The BPF half runs the scheduler again on the next CPU that looks for a task, if
     /// some have been enqueued, or wait here.
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.bpf.notify_complete(self.queues.len() as u64);
     }
 
     /// Takes all that the BPF half has enqueued.
-    pub fn take_queued(&mut self) {
+    pub(crate) fn take_queued(&mut self) {
         while let Ok(Some(task)) = self.bpf.dequeue_task() {
             self.enqueue(task);
         }
@@ -176,7 +176,7 @@ impl<'a> Half<'a> {
 
     /// Gives each free CPU the next task: first each core type its own, then what is left to any. The CPU
     /// that the scheduler runs on is free as soon as it waits, and so the first of its type.
-    pub fn dispatch_queued(&mut self) {
+    pub(crate) fn dispatch_queued(&mut self) {
         if self.queues.len() == 0 {
             return;
         }
