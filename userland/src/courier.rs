@@ -20,9 +20,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 /// See the module.
-pub struct Courier {
+pub(crate) struct Courier {
     /// Thread id.
-    pub tid: i32,
+    pub(crate) tid: i32,
     thread: Thread,
     /// By CPU: whether it is to go there.
     visits: Arc<[AtomicBool]>,
@@ -33,7 +33,7 @@ impl Courier {
     ///
     /// # Errors
     /// There can be no thread.
-    pub fn start(home: u32, nr_cpu_ids: u32, tick: Duration) -> Result<Self> {
+    pub(crate) fn start(home: u32, nr_cpu_ids: u32, tick: Duration) -> Result<Self> {
         let visits: Arc<[AtomicBool]> = (0..nr_cpu_ids).map(|_| AtomicBool::new(false)).collect();
         let asked = Arc::clone(&visits);
         let (tell, told) = sync_channel(1);
@@ -61,7 +61,7 @@ impl Courier {
     }
 
     /// Sends it to a CPU.
-    pub fn visit(&self, cpu: u32) {
+    pub(crate) fn visit(&self, cpu: u32) {
         if let Some(visit) = self.visits.get(cpu as usize) {
             visit.store(true, Ordering::Release);
             self.thread.unpark();

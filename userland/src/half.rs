@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::thread::yield_now;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hetero_core::agent::{Author, Backend, Outcome};
 use hetero_core::pmu::sample::Sample;
 use hetero_core::policy::{Action, Seen};
@@ -30,13 +30,17 @@ const SLICE_NS: u64 = 5_000_000;
 const TICK: Duration = Duration::from_millis(50);
 
 /// See the module.
-pub struct Half<'a> {
+pub(crate) struct Half<'a> {
     bpf: BpfScheduler<'a>,
     courier: Courier,
     /// By id: core type of each CPU, 0 for one that is not there.
     core_types: Vec<usize>,
-    /// Online CPUs, fastest first.
-    cpus: Vec<u32>,
+    /// Online CPUs by core type.
+    cpus: Vec<Vec<u32>>,
+    /// How many they are.
+    nr_cpus: u64,
+    /// By id: a CPU that was looked at in this round of dispatches.
+    tried: Vec<bool>,
     /// A bit for each core type.
     types: u8,
     threads: FxHashMap<i32, Thread>,
@@ -56,7 +60,7 @@ impl<'a> Half<'a> {
     ///
     /// # Errors
     /// The BPF half cannot be loaded or attached.
-    pub fn attach(
+    pub(crate) fn attach(
         object: &'a mut MaybeUninit<OpenObject>,
         topology: &Topology,
         name: &str,
@@ -65,21 +69,22 @@ impl<'a> Half<'a> {
         for cpu in &topology.cpus {
             core_types[cpu.id as usize] = cpu.core_type;
         }
-        let cpus: Vec<u32> = topology
+        let cpus: Vec<_> = topology
             .types
             .iter()
-            .flat_map(|kind| kind.cpus.clone())
+            .map(|kind| kind.cpus.clone())
             .collect();
-        ensure!(!cpus.is_empty(), "there is no CPU");
         // Before memory is locked, and mapping more forbidden.
-        let courier = Courier::start(cpus[0], topology.nr_cpu_ids, TICK)?;
+        let courier = Courier::start(topology.cpus[0].id, topology.nr_cpu_ids, TICK)?;
         // No dump, all tasks, no idle CPU chosen by the BPF half.
         let bpf = BpfScheduler::init(object, None, 0, false, false, false, false, SLICE_NS, name)?;
         Ok(Self {
             bpf,
             courier,
+            tried: vec![false; core_types.len()],
             core_types,
             cpus,
+            nr_cpus: topology.cpus.len() as u64,
             types: (1u8 << topology.types.len()) - 1,
             threads: FxHashMap::default(),
             queues: Queues::new(topology.types.len()),
@@ -91,7 +96,7 @@ impl<'a> Half<'a> {
     }
 
     /// Whether it is to end, or has been ended.
-    pub fn exited(&mut self) -> bool {
+    pub(crate) fn exited(&mut self) -> bool {
         self.bpf.exited()
     }
 
@@ -99,7 +104,7 @@ impl<'a> Half<'a> {
     ///
     /// # Errors
     /// The kernel ended it.
-    pub fn detach(&mut self) -> Result<String> {
+    pub(crate) fn detach(&mut self) -> Result<String> {
         let by_user = *self.bpf.nr_user_dispatches_mut();
         let bounced = *self.bpf.nr_bounce_dispatches_mut();
         let by_kernel = *self.bpf.nr_kernel_dispatches_mut();
@@ -115,12 +120,12 @@ impl<'a> Half<'a> {
 
     /// Lets others run. The BPF half runs the scheduler again on the next CPU that looks for a task, if
     /// some have been enqueued, or wait here.
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.bpf.notify_complete(self.queues.len() as u64);
     }
 
     /// Takes all that the BPF half has enqueued.
-    pub fn take_queued(&mut self) {
+    pub(crate) fn take_queued(&mut self) {
         while let Ok(Some(task)) = self.bpf.dequeue_task() {
             self.enqueue(task);
         }
@@ -145,7 +150,7 @@ impl<'a> Half<'a> {
         thread.update(&task);
         thread.cpu = task.cpu as u32;
         thread.core_type = self.core_types[task.cpu as usize];
-        thread.narrow = task.nr_cpus_allowed < self.cpus.len() as u64;
+        thread.narrow = task.nr_cpus_allowed < self.nr_cpus;
         let times = Times {
             start: task.start_ts,
             stop: task.stop_ts,
@@ -170,29 +175,31 @@ impl<'a> Half<'a> {
     }
 
     /// Gives each free CPU the next task: first each core type its own, then what is left to any. The CPU
-    /// that the scheduler runs on is free as soon as it waits.
-    pub fn dispatch_queued(&mut self) {
+    /// that the scheduler runs on is free as soon as it waits, and so the first of its type.
+    pub(crate) fn dispatch_queued(&mut self) {
+        if self.queues.len() == 0 {
+            return;
+        }
         // SAFETY: the call takes no memory.
         let own = unsafe { libc::sched_getcpu() } as u32;
-        let others_idle = *self.bpf.nr_running_mut() + 1 < self.cpus.len() as u64;
-        let mut taken = vec![false; self.core_types.len()];
+        let of_own_type = &mut self.cpus[self.core_types[own as usize]];
+        if let Some(at) = of_own_type.iter().position(|&cpu| cpu == own) {
+            of_own_type.swap(0, at);
+        }
+        let others_idle = *self.bpf.nr_running_mut() + 1 < self.nr_cpus;
+        self.tried.fill(false);
         for steals in [false, true] {
-            let mut cpus = self.cpus.clone();
-            cpus.sort_by_key(|&cpu| (self.core_types[cpu as usize], cpu != own));
-            for cpu in cpus {
-                if self.queues.len() == 0 {
-                    return;
-                }
-                let core_type = self.core_types[cpu as usize];
-                let next = self.queues.next(core_type, steals);
-                let (Some((queue, key)), false) = (next, taken[cpu as usize]) else {
-                    continue;
-                };
-                taken[cpu as usize] = true;
-                if (cpu == own || others_idle && self.claim(cpu))
-                    && let Some(task) = self.queues.remove(queue, key)
-                {
-                    self.dispatch(&task, cpu);
+            for core_type in 0..self.cpus.len() {
+                for at in 0..self.cpus[core_type].len() {
+                    let cpu = self.cpus[core_type][at];
+                    let Some((queue, key)) = self.queues.next(core_type, steals) else {
+                        break;
+                    };
+                    let tried = std::mem::replace(&mut self.tried[cpu as usize], true);
+                    let free = !tried && (cpu == own || others_idle && self.claim(cpu));
+                    if free && let Some(task) = self.queues.remove(queue, key) {
+                        self.dispatch(&task, cpu);
+                    }
                 }
             }
         }

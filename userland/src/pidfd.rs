@@ -5,11 +5,11 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A thread, be it alive or not.
-pub struct Pidfd(OwnedFd);
+pub(crate) struct Pidfd(OwnedFd);
 
 impl Pidfd {
     /// `None` if there is no such thread.
-    pub fn open(tid: u32) -> Option<Self> {
+    pub(crate) fn open(tid: u32) -> Option<Self> {
         // SAFETY: the call takes no memory.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, libc::PIDFD_THREAD) };
         let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0)?;
@@ -18,12 +18,12 @@ impl Pidfd {
     }
 
     /// As the key of a map of task storage.
-    pub fn key(&self) -> [u8; 4] {
+    pub(crate) fn key(&self) -> [u8; 4] {
         self.0.as_raw_fd().to_ne_bytes()
     }
 
     /// Its process, and that one's parent; `None` if the kernel is too old to say (before 6.13).
-    pub fn process(&self) -> Option<(u32, u32)> {
+    pub(crate) fn process(&self) -> Option<(u32, u32)> {
         // SAFETY: zeros are valid for a struct of integers; the kernel writes no more than its size,
         // which is part of the request.
         unsafe {

@@ -5,49 +5,49 @@ use std::collections::BTreeMap;
 
 /// Where a task is in its queue. The pid tells tasks of the same vtime apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub(crate) struct Key {
     /// Virtual time, ns.
-    pub vtime: u64,
+    pub(crate) vtime: u64,
     /// Thread id.
-    pub pid: i32,
+    pub(crate) pid: i32,
 }
 
 /// See the module.
-pub struct Queues<T> {
+pub(crate) struct Queues<T> {
     /// By core type; the last one is for tasks without a hint.
     queues: Vec<BTreeMap<Key, T>>,
 }
 
 impl<T> Queues<T> {
     /// All empty.
-    pub fn new(nr_types: usize) -> Self {
+    pub(crate) fn new(nr_types: usize) -> Self {
         let queues = (0..=nr_types).map(|_| BTreeMap::new()).collect();
         Self { queues }
     }
 
     /// The queue of tasks with this hint.
-    pub fn of(&self, hint: Option<usize>) -> usize {
+    pub(crate) fn of(&self, hint: Option<usize>) -> usize {
         hint.unwrap_or(self.queues.len() - 1)
     }
 
     /// How many tasks wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.iter().map(BTreeMap::len).sum()
     }
 
     /// Enqueues a task.
-    pub fn push(&mut self, queue: usize, key: Key, task: T) {
+    pub(crate) fn push(&mut self, queue: usize, key: Key, task: T) {
         self.queues[queue].insert(key, task);
     }
 
     /// Takes a task out of a queue.
-    pub fn remove(&mut self, queue: usize, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, queue: usize, key: Key) -> Option<T> {
         self.queues[queue].remove(&key)
     }
 
     /// The task that a free CPU of a core type should run: of its own queue and that of tasks without a
     /// hint the one of least vtime. If both are empty and `steals`, of the others'.
-    pub fn next(&self, core_type: usize, steals: bool) -> Option<(usize, Key)> {
+    pub(crate) fn next(&self, core_type: usize, steals: bool) -> Option<(usize, Key)> {
         let any = self.queues.len() - 1;
         let first = |queue: usize| {
             let (&key, _) = self.queues[queue].first_key_value()?;

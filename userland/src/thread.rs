@@ -19,17 +19,17 @@ const KTHREADD: u32 = 2;
 
 /// Times of a thread as the BPF half keeps them, ns by its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub(crate) struct Times {
     /// Start of its last turn on a CPU.
-    pub start: u64,
+    pub(crate) start: u64,
     /// End of the last turn that has ended.
-    pub stop: u64,
+    pub(crate) stop: u64,
 }
 
 /// See the module.
-pub struct Thread {
+pub(crate) struct Thread {
     /// Its name for the policy. The slot is the thread id.
-    pub id: TaskId,
+    pub(crate) id: TaskId,
     /// Process id.
     tgid: u32,
     kthread: bool,
@@ -37,26 +37,26 @@ pub struct Thread {
     /// When it was first seen, ns: with the thread id it names it for good.
     first_seen: u64,
     /// CPU that it was dispatched to, or came from, last.
-    pub cpu: u32,
+    pub(crate) cpu: u32,
     /// Core type of that CPU.
-    pub core_type: usize,
+    pub(crate) core_type: usize,
     /// Core type that the policy wants for it.
-    pub hint: Option<usize>,
+    pub(crate) hint: Option<usize>,
     /// CPU that it goes to next time, as its partner in a swap has run there.
-    pub next_cpu: Option<u32>,
+    pub(crate) next_cpu: Option<u32>,
     /// Its place in a queue, if it waits in one.
-    pub waits: Option<Key>,
+    pub(crate) waits: Option<Key>,
     /// Its affinity is narrower than the machine: the kernel places it, and no policy.
-    pub narrow: bool,
+    pub(crate) narrow: bool,
     /// Progress is charged at this rate on each core type.
-    pub inverse: [f32; MAX_CORE_TYPES],
+    pub(crate) inverse: [f32; MAX_CORE_TYPES],
     weight: u64,
     /// Virtual time, ns.
-    pub vtime: u64,
+    pub(crate) vtime: u64,
     /// Up to when its run time is charged, ns by the BPF half's clock.
     charged: u64,
     /// When it was last dispatched, ns by that clock.
-    pub dispatched: u64,
+    pub(crate) dispatched: u64,
     run_ns: [u64; MAX_CORE_TYPES],
     progress: u64,
     first_progress: u64,
@@ -65,7 +65,7 @@ pub struct Thread {
 impl Thread {
     /// As it comes for the first time. `progress` is that of the thread furthest ahead, where newcomers
     /// begin (CAMPS, section 4.3).
-    pub fn new(id: TaskId, task: &QueuedTask, now: u64, vtime: u64, progress: u64) -> Self {
+    pub(crate) fn new(id: TaskId, task: &QueuedTask, now: u64, vtime: u64, progress: u64) -> Self {
         Self {
             id,
             tgid: id.slot,
@@ -90,19 +90,19 @@ impl Thread {
     }
 
     /// Takes note of its process, and of that one's parent.
-    pub fn set_process(&mut self, tgid: u32, parent: u32) {
+    pub(crate) fn set_process(&mut self, tgid: u32, parent: u32) {
         self.tgid = tgid;
         self.kthread = tgid == KTHREADD || parent == KTHREADD;
     }
 
     /// Takes note of what changes from one enqueue to the next.
-    pub fn update(&mut self, task: &QueuedTask) {
+    pub(crate) fn update(&mut self, task: &QueuedTask) {
         self.comm = Comm(task.comm.map(|byte| byte as u8));
         self.weight = task.weight.max(1);
     }
 
     /// Charges it for what it ran and was not charged for: its last turn, or, if it runs, until `now`.
-    pub fn charge(&mut self, times: Times, now: u64) {
+    pub(crate) fn charge(&mut self, times: Times, now: u64) {
         let until = match times.start > times.stop {
             true => now,
             false => times.stop,
@@ -116,12 +116,12 @@ impl Thread {
     }
 
     /// Work done, in ns at the fastest type.
-    pub fn progress(&self) -> u64 {
+    pub(crate) fn progress(&self) -> u64 {
         self.progress
     }
 
     /// As policies see it; `None` if it is too young. `types` has a bit for each core type of the machine.
-    pub fn task(&self, times: Times, types: u8) -> Option<Task> {
+    pub(crate) fn task(&self, times: Times, types: u8) -> Option<Task> {
         let ran: u64 = self.run_ns.iter().sum();
         let state = match self.waits {
             Some(_) => State::Queued,
