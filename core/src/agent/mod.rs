@@ -2,8 +2,8 @@
 //! The agent: shows a policy what tasks do, has it decide, and has that carried out.
 //!
 //! It knows no kernel, no file and no clock. All of these are behind a [`Backend`], of which there
-//! are three: the BPF half in the kernel ([`crate::scheduler`]), the same compiled natively
-//! ([`crate::sim`]), and a recording ([`crate::replay`]). What drives it says when:
+//! are three: the BPF half in the kernel (`src/scheduler/`), the same compiled natively
+//! (`src/sim/`), and a recording (`src/replay/`). What drives it says when:
 //!
 //! ```text
 //!              take_samples()           see()                     act()
