@@ -3,7 +3,9 @@
 
 use crate::pmu::sample::{Counts, Metrics, Sample};
 use crate::table::{State, Task, TaskId};
-use crate::topology::{CoreType, Cpu, Domain, MAX_CORE_TYPES, Source, Topology};
+use crate::topology::{
+    CoreType, Cpu, Domain, Identity, MAX_CORE_TYPES, Source, Topology, TypeIdentity,
+};
 
 /// A millisecond, ns.
 pub const MS: u64 = 1_000_000;
@@ -57,6 +59,19 @@ pub fn machine(counts: &[u32]) -> Topology {
 /// A board with big cores, first, and small ones.
 pub fn board(big: u32, small: u32) -> Topology {
     machine(&[big, small])
+}
+
+/// A CPU with two core types, by name.
+pub fn identity() -> Identity {
+    let kind = |name: &str, cpus: &str| TypeIdentity {
+        name: name.to_string(),
+        cpus: cpus.to_string(),
+        max_freq_khz: Some(4_000_000),
+    };
+    Identity {
+        cpu: "Some CPU".to_string(),
+        core_types: vec![kind("P", "0-3"), kind("E", "4-7")],
+    }
 }
 
 /// A task of its own process that runs on `cpu`, and may use the first two core types.

@@ -7,8 +7,7 @@ use anyhow::{Context, Result};
 use log::{info, warn};
 
 use crate::ml::model::{Model, RankBy};
-use crate::topology::{CoreTypesSpec, Topology};
-use crate::topology::{Identity, cpu_name};
+use crate::topology::{CoreTypesSpec, Identity, Topology, cpu_name};
 
 /// Reads the model that the user named, or the one that lies at `default`. If that one is of no use
 /// it is told of, and nothing else: the service must start all the same. One that is to be learnt

@@ -268,6 +268,14 @@ impl Data {
         names.into_iter().collect()
     }
 
+    /// Indices of the rows of a core type.
+    pub fn rows_of(&self, core_type: usize) -> Vec<usize> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(|(_, row)| row.core_type == core_type)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
     /// Indices of the features that all rows of `core_types` have, and that are not the same
     /// everywhere.
     pub fn usable(&self, core_types: &[usize]) -> Vec<usize> {

@@ -9,8 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::text::parse_json;
-use crate::topology::Topology;
-use crate::topology::{Identity, cpu_name};
+use crate::topology::{Identity, Topology, cpu_name};
 
 /// Grows when a field changes its meaning.
 pub const SCHEMA: u32 = 1;

@@ -20,7 +20,7 @@ use super::learn::{self, View, fixed};
 use super::model::{DataIdentity, Model, RankBy, SCHEMA, Speedup};
 use super::reservoir::Kept;
 use super::scores::Nearness;
-use super::validate::{begin, groups};
+use super::validate::{begin, groups, one_left_out};
 use crate::text::stamp;
 
 /// Fewer programs, or examples from a core type, are nothing to learn from.
@@ -115,15 +115,9 @@ impl Task {
                 features: all,
                 core_type: false,
             };
-            let of_type = |&row: &usize| data.rows[row].core_type == core_type;
-            let rows: Vec<usize> = (0..data.rows.len()).filter(of_type).collect();
+            let rows = data.rows_of(core_type);
             let mut judged = Vec::new();
-            for group in 0..=dealt.iter().copied().max().unwrap_or(0) {
-                let (out, rest): (Vec<usize>, Vec<usize>) =
-                    rows.iter().partition(|&&row| dealt[row] == group);
-                if out.is_empty() || rest.is_empty() {
-                    continue;
-                }
+            for (out, rest) in one_left_out(&rows, &dealt) {
                 let (trees, _) = learn::speedup(&data, &rest, &view, &boosting, &[])?;
                 let forest = trees.forest()?;
                 for row in out.into_iter().filter(|&row| recent(row)) {

@@ -146,11 +146,9 @@ pub fn speedups(
     boosting: &Boosting,
     groups: &[usize],
 ) -> Result<Speedups> {
-    let of_type = |&row: &usize| data.rows[row].core_type == core_type;
-    let rows: Vec<usize> = (0..data.rows.len()).filter(of_type).collect();
     let mut found = Speedups::default();
     let mut curves = Vec::new();
-    for (out, learnt) in one_left_out(&rows, groups) {
+    for (out, learnt) in one_left_out(&data.rows_of(core_type), groups) {
         let (trees, fitted) = learn::speedup(data, &learnt, view, boosting, &out)?;
         curves.push((fitted.curve, out.len()));
         let forest = trees.forest()?;
@@ -249,8 +247,8 @@ fn estimates(
     learnt: &dyn Fn(usize) -> bool,
 ) -> Result<Vec<Option<Box<Forest>>>> {
     let of_type = |core_type: usize| {
-        let is = |&row: &usize| learnt(row) && data.rows[row].core_type == core_type;
-        let rows: Vec<usize> = (0..data.rows.len()).filter(is).collect();
+        let mut rows = data.rows_of(core_type);
+        rows.retain(|&row| learnt(row));
         if rows.is_empty() {
             return Ok(None);
         }

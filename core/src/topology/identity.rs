@@ -90,19 +90,7 @@ pub fn cpu_name_below(root: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn identity() -> Identity {
-        let kind = |name: &str, cpus: &str| TypeIdentity {
-            name: name.to_string(),
-            cpus: cpus.to_string(),
-            max_freq_khz: Some(4_000_000),
-        };
-        Identity {
-            cpu: "Some CPU".to_string(),
-            core_types: vec![kind("P", "0-3"), kind("E", "4-7")],
-        }
-    }
+    use crate::testing::identity;
 
     #[test]
     fn another_machine_is_told_by_its_cpu_its_types_or_its_clocks() {

@@ -164,20 +164,9 @@ impl Calibration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::topology::TypeIdentity;
+    use hetero_core::testing::identity;
 
-    fn identity() -> Identity {
-        let kind = |name: &str, cpus: &str| TypeIdentity {
-            name: name.to_string(),
-            cpus: cpus.to_string(),
-            max_freq_khz: Some(4_000_000),
-        };
-        Identity {
-            cpu: "Some CPU".to_string(),
-            core_types: vec![kind("P", "0-3"), kind("E", "4-7")],
-        }
-    }
+    use super::*;
 
     fn calibration() -> Calibration {
         Calibration {
