@@ -12,8 +12,8 @@ use hetero_core::ml::data::{Data, Per};
 use hetero_core::ml::forest::{Comparison, to_number};
 use hetero_core::ml::learn::{Pair, View, fixed};
 use hetero_core::ml::model::{Feature, Model, Trees};
-use hetero_core::ml::scores::{Confusion, Nearness};
-use hetero_core::ml::validate::{TwoLeftOut, one_left_out, two_left_out};
+use hetero_core::ml::scores::Confusion;
+use hetero_core::ml::validate::{Speedups, TwoLeftOut, one_left_out, two_left_out};
 use linfa::prelude::*;
 use linfa_ensemble::EnsembleLearnerParams;
 use linfa_linear::LinearRegression;
@@ -77,7 +77,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug)]
 pub struct Worth {
     /// Estimates of SF, by core type; `None` where the kind makes none.
-    pub speedup: Vec<Option<Nearness>>,
+    pub speedup: Vec<Option<Speedups>>,
     /// Pairs by those estimates.
     pub by_speedup: Option<Confusion>,
     /// Pairs by the classifier, asked both ways round.
@@ -86,7 +86,7 @@ pub struct Worth {
     pub took: Duration,
 }
 
-/// The models of a kind that can be evaluated in the kernel, in the place of boosted ones.
+/// Puts weighted sums, and what they are worth, in the place of boosted trees.
 ///
 /// # Errors
 /// They cannot be learnt.
@@ -98,10 +98,9 @@ pub fn replace_by_linear(
     worth: &Worth,
 ) -> Result<()> {
     for (core_type, speedup) in model.speedup.iter_mut().enumerate() {
-        let is = |&row: &usize| data.rows[row].core_type == core_type;
-        let rows: Vec<usize> = (0..data.rows.len()).filter(is).collect();
-        speedup.trees = linear(data, &rows, &views[core_type])?;
-        speedup.scores = worth.speedup[core_type].unwrap_or_default();
+        speedup.trees = linear(data, &data.rows_of(core_type), &views[core_type])?;
+        let worth = worth.speedup[core_type].as_ref();
+        speedup.scores = worth.map(Speedups::nearness).unwrap_or_default();
         speedup.importances.clear();
         speedup.curve.clear();
     }
@@ -130,17 +129,16 @@ pub fn worth(
     view: &View,
     [each, few]: [&[usize]; 2],
 ) -> Result<Worth> {
-    let rows_of = |core_type: usize, may: &dyn Fn(usize) -> bool| -> Vec<usize> {
-        let is = |&row: &usize| data.rows[row].core_type == core_type && may(row);
-        (0..data.rows.len()).filter(is).collect()
+    let estimate = |core_type: usize, rows: &[usize]| match rows {
+        [] => Ok(None),
+        rows => speedup(kind, data, rows, &views[core_type]),
     };
-    let estimate = |core_type: usize, rows: &[usize]| speedup(kind, data, rows, &views[core_type]);
     let said =
         |core_type: usize, says: &Says, row: usize| says(&views[core_type].values(data, row));
 
-    let mut nearness = Vec::new();
+    let mut speedups = Vec::new();
     for core_type in 0..views.len() {
-        let rows = rows_of(core_type, &|_| true);
+        let rows = data.rows_of(core_type);
         let mut pairs = Some(Vec::new());
         for (out, learnt) in one_left_out(&rows, each) {
             let says = estimate(core_type, &learnt)?;
@@ -152,7 +150,10 @@ pub fn worth(
                 pairs
             });
         }
-        nearness.push(pairs.map(|pairs| Nearness::of(&pairs)));
+        speedups.push(pairs.map(|pairs| Speedups {
+            pairs,
+            curve: Vec::new(),
+        }));
     }
 
     let (mut classified, mut by_speedup) = (Confusion::default(), Some(Confusion::default()));
@@ -165,7 +166,8 @@ pub fn worth(
         let classifier = classifier(kind, data, &learnt, view)?;
         let estimates: Vec<Option<Says>> = (0..views.len())
             .map(|core_type| {
-                let rows = rows_of(core_type, &|row| !groups.contains(&few[row]));
+                let mut rows = data.rows_of(core_type);
+                rows.retain(|&row| !groups.contains(&few[row]));
                 estimate(core_type, &rows)
             })
             .collect::<Result<_>>()?;
@@ -187,11 +189,11 @@ pub fn worth(
 
     let begun = Instant::now();
     for core_type in 0..views.len() {
-        estimate(core_type, &rows_of(core_type, &|_| true))?;
+        estimate(core_type, &data.rows_of(core_type))?;
     }
     let _ = classifier(kind, data, pairs, view)?;
     Ok(Worth {
-        speedup: nearness,
+        speedup: speedups,
         by_speedup,
         classifier: classified,
         took: begun.elapsed(),
@@ -427,7 +429,8 @@ mod tests {
                 Kind::Linear => 0.99,
                 _ => 0.9,
             };
-            match (kind, worth.speedup[0]) {
+            let speedup = worth.speedup[0].as_ref().map(Speedups::nearness);
+            match (kind, speedup) {
                 (Kind::Forest, speedup) => assert_eq!(speedup, None),
                 (_, speedup) => {
                     assert!(speedup.unwrap().correlation > least, "{kind}: {speedup:?}");

@@ -11,7 +11,7 @@ use crate::kinds::Worth;
 use crate::select::at_once;
 use hetero_core::ml::args::Show;
 use hetero_core::ml::model::{Classifier, Model, RankBy, Speedup};
-use hetero_core::ml::scores::{Confusion, Nearness};
+use hetero_core::ml::scores::Confusion;
 use hetero_core::ml::validate::Comparisons;
 use hetero_core::output;
 use hetero_core::text::wrap;
@@ -212,9 +212,12 @@ pub fn kinds(core_types: &[String], kinds: &[(String, Worth)]) -> String {
     header.extend(["BY SF", "CLASSIFIER", "TIME"].map(String::from));
     table.set_header(header);
     for (name, worth) in kinds {
-        let nearness = worth.speedup.iter().map(|speedup| {
-            let near = |near: &Nearness| format!("{:.3} +- {:.3}", near.correlation, near.mae);
-            speedup.as_ref().map_or("-".to_string(), near)
+        let nearness = worth.speedup.iter().map(|speedup| match speedup {
+            Some(speedup) => {
+                let near = speedup.nearness();
+                format!("{:.3} +- {:.3}", near.correlation, near.mae)
+            }
+            None => "-".to_string(),
         });
         let right = |matrix: &Confusion| format!("{:.1}%", 100.0 * matrix.accuracy());
         let mut row = vec![name.clone()];

@@ -156,9 +156,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             },
             false => select::select(data, core_type, &all, &boosting, &few, &at_once)?,
         };
-        let rows: Vec<usize> = (0..data.rows.len())
-            .filter(|&row| data.rows[row].core_type == core_type)
-            .collect();
+        let rows = data.rows_of(core_type);
         boosting.trees = args.trees.into();
         let first = speedups(data, core_type, &view, &boosting, &each)?;
         // As many trees as were best for programs that were not learnt from.
@@ -198,7 +196,13 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         })
         .collect();
     let (mut compared, mut kinds) = (None, Vec::new());
+    let linear = args.model_kind == ModelKind::Linear;
     if chosen.is_empty() {
+        ensure!(
+            !linear,
+            "no feature was counted on all core types, which a model of kind 'linear' takes: leave out \
+             --model-kind, or count the same events everywhere"
+        );
         warn!("no classifier: no feature was counted on all core types");
     } else {
         let view = View {
@@ -221,9 +225,6 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             speedup: &ways,
         };
         let scores = comparisons(data, &pairs, &contest, &few, &mut || ())?;
-        if scores.by_speedup.accuracy() < scores.both_ways.accuracy() - AS_GOOD {
-            model.rank_by = RankBy::Classifier;
-        }
         let classifier = match imported(None)? {
             Some(trees) => {
                 let on_all = import::score_classifier(data, &pairs, &trees)?;
@@ -246,13 +247,13 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         };
         model.classifier = Some(classifier);
         let boosted = Worth {
-            speedup: found.iter().map(|found| Some(found.nearness())).collect(),
+            speedup: found.iter().cloned().map(Some).collect(),
             by_speedup: Some(scores.by_speedup),
             classifier: scores.both_ways,
             took,
         };
         kinds.push(("boosted trees".to_string(), boosted));
-        let linear = args.model_kind == ModelKind::Linear;
+        let (mut by_speedup, mut by_classifier) = (scores.by_speedup, scores.both_ways);
         for kind in Kind::ALL {
             if !(args.compare || linear && kind == Kind::Linear) {
                 continue;
@@ -261,10 +262,17 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             let worth = kinds::worth(kind, data, &views, &pairs, &view, [&each, &few])?;
             if linear && kind == Kind::Linear {
                 kinds::replace_by_linear(&mut model, data, &views, (&pairs, &view), &worth)?;
+                found = worth.speedup.iter().flatten().cloned().collect();
+                by_speedup = worth.by_speedup.unwrap_or_default();
+                by_classifier = worth.classifier;
             }
             kinds.push((kind.to_string(), worth));
         }
-        compared = Some(scores);
+        if by_speedup.accuracy() < by_classifier.accuracy() - AS_GOOD {
+            model.rank_by = RankBy::Classifier;
+        }
+        // Those are of boosted trees.
+        compared = (!linear).then_some(scores);
     }
     Ok(Learnt {
         model,

@@ -280,6 +280,10 @@ fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_ter
         assert!(speedup.scores.correlation > 0.9, "{:?}", speedup.scores);
     }
     assert!(model.classifier.unwrap().trees.trees.is_empty());
+    // Trees from elsewhere are no weighted sum.
+    let both = ["--model-kind", "linear", "--import", "classifier=x.json"];
+    let said = place.fails(&[&["train", "table.csv"][..], &both].concat());
+    assert!(said.contains("--import"), "{said}");
 }
 
 #[test]

@@ -51,11 +51,11 @@ pub struct Train {
     pub all_features: bool,
 
     /// What a model is made of: boosted trees, or a weighted sum alone
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "import")]
     pub model_kind: ModelKind,
 
-    /// Compare with other kinds of models, on the same programs left out; takes a
-    /// minute or so
+    /// Compare with other kinds of models, on the same programs left out; takes
+    /// minutes
     #[arg(long)]
     pub compare: bool,
 
