@@ -391,7 +391,10 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	count_idle(cpu, idle);
-	/* What ran before may have been sent elsewhere. From idle to a real-time task nothing else is called. */
+	/*
+	 * What ran before may have been sent elsewhere. From idle to a real-time task nothing else
+	 * is called.
+	 */
 	forget_runner(cpu);
 	cpu_ctx_of(cpu)->taken = !idle;
 	if (idle)

@@ -75,6 +75,7 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
 				continue;
 			}
+			/* By the deadline that it had last: it has waited long enough. */
 			count_waiting(tctx);
 			if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
 				uncount_waiting(tctx);

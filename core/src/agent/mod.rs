@@ -3,7 +3,7 @@
 //!
 //! It knows no kernel, no file and no clock. All of these are behind a [`Backend`], of which there
 //! are three: the BPF half in the kernel (`src/scheduler/`), the same compiled natively
-//! (`src/sim/`), and a recording (`src/replay/`). What drives it says when:
+//! (`src/sim/`), and a recording (`src/replay/`); `userland/` has a fourth, as an example. What drives it says when:
 //!
 //! ```text
 //!              take_samples()           see()                     act()

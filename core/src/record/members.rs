@@ -44,7 +44,7 @@ impl Members {
             let mut packed = GzEncoder::new(&mut self.member, Compression::fast());
             packed.write_all(records)?;
             packed.finish()?;
-            // In one go, so that who reads meanwhile seldom finds half a member.
+            // In one go, so that a reader meanwhile seldom finds half a member.
             self.file.write_all(&self.member)
         };
         write().with_context(|| cannot_write(&self.path))
