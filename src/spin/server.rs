@@ -195,7 +195,8 @@ mod tests {
     }
 
     fn next(server: &Server) -> Option<Registration> {
-        let limit = Duration::from_secs(5);
+        // Long enough for any machine: a request that is lost is to fail, not to hang.
+        let limit = Duration::from_secs(60);
         server.registrations().recv_timeout(limit).ok()
     }
 
