@@ -336,6 +336,20 @@ static inline u64 fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 	return run_ns * inv_slowdown / inv_on_fastest;
 }
 
+/*
+ * When the next of what may come every @interval_ns on average is due, if one comes @now where it was due
+ * at @due. It may be early by @early_ns (the generic cell rate algorithm, as for networks); what does not
+ * ask puts the next one off by no more than that.
+ */
+static inline u64 next_due(u64 due, u64 now, u64 interval_ns, u64 early_ns)
+{
+	if (vtime_before(due, now))
+		due = now;
+	if (vtime_before(now + early_ns, due))
+		due = now + early_ns;
+	return due + interval_ns;
+}
+
 /* Run time since the last look; 0 if the clock was set back under us. */
 static inline u64 run_delta(u64 sum_exec, u64 last)
 {

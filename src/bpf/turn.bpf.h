@@ -17,10 +17,14 @@
 #define MAX_VICTIMS		4
 
 /*
- * What computes on a CPU is put aside no sooner than so long after the last time. Whom many messages
- * wake would else cost two switches for each, where the kernel's own scheduler lets some come together.
+ * What computes on a CPU is put aside once in so long on average, and so much too early at most, for what
+ * wakes up each millisecond is now and then a little early. What many messages wake would else cost two
+ * switches for each, where the kernel's own scheduler lets some come together.
  */
 #define PREEMPT_INTERVAL_NS	(1000ULL * 1000)
+
+/* That of a task that may use no other CPU: it cannot go where nothing was put aside lately. */
+#define PINNED_INTERVAL_NS	(PREEMPT_INTERVAL_NS / 8)
 
 /* Who is put aside by what runs for less than that need not go elsewhere: caches cost more. */
 #define MOVE_NS			(100ULL * 1000)
@@ -111,7 +115,10 @@ static void forget_runner(s32 cpu)
 
 static void note_put_aside(struct cpu_ctx *cctx, struct task_ctx *by, u64 now)
 {
+	u64 interval = by && by->pinned_cpu != NO_CPU ? PINNED_INTERVAL_NS : PREEMPT_INTERVAL_NS;
+
 	cctx->preempted_at = now;
+	cctx->preempt_due = next_due(cctx->preempt_due, now, interval, PREEMPT_INTERVAL_NS);
 	cctx->soon_free = !by || by->burst_ns < MOVE_NS;
 }
 
@@ -138,14 +145,17 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 	if (!cctx->preemptible || tctx->burst_ns * cctx->share >= slice_ns * tctx->share)
 		return false;
 	now = scx_bpf_now();
-	if (vtime_before(now, cctx->preempted_at + PREEMPT_INTERVAL_NS) ||
+	if (vtime_before(now + PREEMPT_INTERVAL_NS, cctx->preempt_due) ||
 	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
 		return false;
 	note_put_aside(cctx, tctx, now);
 	return true;
 }
 
-/* The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. */
+/*
+ * The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. What computes on
+ * its last one, if that was put aside too often lately, then ends its slice at the next tick.
+ */
 static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
 	u32 hint = wished_type(tctx), domain = domain_of_cpu(prev_cpu), i;
@@ -166,11 +176,11 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 	/* Each CPU's clock is its own: that of another may be ahead. */
 	if (tctx->pinned_cpu != NO_CPU || !dctx ||
 	    vtime_before(dctx->computed_at + COMPUTED_NS, scx_bpf_now()))
-		return -ENOENT;
+		goto queue;
 	masks = bpf_map_lookup_elem(&domain_masks, &domain);
 	cpus = masks ? masks->cpus : NULL;
 	if (!cpus)
-		return -ENOENT;
+		goto queue;
 	bpf_for(i, 0, MAX_VICTIMS) {
 		u32 cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
 
@@ -179,17 +189,25 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 		if (claim_runner(cpu, tctx))
 			return cpu;
 	}
+queue:
+	if (!ran && domain == domain_of_cpu(prev_cpu))
+		cpu_ctx_of(prev_cpu)->brief_waits = true;
 	return -ENOENT;
 }
 
 /*
- * Does what runs on @cpu, which was taken for one that is soon done, keep waiting what it put aside,
- * in a queue from which nothing is stolen? The agent has an allowance.
+ * Does what runs on @cpu keep something brief waiting that might have preempted it but for the interval?
+ * Or, taken for one that is soon done, what it put aside, in a queue from which nothing is stolen? The
+ * agent has an allowance.
  */
 static bool overstays(struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
+	if (cctx->brief_waits && cctx->preemptible) {
+		cctx->brief_waits = false;
+		return true;
+	}
 	if (!cctx->soon_free || cctx->preemptible || tctx->is_agent ||
 	    tctx->run_ns - tctx->woke_at_ns < PREEMPT_INTERVAL_NS)
 		return false;
