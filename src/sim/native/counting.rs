@@ -162,7 +162,7 @@ fn counts_are_exact_over_switches_and_changes_of_the_core_type() {
 }
 
 #[test]
-fn samples_that_nobody_takes_are_lost_and_counted() {
+fn samples_that_are_not_taken_are_lost_and_counted() {
     let mut scene = sampling(&[2], 5 * MS);
     let hogs = scene.hogs(4, &Task::default());
     scene.run(S);

@@ -232,7 +232,7 @@ impl World {
         for &task in &runnable {
             self.settle_down(task, passed);
         }
-        // Which of them runs is anyone's guess.
+        // Which of them runs is left to chance.
         for index in (1..runnable.len()).rev() {
             let other = self.fate.below(index as u64 + 1) as usize;
             runnable.swap(index, other);
