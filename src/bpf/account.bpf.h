@@ -400,7 +400,7 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	tctx->work_ns += work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
 	pctx = process_ctx_of(tctx);
-	/* Who spins does no work that a core type could slow down. */
+	/* A task that spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];
 
 	slot_write_begin(s);
@@ -429,7 +429,7 @@ static void note_burst(struct task_ctx *tctx)
 
 static void read_weight(struct task_struct *p, struct task_ctx *tctx)
 {
-	/* What the agent does at idle priority can wait like anybody's. */
+	/* What the agent does at idle priority can wait like any other task's. */
 	tctx->is_agent = p->tgid == agent_tgid && p->policy != SCHED_POLICY_IDLE;
 	tctx->weight = ruled_weight(task_weight(p->static_prio, p->policy == SCHED_POLICY_IDLE),
 				    tctx->rule_weight);

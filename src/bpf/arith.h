@@ -9,12 +9,12 @@
  *
  * where w is its weight, and W the runnable weight that competes for the n
  * CPUs it shares. That is the time in which its fair share comes to r: while
- * everybody gets a fair share, every vtime advances like the clock. So all
+ * every task gets a fair share, every vtime advances like the clock. So all
  * queues have one and the same clock; changing queue needs no translation;
  * and a task cannot fall behind, or run ahead, by more than the bounds of
  * place_vtime(), however unevenly affinities load the CPUs.
  *
- * Who sleeps pays nothing and yet the clock goes on for him, so beside tasks that
+ * A sleeping task accrues no vtime while the clock advances, so beside tasks that
  * often sleep all others would fall behind it, and end up at that bound, where
  * weights mean little. Therefore the clock is set, a little at a time, by those
  * that run: see clock_step().
@@ -135,7 +135,7 @@ static inline u64 charge_vtime(u64 run_ns, u32 weight, u64 competing, u32 nr_cpu
 /*
  * The factor by which shares become weights whose mean over all runnable tasks is
  * that of their weights by nice: in all @weight and, by nice, @surplus more. Taken
- * over from @last a little at a time, for who is runnable changes all the while. Q16.
+ * over from @last a little at a time, for which are runnable changes all the while. Q16.
  */
 static inline u32 entitlement_factor(u32 last, u64 weight, s64 surplus)
 {
@@ -217,7 +217,7 @@ static inline u64 wake_vtime(u64 vtime, u64 now, u64 slice_ns)
 /*
  * The key of the queues: the virtual time at which a task that ran for as long as it usually
  * does between two sleeps, @burst_ns (0: it has not slept yet), would be even again. Of two that
- * are owed the same, the one with less to do goes first. Nobody asks for more than one slice at
+ * are owed the same, the one with less to do goes first. No task asks for more than one slice at
  * a time, so it puts no turn off by more than a period, and since only real run time is charged
  * no share changes.
  */
@@ -251,7 +251,7 @@ static inline u64 rcu_deadline(u64 deadline, u64 now, u64 since)
 
 /*
  * How long a task mostly runs between two sleeps, @mean until it ran for @ran more; 0: it has not
- * slept yet. The first time counts in full, but none for more than @most: who computed once, for
+ * slept yet. The first time counts in full, but none for more than @most: what computed once, for
  * however long, is soon known to be brief.
  */
 static inline u64 mean_burst(u64 mean, u64 ran, u64 most)
@@ -267,7 +267,7 @@ static inline u64 mean_burst(u64 mean, u64 ran, u64 most)
  * which has run for @run_ns since the last one, ahead of it by @lead: a sixteenth of
  * that per round of all @nr_cpus. While all are busy, vtimes advance no faster than
  * real time, on average: so the clock may go at half speed, but hardly faster. In a
- * crowd they advance much slower, for nobody pays for more than MAX_LEAD_NS at once,
+ * crowd they advance much slower, for no task pays for more than MAX_LEAD_NS at once,
  * and all would stay behind: there it may nearly stand.
  */
 static inline s64 clock_step(s64 lead, u64 run_ns, u32 nr_cpus)
@@ -310,7 +310,7 @@ static inline u64 charge_progress(u64 run_ns, u32 inv_slowdown, u32 nr_runnable,
 /*
  * How far a task's time on the fastest type is ahead of its part of what it ran;
  * @big_part is that type's part of the machine, Q16. Forgotten over four seconds of
- * run time: where some cannot move all others fall behind alike, and a newcomer, who
+ * run time: where some cannot move all others fall behind alike, and a newcomer, which
  * starts at 0, is soon one of them.
  */
 static inline s64 charge_surplus(s64 surplus, u64 run_ns, bool big, u32 big_part)

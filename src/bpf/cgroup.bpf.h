@@ -21,7 +21,7 @@
 
 #include "state.bpf.h"
 
-/* The root, and who has no place of its own: competes by nice alone. */
+/* The root, and what has no place of its own: competes by nice alone. */
 #define ROOT_CGROUP	0
 
 /* Deeper cgroups count as part of their ancestor at this level. */
@@ -44,7 +44,7 @@ u32 nr_cgroups_used = ROOT_CGROUP + 1;
 /* Changes with the shares or the active children of any cgroup that has some. */
 u32 flat_generation = 1;
 
-/* For the agent: somebody has written to a cpu.max; cgroups that found no place. */
+/* For the agent: how often a cpu.max was written; cgroups that found no place. */
 u32 nr_bandwidth_changes;
 u32 nr_cgroups_left_out;
 
@@ -90,7 +90,7 @@ static u64 active_share(struct cgroup_ctx *c)
 /*
  * The cgroup at @index may have become active, or no longer be: tell its parent, and
  * so on upwards. Without a lock: what a parent was told is exchanged, so the sums add
- * up whoever else is at it, and whoever comes last sees how it is and tells that.
+ * up whatever else is at it, and the last to come sees how it is and tells that.
  */
 __noinline int tell_ancestors(u32 index)
 {

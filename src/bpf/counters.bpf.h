@@ -16,7 +16,7 @@
 /* Written by the agent before loading; without events nothing here costs a thing. */
 const volatile u8 set_events[MAX_CORE_TYPES][MAX_SETS];	/* how many, of each set */
 const volatile u64 sample_ns;	/* run time that a sample is made of; 0: nothing is counted */
-/* Tasks that use less of the time in which nobody keeps them waiting are not counted, in 1/1024. */
+/* Tasks that use less of the time in which none keeps them waiting are not counted, in 1/1024. */
 const volatile u32 min_utilisation = 51;
 #define UTILISATION_WINDOW_NS	(200ULL * 1000 * 1000)
 /* So many of them without use, and a task is not counted. */
@@ -113,7 +113,7 @@ static void note_sleep(struct task_ctx *tctx, bool asleep)
 /*
  * Does a task use enough CPU to be worth counting? Looked at anew several times a
  * second. Time that it waited is no time that it left unused: on a crowded machine
- * everybody has little. One long sleep says nothing yet; it takes two in a row, or
+ * every task has little. One long sleep says nothing yet; it takes two in a row, or
  * what a newcomer does after it slept once would be missing.
  */
 static bool is_busy(struct task_ctx *tctx)

@@ -2,8 +2,8 @@
 /*
  * Idle CPUs: which there are, how they rank for a task, and claiming the best one.
  *
- * The kernel's own idle masks decide who gets a CPU (a CPU is claimed by
- * clearing its bit). Ours, kept by ops.update_idle, serve to look without
+ * The kernel's own idle masks decide which task gets a CPU: it is claimed by
+ * clearing its bit. Ours, kept by ops.update_idle, serve to look without
  * claiming, since the kernel's cannot be read on some kernels. They are plain
  * words: a call each time that a CPU goes idle or no longer is would cost more
  * than all searches.
@@ -27,7 +27,7 @@ static bool can_kick(void)
 
 /*
  * Nor can any program look into a queue on Debian's 7.1. There, what waits is handed to enqueue
- * anew, where somebody else would look for it: requeue() in place.bpf.h.
+ * anew, where another CPU would look for it: requeue() in place.bpf.h.
  */
 static bool can_iterate(void)
 {
@@ -259,7 +259,7 @@ static s32 claim_only(struct task_struct *p, s32 cpu)
 }
 
 /*
- * How CPUs rank for a task: a row of `tiers`, and a CPU's place in it, 0 for the best. Whoever
+ * How CPUs rank for a task: a row of `tiers`, and a CPU's place in it, 0 for the best. Whatever
  * looks for a CPU asks these: to wake up on it, to move to a better one, to stay near a waker, and
  * to kick it for what waits.
  */

@@ -72,7 +72,7 @@ enum mechanism {
 
 /* Where a task is. */
 enum task_state {
-	TASK_FREE,	/* the slot belongs to nobody */
+	TASK_FREE,	/* the slot belongs to no task */
 	TASK_BLOCKED,
 	TASK_QUEUED,		/* waits in a queue of ours */
 	TASK_IS_RUNNING,	/* on its CPU, or preempted there and next to go on */
@@ -216,7 +216,7 @@ enum stat_id {
 	STAT_PREEMPTED,		/* brief, took over the CPU of one that computes */
 	STAT_SYNC,		/* placed beside a waker that is about to sleep */
 	STAT_QUEUED,		/* put in a queue, no CPU was idle */
-	STAT_KEPT,		/* kept running past a slice, nobody ahead of it */
+	STAT_KEPT,		/* kept running past a slice, no task ahead of it */
 	STAT_STOLEN,		/* pulled by a CPU of another queue that had nothing to do */
 	STAT_ROTATED,		/* pulled from a more crowded queue to even out waiting */
 	STAT_UPGRADED,		/* moved to a better idle CPU while running */

@@ -37,7 +37,7 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	if (!tctx)
 		return prev_cpu;
-	/* Before it puts somebody aside, who is then charged as one that shares with it. */
+	/* Before it preempts a task, which is then charged as one that shares with it. */
 	compete(tctx, prev_cpu);
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags, &behind);
 	if (cpu < 0)
@@ -51,7 +51,7 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	if (cpu < 0)
 		return prev_cpu;
 	count_stat(STAT_PREEMPTED);
-	/* No longer than it is brief: who is put aside may wait here. */
+	/* No longer than it is brief: the preempted task may wait here. */
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, brief_slice(cpu), SCX_ENQ_PREEMPT);
 	return cpu;
 }
@@ -64,10 +64,10 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	u32 domain;
 
 	/*
-	 * Kernel threads that serve one CPU do short, urgent work for everybody,
+	 * Kernel threads that serve one CPU do short, urgent work for all tasks,
 	 * and the agent must not wait for those it schedules. They go first when
-	 * they wake up; whoever uses up a slice queues like everybody. Not on a CPU that a
-	 * real-time task has just taken, which would hold them up; nor on one that has nobody else
+	 * they wake up; one that uses up a slice queues like any task. Not on a CPU that a
+	 * real-time task has just taken, which would hold them up; nor on one that has no other
 	 * and that dispatch found a better place than, for it goes idle now and would not look.
 	 */
 	agents = tctx && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) && !is_taken(cpu) ?
@@ -100,7 +100,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (requeue(p, tctx, enq_flags))
 		return;
-	/* Who was about to run on a CPU that a real-time task took is counted anew. */
+	/* A task that was about to run on a CPU that a real-time task took is counted anew. */
 	uncount_waiting(tctx);
 	if (hold(p, tctx, cpu, enq_flags))
 		return;
@@ -154,7 +154,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 
 	/*
-	 * No need for a queue if it has no choice, and nobody is before it. And a parked CPU takes
+	 * No need for a queue if it has no choice, and no task is before it. And a parked CPU takes
 	 * nothing from a queue, which may have no other.
 	 */
 	if (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
@@ -212,7 +212,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 			   !take_other_place(prev, tctx, cpu);
 	}
 
-	/* Who is first matters only beside another queue, or prev. */
+	/* Which task is first matters only beside another queue, or prev. */
 	have_own = cctx->nr_waiting;
 	shared_waits = have_shared = !parked && somebody_waits(dctx, domain);
 	if (may_stay || (have_own && have_shared)) {
@@ -222,7 +222,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	have_own = have_own && (!have_shared || vtime_before(own_deadline, shared_deadline));
 	best = have_own ? own_deadline : shared_deadline;
 
-	/* Between slices nobody is ahead of prev: let it run on. */
+	/* Between slices no task is ahead of prev: let it run on. */
 	if (may_stay && (have_own || have_shared)) {
 		u32 hint = hint_of(tctx);
 
@@ -271,7 +271,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	uncount_waiting(tctx);
 	change_domain(tctx, domain_of_cpu(cpu));
 	/*
-	 * For the stretch that begins. At its end would be wrong: who is preempted by
+	 * For the stretch that begins. At its end would be wrong: one that is preempted by
 	 * a waking task of its cgroup has not shared with that until then.
 	 */
 	if (tctx->cgroup)
@@ -408,7 +408,7 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 }
 
 /*
- * A real-time or deadline task takes @cpu, for nobody knows how long: what ran or waits there
+ * A real-time or deadline task takes @cpu, for an unknown time: what ran or waits there
  * may go elsewhere. Stop tasks are soon done.
  */
 void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *args)

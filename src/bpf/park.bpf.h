@@ -3,7 +3,7 @@
  * Parked CPUs: for at most MAX_PARK_NS a CPU runs nothing but what must not
  * wait, so that a thread elsewhere can be measured undisturbed (CAMPS 2018,
  * section 4.4). The task that it ran is held in a queue of its own, from which
- * nobody steals: handed to another CPU, it would disturb from there. The
+ * no CPU steals: handed to another CPU, it would disturb from there. The
  * deadline lies here, where no agent that hangs can put it off.
  */
 #ifndef __HETERO_PARK_BPF_H

@@ -89,10 +89,10 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 
 /*
  * Pull a task from a queue that is more crowded than ours. With three threads
- * on two P cores and two on two E cores nobody idles and no weight is out of
+ * on two P cores and two on two E cores no CPU idles and no weight is out of
  * proportion by more than a task, yet the three would wait for ever and the
- * two never: pulling one now and then lets everybody wait in turn. Only where
- * somebody has been waiting for some slices: one that was preempted for a moment
+ * two never: pulling one now and then lets all five wait in turn. Only where
+ * one has been waiting for some slices: one that was preempted for a moment
  * is better off where it is.
  */
 static bool rotate(u32 domain)

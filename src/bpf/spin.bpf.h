@@ -38,11 +38,11 @@ static bool look_for_spin(struct task_struct *p, struct task_ctx *tctx, u32 type
 		return false;
 	/*
 	 * A change of its priority or affinity charges a task from another CPU, where
-	 * the address means somebody else's memory.
+	 * the address means the memory of another process.
 	 */
 	if ((u32)bpf_get_current_pid_tgid() != p->pid)
 		return tctx->spinning;
-	/* Since an exec, too, it means another memory. Whoever lies, lies about himself. */
+	/* Since an exec, too, it means another memory. A task can lie only about itself. */
 	if (p->self_exec_id != tctx->spin_exec_id)
 		tctx->spin_word = 0;
 	else if (bpf_probe_read_user(&word, sizeof(word), (void *)tctx->spin_word))

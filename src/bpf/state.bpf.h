@@ -337,14 +337,14 @@ static struct domain_ctx *domain_ctx_of(u32 domain)
 	return MEMBER_VPTR(domain_ctxs, [domain]);
 }
 
-/* Does anybody wait in @domain's queue? */
+/* Does any task wait in @domain's queue? */
 static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 {
 	if (dctx->nr_waiting)
 		return true;
 	if (!dctx->moved_in)
 		return false;
-	/* In this order: who is moved in meanwhile says so again. */
+	/* In this order: a task that is moved in meanwhile says so again. */
 	dctx->moved_in = false;
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		dctx->moved_in = true;
@@ -352,8 +352,8 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 }
 
 /*
- * Does anybody wait in any queue but @except, by their counts? A CPU that is about to idle asks, and
- * most often nobody does: a plain loop, which the verifier walks, makes none of bpf_for's calls.
+ * Does any task wait in a queue but @except, by their counts? A CPU that is about to idle asks, and
+ * most often none does: a plain loop, which the verifier walks, makes none of bpf_for's calls.
  */
 static bool somebody_waits_beside(u32 except)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whose turn it is, and who need not wait for it. Queues are ordered by deadline, see
+ * Which task's turn it is, and which need not wait for it. Queues are ordered by deadline, see
  * deadline_of(). A task that wakes up, or was put aside by others since, is brief (it runs for
  * less than LATENCY_BURST_NS each time), has had no more than its fair share, and finds no idle
  * CPU takes over one whose task is not brief and whose slice costs more virtual time than that
@@ -26,7 +26,7 @@
 /* That of a task that may use no other CPU: it cannot go where nothing was put aside lately. */
 #define PINNED_INTERVAL_NS	(PREEMPT_INTERVAL_NS / 8)
 
-/* Who is put aside by what runs for less than that need not go elsewhere: caches cost more. */
+/* A task preempted by one that runs for less than that need not go elsewhere: caches cost more. */
 #define MOVE_NS			(100ULL * 1000)
 
 /* Where no tick has found a task that computes for so long, no search for one. */
@@ -50,8 +50,8 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
 }
 
 /*
- * What it asks for: as long as it mostly runs, or longer, if it does so now. Who has never run may
- * turn out to be brief: half a slice.
+ * What it asks for: as long as it mostly runs, or longer, if it does so now. A task that has never
+ * run may turn out to be brief: half a slice.
  */
 static u64 burst_of(struct task_ctx *tctx)
 {
@@ -122,7 +122,7 @@ static void note_put_aside(struct cpu_ctx *cctx, struct task_ctx *by, u64 now)
 	cctx->soon_free = !by || by->burst_ns < MOVE_NS;
 }
 
-/* Whoever computes on @cpu, if anybody, makes room for what may not wait. */
+/* The task that computes on @cpu, if any does, makes room for what may not wait. */
 static void put_aside(s32 cpu, struct task_ctx *by)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
@@ -135,7 +135,7 @@ static void put_aside(s32 cpu, struct task_ctx *by)
 
 /*
  * Take over @cpu from what runs there, if a burst of @tctx costs less virtual time than a slice
- * of that. Then nobody else can, for now.
+ * of that. Then no other task can, for now.
  */
 static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 {
@@ -164,7 +164,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 	struct domain_ctx *dctx;
 	struct mask_ctx *masks;
 
-	/* Who is put aside is owed what it was owed when it woke up: that it ran is paid for. */
+	/* A preempted task is owed what it was owed when it woke up: that it ran is paid for. */
 	if (!works(MECHANISM_PREEMPT) || !is_latency_sensitive(tctx) ||
 	    vtime_before(clock_now(), tctx->vtime - (ran ? vtime_of(tctx, ran) : 0)))
 		return -ENOENT;
@@ -216,9 +216,9 @@ static bool overstays(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * Has something just put @p aside on @cpu that will soon be done, and nobody else waits? Elsewhere,
- * on a CPU that idles for as short a time, @p would be without its data, and keep whoever comes back
- * there from going on; and what it holds of its CPU's others would wait for.
+ * Has something just put @p aside on @cpu that will soon be done, and no other waits? Elsewhere,
+ * on a CPU that idles for as short a time, @p would be without its data, and keep a task that comes
+ * back there from going on; and what it holds of its CPU's others would wait for.
  */
 static bool may_wait_here(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {

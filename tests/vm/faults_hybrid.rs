@@ -105,7 +105,7 @@ fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
 
 #[test]
 #[ignore = "native, and here with make test-kernels"]
-fn samples_that_nobody_takes_are_lost_and_counted() {
+fn samples_that_are_not_taken_are_lost_and_counted() {
     let scheduler = Scheduler::start(&["--policy", "camps", "--sample-ms", "5"]);
     let mut statistics = Statistics::from_now();
     let start = |name: &&str| program(&format!("{name} --seconds 100"));
