@@ -338,16 +338,11 @@ static inline u64 fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 
 /*
  * When the next of what may come every @interval_ns on average is due, if one comes @now where it was due
- * at @due. It may be early by @early_ns (the generic cell rate algorithm, as for networks); what does not
- * ask puts the next one off by no more than that.
+ * at @due: the generic cell rate algorithm of networks, where one may be somewhat early.
  */
-static inline u64 next_due(u64 due, u64 now, u64 interval_ns, u64 early_ns)
+static inline u64 next_due(u64 due, u64 now, u64 interval_ns)
 {
-	if (vtime_before(due, now))
-		due = now;
-	if (vtime_before(now + early_ns, due))
-		due = now + early_ns;
-	return due + interval_ns;
+	return (vtime_before(due, now) ? now : due) + interval_ns;
 }
 
 /* Run time since the last look; 0 if the clock was set back under us. */

@@ -115,10 +115,7 @@ static void forget_runner(s32 cpu)
 
 static void note_put_aside(struct cpu_ctx *cctx, struct task_ctx *by, u64 now)
 {
-	u64 interval = by && by->pinned_cpu != NO_CPU ? PINNED_INTERVAL_NS : PREEMPT_INTERVAL_NS;
-
 	cctx->preempted_at = now;
-	cctx->preempt_due = next_due(cctx->preempt_due, now, interval, PREEMPT_INTERVAL_NS);
 	cctx->soon_free = !by || by->burst_ns < MOVE_NS;
 }
 
@@ -135,9 +132,9 @@ static void put_aside(s32 cpu, struct task_ctx *by)
 
 /*
  * Take over @cpu from what runs there, if a burst of @tctx costs less virtual time than a slice
- * of that. Then no other task can, for now.
+ * of that, and none came too early. Then no other task can, for now.
  */
-static bool claim_runner(s32 cpu, struct task_ctx *tctx)
+static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 now;
@@ -148,6 +145,7 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 	if (vtime_before(now + PREEMPT_INTERVAL_NS, cctx->preempt_due) ||
 	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
 		return false;
+	cctx->preempt_due = next_due(cctx->preempt_due, now, interval_ns);
 	note_put_aside(cctx, tctx, now);
 	return true;
 }
@@ -159,6 +157,7 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx)
 static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
 	u32 hint = wished_type(tctx), domain = domain_of_cpu(prev_cpu), i;
+	u64 interval_ns = tctx->pinned_cpu != NO_CPU ? PINNED_INTERVAL_NS : PREEMPT_INTERVAL_NS;
 	u64 ran = tctx->run_ns - tctx->woke_at_ns;
 	struct bpf_cpumask *cpus;
 	struct domain_ctx *dctx;
@@ -170,7 +169,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 		return -ENOENT;
 	if (hint != NO_TYPE && type_of_domain(domain) != hint)
 		domain = lightest_domain_of(hint);
-	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, tctx))
+	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, tctx, interval_ns))
 		return prev_cpu;
 	dctx = domain_ctx_of(domain);
 	/* Each CPU's clock is its own: that of another may be ahead. */
@@ -186,7 +185,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 
 		if (cpu >= nr_cpu_ids)
 			break;
-		if (claim_runner(cpu, tctx))
+		if (claim_runner(cpu, tctx, PREEMPT_INTERVAL_NS))
 			return cpu;
 	}
 queue:
@@ -204,7 +203,8 @@ static bool overstays(struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	if (cctx->brief_waits && cctx->preemptible) {
+	/* One branch, for the verifier follows each in all that comes after. */
+	if (cctx->brief_waits & cctx->preemptible) {
 		cctx->brief_waits = false;
 		return true;
 	}
