@@ -36,7 +36,7 @@ pub struct Socket {
 /// Arguments of `scx_hetero why`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  scx_hetero why $(pidof my-program)")]
-pub struct Why {
+pub struct WhyArgs {
     /// Process or thread id
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pid: u32,
@@ -54,7 +54,7 @@ pub struct Why {
 #[command(after_help = "Examples:\n  \
     scx_hetero set policy hsp\n  \
     scx_hetero set profile gaming")]
-pub struct Set {
+pub struct SetArgs {
     #[command(subcommand)]
     what: Setting,
 
@@ -94,7 +94,7 @@ enum Setting {
 ///
 /// # Errors
 /// Where no scheduler answers, or it does not know the process.
-pub fn why(args: &Why) -> Result<()> {
+pub fn why(args: &WhyArgs) -> Result<()> {
     let story = Client::connect(&args.at.socket)?.story(args.pid)?;
     if story.threads.is_empty() {
         bail!(
@@ -113,7 +113,7 @@ pub fn why(args: &Why) -> Result<()> {
 ///
 /// # Errors
 /// Where no scheduler answers, or it refuses.
-pub fn set(args: &Set) -> Result<()> {
+pub fn set(args: &SetArgs) -> Result<()> {
     let (name, value) = match args.what {
         Setting::Policy { name } => ("policy", name.to_string()),
         Setting::Profile { name } => ("profile", name.to_string()),

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ClientLimits {
     /// Connections at a time.
     pub connections: usize,
     /// Bytes of a request.
@@ -119,7 +119,7 @@ impl Listener for UnixListener {
 /// All connections to a listener, which does not wait.
 pub(crate) struct Connections<S: Service> {
     listener: S::Listener,
-    limits: Limits,
+    limits: ClientLimits,
     open: Vec<Connection<S>>,
     /// Nothing is accepted before.
     paused: Option<Instant>,
@@ -155,7 +155,7 @@ struct Connection<S: Service> {
 
 impl<S: Service> Connections<S> {
     /// None yet.
-    pub(crate) fn new(listener: S::Listener, limits: Limits) -> Self {
+    pub(crate) fn new(listener: S::Listener, limits: ClientLimits) -> Self {
         Self {
             listener,
             limits,
@@ -285,7 +285,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Does what can be done without waiting, and one request at most. Whether it stays open.
-    fn go_on(&mut self, service: &mut S, limits: &Limits, ready: bool) -> bool {
+    fn go_on(&mut self, service: &mut S, limits: &ClientLimits, ready: bool) -> bool {
         let done = match self.phase {
             Phase::Asks => if ready && !self.unseen {
                 self.read(limits)
@@ -303,7 +303,7 @@ impl<S: Service> Connection<S> {
         })
     }
 
-    fn read(&mut self, limits: &Limits) -> io::Result<()> {
+    fn read(&mut self, limits: &ClientLimits) -> io::Result<()> {
         let mut chunk = [0; CHUNK];
         let room = limits.request - self.received.len().min(limits.request);
         match self.stream.read(&mut chunk[..room.min(CHUNK)]) {
@@ -317,7 +317,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Has the service look at what was received.
-    fn ask(&mut self, service: &mut S, limits: &Limits) -> bool {
+    fn ask(&mut self, service: &mut S, limits: &ClientLimits) -> bool {
         if !std::mem::take(&mut self.unseen) {
             return true;
         }
@@ -348,7 +348,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    fn write(&mut self, limits: &Limits) -> io::Result<bool> {
+    fn write(&mut self, limits: &ClientLimits) -> io::Result<bool> {
         while self.written < self.answer.len() {
             match self.stream.write(&self.answer[self.written..]) {
                 Ok(0) => return Ok(false),

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use crate::pmu::virtual_counters::{Name, Reading, VirtualCounters, difference};
+use crate::pmu::virtual_counters::{CounterName, VirtualCounters, VirtualReading, difference};
 
 /// Counts from when it was made. To be read more often than the counters wrap around, which at
 /// 100 W takes some forty minutes.
 pub struct Energy {
     counters: VirtualCounters,
-    last: Vec<Reading>,
+    last: Vec<VirtualReading>,
     joules: f64,
 }
 
@@ -21,7 +21,7 @@ impl Energy {
 
     fn of(root: &Path) -> Self {
         let mut counters = VirtualCounters::discover(root);
-        counters.retain(|counter| counter.name == Name::EnergyPackage);
+        counters.retain(|counter| counter.name == CounterName::EnergyPackage);
         let last = counters.read();
         Self {
             counters,

@@ -8,7 +8,7 @@ use std::fmt;
 /// with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reason {
+pub enum ExitReason {
     /// Not root, or not allowed to load BPF programs.
     NotAllowed = 3,
     /// The running kernel has no sched_ext.
@@ -21,11 +21,11 @@ pub enum Reason {
     Ejected = 7,
 }
 
-/// An error with a [`Reason`]; find it in an [`anyhow::Error`] by downcasting.
+/// An error with a [`ExitReason`]; find it in an [`anyhow::Error`] by downcasting.
 #[derive(Debug)]
 pub struct Failure {
     /// What a script gets to see.
-    pub reason: Reason,
+    pub reason: ExitReason,
     /// What a person gets to see: what happened, why, and what to do.
     pub message: String,
 }

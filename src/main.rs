@@ -97,9 +97,9 @@ enum Command {
     /// Watch the running scheduler on a terminal: CPUs, threads, slowdowns, moves
     Monitor(monitor::Args),
     /// Tell how fast a process's threads are where, and why they were moved
-    Why(ask::Why),
+    Why(ask::WhyArgs),
     /// Change the running scheduler's policy, profile or fairness, without detaching
-    Set(ask::Set),
+    Set(ask::SetArgs),
     /// Tell what another policy would have decided, seeing what was recorded
     Replay(replay::Args),
     /// Draw a recording as one page of HTML: where threads ran, how fast, and why they

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Why energy is to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SavingReason {
     /// The firmware's platform profile, by its name.
     Platform(String),
     /// The CPUs' energy preference.
@@ -17,7 +17,7 @@ pub enum Why {
     Battery,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for SavingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Platform(profile) => write!(f, "the platform profile is {profile}"),
@@ -33,7 +33,7 @@ const FRUGAL: [&str; 2] = ["low-power", "quiet"];
 
 /// Whether energy is to be saved, by what lies below `root` (`/`): what the user chose, by a power
 /// profile; only where there is no such thing, whether the machine runs on a battery.
-pub fn saving(root: &Path) -> Option<Why> {
+pub fn saving(root: &Path) -> Option<SavingReason> {
     let read = |path: &str| {
         let text = fs::read_to_string(root.join(path)).ok()?;
         Some(text.trim().to_string())
@@ -41,9 +41,11 @@ pub fn saving(root: &Path) -> Option<Why> {
     let platform = read("sys/firmware/acpi/platform_profile");
     let preference = read("sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference");
     match (platform, preference) {
-        (Some(platform), _) if FRUGAL.contains(&platform.as_str()) => Some(Why::Platform(platform)),
-        (_, Some(preference)) if preference == "power" => Some(Why::Preference),
-        (None, None) => on_battery(root).then_some(Why::Battery),
+        (Some(platform), _) if FRUGAL.contains(&platform.as_str()) => {
+            Some(SavingReason::Platform(platform))
+        }
+        (_, Some(preference)) if preference == "power" => Some(SavingReason::Preference),
+        (None, None) => on_battery(root).then_some(SavingReason::Battery),
         _ => None,
     }
 }
@@ -72,9 +74,9 @@ fn on_battery(root: &Path) -> bool {
 mod tests {
     use super::*;
 
-    struct Machine(tempfile::TempDir);
+    struct SysfsFiles(tempfile::TempDir);
 
-    impl Machine {
+    impl SysfsFiles {
         fn new(files: &[(&str, &str)]) -> Self {
             let machine = Self(tempfile::tempdir().unwrap());
             files
@@ -89,7 +91,7 @@ mod tests {
             fs::write(path, format!("{text}\n")).unwrap();
         }
 
-        fn saving(&self) -> Option<Why> {
+        fn saving(&self) -> Option<SavingReason> {
             saving(self.0.path())
         }
     }
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_users_profile_counts_and_not_the_battery() {
-        let laptop = Machine::new(&[
+        let laptop = SysfsFiles::new(&[
             (PLATFORM, "balanced"),
             (PREFERENCE, "balance_power"),
             ("sys/class/power_supply/BAT0/type", "Battery"),
@@ -107,7 +109,7 @@ mod tests {
         ]);
         assert_eq!(laptop.saving(), None);
         laptop.set(PREFERENCE, "power");
-        assert_eq!(laptop.saving(), Some(Why::Preference));
+        assert_eq!(laptop.saving(), Some(SavingReason::Preference));
         laptop.set(PLATFORM, "low-power");
         let why = laptop.saving().unwrap();
         assert_eq!(why.to_string(), "the platform profile is low-power");
@@ -115,8 +117,8 @@ mod tests {
 
     #[test]
     fn without_any_profile_the_battery_does() {
-        assert_eq!(Machine::new(&[]).saving(), None);
-        let laptop = Machine::new(&[
+        assert_eq!(SysfsFiles::new(&[]).saving(), None);
+        let laptop = SysfsFiles::new(&[
             ("sys/class/power_supply/AC/type", "Mains"),
             ("sys/class/power_supply/AC/online", "1"),
             ("sys/class/power_supply/BAT0/type", "Battery"),
@@ -124,11 +126,11 @@ mod tests {
         ]);
         assert_eq!(laptop.saving(), None);
         laptop.set("sys/class/power_supply/AC/online", "0");
-        assert_eq!(laptop.saving(), Some(Why::Battery));
+        assert_eq!(laptop.saving(), Some(SavingReason::Battery));
         laptop.set("sys/class/power_supply/BAT0/status", "Full");
         assert_eq!(laptop.saving(), None);
 
-        let mouse = Machine::new(&[
+        let mouse = SysfsFiles::new(&[
             ("sys/class/power_supply/hid/type", "Battery"),
             ("sys/class/power_supply/hid/scope", "Device"),
             ("sys/class/power_supply/hid/status", "Discharging"),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::exit::{Failure, Reason};
+use crate::exit::{ExitReason, Failure};
 
 pub(crate) const SCHED_EXT: &str = "sys/kernel/sched_ext";
 const BTF: &str = "sys/kernel/btf/vmlinux";
@@ -61,7 +61,7 @@ impl Permissions {
 /// What keeps the scheduler from starting.
 #[derive(Debug)]
 pub(crate) struct Obstacle {
-    reason: Reason,
+    reason: ExitReason,
     /// What is found, and why that is an obstacle.
     pub what: String,
     /// What to do about it.
@@ -86,7 +86,7 @@ impl From<Obstacle> for anyhow::Error {
 pub fn check(root: &Path, is_root: bool) -> Result<()> {
     if !is_root {
         return Err(Obstacle {
-            reason: Reason::NotAllowed,
+            reason: ExitReason::NotAllowed,
             what: "only root may replace the kernel's scheduler".into(),
             remedy: "run it with sudo".into(),
         }
@@ -106,7 +106,7 @@ pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
     let release = release(root);
     let release = release.as_deref().unwrap_or("(unknown)");
     Err(Obstacle {
-        reason: Reason::NoSchedExt,
+        reason: ExitReason::NoSchedExt,
         what: format!("this kernel ({release}) has no sched_ext"),
         remedy: "scx_hetero needs Linux 6.16 or later built with CONFIG_SCHED_CLASS_EXT=y, \
                  CONFIG_BPF_SYSCALL=y, CONFIG_BPF_JIT=y and CONFIG_DEBUG_INFO_BTF=y. Debian has \
@@ -126,7 +126,7 @@ pub(crate) fn release(root: &Path) -> Option<String> {
 pub(crate) fn btf(root: &Path) -> Result<(), Obstacle> {
     let bad = |what, remedy: &str| {
         Err(Obstacle {
-            reason: Reason::BadBtf,
+            reason: ExitReason::BadBtf,
             what,
             remedy: remedy.to_string(),
         })
@@ -161,7 +161,7 @@ pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
         name => name,
     };
     Err(Obstacle {
-        reason: Reason::AnotherScheduler,
+        reason: ExitReason::AnotherScheduler,
         what: format!(
             "{name} is attached already ({}), and the kernel takes one sched_ext scheduler at a \
              time",

@@ -64,7 +64,7 @@ pub struct Rules {
 }
 
 /// What can be known of a thread. Asked only for what a rule names.
-pub trait Facts {
+pub trait ThreadFacts {
     /// Its name.
     fn comm(&self) -> String;
     /// Path of its program.
@@ -107,7 +107,7 @@ impl Rules {
     }
 
     /// What they say of a thread.
-    pub fn of(&self, thread: &impl Facts) -> Option<Verdict> {
+    pub fn of(&self, thread: &impl ThreadFacts) -> Option<Verdict> {
         let thread = Once::new(thread);
         let found = self.rules.iter().find(|rule| rule.fits(&thread));
         found.map(|rule| rule.verdict)
@@ -122,7 +122,7 @@ struct Once<'a, F> {
     cgroup: OnceCell<Option<String>>,
 }
 
-impl<'a, F: Facts> Once<'a, F> {
+impl<'a, F: ThreadFacts> Once<'a, F> {
     fn new(thread: &'a F) -> Self {
         Self {
             thread,
@@ -195,7 +195,7 @@ impl Rule {
         Ok(rule)
     }
 
-    fn fits(&self, thread: &Once<impl Facts>) -> bool {
+    fn fits(&self, thread: &Once<impl ThreadFacts>) -> bool {
         fn fits<'f>(pattern: &Option<Pattern>, fact: impl FnOnce() -> Option<&'f str>) -> bool {
             let Some(pattern) = pattern else { return true };
             fact().is_some_and(|fact| pattern.matches(fact))
@@ -252,7 +252,7 @@ pub struct InProc<'a> {
     pub comm: &'a dyn std::fmt::Display,
 }
 
-impl Facts for InProc<'_> {
+impl ThreadFacts for InProc<'_> {
     fn comm(&self) -> String {
         self.comm.to_string()
     }
@@ -276,7 +276,7 @@ mod tests {
 
     struct Thread(&'static str, &'static str, &'static str);
 
-    impl Facts for Thread {
+    impl ThreadFacts for Thread {
         fn comm(&self) -> String {
             self.0.into()
         }
@@ -339,7 +339,7 @@ weight = 400
         use std::cell::Cell;
         #[derive(Default)]
         struct Counting(Cell<u32>);
-        impl Facts for Counting {
+        impl ThreadFacts for Counting {
             fn comm(&self) -> String {
                 "sh".into()
             }

@@ -33,10 +33,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
 use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
-use carry::Carried;
-use counting::Counting;
+use carry::CarriedState;
+use counting::OpenEvents;
 use half::{BpfHalf, beat};
-use limits::Limits;
+use limits::CgroupLimits;
 use recording::Recording;
 use rest::{Bell, Rest};
 use saving::Saver;
@@ -45,7 +45,7 @@ use slots::Sleepers;
 use crate::agent::{Agent, Backend as _};
 use crate::bpf::intf;
 use crate::energy::Energy;
-use crate::exit::{Failure, Reason};
+use crate::exit::{ExitReason, Failure};
 use crate::mechanism::Mechanism;
 use crate::ml::choice;
 pub use crate::ml::estimates::Trial as EstimateTrial;
@@ -131,7 +131,7 @@ struct Lasting {
     learning: Option<Learning>,
     recording: Recording,
     /// What the one before knew of the threads.
-    carried: Option<Carried>,
+    carried: Option<CarriedState>,
 }
 
 /// A loaded and attached scheduler: the agent, and what talks to the kernel and to people. It
@@ -143,13 +143,13 @@ pub struct Scheduler<'a> {
     settings: policy::Settings<'a>,
     wish: &'a mut Wish,
     learning: &'a mut Option<Learning>,
-    carried: &'a mut Option<Carried>,
+    carried: &'a mut Option<CarriedState>,
     saver: Saver,
     sleepers: Sleepers,
     energy: Energy,
-    stats_server: stats::Server,
-    spin_server: Option<spin::server::Server>,
-    limits: Limits,
+    stats_server: stats::StatisticsServer,
+    spin_server: Option<spin::server::SpinServer>,
+    limits: CgroupLimits,
     bell: Bell,
     /// Places in the task table.
     nr_slots: usize,
@@ -237,7 +237,7 @@ impl Scheduler<'_> {
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let mut due = self.interval().map(|interval| Instant::now() + interval);
-        let turn = self.half.counting.as_ref().and_then(Counting::turn);
+        let turn = self.half.counting.as_ref().and_then(OpenEvents::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
         let mut bell = self.bell.rung().clone();
@@ -328,7 +328,7 @@ impl Scheduler<'_> {
         uei_report!(&self.half.skel, uei).map_err(|error| {
             let message = format!("the kernel ended {NAME}: {error:#}");
             Failure {
-                reason: Reason::Ejected,
+                reason: ExitReason::Ejected,
                 message,
             }
             .into()
@@ -342,7 +342,7 @@ impl Scheduler<'_> {
 
     /// Keeps what the one that starts in its place goes on with.
     fn carry(&mut self) -> Result<()> {
-        *self.carried = Carried::new(&self.half, &mut self.agent)?;
+        *self.carried = CarriedState::new(&self.half, &mut self.agent)?;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub use client::Client;
 pub use counts::{Counts, OfBpf};
 pub use hetero_core::agent::{story, work};
 pub use request::{Answer, Request};
-pub use serve::{SOCKET, Server, default_group, explain, parse_group};
+pub use serve::{SOCKET, StatisticsServer, default_group, explain, parse_group};
 
 /// How many processes are listed, by CPU time.
 const LISTED: usize = 10;
@@ -83,12 +83,12 @@ pub struct ProcessTotals {
     /// Sum of what its threads' `amp_progress` grew by.
     pub progress_ns: u64,
     /// What the counters said while it ran.
-    pub counted: Counted,
+    pub counted: ProcessCounts,
 }
 
 /// Sums over a process's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct ProcessCounts {
     /// Run time that was counted, ns.
     pub run_ns: u64,
     /// Instructions, user and kernel mode together.
@@ -158,7 +158,7 @@ pub struct Metrics {
     pub counts: Counts,
 }
 
-impl Counted {
+impl ProcessCounts {
     fn ipc_since(&self, before: &Self) -> f64 {
         let cycles = self.cycles.saturating_sub(before.cycles);
         let instructions = self.instructions.saturating_sub(before.instructions);
@@ -357,7 +357,7 @@ mod tests {
             big_ns,
             total_ns,
             progress_ns: total_ns / 2,
-            counted: Counted {
+            counted: ProcessCounts {
                 run_ns: total_ns,
                 instructions: 3 * total_ns,
                 cycles: 2 * total_ns,

@@ -15,13 +15,13 @@ const TRIES: usize = 100;
 
 /// Reads the task table.
 #[derive(Default)]
-pub struct Reader {
+pub struct TableReader {
     /// What there was at the last look, and at the one before; kept for its memory.
     last: Vec<Task>,
     before: Vec<Task>,
 }
 
-impl Reader {
+impl TableReader {
     /// Fills `tasks` with those in the first `used` slots that are taken, in ascending order of
     /// their ids. A slot whose writer is held up is given as it was last read: a task that vanished
     /// for a moment would lose what a policy remembers of it.
@@ -65,9 +65,9 @@ fn read_slot(slot: &types::task_slot) -> Option<types::task_slot> {
 
 fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
     let state = match u32::from(raw.state) {
-        intf::task_state_TASK_BLOCKED => State::Blocked,
-        intf::task_state_TASK_QUEUED => State::Queued,
-        intf::task_state_TASK_IS_RUNNING => State::Running,
+        intf::task_state_TASK_BLOCKED => TaskState::Blocked,
+        intf::task_state_TASK_QUEUED => TaskState::Queued,
+        intf::task_state_TASK_IS_RUNNING => TaskState::Running,
         _ => return None,
     };
     Some(Task {

@@ -23,7 +23,7 @@ pub struct TaskId {
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum State {
+pub enum TaskState {
     /// Asleep.
     Blocked,
     /// Runnable, waiting in a queue for any CPU.
@@ -32,7 +32,7 @@ pub enum State {
     Running,
 }
 
-impl State {
+impl TaskState {
     /// In one word.
     pub fn name(self) -> &'static str {
         self.into()
@@ -78,7 +78,7 @@ pub struct Task {
     /// Nanoseconds since boot; with `tid` it names a thread for good.
     pub start_time: u64,
     /// Blocked, queued or running.
-    pub state: State,
+    pub state: TaskState,
     /// CPU that it runs on, or ran on last.
     pub cpu: i32,
     /// Core type of that CPU (index, 0 is the fastest).

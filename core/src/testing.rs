@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! A small machine, a task and a sample, for the tests of policies.
 
-use crate::pmu::sample::{Counts, Metrics, Sample};
-use crate::table::{State, Task, TaskId};
+use crate::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{
     CoreType, Cpu, Domain, Identity, MAX_CORE_TYPES, Source, Topology, TypeIdentity,
 };
@@ -90,7 +90,7 @@ pub fn task_of(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
         tgid: 100 + slot,
         comm: Default::default(),
         start_time: 0,
-        state: State::Running,
+        state: TaskState::Running,
         cpu: cpu as i32,
         core_type,
         hint: None,
@@ -117,8 +117,8 @@ pub fn sample(task: &Task, ipc: f64, l1: f64, btr: f64) -> Sample {
         at_ns: 0,
         run_ns: 50 * MS,
         last: false,
-        counts: Counts::default(),
-        metrics: Metrics {
+        counts: EventCounts::default(),
+        metrics: SampleMetrics {
             ips: ipc * 1e9,
             ipc,
             frequency: 1e9,

@@ -14,7 +14,7 @@ use hetero_core::ml::learn::Pair;
 use hetero_core::ml::model::{CORE_TYPE, Feature, Trees};
 use hetero_core::ml::scores::Confusion;
 use hetero_core::ml::tree::Tree;
-use hetero_core::ml::validate::Speedups;
+use hetero_core::ml::validate::HeldOutSpeedups;
 
 /// Reads a file of either kind, for tables whose features are counted `per`.
 pub fn read(path: &Path, per: Per) -> Result<Trees> {
@@ -51,7 +51,7 @@ pub fn parse(text: &str, per: Per) -> Result<Trees> {
 }
 
 /// What trees from elsewhere say of SF of these rows.
-pub fn score_speedup(data: &Data, rows: &[usize], trees: &Trees) -> Result<Speedups> {
+pub fn score_speedup(data: &Data, rows: &[usize], trees: &Trees) -> Result<HeldOutSpeedups> {
     ensure!(
         trees.loss == Loss::Squared,
         "imported trees tell classes apart, not SF"
@@ -63,7 +63,7 @@ pub fn score_speedup(data: &Data, rows: &[usize], trees: &Trees) -> Result<Speed
         let features = values(&asked, row, row)?;
         Ok((row.sf, to_number(forest.score(&to_features(features)))))
     };
-    Ok(Speedups {
+    Ok(HeldOutSpeedups {
         pairs: rows.iter().map(said).collect::<Result<_>>()?,
         curve: Vec::new(),
     })

@@ -13,7 +13,7 @@ use hetero_core::ml::forest::{Comparison, to_number};
 use hetero_core::ml::learn::{Pair, View, fixed};
 use hetero_core::ml::model::{Feature, Model, Trees};
 use hetero_core::ml::scores::Confusion;
-use hetero_core::ml::validate::{Speedups, TwoLeftOut, one_left_out, two_left_out};
+use hetero_core::ml::validate::{HeldOutSpeedups, TwoLeftOut, one_left_out, two_left_out};
 use linfa::prelude::*;
 use linfa_ensemble::EnsembleLearnerParams;
 use linfa_linear::LinearRegression;
@@ -46,7 +46,7 @@ const SEED: u64 = 1;
 
 /// A kind of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LinfaKind {
     /// A weighted sum by least squares; of pairs by logistic regression.
     Linear,
     /// A support vector machine with a Gaussian kernel.
@@ -57,12 +57,12 @@ pub enum Kind {
     Nearest,
 }
 
-impl Kind {
+impl LinfaKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Linear, Self::Svm, Self::Forest, Self::Nearest];
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for LinfaKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Linear => "linear, logistic",
@@ -77,7 +77,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug)]
 pub struct Worth {
     /// Estimates of SF, by core type; `None` where the kind makes none.
-    pub speedup: Vec<Option<Speedups>>,
+    pub speedup: Vec<Option<HeldOutSpeedups>>,
     /// Pairs by those estimates.
     pub by_speedup: Option<Confusion>,
     /// Pairs by the classifier, asked both ways round.
@@ -100,7 +100,7 @@ pub fn replace_by_linear(
     for (core_type, speedup) in model.speedup.iter_mut().enumerate() {
         speedup.trees = linear(data, &data.rows_of(core_type), &views[core_type])?;
         let worth = worth.speedup[core_type].as_ref();
-        speedup.scores = worth.map(Speedups::nearness).unwrap_or_default();
+        speedup.scores = worth.map(HeldOutSpeedups::nearness).unwrap_or_default();
         speedup.importances.clear();
         speedup.curve.clear();
     }
@@ -122,7 +122,7 @@ type Says = Box<dyn Fn(&[f64]) -> f64>;
 /// # Errors
 /// Something cannot be learnt.
 pub fn worth(
-    kind: Kind,
+    kind: LinfaKind,
     data: &Data,
     views: &[View],
     pairs: &[Pair],
@@ -150,7 +150,7 @@ pub fn worth(
                 pairs
             });
         }
-        speedups.push(pairs.map(|pairs| Speedups {
+        speedups.push(pairs.map(|pairs| HeldOutSpeedups {
             pairs,
             curve: Vec::new(),
         }));
@@ -320,10 +320,10 @@ fn thinned<T: Copy>(all: &[T], most: usize) -> Vec<T> {
 }
 
 /// What estimates SF, learnt from rows of one core type; `None` if the kind does not.
-fn speedup(kind: Kind, data: &Data, rows: &[usize], view: &View) -> Result<Option<Says>> {
+fn speedup(kind: LinfaKind, data: &Data, rows: &[usize], view: &View) -> Result<Option<Says>> {
     Ok(Some(match kind {
-        Kind::Linear => as_asked(&linear(data, rows, view)?)?,
-        Kind::Svm => {
+        LinfaKind::Linear => as_asked(&linear(data, rows, view)?)?,
+        LinfaKind::Svm => {
             let (table, sfs) = Table::of_rows(data, &thinned(rows, ROWS_OF_SVM), view)?;
             let scale = table.scaler();
             let machine = Svm::<f64, f64>::params()
@@ -332,8 +332,8 @@ fn speedup(kind: Kind, data: &Data, rows: &[usize], view: &View) -> Result<Optio
                 .fit(&Dataset::new(table.matrix, sfs))?;
             Box::new(move |values| machine.predict(scale(values).row(0)))
         }
-        Kind::Forest => return Ok(None),
-        Kind::Nearest => {
+        LinfaKind::Forest => return Ok(None),
+        LinfaKind::Nearest => {
             let (table, sfs) = Table::of_rows(data, rows, view)?;
             nearest(table, sfs)
         }
@@ -341,10 +341,10 @@ fn speedup(kind: Kind, data: &Data, rows: &[usize], view: &View) -> Result<Optio
 }
 
 /// What tells which of two gains more.
-fn classifier(kind: Kind, data: &Data, pairs: &[Pair], view: &View) -> Result<Says> {
+fn classifier(kind: LinfaKind, data: &Data, pairs: &[Pair], view: &View) -> Result<Says> {
     Ok(match kind {
-        Kind::Linear => as_asked(&logistic(data, pairs, view)?)?,
-        Kind::Svm => {
+        LinfaKind::Linear => as_asked(&logistic(data, pairs, view)?)?,
+        LinfaKind::Svm => {
             let few = thinned(pairs, ROWS_OF_SVM / 2);
             let (table, classes) = Table::of_pairs(data, &few, view)?;
             let scale = table.scaler();
@@ -354,7 +354,7 @@ fn classifier(kind: Kind, data: &Data, pairs: &[Pair], view: &View) -> Result<Sa
                 .fit(&Dataset::new(table.matrix, classes))?;
             Box::new(move |values| machine.weighted_sum(&scale(values).row(0)) - machine.rho)
         }
-        Kind::Forest => {
+        LinfaKind::Forest => {
             let (table, classes) = Table::of_pairs(data, pairs, view)?;
             let scale = table.scaler();
             let rng = SmallRng::seed_from_u64(SEED);
@@ -371,7 +371,7 @@ fn classifier(kind: Kind, data: &Data, pairs: &[Pair], view: &View) -> Result<Sa
                 yes.count() as f64 - TREES as f64 / 2.0
             })
         }
-        Kind::Nearest => {
+        LinfaKind::Nearest => {
             let (table, classes) = Table::of_pairs(data, pairs, view)?;
             nearest(table, classes.map(|&class| if class { 1.0 } else { -1.0 }))
         }
@@ -420,18 +420,18 @@ mod tests {
             core_type: false,
         };
         let (few, pairs) = (groups(&data, 5, 1), pairs(&data, 400, 1));
-        for kind in Kind::ALL {
+        for kind in LinfaKind::ALL {
             let views = std::slice::from_ref(&view);
             let worth = worth(kind, &data, views, &pairs, &view, [&few, &few]).unwrap();
             assert!(worth.classifier.accuracy() > 0.7, "{kind}: {worth:?}");
             let least = match kind {
                 // No estimate is beyond what was seen.
-                Kind::Linear => 0.99,
+                LinfaKind::Linear => 0.99,
                 _ => 0.9,
             };
-            let speedup = worth.speedup[0].as_ref().map(Speedups::nearness);
+            let speedup = worth.speedup[0].as_ref().map(HeldOutSpeedups::nearness);
             match (kind, speedup) {
-                (Kind::Forest, speedup) => assert_eq!(speedup, None),
+                (LinfaKind::Forest, speedup) => assert_eq!(speedup, None),
                 (_, speedup) => {
                     assert!(speedup.unwrap().correlation > least, "{kind}: {speedup:?}");
                     assert!(worth.by_speedup.unwrap().accuracy() > 0.8, "{kind}");

@@ -5,9 +5,9 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use hetero_core::ml::boosting::Step;
+use hetero_core::ml::boosting::TrainingError;
 use hetero_core::ml::model::{Classifier, Model, Speedup};
-use hetero_core::ml::validate::Speedups;
+use hetero_core::ml::validate::HeldOutSpeedups;
 
 const SIZE: (u32, u32) = (1200, 420);
 const BLUE: RGBColor = RGBColor(31, 119, 180);
@@ -21,7 +21,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 ///
 /// # Errors
 /// None but of the drawing itself.
-pub fn draw(model: &Model, found: &[Speedups]) -> Result<String> {
+pub fn draw(model: &Model, found: &[HeldOutSpeedups]) -> Result<String> {
     let panels = model.speedup.len() + usize::from(model.classifier.is_some());
     let mut text = String::new();
     {
@@ -70,7 +70,7 @@ fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw the report: {error}")
 }
 
-fn scatter(area: &Area, speedup: &Speedup, found: &Speedups) -> Result<()> {
+fn scatter(area: &Area, speedup: &Speedup, found: &HeldOutSpeedups) -> Result<()> {
     let values = found.pairs.iter().flat_map(|&(is, said)| [is, said]);
     let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| {
         (low.min(v), high.max(v))
@@ -106,7 +106,7 @@ fn scatter(area: &Area, speedup: &Speedup, found: &Speedups) -> Result<()> {
     Ok(())
 }
 
-fn curve(area: &Area, steps: &[Step], unit: &str) -> Result<()> {
+fn curve(area: &Area, steps: &[TrainingError], unit: &str) -> Result<()> {
     let losses = steps
         .iter()
         .flat_map(|step| [Some(step.learnt), step.held_out])

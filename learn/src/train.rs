@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use log::{info, warn};
 
-use crate::kinds::{self, Kind, Worth};
+use crate::kinds::{self, LinfaKind, Worth};
 use crate::{import, report, select, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
@@ -16,7 +16,7 @@ use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::{self, View};
 use hetero_core::ml::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
 use hetero_core::ml::validate::{
-    Comparisons, Contest, Speedups, begin, best, comparisons, groups, pairs, speedups,
+    Comparisons, Contest, HeldOutSpeedups, begin, best, comparisons, groups, pairs, speedups,
 };
 use hetero_core::output;
 use hetero_core::text::stamp;
@@ -68,7 +68,7 @@ pub fn run(args: &Train) -> Result<()> {
 struct Learnt {
     model: Model,
     /// What is and what was said, by core type.
-    speedups: Vec<Speedups>,
+    speedups: Vec<HeldOutSpeedups>,
     comparisons: Option<Comparisons>,
     /// Every kind of models that was tried, boosted trees first.
     kinds: Vec<(String, Worth)>,
@@ -254,13 +254,13 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         };
         kinds.push(("boosted trees".to_string(), boosted));
         let (mut by_speedup, mut by_classifier) = (scores.by_speedup, scores.both_ways);
-        for kind in Kind::ALL {
-            if !(args.compare || linear && kind == Kind::Linear) {
+        for kind in LinfaKind::ALL {
+            if !(args.compare || linear && kind == LinfaKind::Linear) {
                 continue;
             }
             info!("{kind}: learnt anew for each group of programs");
             let worth = kinds::worth(kind, data, &views, &pairs, &view, [&each, &few])?;
-            if linear && kind == Kind::Linear {
+            if linear && kind == LinfaKind::Linear {
                 kinds::replace_by_linear(&mut model, data, &views, (&pairs, &view), &worth)?;
                 found = worth.speedup.iter().flatten().cloned().collect();
                 by_speedup = worth.by_speedup.unwrap_or_default();

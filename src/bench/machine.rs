@@ -9,7 +9,7 @@ use crate::topology::{Identity, cpu_name};
 
 /// What must be the same for results to be comparable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineIdentity {
     /// The CPU and its core types.
     #[serde(flatten)]
     pub identity: Identity,
@@ -21,7 +21,7 @@ pub struct Machine {
     pub testbed: Option<String>,
 }
 
-impl Machine {
+impl MachineIdentity {
     /// This one.
     pub fn detect(topology: &Topology) -> Self {
         let testbed = std::env::var("SCX_HETERO_MACHINE").ok();
@@ -76,13 +76,13 @@ pub(super) mod tests {
     use crate::topology::TypeIdentity;
 
     /// A machine with two core types.
-    pub(crate) fn hybrid() -> Machine {
+    pub(crate) fn hybrid() -> MachineIdentity {
         let kind = |name: &str, cpus: &str| TypeIdentity {
             name: name.into(),
             cpus: cpus.into(),
             max_freq_khz: None,
         };
-        Machine {
+        MachineIdentity {
             identity: Identity {
                 cpu: "A CPU".into(),
                 core_types: vec![kind("P", "0-3"), kind("E", "4-7")],
@@ -97,7 +97,7 @@ pub(super) mod tests {
     fn another_machine_is_known_by_what_differs() {
         let now = hybrid();
         assert_eq!(now.differs(&now), None);
-        let differs = |change: fn(&mut Machine)| {
+        let differs = |change: fn(&mut MachineIdentity)| {
             let mut then = hybrid();
             change(&mut then);
             then.differs(&now).unwrap()

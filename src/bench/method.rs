@@ -4,12 +4,12 @@
 
 /// Completion times of programs that run together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
+pub struct CompletionTimes {
     wanted: usize,
     times: Vec<Vec<f64>>,
 }
 
-impl Tally {
+impl CompletionTimes {
     /// Of so many programs, until each has ended `wanted` times.
     pub fn new(programs: usize, wanted: usize) -> Self {
         Self {
@@ -46,7 +46,7 @@ mod tests {
 
     /// Runs programs that always take as long, by a clock that jumps from end to end.
     fn run(seconds: &[f64], wanted: usize) -> Vec<usize> {
-        let mut tally = Tally::new(seconds.len(), wanted);
+        let mut tally = CompletionTimes::new(seconds.len(), wanted);
         let mut ends: Vec<f64> = seconds.to_vec();
         loop {
             let next = (0..ends.len()).min_by(|&a, &b| ends[a].total_cmp(&ends[b]));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_one_behind_is_known() {
-        let mut tally = Tally::new(2, 3);
+        let mut tally = CompletionTimes::new(2, 3);
         assert!(!tally.ended(0, 1.0));
         assert_eq!(tally.last(), Some(1));
         assert!(!tally.is_over());

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::processes::Command;
 use crate::sim::library::nearest;
 use crate::sim::mix::{self, Mix};
-use crate::sim::sourced::Source;
+use crate::sim::sourced::SourceText;
 
 /// What a command has instead of its number of threads.
 const THREADS: &str = "{threads}";
@@ -40,13 +40,13 @@ impl Mixes {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&Source {
+        Self::parse(&SourceText {
             name: &path.display().to_string(),
             text: &text,
         })
     }
 
-    fn parse(source: &Source) -> Result<Self> {
+    fn parse(source: &SourceText) -> Result<Self> {
         let raw: RawMixes = source.parse()?;
         let mut commands = BTreeMap::new();
         for (name, command) in raw.programs {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Mixes> {
-        Mixes::parse(&Source {
+        Mixes::parse(&SourceText {
             name: "mixes.toml",
             text,
         })

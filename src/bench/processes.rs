@@ -21,8 +21,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use super::method::Tally;
-use crate::pmc::perf::{Event, How, What};
+use super::method::CompletionTimes;
+use crate::pmc::perf::{How, PerfEvent, What};
 use crate::topology::cpulist;
 
 /// A program to run.
@@ -44,7 +44,7 @@ impl Command {
 
 /// How programs are run together.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct MixPlan<'a> {
     /// The programs.
     pub commands: &'a [Command],
     /// In which order they start, all at once.
@@ -59,7 +59,7 @@ pub struct Plan<'a> {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct MixOutcome {
     /// By program, the seconds of each of its completed runs.
     pub times: Vec<Vec<f64>>,
     /// How long it took, s.
@@ -72,7 +72,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// A program cannot be started, fails, or takes too long.
-pub fn together(plan: &Plan, stop: &Receiver<()>) -> Result<Option<Outcome>> {
+pub fn together(plan: &MixPlan, stop: &Receiver<()>) -> Result<Option<MixOutcome>> {
     ensure!(!plan.commands.is_empty(), "no programs to run");
     let slots: Vec<Slot> = plan.commands.iter().map(|_| Slot::default()).collect();
     let begin = Barrier::new(plan.commands.len() + 1);
@@ -103,7 +103,7 @@ pub fn together(plan: &Plan, stop: &Receiver<()>) -> Result<Option<Outcome>> {
             .into_iter()
             .map(|thread| thread.join().ok().flatten());
         let migrations: Option<u64> = migrations.sum();
-        Ok(tally?.map(|tally| Outcome {
+        Ok(tally?.map(|tally| MixOutcome {
             times: tally.into_times(),
             seconds,
             migrations,
@@ -119,8 +119,12 @@ fn seconds_since(began: Instant) -> f64 {
 /// How a run of a program ended: after so many seconds, with that status.
 type End = Result<(f64, ExitStatus)>;
 
-fn wait(plan: &Plan, ends: &Receiver<(usize, End)>, stop: &Receiver<()>) -> Result<Option<Tally>> {
-    let mut tally = Tally::new(plan.commands.len(), plan.runs);
+fn wait(
+    plan: &MixPlan,
+    ends: &Receiver<(usize, End)>,
+    stop: &Receiver<()>,
+) -> Result<Option<CompletionTimes>> {
+    let mut tally = CompletionTimes::new(plan.commands.len(), plan.runs);
     let late = after(plan.limit);
     loop {
         select! {
@@ -164,12 +168,12 @@ fn bind(cpus: Option<&[u32]>) -> Result<()> {
 }
 
 /// Counts migrations of what the calling thread will start; `None` without the right to.
-fn count_migrations() -> Option<Event> {
+fn count_migrations() -> Option<PerfEvent> {
     let how = How {
         on_exec: true,
         ..How::default()
     };
-    Event::open(What::Migrations, how, None).ok()
+    PerfEvent::open(What::Migrations, how, None).ok()
 }
 
 /// The place of a program: its process now, and whether it shall not be started again.
@@ -266,10 +270,10 @@ mod tests {
         }
     }
 
-    fn run(scripts: &[&str], limit: u64, stop: &Receiver<()>) -> Result<Option<Outcome>> {
+    fn run(scripts: &[&str], limit: u64, stop: &Receiver<()>) -> Result<Option<MixOutcome>> {
         let commands: Vec<_> = scripts.iter().map(|script| shell(script)).collect();
         let order: Vec<usize> = (0..commands.len()).rev().collect();
-        let plan = Plan {
+        let plan = MixPlan {
             commands: &commands,
             order: &order,
             cpus: None,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use log::warn;
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
+use super::machine::MachineIdentity;
 use crate::text::parse_json;
 
 /// Grows when a field changes its meaning.
@@ -20,20 +20,20 @@ pub const SCHEMA: u32 = 1;
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Record {
+pub enum ResultsLine {
     /// The first line.
-    Header(Header),
+    Header(ResultsHeader),
     /// A program alone.
     Alone(Alone),
     /// A mix under a scheduler.
-    Run(Run),
+    Run(MixRun),
     /// A mix under a scheduler that came to nothing.
     Failed(Failed),
 }
 
 /// Where and by what it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct ResultsHeader {
     /// [`SCHEMA`].
     pub schema: u32,
     /// Of scx_hetero.
@@ -41,7 +41,7 @@ pub struct Header {
     /// When, in UTC.
     pub date: String,
     /// Where.
-    pub machine: Machine,
+    pub machine: MachineIdentity,
 }
 
 /// Completion times of a program alone, seconds.
@@ -59,7 +59,7 @@ pub struct Alone {
 
 /// A mix that was run under a scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct MixRun {
     /// As it was asked for.
     pub scheduler: String,
     /// The mix's name.
@@ -73,12 +73,12 @@ pub struct Run {
     /// Energy of the processor packages, J; `None` where that cannot be counted.
     pub joules: Option<f64>,
     /// In the order of the mix.
-    pub programs: Vec<Program>,
+    pub programs: Vec<MixProgram>,
 }
 
 /// A program of a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Program {
+pub struct MixProgram {
     /// With its number of threads.
     pub program: String,
     /// Seconds of each completed run.
@@ -98,7 +98,7 @@ pub struct Failed {
     pub error: String,
 }
 
-impl Run {
+impl MixRun {
     /// Its scheduler, mix and repeat.
     pub fn key(&self) -> (&str, &str, u32) {
         (&self.scheduler, &self.mix, self.repeat)
@@ -109,11 +109,11 @@ impl Run {
 #[derive(Clone, Debug)]
 pub struct Results {
     /// Its first line.
-    pub header: Header,
+    pub header: ResultsHeader,
     /// By program.
     pub alone: BTreeMap<String, Alone>,
     /// In the order in which they were run.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MixRun>,
     /// What failed, and was not run well later.
     pub failed: Vec<Failed>,
 }
@@ -140,7 +140,7 @@ impl Results {
             schema == Some(SCHEMA.into()),
             "line 1 is no header that this version knows"
         );
-        let Record::Header(header) = serde_json::from_value(value).context("line 1")? else {
+        let ResultsLine::Header(header) = serde_json::from_value(value).context("line 1")? else {
             bail!("line 1 is no header");
         };
         let (mut alone, mut runs) = (BTreeMap::new(), Vec::new());
@@ -149,15 +149,15 @@ impl Results {
             let record = parse_json(line).and_then(serde_json::from_value);
             let record = record.with_context(|| format!("line {}", index + 1))?;
             match record {
-                Record::Header(_) => bail!("line {} is a second header", index + 1),
-                Record::Alone(of) => drop(alone.insert(of.program.clone(), of)),
-                Record::Run(run) => runs.push(run),
-                Record::Failed(run) => failed.push(run),
+                ResultsLine::Header(_) => bail!("line {} is a second header", index + 1),
+                ResultsLine::Alone(of) => drop(alone.insert(of.program.clone(), of)),
+                ResultsLine::Run(run) => runs.push(run),
+                ResultsLine::Failed(run) => failed.push(run),
             }
         }
         failed.retain(|f| {
             let key = (f.scheduler.as_str(), f.mix.as_str(), f.repeat);
-            !runs.iter().any(|run: &Run| run.key() == key)
+            !runs.iter().any(|run: &MixRun| run.key() == key)
         });
         Ok(Self {
             header,
@@ -192,7 +192,7 @@ impl Book {
     ///
     /// # Errors
     /// It cannot be written, is no such file, or is of another machine.
-    pub fn open(path: &Path, header: Header) -> Result<Self> {
+    pub fn open(path: &Path, header: ResultsHeader) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -211,7 +211,10 @@ impl Book {
             path.display()
         );
         let results = if is_new {
-            Results::parse(&format!("{}\n", line(&Record::Header(header.clone()))?))?
+            Results::parse(&format!(
+                "{}\n",
+                line(&ResultsLine::Header(header.clone()))?
+            ))?
         } else {
             let results = Results::parse(&text);
             results.with_context(|| format!("{} is of no use", path.display()))?
@@ -235,7 +238,7 @@ impl Book {
             results,
         };
         if is_new {
-            book.append(&Record::Header(header))?;
+            book.append(&ResultsLine::Header(header))?;
         }
         Ok(book)
     }
@@ -244,18 +247,20 @@ impl Book {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn push(&mut self, record: Record) -> Result<()> {
+    pub fn push(&mut self, record: ResultsLine) -> Result<()> {
         self.append(&record)?;
         match record {
-            Record::Header(_) => {}
-            Record::Alone(alone) => drop(self.results.alone.insert(alone.program.clone(), alone)),
-            Record::Run(run) => self.results.runs.push(run),
-            Record::Failed(failed) => self.results.failed.push(failed),
+            ResultsLine::Header(_) => {}
+            ResultsLine::Alone(alone) => {
+                drop(self.results.alone.insert(alone.program.clone(), alone))
+            }
+            ResultsLine::Run(run) => self.results.runs.push(run),
+            ResultsLine::Failed(failed) => self.results.failed.push(failed),
         }
         Ok(())
     }
 
-    fn append(&mut self, record: &Record) -> Result<()> {
+    fn append(&mut self, record: &ResultsLine) -> Result<()> {
         let line = format!("{}\n", line(record)?);
         // One write: who kills us leaves a whole line or a last one that is cut off.
         let written = self.file.write_all(line.as_bytes());
@@ -265,7 +270,7 @@ impl Book {
     }
 }
 
-fn line(record: &Record) -> Result<String> {
+fn line(record: &ResultsLine) -> Result<String> {
     Ok(serde_json::to_string(record)?)
 }
 
@@ -274,8 +279,8 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::machine::tests::hybrid;
 
-    pub(crate) fn header() -> Header {
-        Header {
+    pub(crate) fn header() -> ResultsHeader {
+        ResultsHeader {
             schema: SCHEMA,
             version: "0.1.0".into(),
             date: "2026-11-22T00:00:00Z".into(),
@@ -284,12 +289,12 @@ pub(super) mod tests {
     }
 
     /// Programs `a` and `b` in a mix, with the seconds of their runs.
-    pub(crate) fn run(scheduler: &str, mix: &str, repeat: u32, times: [&[f64]; 2]) -> Run {
-        let program = |(name, times): (&str, &&[f64])| Program {
+    pub(crate) fn run(scheduler: &str, mix: &str, repeat: u32, times: [&[f64]; 2]) -> MixRun {
+        let program = |(name, times): (&str, &&[f64])| MixProgram {
             program: name.into(),
             times: times.to_vec(),
         };
-        Run {
+        MixRun {
             scheduler: scheduler.into(),
             mix: mix.into(),
             repeat,
@@ -314,9 +319,9 @@ pub(super) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.jsonl");
         let mut book = Book::open(&path, header()).unwrap();
-        book.push(Record::Failed(failed("camps"))).unwrap();
-        book.push(Record::Failed(failed("rr"))).unwrap();
-        book.push(Record::Run(run("camps", "M1", 1, [&[1.0], &[2.0]])))
+        book.push(ResultsLine::Failed(failed("camps"))).unwrap();
+        book.push(ResultsLine::Failed(failed("rr"))).unwrap();
+        book.push(ResultsLine::Run(run("camps", "M1", 1, [&[1.0], &[2.0]])))
             .unwrap();
         drop(book);
         let mut text = fs::read_to_string(&path).unwrap();
@@ -343,7 +348,7 @@ pub(super) mod tests {
         assert!(refused("a letter\nof two lines\n").contains("is of no use: line 1"));
         let mut other = header();
         other.machine.kernel = "7.2".into();
-        let other = line(&Record::Header(other)).unwrap();
+        let other = line(&ResultsLine::Header(other)).unwrap();
         assert!(refused(&format!("{other}\n")).contains("kernel 7.2"));
         let newer = other.replace("\"schema\":1", "\"schema\":99");
         assert!(refused(&format!("{newer}\n")).contains("no header that this version knows"));

@@ -10,11 +10,13 @@ use crossbeam::channel::Receiver;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::warn;
 
-use super::machine::Machine;
+use super::machine::MachineIdentity;
 use super::mixes::Mixes;
-use super::processes::{Command, Outcome, Plan, together};
-use super::results::{Alone, Book, Failed, Header, Program, Record, Results, Run, SCHEMA};
-use super::scheduler::{Attached, Scheduler};
+use super::processes::{Command, MixOutcome, MixPlan, together};
+use super::results::{
+    Alone, Book, Failed, MixProgram, MixRun, Results, ResultsHeader, ResultsLine, SCHEMA,
+};
+use super::scheduler::{Attached, BenchScheduler};
 use crate::energy::Energy;
 use crate::output;
 use crate::sim::experiment::shuffle;
@@ -48,7 +50,7 @@ pub struct Args {
     /// (the kernel's own), or the command of another one; with none, only the times
     /// that programs need alone are measured
     #[arg(short, long, value_name = "SCHEDULER", num_args = 1..)]
-    scheduler: Vec<Scheduler>,
+    scheduler: Vec<BenchScheduler>,
 
     /// Only these mixes of the file
     #[arg(short, long, value_name = "NAME", num_args = 1..)]
@@ -104,11 +106,11 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<Option<bool>> {
         .choose(&args.mix)
         .with_context(|| args.file.display().to_string())?;
     let topology = Topology::detect(args.core_types.as_ref())?;
-    let header = Header {
+    let header = ResultsHeader {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_string(),
         date: date(SystemTime::now()),
-        machine: Machine::detect(&topology),
+        machine: MachineIdentity::detect(&topology),
     };
     let book = Book::open(&args.out, header)?;
     let mut session = Session {
@@ -153,7 +155,7 @@ impl Session<'_> {
                         command,
                         self.args.alone.as_deref().unwrap_or(Path::new("")),
                     )?;
-                    self.book.push(Record::Alone(alone.clone()))?;
+                    self.book.push(ResultsLine::Alone(alone.clone()))?;
                 }
                 None => missing.push(command),
             }
@@ -161,7 +163,7 @@ impl Session<'_> {
         if missing.is_empty() {
             return Ok(true);
         }
-        let default: Scheduler = "default".parse()?;
+        let default: BenchScheduler = "default".parse()?;
         let Some(mut scheduler) = default.attach(self.stop)? else {
             return Ok(false);
         };
@@ -178,7 +180,7 @@ impl Session<'_> {
                 "{} alone: {fast:.2} s, {slow:.2} s on the slowest CPUs",
                 alone.program
             ));
-            self.book.push(Record::Alone(alone))?;
+            self.book.push(ResultsLine::Alone(alone))?;
         }
         Ok(true)
     }
@@ -222,14 +224,14 @@ impl Session<'_> {
                     Ok(None) => return Ok(None),
                     Ok(Some(run)) => {
                         progress.end(&format!("{title}: {:.1} s", run.seconds));
-                        self.book.push(Record::Run(run))?;
+                        self.book.push(ResultsLine::Run(run))?;
                     }
                     Err(error) => {
                         all_well = false;
                         // The next one gets a fresh scheduler.
                         attached = None;
                         progress.end(&format!("{title}: FAILED: {error:#}"));
-                        self.book.push(Record::Failed(Failed {
+                        self.book.push(ResultsLine::Failed(Failed {
                             scheduler: scheduler.name.clone(),
                             mix: mix.name.clone(),
                             repeat,
@@ -245,16 +247,16 @@ impl Session<'_> {
     /// A mix under a scheduler; `None` if somebody stopped it.
     fn one(
         &self,
-        scheduler: &Scheduler,
+        scheduler: &BenchScheduler,
         attached: &mut Attached,
         mix: &Mix,
         repeat: u32,
-    ) -> Result<Option<Run>> {
+    ) -> Result<Option<MixRun>> {
         attached.check()?;
         let commands = self.mixes.commands(mix);
         let mut order: Vec<usize> = (0..commands.len()).collect();
         shuffle(&mut order, repeat.into());
-        let plan = Plan {
+        let plan = MixPlan {
             commands: &commands,
             order: &order,
             cpus: None,
@@ -270,11 +272,11 @@ impl Session<'_> {
             return Ok(None);
         };
         let programs = commands.into_iter().zip(outcome.times);
-        let programs = programs.map(|(command, times)| Program {
+        let programs = programs.map(|(command, times)| MixProgram {
             program: command.program,
             times,
         });
-        Ok(Some(Run {
+        Ok(Some(MixRun {
             scheduler: scheduler.name.clone(),
             mix: mix.name.clone(),
             repeat,
@@ -299,7 +301,7 @@ impl Session<'_> {
 }
 
 /// A file that lends its times alone to that of this header.
-fn lent_from(path: &Path, header: &Header) -> Result<Results> {
+fn lent_from(path: &Path, header: &ResultsHeader) -> Result<Results> {
     let lent = Results::read(path)?;
     if let Some(difference) = lent.header.machine.differs(&header.machine) {
         bail!("{} is of another machine: {difference}", path.display());
@@ -321,7 +323,7 @@ fn check_same(alone: &Alone, command: &Command, path: &Path) -> Result<()> {
 
 fn alone(command: &Command, topology: &Topology, stop: &Receiver<()>) -> Result<Option<Alone>> {
     let on = |core_type: usize| -> Result<Option<Vec<f64>>> {
-        let plan = Plan {
+        let plan = MixPlan {
             commands: std::slice::from_ref(command),
             order: &[0],
             cpus: Some(&topology.types[core_type].cpus),
@@ -329,7 +331,7 @@ fn alone(command: &Command, topology: &Topology, stop: &Receiver<()>) -> Result<
             limit: LONGEST_ALONE,
         };
         let outcome = together(&plan, stop)?;
-        Ok(outcome.map(|outcome: Outcome| outcome.times.concat()))
+        Ok(outcome.map(|outcome: MixOutcome| outcome.times.concat()))
     };
     let slowest = topology.types.len().saturating_sub(1);
     let Some(on_fastest) = on(0)? else {

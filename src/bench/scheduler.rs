@@ -35,7 +35,7 @@ const KEPT: usize = 3;
 
 /// A scheduler by the words of `--scheduler`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduler {
+pub struct BenchScheduler {
     /// As given.
     pub name: String,
     kind: Kind,
@@ -51,7 +51,7 @@ enum Kind {
     Other(Vec<String>),
 }
 
-impl FromStr for Scheduler {
+impl FromStr for BenchScheduler {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -70,7 +70,7 @@ impl FromStr for Scheduler {
     }
 }
 
-impl Scheduler {
+impl BenchScheduler {
     /// Where it stands among others: the kernel's own, then policies in their order, then others.
     pub fn place(name: &str) -> (usize, usize, &str) {
         let first = name.split_whitespace().next().unwrap_or_default();
@@ -150,13 +150,13 @@ impl Scheduler {
 
 /// A scheduler that schedules; it is detached when this is dropped.
 pub struct Attached<'a> {
-    scheduler: &'a Scheduler,
+    scheduler: &'a BenchScheduler,
     status: Status,
     process: Option<Process>,
 }
 
 impl<'a> Attached<'a> {
-    fn new(scheduler: &'a Scheduler, status: Status, process: Option<Process>) -> Self {
+    fn new(scheduler: &'a BenchScheduler, status: Status, process: Option<Process>) -> Self {
         Self {
             scheduler,
             status,
@@ -311,7 +311,7 @@ impl fmt::Display for Status {
 mod tests {
     use super::*;
 
-    fn scheduler(text: &str) -> Scheduler {
+    fn scheduler(text: &str) -> BenchScheduler {
         text.parse().unwrap()
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let lavd = scheduler("/usr/bin/scx_lavd --performance");
         assert!(matches!(&lavd.kind, Kind::Other(words) if words.len() == 2));
         for bad in ["", "default -x", "scx_lavd 'x"] {
-            assert!(bad.parse::<Scheduler>().is_err(), "{bad}");
+            assert!(bad.parse::<BenchScheduler>().is_err(), "{bad}");
         }
         assert!(camps.is("hetero") && !camps.is("lavd_1.1.4"));
         assert!(lavd.is("lavd_1.1.4_x86_64") && !lavd.is("hetero"));
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn the_kernels_own_comes_first_and_others_last() {
         let mut names = ["scx_lavd", "camps", "none", "default", "camps --fairness 0"];
-        names.sort_by_key(|name| Scheduler::place(name));
+        names.sort_by_key(|name| BenchScheduler::place(name));
         assert_eq!(names[0], "default");
         assert_eq!(names[4], "scx_lavd");
     }

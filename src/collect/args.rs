@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::run::Limits;
+use super::run::RunLimits;
 use super::suite::Suite;
 use crate::ml::args::number;
 use crate::pmu::Event;
@@ -104,8 +104,8 @@ impl Args {
     }
 
     /// How long each run is.
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
+    pub(super) fn limits(&self) -> RunLimits {
+        RunLimits {
             window: self.window,
             windows: self.windows.into(),
             time: Duration::from_secs(self.limit),

@@ -24,14 +24,14 @@ use log::warn;
 pub use args::Args;
 
 use crate::ml::events;
-use crate::ml::header::{CountedBy, EventCounted, Header, MeasuredMachine, SCHEMA};
+use crate::ml::header::{CountedBy, EventCounted, MeasuredMachine, SCHEMA, TableHeader};
 use crate::output;
-use crate::pmu::{Event, Machine, Meaning, Plan, Pmu, Set, availability, plan};
+use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
 use suite::Program;
-use table::{Measured, Place, Table};
-use windows::{Run, deviation};
+use table::{Measured, MeasuredTable, Place};
+use windows::{ProgramRun, deviation};
 
 /// The standard deviation that runs may have, over their mean (topology-aware-ml-2024, section 3.3).
 const STEADY: f64 = 0.035;
@@ -43,7 +43,7 @@ const MOST_RUNS: usize = 10;
 /// What is counted on a core type, and in which runs.
 struct Counted {
     name: String,
-    sets: Vec<Set>,
+    sets: Vec<EventSet>,
     places: Vec<Place>,
 }
 
@@ -68,7 +68,7 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
 /// # Errors
 /// In words for people: nothing can be counted here, the table is another machine's, and such.
 pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
-    let machine = Machine::detect();
+    let machine = MachinePmus::detect();
     if let Err(why) = availability(&machine) {
         bail!("{why}");
     }
@@ -82,7 +82,7 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
         }
     }
     let header = header(args, &topology, &machine, &counted)?;
-    let mut table = Table::open(&args.output, header, features)?;
+    let mut table = MeasuredTable::open(&args.output, header, features)?;
 
     let done = table.labels();
     let is_done =
@@ -126,14 +126,14 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
 fn measure<'c>(
     program: &Program,
     args: &Args,
-    on: (&Machine, &Topology),
+    on: (&MachinePmus, &Topology),
     counted: &'c [Counted],
     bar: &ProgressBar,
     stop: &Receiver<()>,
 ) -> Result<Option<Vec<Measured<'c>>>> {
     let mut measured = Vec::new();
     for (core_type, of) in counted.iter().enumerate() {
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<ProgramRun> = Vec::new();
         loop {
             bar.set_message(format!(
                 "{} on {}, run {}",
@@ -160,7 +160,7 @@ fn measure<'c>(
                     program.skip
                 );
             }
-            runs.push(Run { set, windows });
+            runs.push(ProgramRun { set, windows });
             let deviation = deviation(&runs);
             if runs.len() >= LEAST_RUNS.max(of.sets.len()) && deviation < STEADY {
                 break;
@@ -188,7 +188,7 @@ fn measure<'c>(
 }
 
 /// What is counted on each core type: `wished`, or all that its PMU can.
-fn counted(machine: &Machine, topology: &Topology, wished: &[Event]) -> Result<Vec<Counted>> {
+fn counted(machine: &MachinePmus, topology: &Topology, wished: &[Event]) -> Result<Vec<Counted>> {
     let of_type = |kind: &crate::topology::CoreType| {
         let pmu = machine
             .pmu_of(kind.cpus[0])
@@ -249,9 +249,9 @@ fn counted(machine: &Machine, topology: &Topology, wished: &[Event]) -> Result<V
 fn header(
     args: &Args,
     topology: &Topology,
-    machine: &Machine,
+    machine: &MachinePmus,
     counted: &[Counted],
-) -> Result<Header> {
+) -> Result<TableHeader> {
     let of_type = |(of, kind): (&Counted, &crate::topology::CoreType)| {
         let pmu: &Pmu = machine.pmu_of(kind.cpus[0])?;
         let base =
@@ -277,7 +277,7 @@ fn header(
         .zip(&topology.types)
         .filter_map(of_type)
         .collect();
-    Ok(Header {
+    Ok(TableHeader {
         schema: SCHEMA,
         written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
         date: stamp(SystemTime::now())?,

@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 use super::windows::{Cutter, Window};
 use crate::pmc::counting::places;
 use crate::pmc::perf::How;
-use crate::pmc::sampling::{Sampling, Threads, Trigger};
+use crate::pmc::sampling::{SampledThreads, Sampling, Trigger};
 use crate::pmc::target::{Launcher, command, exit_code};
-use crate::pmu::{Machine, Meaning, Plan, Set};
+use crate::pmu::{EventSet, MachinePmus, Meaning, Plan};
 use crate::topology::Topology;
 
 /// Samples are fetched so often.
@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How each program is run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct RunLimits {
     /// Instructions of a window.
     pub window: u64,
     /// It is stopped after so many windows,
@@ -45,10 +45,10 @@ pub(super) struct Limits {
 /// It cannot be started or counted, or it failed before a window was full.
 pub(super) fn run(
     words: &[String],
-    (machine, topology): (&Machine, &Topology),
+    (machine, topology): (&MachinePmus, &Topology),
     core_type: usize,
-    set: &Set,
-    limits: Limits,
+    set: &EventSet,
+    limits: RunLimits,
     stop: &Receiver<()>,
 ) -> Result<Option<Vec<Window>>> {
     let cpu = topology.types[core_type].cpus[0];
@@ -81,7 +81,7 @@ pub(super) fn run(
     let mut sampling = Sampling::open(&places, &plans, &[launcher.tid], how, &trigger)?;
     let (pid, end) = launcher.start(&words[0])?;
 
-    let mut threads = Threads::default();
+    let mut threads = SampledThreads::default();
     let mut cutter = Cutter::new(limits.window);
     let begin = Instant::now();
     let mut ended: Option<ExitStatus> = None;

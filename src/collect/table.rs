@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::suite::Program;
-use super::windows::{Mean, Run, common, deviation};
+use super::windows::{ProgramRun, WindowMean, common, deviation};
 use crate::files::write_whole;
-use crate::ml::header::{self, Header};
+use crate::ml::header::{self, TableHeader};
 use crate::pmu::sets::{CYCLES, INSTRUCTIONS};
 
 /// The columns before those of events.
@@ -36,32 +36,36 @@ pub(crate) struct Measured<'c> {
     /// What was counted where.
     pub places: &'c [Place],
     /// The runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ProgramRun>,
 }
 
 /// The table, as far as it has been measured.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct MeasuredTable {
     path: PathBuf,
-    header: Header,
+    header: TableHeader,
     /// Features that have a column.
     features: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl MeasuredTable {
     /// Goes on with the table at `path` if there is one of the same kind, or begins it.
     ///
     /// # Errors
     /// There is one that this would spoil, or it cannot be written.
-    pub(crate) fn open(path: &Path, mut header: Header, features: Vec<String>) -> Result<Self> {
+    pub(crate) fn open(
+        path: &Path,
+        mut header: TableHeader,
+        features: Vec<String>,
+    ) -> Result<Self> {
         let mut rows = Vec::new();
         if path.exists() {
             let advice = || {
                 let path = path.display();
                 format!("{path} is not gone on with; choose another file with --output")
             };
-            let before = Header::read(path)
+            let before = TableHeader::read(path)
                 .and_then(|header| {
                     header.with_context(|| {
                         format!("it has no header, {}", header::path_of(path).display())
@@ -103,7 +107,7 @@ impl Table {
 
     fn row(&self, program: &Program, of: &Measured, window: Option<usize>) -> Vec<String> {
         let (places, runs) = (of.places, &of.runs);
-        let mean = Mean::of(runs, window);
+        let mean = WindowMean::of(runs, window);
         let mut row = vec![
             program.name.clone(),
             program.variant.clone(),
@@ -140,7 +144,7 @@ impl Table {
 }
 
 /// Whether measurements of `now` may stand in a table that was begun with `before`.
-fn same(before: &Header, now: &Header) -> Result<()> {
+fn same(before: &TableHeader, now: &TableHeader) -> Result<()> {
     if let Some(difference) = before.machine.identity.differs(&now.machine.identity) {
         anyhow::bail!("{difference}");
     }
@@ -186,8 +190,8 @@ mod tests {
     use crate::ml::header::{MeasuredMachine, SCHEMA};
     use crate::topology::Identity;
 
-    fn header(cpu: &str, window: u64) -> Header {
-        Header {
+    fn header(cpu: &str, window: u64) -> TableHeader {
+        TableHeader {
             schema: SCHEMA,
             written_by: "a test".into(),
             date: "2026-11-22T00:00:00Z".into(),
@@ -226,7 +230,7 @@ mod tests {
             core_type,
             places,
             runs: vec![
-                Run {
+                ProgramRun {
                     set: 0,
                     windows: vec![window; 3],
                 };
@@ -242,14 +246,15 @@ mod tests {
         let features = vec!["loads".to_string()];
         let places = [("loads".to_string(), 0, 2)];
         for name in ["one", "two"] {
-            let mut table = Table::open(&path, header("this", 1000), features.clone()).unwrap();
+            let mut table =
+                MeasuredTable::open(&path, header("this", 1000), features.clone()).unwrap();
             let both = [
                 measured("P", 500.0, &places),
                 measured("E", 1000.0, &places),
             ];
             table.add(&program(name), &both).unwrap();
         }
-        let table = Table::open(&path, header("this", 1000), features).unwrap();
+        let table = MeasuredTable::open(&path, header("this", 1000), features).unwrap();
         assert_eq!(table.labels().len(), 2);
         assert_eq!(table.header.commands.len(), 2);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -267,7 +272,7 @@ mod tests {
         let path = folder.path().join("table.csv");
         let open = |cpu: &str, window, features: &[&str]| {
             let features = features.iter().map(|name| name.to_string()).collect();
-            let opened = Table::open(&path, header(cpu, window), features);
+            let opened = MeasuredTable::open(&path, header(cpu, window), features);
             opened.map(drop).map_err(|error| format!("{error:#}"))
         };
         fs::write(&path, "what is mine").unwrap();

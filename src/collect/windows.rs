@@ -68,7 +68,7 @@ pub(super) fn total(windows: &[Window]) -> Window {
 
 /// A run of a program on a core type.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ProgramRun {
     /// Number of the set that was counted.
     pub set: usize,
     /// Its windows, from the program's begin.
@@ -77,7 +77,7 @@ pub(crate) struct Run {
 
 /// Standard deviation of the speeds of runs, in instructions per second, over their mean;
 /// compared over as many windows as all have.
-pub(super) fn deviation(runs: &[Run]) -> f64 {
+pub(super) fn deviation(runs: &[ProgramRun]) -> f64 {
     let common = common(runs);
     let speeds: Vec<f64> = runs
         .iter()
@@ -95,22 +95,22 @@ pub(super) fn deviation(runs: &[Run]) -> f64 {
 }
 
 /// How many windows all runs have.
-pub(super) fn common(runs: &[Run]) -> usize {
+pub(super) fn common(runs: &[ProgramRun]) -> usize {
     runs.iter().map(|run| run.windows.len()).min().unwrap_or(0)
 }
 
 /// The mean of one window, or of all together (`None`), over all runs: run time in ns,
 /// instructions, cycles; and of counter `counter` of set `set`, scaled to the mean instructions.
-pub(super) struct Mean<'r> {
-    runs: &'r [Run],
+pub(super) struct WindowMean<'r> {
+    runs: &'r [ProgramRun],
     windows: Vec<Window>,
 }
 
-impl<'r> Mean<'r> {
+impl<'r> WindowMean<'r> {
     /// Of these runs.
-    pub(super) fn of(runs: &'r [Run], window: Option<usize>) -> Self {
+    pub(super) fn of(runs: &'r [ProgramRun], window: Option<usize>) -> Self {
         let common = common(runs);
-        let pick = |run: &Run| match window {
+        let pick = |run: &ProgramRun| match window {
             Some(number) => run.windows[number].clone(),
             None => total(&run.windows[..common]),
         };
@@ -151,12 +151,12 @@ impl<'r> Mean<'r> {
 mod tests {
     use super::*;
 
-    fn run(set: usize, windows: &[(f64, &[f64])]) -> Run {
+    fn run(set: usize, windows: &[(f64, &[f64])]) -> ProgramRun {
         let window = |&(run_ns, counts): &(f64, &[f64])| Window {
             run_ns,
             counts: counts.to_vec(),
         };
-        Run {
+        ProgramRun {
             set,
             windows: windows.iter().map(window).collect(),
         }
@@ -190,7 +190,7 @@ mod tests {
             run(0, &[(10.0, &[100.0, 200.0, 7.0])]),
             run(1, &[(20.0, &[300.0, 400.0, 30.0])]),
         ];
-        let mean = Mean::of(&runs, Some(0));
+        let mean = WindowMean::of(&runs, Some(0));
         assert_eq!(
             (mean.run_ns(), mean.of_all(0), mean.of_all(1)),
             (15.0, 200.0, 300.0)
@@ -198,6 +198,6 @@ mod tests {
         let is = |set, number: f64| (mean.of_set(set, 2).unwrap() - number).abs() < 1e-9;
         assert!(is(1, 20.0) && is(0, 14.0));
         assert_eq!(mean.of_set(2, 2), None);
-        assert_eq!(Mean::of(&runs, None).of_all(0), 200.0);
+        assert_eq!(WindowMean::of(&runs, None).of_all(0), 200.0);
     }
 }

@@ -43,7 +43,7 @@ impl Service for Echo {
     }
 }
 
-const LIMITS: Limits = Limits {
+const LIMITS: ClientLimits = ClientLimits {
     connections: 4,
     request: 100,
     patience: Duration::from_secs(3600),
@@ -57,7 +57,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ClientLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -168,7 +168,7 @@ fn what_is_too_long_is_answered_once() {
 fn who_is_late_is_hung_up_on_and_who_may_idle_is_not() {
     let patience = Duration::from_millis(20);
     for may_idle in [true, false] {
-        let mut bench = Bench::new(Limits {
+        let mut bench = Bench::new(ClientLimits {
             patience,
             may_idle,
             ..LIMITS

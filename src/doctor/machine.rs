@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::Check;
 use crate::ml::model::{self, Model};
-use crate::pmu::virtual_counters::{Name, Status, VirtualCounters};
-use crate::pmu::{Machine, availability};
+use crate::pmu::virtual_counters::{CounterName, CounterStatus, VirtualCounters};
+use crate::pmu::{MachinePmus, availability};
 use crate::power;
 use crate::preflight::Permissions;
 use crate::slowdown::calibrate::store::{self, Calibration};
@@ -112,7 +112,7 @@ fn model(root: &Path, topology: &Topology) -> Check {
 
 pub(super) fn counters(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
     const NAME: &str = "pmu";
-    let machine = Machine::read(root);
+    let machine = MachinePmus::read(root);
     if machine.pmus.is_empty() {
         return vec![Check::warning(
             NAME,
@@ -165,7 +165,7 @@ pub(super) fn counters(root: &Path, permissions: Option<&Permissions>) -> Vec<Ch
 }
 
 /// The CPUs that no PMU serves.
-fn uncounted(root: &Path, machine: &Machine) -> Option<Check> {
+fn uncounted(root: &Path, machine: &MachinePmus) -> Option<Check> {
     let topology = Topology::read(&Sysfs::new(root), None).ok()?;
     let cpus = topology.cpus.iter().map(|cpu| cpu.id);
     let cpus: Vec<u32> = cpus.filter(|&cpu| machine.pmu_of(cpu).is_none()).collect();
@@ -193,13 +193,13 @@ pub(super) fn energy(root: &Path) -> Vec<Check> {
     let of = |name| counters.describe().iter().filter(move |c| c.name == name);
     let mut present = Vec::new();
     for name in [
-        Name::EnergyPackage,
-        Name::EnergyCore,
-        Name::EnergyDram,
-        Name::EnergyPsys,
-        Name::EnergySensor,
+        CounterName::EnergyPackage,
+        CounterName::EnergyCore,
+        CounterName::EnergyDram,
+        CounterName::EnergyPsys,
+        CounterName::EnergySensor,
     ] {
-        if of(name).any(|counter| counter.status == Status::Present) {
+        if of(name).any(|counter| counter.status == CounterStatus::Present) {
             present.push(name.as_str());
         }
     }
@@ -209,9 +209,9 @@ pub(super) fn energy(root: &Path) -> Vec<Check> {
             format!("{} can be read", present.join(", ")),
         )];
     }
-    let package = of(Name::EnergyPackage).next();
+    let package = of(CounterName::EnergyPackage).next();
     let why = match package.map(|counter| &counter.status) {
-        Some(Status::Absent(why)) => why.as_str(),
+        Some(CounterStatus::Absent(why)) => why.as_str(),
         _ => "there is no sensor",
     };
     vec![Check::note(

@@ -30,7 +30,7 @@ pub struct Args {
 /// How grave a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum Severity {
     /// As it should be.
     Ok,
     /// Good to know, and nobody's fault.
@@ -47,7 +47,7 @@ pub struct Check {
     /// What, in one word; the same on all machines.
     pub name: &'static str,
     /// How grave it is.
-    pub status: Status,
+    pub status: Severity,
     /// What was found, for people.
     pub found: String,
     /// What to do about it; whatever failed has one, and each warning.
@@ -58,7 +58,7 @@ pub struct Check {
 }
 
 impl Check {
-    fn new(name: &'static str, status: Status, found: impl Into<String>) -> Self {
+    fn new(name: &'static str, status: Severity, found: impl Into<String>) -> Self {
         Self {
             name,
             status,
@@ -69,19 +69,19 @@ impl Check {
     }
 
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, Status::Ok, found)
+        Self::new(name, Severity::Ok, found)
     }
 
     fn note(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, Status::Note, found)
+        Self::new(name, Severity::Note, found)
     }
 
     fn warning(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(name, Status::Warning, found).remedied_by(remedy)
+        Self::new(name, Severity::Warning, found).remedied_by(remedy)
     }
 
     fn failed(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(name, Status::Failed, found).remedied_by(remedy)
+        Self::new(name, Severity::Failed, found).remedied_by(remedy)
     }
 
     fn remedied_by(mut self, remedy: impl Into<String>) -> Self {
@@ -128,8 +128,8 @@ impl Report {
         Self {
             schema: 1,
             version: build_id::full_version(env!("CARGO_PKG_VERSION")),
-            failed: count(Status::Failed),
-            warnings: count(Status::Warning),
+            failed: count(Severity::Failed),
+            warnings: count(Severity::Warning),
             sections,
         }
     }

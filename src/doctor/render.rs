@@ -3,13 +3,13 @@
 
 use anstyle::{AnsiColor, Style};
 
-use super::{Check, Report, Status};
+use super::{Check, Report, Severity};
 use crate::text::{hang, printable};
 
 /// Where the text beside the status begins.
 const INDENT: usize = 8;
 
-impl Status {
+impl Severity {
     /// A word, for who sees no colours.
     fn word(self) -> (&'static str, Style) {
         let colour = |colour: AnsiColor| colour.on_default();

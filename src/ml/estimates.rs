@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
 use crate::bpf::{BpfSkel, BpfSkelBuilder, OpenBpfSkel, intf};
 use crate::ml::data::Per;
 use crate::ml::forest::Forest;
-use crate::ml::live::Live;
+use crate::ml::live::LiveEstimator;
 use crate::pmu::sampler::Sampler;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -33,7 +33,7 @@ pub(crate) fn make_room(skel: &mut OpenBpfSkel) -> Result<()> {
 ///
 /// # Errors
 /// Where the kernel refuses.
-pub(crate) fn hand_over(live: &Live, sampler: &Sampler, skel: &mut BpfSkel) -> Result<()> {
+pub(crate) fn hand_over(live: &LiveEstimator, sampler: &Sampler, skel: &mut BpfSkel) -> Result<()> {
     let Some(bss) = skel.maps.bss_data.as_mut() else {
         return Ok(());
     };

@@ -14,7 +14,7 @@ use log::{debug, info, warn};
 use crate::files::write_whole;
 use crate::ml::data::INSTRUCTIONS;
 use crate::ml::events::countable;
-use crate::ml::examples::{Examples, Seen};
+use crate::ml::examples::{Examples, SeenSample};
 use crate::ml::fixed;
 use crate::ml::header::MeasuredMachine;
 use crate::ml::model::Model;
@@ -22,9 +22,9 @@ use crate::ml::refit::{self, Refit};
 use crate::ml::reservoir::Reservoir;
 use crate::pmu::sample::Sample;
 use crate::pmu::sampler::Sampler;
-use crate::pmu::{Event, Machine, Meaning};
+use crate::pmu::{Event, MachinePmus, Meaning};
 use crate::scheduler::priority::run_when_idle;
-use crate::table::{State, Task};
+use crate::table::{Task, TaskState};
 use crate::topology::Topology;
 
 /// A model is learnt anew when so many examples more came,
@@ -86,7 +86,7 @@ impl Learning {
 
     /// Begins, on this machine and with what `sampler` counts; where the machine is another than
     /// before, or counts something else, from nothing.
-    pub(crate) fn begin(&mut self, topology: &Topology, machine: &Machine, sampler: &Sampler) {
+    pub(crate) fn begin(&mut self, topology: &Topology, machine: &MachinePmus, sampler: &Sampler) {
         let features = topology.types.iter().enumerate().map(|(core_type, kind)| {
             let pmu = machine.pmu_of(*kind.cpus.first()?)?;
             let (meanings, further) = countable(pmu);
@@ -135,7 +135,7 @@ impl Learning {
     /// Takes note of how many threads run in each contention domain.
     pub(crate) fn look(&mut self, tasks: &[Task], topology: &Topology) {
         self.loads.clear();
-        for task in tasks.iter().filter(|task| task.state == State::Running) {
+        for task in tasks.iter().filter(|task| task.state == TaskState::Running) {
             if let Some(llc) = llc_of(task, topology) {
                 let room = self.loads.len().max(llc + 1);
                 self.loads.resize(room, 0.0);
@@ -165,7 +165,7 @@ impl Learning {
         };
         let task = &tasks[place];
         let llc = llc_of(task, topology);
-        let seen = Seen {
+        let seen = SeenSample {
             sample,
             features: &self.values,
             load: llc
@@ -250,7 +250,7 @@ impl Learning {
             return;
         };
         let names = |of: &Vec<(String, Event)>| of.iter().map(|(name, _)| name.clone()).collect();
-        let task = refit::Task {
+        let task = refit::RefitInput {
             machine,
             core_types: self.core_types.clone(),
             features: self.features.iter().map(names).collect(),

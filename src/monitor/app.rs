@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use super::keys::Action;
+use super::keys::KeyAction;
 use super::timeline::Timelines;
-use crate::stats::live::{Live, Thread};
+use crate::stats::live::{Live, LiveThread};
 use crate::stats::story::Story;
 
 /// How many readings the curves go back.
@@ -36,7 +36,7 @@ pub enum Question {
 
 /// What is on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum Screen {
     /// The table of threads.
     Threads,
     /// The same, while the filter is being typed.
@@ -111,7 +111,7 @@ impl Sort {
     }
 
     /// What is not known comes last.
-    fn order(self, a: &Thread, b: &Thread) -> Ordering {
+    fn order(self, a: &LiveThread, b: &LiveThread) -> Ordering {
         let most = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => b.total_cmp(&a),
             (a, b) => a.is_none().cmp(&b.is_none()),
@@ -141,7 +141,7 @@ pub struct App {
     /// Why there is none any more.
     pub gone: Option<String>,
     /// What is on the screen.
-    pub view: View,
+    pub view: Screen,
     /// By what threads are sorted.
     pub sort: Sort,
     /// And whether the other way round.
@@ -171,7 +171,7 @@ impl Default for App {
         Self {
             live: None,
             gone: None,
-            view: View::Threads,
+            view: Screen::Threads,
             sort: Sort::default(),
             reversed: false,
             filter: String::new(),
@@ -213,15 +213,15 @@ impl App {
     }
 
     /// The threads to be listed, in order.
-    pub fn threads(&self) -> Vec<&Thread> {
+    pub fn threads(&self) -> Vec<&LiveThread> {
         let all = self.live.iter().flat_map(|live| &live.threads);
         let filter = self.filter.to_lowercase();
-        let fits = |thread: &&Thread| {
+        let fits = |thread: &&LiveThread| {
             thread.comm.to_lowercase().contains(&filter)
                 || thread.tid.to_string().starts_with(&filter)
                 || thread.pid.to_string().starts_with(&filter)
         };
-        let mut threads: Vec<&Thread> = all.filter(fits).collect();
+        let mut threads: Vec<&LiveThread> = all.filter(fits).collect();
         threads.sort_by(|a, b| self.sort.order(a, b));
         if self.reversed {
             threads.reverse();
@@ -230,8 +230,8 @@ impl App {
     }
 
     /// The place of the thread that is pointed at among those listed; the first if that is gone.
-    pub fn selected_index(&self, threads: &[&Thread]) -> usize {
-        let is_it = |thread: &&Thread| Some(thread.tid) == self.selected;
+    pub fn selected_index(&self, threads: &[&LiveThread]) -> usize {
+        let is_it = |thread: &&LiveThread| Some(thread.tid) == self.selected;
         threads.iter().position(is_it).unwrap_or(0)
     }
 
@@ -240,7 +240,7 @@ impl App {
     pub fn story_lines(&self, mark: char) -> Option<Vec<String>> {
         let story = self.story.as_ref()?;
         let mut lines = story.lines();
-        if let (View::Story(tid, _), true) = (&self.view, lines.len() > 1) {
+        if let (Screen::Story(tid, _), true) = (&self.view, lines.len() > 1) {
             let names = story.core_types.iter().map(String::as_str);
             lines.splice(2..2, self.timelines.rows(*tid, names, mark));
         }
@@ -248,79 +248,79 @@ impl App {
     }
 
     /// Does what a key asks for.
-    pub fn act(&mut self, action: Action) -> Option<Question> {
+    pub fn act(&mut self, action: KeyAction) -> Option<Question> {
         self.said = None;
         match action {
-            Action::Quit => self.quit = true,
-            Action::Help => self.view = View::Help,
-            Action::Pause => self.paused = !self.paused,
-            Action::NextSort => self.sort = self.sort.step(1),
-            Action::LastSort => self.sort = self.sort.step(Sort::ALL.len() - 1),
-            Action::Reverse => self.reversed = !self.reversed,
-            Action::EditFilter => self.view = View::Filter,
-            Action::Type(letter) => self.filter.push(letter),
-            Action::Erase => drop(self.filter.pop()),
-            Action::NoFilter => {
+            KeyAction::Quit => self.quit = true,
+            KeyAction::Help => self.view = Screen::Help,
+            KeyAction::Pause => self.paused = !self.paused,
+            KeyAction::NextSort => self.sort = self.sort.step(1),
+            KeyAction::LastSort => self.sort = self.sort.step(Sort::ALL.len() - 1),
+            KeyAction::Reverse => self.reversed = !self.reversed,
+            KeyAction::EditFilter => self.view = Screen::Filter,
+            KeyAction::Type(letter) => self.filter.push(letter),
+            KeyAction::Erase => drop(self.filter.pop()),
+            KeyAction::NoFilter => {
                 self.filter.clear();
-                self.view = View::Threads;
+                self.view = Screen::Threads;
             }
-            Action::Down(by) => self.step(by as isize),
-            Action::Up(by) => self.step(-(by as isize)),
-            Action::Policies => {
+            KeyAction::Down(by) => self.step(by as isize),
+            KeyAction::Up(by) => self.step(-(by as isize)),
+            KeyAction::Policies => {
                 let live = self.live.as_ref()?;
                 let here = live.policies.iter().position(|name| *name == live.policy);
-                self.view = View::Policies(here.unwrap_or(0));
+                self.view = Screen::Policies(here.unwrap_or(0));
             }
-            Action::Back => return self.back(),
-            Action::Enter => return self.enter(),
+            KeyAction::Back => return self.back(),
+            KeyAction::Enter => return self.enter(),
         }
         None
     }
 
     fn back(&mut self) -> Option<Question> {
-        match std::mem::replace(&mut self.view, View::Threads) {
-            View::Story(..) => {
+        match std::mem::replace(&mut self.view, Screen::Threads) {
+            Screen::Story(..) => {
                 self.story = None;
                 Some(Question::Story(None))
             }
-            View::Threads => {
+            Screen::Threads => {
                 self.filter.clear();
                 None
             }
-            View::Filter | View::Policies(_) | View::Help => None,
+            Screen::Filter | Screen::Policies(_) | Screen::Help => None,
         }
     }
 
     fn enter(&mut self) -> Option<Question> {
         match self.view {
-            View::Threads => {
+            Screen::Threads => {
                 let threads = self.threads();
                 let tid = threads.get(self.selected_index(&threads))?.tid;
                 self.selected = Some(tid);
-                self.view = View::Story(tid, 0);
+                self.view = Screen::Story(tid, 0);
                 Some(Question::Story(Some(tid)))
             }
-            View::Policies(index) => {
+            Screen::Policies(index) => {
                 let name = self.live.as_ref()?.policies.get(index)?.clone();
-                self.view = View::Threads;
+                self.view = Screen::Threads;
                 Some(Question::SetPolicy(name))
             }
-            View::Story(..) | View::Filter | View::Help => self.back(),
+            Screen::Story(..) | Screen::Filter | Screen::Help => self.back(),
         }
     }
 
     fn step(&mut self, by: isize) {
         let step = |at: usize, of: usize| at.saturating_add_signed(by).min(of.saturating_sub(1));
         match self.view {
-            View::Story(tid, line) => {
+            Screen::Story(tid, line) => {
                 let lines = self.story_lines(' ').map_or(0, |lines| lines.len());
-                self.view = View::Story(tid, step(line, lines));
+                self.view = Screen::Story(tid, step(line, lines));
             }
-            View::Policies(index) => {
+            Screen::Policies(index) => {
                 let policies = self.live.as_ref().map_or(0, |live| live.policies.len());
-                self.view = View::Policies(step(index, policies));
+                self.view = Screen::Policies(step(index, policies));
             }
-            View::Threads | View::Filter | View::Help => {
+            Screen::Threads | Screen::Filter | Screen::Help => {
                 let threads = self.threads();
                 let index = step(self.selected_index(&threads), threads.len());
                 self.selected = threads.get(index).map(|thread| thread.tid);

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Clear, Paragraph};
 
-use super::app::{App, View};
+use super::app::{App, Screen};
 use super::keys;
 use crate::stats::live::Live;
 
@@ -32,14 +32,14 @@ const NUMBERS: [&str; 5] = [
 
 /// What the terminal can do, and what the user wants of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Appearance {
     /// Colours may be used.
     pub color: bool,
     /// Letters beyond ASCII may be used.
     pub unicode: bool,
 }
 
-impl Look {
+impl Appearance {
     /// As the environment says: <https://no-color.org>, and the locale.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -90,7 +90,7 @@ fn fit(text: &str, width: usize) -> String {
 }
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame, app: &App, look: Look) {
+pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let (width, height) = LEAST;
@@ -102,7 +102,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Look) {
         cpus::rows(live, area.width, usize::from(area.height / 3)).len()
     });
     let footer_lines = footer(app, look, area.width);
-    let is_story = matches!(app.view, View::Story(..));
+    let is_story = matches!(app.view, Screen::Story(..));
     let [title, curves, events, above, below, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -123,18 +123,18 @@ pub fn draw(frame: &mut Frame, app: &App, look: Look) {
         }
     }
     match app.view {
-        View::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
+        Screen::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
         _ => threads::draw(frame, below, app, look),
     }
     frame.render_widget(Text::from(footer_lines), footer);
     match app.view {
-        View::Policies(index) => draw_policies(frame, below, app, index, look),
-        View::Help => draw_help(frame, area, look),
+        Screen::Policies(index) => draw_policies(frame, below, app, index, look),
+        Screen::Help => draw_help(frame, area, look),
         _ => {}
     }
 }
 
-fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Look) {
+fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Appearance) {
     let mut left = vec![Span::raw(" scx_hetero").style(Modifier::BOLD)];
     let mut right = String::new();
     if let Some(live) = &app.live {
@@ -168,7 +168,7 @@ fn draw_title(frame: &mut Frame, area: Rect, app: &App, look: Look) {
 }
 
 /// What was done and what was lost.
-fn events_line(live: &Live, look: Look) -> Line<'static> {
+fn events_line(live: &Live, look: Appearance) -> Line<'static> {
     let (now, all) = (&live.counts, &live.total_counts);
     let seconds = (live.elapsed_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
     let mut spans = vec![Span::raw(format!(
@@ -200,7 +200,13 @@ fn events_line(live: &Live, look: Look) -> Line<'static> {
     spans.into()
 }
 
-fn draw_story(frame: &mut Frame, area: Rect, app: &App, (tid, first): (u32, usize), look: Look) {
+fn draw_story(
+    frame: &mut Frame,
+    area: Rect,
+    app: &App,
+    (tid, first): (u32, usize),
+    look: Appearance,
+) {
     let mark = if look.unicode { '█' } else { '#' };
     let Some(lines) = app.story_lines(mark) else {
         frame.render_widget(Line::from(format!(" asking about {tid} ...")), area);
@@ -223,7 +229,7 @@ fn draw_story(frame: &mut Frame, area: Rect, app: &App, (tid, first): (u32, usiz
 }
 
 /// The last line; of what is longer, as many as it takes up to [`FOOTER`].
-fn footer(app: &App, look: Look, width: u16) -> Vec<Line<'static>> {
+fn footer(app: &App, look: Appearance, width: u16) -> Vec<Line<'static>> {
     let (text, style) = if let Some(why) = &app.gone {
         (format!("{why}; trying again ... (q quits)"), look.warning())
     } else if let Some(said) = &app.said {
@@ -231,7 +237,7 @@ fn footer(app: &App, look: Look, width: u16) -> Vec<Line<'static>> {
             Ok(text) => (format!("now {text}"), look.style(Color::Green)),
             Err(why) => (format!("refused: {why}"), look.warning()),
         }
-    } else if app.view == View::Filter {
+    } else if app.view == Screen::Filter {
         let hint = keys::hint(&app.view);
         (format!("filter: {}_   {hint}", app.filter), Style::new())
     } else {
@@ -253,7 +259,7 @@ fn footer(app: &App, look: Look, width: u16) -> Vec<Line<'static>> {
 }
 
 /// A box over what is there, with a heading.
-fn draw_box(frame: &mut Frame, around: Rect, heading: &str, lines: Vec<Line>, look: Look) {
+fn draw_box(frame: &mut Frame, around: Rect, heading: &str, lines: Vec<Line>, look: Appearance) {
     let widest = lines.iter().map(Line::width).max().unwrap_or(0);
     let width = (widest.max(heading.len()) as u16 + 4).min(around.width);
     let height = (lines.len() as u16 + 2).min(around.height);
@@ -277,7 +283,7 @@ fn draw_box(frame: &mut Frame, around: Rect, heading: &str, lines: Vec<Line>, lo
     frame.render_widget(Text::from(text), area);
 }
 
-fn draw_policies(frame: &mut Frame, area: Rect, app: &App, index: usize, look: Look) {
+fn draw_policies(frame: &mut Frame, area: Rect, app: &App, index: usize, look: Appearance) {
     let Some(live) = &app.live else { return };
     let lines = live.policies.iter().enumerate().map(|(place, name)| {
         let at = if place == index { ">" } else { " " };
@@ -296,7 +302,7 @@ fn draw_policies(frame: &mut Frame, area: Rect, app: &App, index: usize, look: L
     draw_box(frame, area, "Switch the policy", lines.collect(), look);
 }
 
-fn draw_help(frame: &mut Frame, area: Rect, look: Look) {
+fn draw_help(frame: &mut Frame, area: Rect, look: Appearance) {
     let mut lines: Vec<Line> = keys::KEYS
         .iter()
         .map(|(key, what)| format!("{key:<14}{what}").into())

@@ -3,14 +3,14 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::app::View;
+use super::app::Screen;
 
 /// Lines that a page key goes.
 const PAGE: usize = 10;
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum KeyAction {
     /// Leave.
     Quit,
     /// Show the keys.
@@ -44,13 +44,13 @@ pub enum Action {
 }
 
 /// What is on the last line, for each view.
-pub fn hint(view: &View) -> &'static str {
+pub fn hint(view: &Screen) -> &'static str {
     match view {
-        View::Threads => "? help  s sort  / filter  space pause  Enter why  p policy  q quit",
-        View::Filter => "Enter keep  Esc clear",
-        View::Story(..) => "arrows scroll  space pause  Esc back  Ctrl-C quit",
-        View::Policies(_) => "arrows choose  Enter switch  Esc back",
-        View::Help => "Esc back",
+        Screen::Threads => "? help  s sort  / filter  space pause  Enter why  p policy  q quit",
+        Screen::Filter => "Enter keep  Esc clear",
+        Screen::Story(..) => "arrows scroll  space pause  Esc back  Ctrl-C quit",
+        Screen::Policies(_) => "arrows choose  Enter switch  Esc back",
+        Screen::Help => "Esc back",
     }
 }
 
@@ -72,43 +72,43 @@ pub const KEYS: [(&str, &str); 10] = [
 ];
 
 /// The action of a key, where `view` is on the screen.
-pub fn action(view: &View, key: KeyEvent) -> Option<Action> {
+pub fn action(view: &Screen, key: KeyEvent) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
+        return (key.code == KeyCode::Char('c')).then_some(KeyAction::Quit);
     }
-    if *view == View::Filter {
+    if *view == Screen::Filter {
         return match key.code {
-            KeyCode::Enter => Some(Action::Enter),
-            KeyCode::Esc => Some(Action::NoFilter),
-            KeyCode::Backspace => Some(Action::Erase),
-            KeyCode::Down => Some(Action::Down(1)),
-            KeyCode::Up => Some(Action::Up(1)),
-            KeyCode::Char(letter) => Some(Action::Type(letter)),
+            KeyCode::Enter => Some(KeyAction::Enter),
+            KeyCode::Esc => Some(KeyAction::NoFilter),
+            KeyCode::Backspace => Some(KeyAction::Erase),
+            KeyCode::Down => Some(KeyAction::Down(1)),
+            KeyCode::Up => Some(KeyAction::Up(1)),
+            KeyCode::Char(letter) => Some(KeyAction::Type(letter)),
             _ => None,
         };
     }
-    let in_table = *view == View::Threads;
+    let in_table = *view == Screen::Threads;
     Some(match key.code {
-        KeyCode::Down | KeyCode::Char('j') => Action::Down(1),
-        KeyCode::Up | KeyCode::Char('k') => Action::Up(1),
-        KeyCode::PageDown => Action::Down(PAGE),
-        KeyCode::PageUp => Action::Up(PAGE),
-        KeyCode::End | KeyCode::Char('G') => Action::Down(isize::MAX as usize),
-        KeyCode::Home | KeyCode::Char('g') => Action::Up(isize::MAX as usize),
-        KeyCode::Char(' ') => Action::Pause,
-        KeyCode::Esc | KeyCode::Backspace => Action::Back,
-        KeyCode::Char('q') if !in_table => Action::Back,
-        KeyCode::Char('q') => Action::Quit,
-        KeyCode::Enter => Action::Enter,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) if in_table => Action::Help,
-        KeyCode::Char('s' | '>') if in_table => Action::NextSort,
-        KeyCode::Char('S' | '<') if in_table => Action::LastSort,
-        KeyCode::Char('r') if in_table => Action::Reverse,
-        KeyCode::Char('/') if in_table => Action::EditFilter,
-        KeyCode::Char('p') if in_table => Action::Policies,
+        KeyCode::Down | KeyCode::Char('j') => KeyAction::Down(1),
+        KeyCode::Up | KeyCode::Char('k') => KeyAction::Up(1),
+        KeyCode::PageDown => KeyAction::Down(PAGE),
+        KeyCode::PageUp => KeyAction::Up(PAGE),
+        KeyCode::End | KeyCode::Char('G') => KeyAction::Down(isize::MAX as usize),
+        KeyCode::Home | KeyCode::Char('g') => KeyAction::Up(isize::MAX as usize),
+        KeyCode::Char(' ') => KeyAction::Pause,
+        KeyCode::Esc | KeyCode::Backspace => KeyAction::Back,
+        KeyCode::Char('q') if !in_table => KeyAction::Back,
+        KeyCode::Char('q') => KeyAction::Quit,
+        KeyCode::Enter => KeyAction::Enter,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) if in_table => KeyAction::Help,
+        KeyCode::Char('s' | '>') if in_table => KeyAction::NextSort,
+        KeyCode::Char('S' | '<') if in_table => KeyAction::LastSort,
+        KeyCode::Char('r') if in_table => KeyAction::Reverse,
+        KeyCode::Char('/') if in_table => KeyAction::EditFilter,
+        KeyCode::Char('p') if in_table => KeyAction::Policies,
         _ => return None,
     })
 }
@@ -117,24 +117,24 @@ pub fn action(view: &View, key: KeyEvent) -> Option<Action> {
 mod tests {
     use super::*;
 
-    fn on(view: View, code: KeyCode) -> Option<Action> {
+    fn on(view: Screen, code: KeyCode) -> Option<KeyAction> {
         action(&view, KeyEvent::from(code))
     }
 
     #[test]
     fn letters_are_commands_in_the_table_and_text_in_the_filter() {
         let q = KeyCode::Char('q');
-        assert_eq!(on(View::Threads, q), Some(Action::Quit));
-        assert_eq!(on(View::Filter, q), Some(Action::Type('q')));
-        assert_eq!(on(View::Help, q), Some(Action::Back));
-        assert_eq!(on(View::Story(1, 0), KeyCode::Char('s')), None);
+        assert_eq!(on(Screen::Threads, q), Some(KeyAction::Quit));
+        assert_eq!(on(Screen::Filter, q), Some(KeyAction::Type('q')));
+        assert_eq!(on(Screen::Help, q), Some(KeyAction::Back));
+        assert_eq!(on(Screen::Story(1, 0), KeyCode::Char('s')), None);
         assert_eq!(
-            on(View::Threads, KeyCode::Char('S')),
-            Some(Action::LastSort)
+            on(Screen::Threads, KeyCode::Char('S')),
+            Some(KeyAction::LastSort)
         );
         assert_eq!(
-            on(View::Threads, KeyCode::Char('<')),
-            Some(Action::LastSort)
+            on(Screen::Threads, KeyCode::Char('<')),
+            Some(KeyAction::LastSort)
         );
     }
 
@@ -142,14 +142,14 @@ mod tests {
     fn control_c_leaves_from_everywhere() {
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         let views = [
-            View::Threads,
-            View::Filter,
-            View::Story(1, 0),
-            View::Policies(0),
-            View::Help,
+            Screen::Threads,
+            Screen::Filter,
+            Screen::Story(1, 0),
+            Screen::Policies(0),
+            Screen::Help,
         ];
         for view in views {
-            assert_eq!(action(&view, key), Some(Action::Quit), "{view:?}");
+            assert_eq!(action(&view, key), Some(KeyAction::Quit), "{view:?}");
         }
     }
 }

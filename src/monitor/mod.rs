@@ -24,7 +24,7 @@ use ratatui::crossterm::event::{self, Event};
 
 use crate::ask::Socket;
 use app::App;
-use draw::Look;
+use draw::Appearance;
 
 /// News and signals are looked for this often; keys are seen at once.
 const POLL: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<()> {
              lines"
         );
     }
-    let look = Look::of(|name| std::env::var(name).ok());
+    let look = Appearance::of(|name| std::env::var(name).ok());
     let mut terminal = ratatui::try_init().context("cannot draw on this terminal")?;
     let _restore = Restore;
     watch(Arc::clone(stop));
@@ -98,7 +98,7 @@ fn watch(stop: Arc<AtomicBool>) {
 fn show(
     terminal: &mut DefaultTerminal,
     args: &Args,
-    look: Look,
+    look: Appearance,
     stop: &Arc<AtomicBool>,
 ) -> Result<()> {
     let (questions, news) = client::start(args.at.socket.clone(), args.interval);

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::stats::live::Thread;
+use crate::stats::live::LiveThread;
 
 /// How many are kept.
 pub const READINGS: usize = 60;
@@ -14,7 +14,7 @@ pub struct Timelines(HashMap<u32, VecDeque<Option<usize>>>);
 
 impl Timelines {
     /// Takes in a reading.
-    pub fn push(&mut self, threads: &[Thread]) {
+    pub fn push(&mut self, threads: &[LiveThread]) {
         for line in self.0.values_mut() {
             if line.len() == READINGS {
                 line.pop_front();
@@ -64,11 +64,11 @@ mod tests {
     #[test]
     fn a_thread_is_seen_to_move_sleep_and_end() {
         let mut timelines = Timelines::default();
-        let thread = |core_type: usize, load_pct| Thread {
+        let thread = |core_type: usize, load_pct| LiveThread {
             tid: 7,
             core_type,
             load_pct,
-            ..Thread::default()
+            ..LiveThread::default()
         };
         for (core_type, load) in [(0, 90.0), (0, 90.0), (1, 0.0), (1, 50.0)] {
             timelines.push(&[thread(core_type, load)]);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 
 use super::report::Format;
-use crate::pmu::virtual_counters::Name;
+use crate::pmu::virtual_counters::CounterName;
 use crate::pmu::{Event, Meaning};
 use crate::topology::CoreTypesSpec;
 
@@ -48,7 +48,7 @@ pub struct Args {
     /// Print a sample of a thread each time it has raised an event so often on a CPU,
     /// e.g. instructions=100M
     #[arg(long, value_name = "EVENT=N", conflicts_with = "interval")]
-    pub(super) ebs: Option<Threshold>,
+    pub(super) ebs: Option<SampleThreshold>,
 
     /// List threads by themselves
     #[arg(long)]
@@ -61,7 +61,7 @@ pub struct Args {
         value_delimiter = ',',
         value_enum
     )]
-    pub(super) virtual_counters: Vec<Name>,
+    pub(super) virtual_counters: Vec<CounterName>,
 
     /// Count user mode only, and not what the kernel does for the program
     #[arg(short, long)]
@@ -166,12 +166,12 @@ fn is_term(word: &str) -> bool {
 
 /// An event and how many make a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Threshold {
+pub(super) struct SampleThreshold {
     pub(super) event: Event,
     pub(super) number: u64,
 }
 
-impl FromStr for Threshold {
+impl FromStr for SampleThreshold {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn thresholds_have_units() {
-        let number = |text: &str| text.parse::<Threshold>().map(|t| t.number).ok();
+        let number = |text: &str| text.parse::<SampleThreshold>().map(|t| t.number).ok();
         assert_eq!(number("instructions=100M"), Some(100_000_000));
         assert_eq!(number("r4f2e=20k"), Some(20_000));
         for bad in [

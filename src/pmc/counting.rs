@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-use super::perf::{Event, GroupReading, How, What};
+use super::perf::{GroupReading, How, PerfEvent, What};
 use super::totals::{Counted, Slice};
-use crate::pmu::{Machine, Plan, Pmu};
+use crate::pmu::{MachinePmus, Plan, Pmu};
 use crate::topology::Topology;
 
 /// Where a group of counters counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Place<'m> {
+pub(crate) struct CountingPlace<'m> {
     /// The PMU that counts.
     pub pmu: &'m Pmu,
     /// Index of the core type that it counts on.
@@ -24,10 +24,10 @@ pub(crate) struct Place<'m> {
 /// Where to count so that core types can be told apart: with each PMU, and on each CPU by itself
 /// where a PMU serves several core types, or where samples are wanted.
 pub(crate) fn places<'m>(
-    machine: &'m Machine,
+    machine: &'m MachinePmus,
     topology: &Topology,
     each_cpu: bool,
-) -> Vec<Place<'m>> {
+) -> Vec<CountingPlace<'m>> {
     let mut places = Vec::new();
     for pmu in &machine.pmus {
         let of = |&cpu: &u32| Some((cpu, topology.cpu(cpu)?.core_type));
@@ -36,14 +36,14 @@ pub(crate) fn places<'m>(
             continue;
         };
         if !each_cpu && cpus.iter().all(|&(_, core_type)| core_type == first) {
-            places.push(Place {
+            places.push(CountingPlace {
                 pmu,
                 core_type: first,
                 cpu: None,
             });
             continue;
         }
-        places.extend(cpus.into_iter().map(|(cpu, core_type)| Place {
+        places.extend(cpus.into_iter().map(|(cpu, core_type)| CountingPlace {
             pmu,
             core_type,
             cpu: Some(cpu),
@@ -54,7 +54,7 @@ pub(crate) fn places<'m>(
 
 /// The plan for each core type: that of its PMU. One without a PMU counts nothing.
 pub(crate) fn plans(
-    machine: &Machine,
+    machine: &MachinePmus,
     topology: &Topology,
     plan: impl Fn(&Pmu) -> Plan,
 ) -> Vec<Plan> {
@@ -66,9 +66,9 @@ pub(crate) fn plans(
 /// A group of counters of one thread and what it started, at one place.
 #[derive(Debug)]
 pub(crate) struct Group {
-    leader: Event,
+    leader: PerfEvent,
     /// Open as long as the leader is.
-    members: Vec<Event>,
+    members: Vec<PerfEvent>,
     before: GroupReading,
 }
 
@@ -78,10 +78,10 @@ impl Group {
         let Some((&(first, period), others)) = what.split_first() else {
             bail!("nothing to count");
         };
-        let leader = Event::open(first, How { period, ..how }, None)?;
+        let leader = PerfEvent::open(first, How { period, ..how }, None)?;
         let members = others
             .iter()
-            .map(|&(what, period)| Event::open(what, How { period, ..how }, Some(&leader)));
+            .map(|&(what, period)| PerfEvent::open(what, How { period, ..how }, Some(&leader)));
         Ok(Self {
             members: members.collect::<Result<_>>()?,
             leader,
@@ -90,7 +90,7 @@ impl Group {
     }
 
     /// The leader and the others.
-    pub(crate) fn events(&self) -> (&Event, &[Event]) {
+    pub(crate) fn events(&self) -> (&PerfEvent, &[PerfEvent]) {
         (&self.leader, &self.members)
     }
 
@@ -134,11 +134,16 @@ pub(crate) struct Counting {
 impl Counting {
     /// Opens counters for each of these threads at each of these places, for all sets of the
     /// plans. The first sets count at once, or from `exec` on.
-    pub(crate) fn open(places: &[Place], plans: &[Plan], tids: &[i32], how: How) -> Result<Self> {
+    pub(crate) fn open(
+        places: &[CountingPlace],
+        plans: &[Plan],
+        tids: &[i32],
+        how: How,
+    ) -> Result<Self> {
         let mut turns = Vec::new();
         for &tid in tids {
             for place in places {
-                let open = |(number, set): (usize, &crate::pmu::Set)| {
+                let open = |(number, set): (usize, &crate::pmu::EventSet)| {
                     let what = set.counters.iter();
                     let what: Vec<_> = what.map(|e| (What::Hardware(place.pmu, e), None)).collect();
                     let how = How {

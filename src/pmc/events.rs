@@ -4,14 +4,14 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-use crate::pmu::virtual_counters::{Description, Name, Status};
-use crate::pmu::{ANY, Encoding, Machine, Pmu, Space};
+use crate::pmu::virtual_counters::{CounterName, CounterStatus, Description};
+use crate::pmu::{ANY, Encoding, MachinePmus, Pmu, Space};
 use crate::text::wrap;
 use crate::topology::{Topology, cpulist};
 
 /// The list, for people.
 pub(super) fn text(
-    machine: &Machine,
+    machine: &MachinePmus,
     topology: &Topology,
     virtual_counters: &[Description],
 ) -> String {
@@ -28,7 +28,11 @@ pub(super) fn text(
 
 /// The list, for programs. `schema` is 1 and grows when a field changes its meaning or goes; new
 /// fields may come at any time.
-pub(super) fn to_json(machine: &Machine, topology: &Topology, counters: &[Description]) -> Value {
+pub(super) fn to_json(
+    machine: &MachinePmus,
+    topology: &Topology,
+    counters: &[Description],
+) -> Value {
     let pmus = machine.pmus.iter().map(|pmu| {
         json!({
             "name": pmu.name,
@@ -137,14 +141,14 @@ fn which(encoding: &Encoding) -> String {
 fn of_virtual_counters(counters: &[Description]) -> String {
     let mut text = "Virtual counters, for --virtual:\n".to_string();
     let mut absent: Vec<(&str, Vec<&str>)> = Vec::new();
-    for name in Name::ALL {
+    for name in CounterName::ALL {
         let of_name = || counters.iter().filter(move |counter| counter.name == *name);
-        let present = of_name().filter(|counter| counter.status == Status::Present);
+        let present = of_name().filter(|counter| counter.status == CounterStatus::Present);
         let scopes: Vec<_> = present.map(|counter| counter.scope.to_string()).collect();
         if scopes.is_empty() {
             let why = of_name().find_map(|counter| match &counter.status {
-                Status::Absent(why) => Some(why.as_str()),
-                Status::Present => None,
+                CounterStatus::Absent(why) => Some(why.as_str()),
+                CounterStatus::Present => None,
             });
             let why = why.unwrap_or("not found");
             match absent.iter_mut().find(|(other, _)| *other == why) {

@@ -27,14 +27,14 @@ use crossbeam::channel::Receiver;
 pub use args::Args;
 
 use crate::output;
-use crate::pmu::Machine;
+use crate::pmu::MachinePmus;
 use crate::pmu::virtual_counters::VirtualCounters;
 use crate::topology::Topology;
 
 /// Runs the subcommand until the program ends or `stop` says so; the exit status is the
 /// program's.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
-    let machine = Machine::detect();
+    let machine = MachinePmus::detect();
     let topology = Topology::detect(args.core_types.as_ref())?;
     if let Some(args::List::Events { json }) = args.list {
         let counters = VirtualCounters::discover(Path::new("/"));

@@ -10,8 +10,8 @@ use nix::errno::Errno;
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-use crate::exit::{Failure, Reason};
-use crate::pmu::{Counter, Encoding, Options, Pmu, Space, Target};
+use crate::exit::{ExitReason, Failure};
+use crate::pmu::{Counter, CounterOptions, Encoding, Pmu, Space, Target};
 
 /// What an event counts.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +58,11 @@ pub(crate) struct GroupReading {
 
 /// An open event. It counts until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct PerfEvent {
     file: File,
 }
 
-impl Event {
+impl PerfEvent {
     /// Opens an event, in the group of `leader` where one is given.
     pub(crate) fn open(what: What, how: How, leader: Option<&Self>) -> anyhow::Result<Self> {
         let mut attr = attributes(what, how, leader.is_some());
@@ -110,7 +110,7 @@ impl Event {
     }
 }
 
-impl AsFd for Event {
+impl AsFd for PerfEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -192,11 +192,11 @@ fn software(config: perf::perf_sw_ids) -> (u32, u64, u64, u64) {
 fn refusal(errno: Errno, what: What, how: How) -> anyhow::Error {
     let in_words = match what {
         What::Hardware(pmu, encoding) => {
-            let options = Options {
+            let options = CounterOptions {
                 exclude_kernel: how.user_only,
                 inherit: true,
                 disabled: true,
-                ..Options::default()
+                ..CounterOptions::default()
             };
             let alone = Counter::open(pmu, encoding, Target::Thread(how.tid), None, options);
             alone.err().filter(|error| error.errno == errno)
@@ -224,7 +224,7 @@ fn refusal(errno: Errno, what: What, how: How) -> anyhow::Error {
     };
     match errno {
         Errno::EACCES | Errno::EPERM => Failure {
-            reason: Reason::NotAllowed,
+            reason: ExitReason::NotAllowed,
             message,
         }
         .into(),

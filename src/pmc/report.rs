@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use serde_json::{Value as Json, json};
 
 use super::table::{Align, Column, LineWriter, amount, quantity};
-use super::totals::{Row, Value};
-use crate::pmu::virtual_counters::{Description, Reading};
+use super::totals::{OutputRow, Value};
+use crate::pmu::virtual_counters::{Description, VirtualReading};
 use crate::pmu::{Event, Meaning};
 
 /// How it is printed.
@@ -25,7 +25,7 @@ pub(super) enum Format {
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// The time since the line before.
     Interval,
     /// One sample of a thread.
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Total,
 }
 
-impl Kind {
+impl LineKind {
     fn name(self) -> &'static str {
         match self {
             Self::Interval => "interval",
@@ -61,19 +61,19 @@ pub(super) struct Label {
 }
 
 /// Writes lines.
-pub(super) struct Report {
+pub(super) struct PmcReport {
     out: Box<dyn Write>,
     format: Format,
     events: Vec<Event>,
     scaled: Vec<bool>,
-    lines: Option<(Kind, bool, LineWriter)>,
+    lines: Option<(LineKind, bool, LineWriter)>,
     headed: bool,
 }
 
 /// Bytes that a miss of the last-level cache moves.
 const LINE_BYTES: f64 = 64.0;
 
-impl Report {
+impl PmcReport {
     /// Writes to `out`. `scaled`: which of the events take turns with others.
     pub(super) fn new(
         out: Box<dyn Write>,
@@ -94,9 +94,9 @@ impl Report {
     /// A row. `all_ns`: the run time that its own is a share of.
     pub(super) fn row(
         &mut self,
-        kind: Kind,
+        kind: LineKind,
         label: &Label,
-        row: &Row,
+        row: &OutputRow,
         all_ns: f64,
     ) -> io::Result<()> {
         let share = if all_ns > 0.0 {
@@ -120,17 +120,17 @@ impl Report {
         &mut self,
         time: Option<f64>,
         counter: &Description,
-        reading: &Reading,
+        reading: &VirtualReading,
     ) -> io::Result<()> {
         let (name, scope) = (counter.name.as_str(), counter.scope.to_string());
         let unit = counter.unit.symbol();
         match (self.format, reading) {
-            (Format::Table, Reading::Value(value)) => {
+            (Format::Table, VirtualReading::Value(value)) => {
                 let time = time.map_or(String::new(), |time| format!("{time:>8.3} "));
                 let value = quantity(*value, unit);
                 writeln!(self.out, "{time}{name} of {scope}: {value}")
             }
-            (Format::Table, Reading::Absent(_)) => Ok(()),
+            (Format::Table, VirtualReading::Absent(_)) => Ok(()),
             (Format::Csv, _) => {
                 let value = reading.value().map(|value| value.to_string());
                 let mut fields = vec!["virtual".to_string(), seconds(time)];
@@ -152,7 +152,7 @@ impl Report {
     }
 
     /// Totals per 1,000 instructions, below a table of them; the other formats need no help.
-    pub(super) fn rates(&mut self, rows: &[Row]) -> io::Result<()> {
+    pub(super) fn rates(&mut self, rows: &[OutputRow]) -> io::Result<()> {
         let base = [Meaning::Instructions, Meaning::Cycles].map(Event::from);
         let chosen: Vec<usize> = (0..self.events.len())
             .filter(|&n| !base.contains(&self.events[n]))
@@ -223,7 +223,13 @@ impl Report {
         Ok(())
     }
 
-    fn table_row(&mut self, kind: Kind, label: &Label, row: &Row, share: f64) -> io::Result<()> {
+    fn table_row(
+        &mut self,
+        kind: LineKind,
+        label: &Label,
+        row: &OutputRow,
+        share: f64,
+    ) -> io::Result<()> {
         let threads = label.tid.is_some() || label.name.is_some();
         let known = matches!(self.lines, Some((old, of, _)) if (old, of) == (kind, threads));
         if !known {
@@ -235,7 +241,7 @@ impl Report {
             self.lines = Some((kind, threads, lines));
         }
         let mut cells = Vec::new();
-        if matches!(kind, Kind::Interval | Kind::Sample) {
+        if matches!(kind, LineKind::Interval | LineKind::Sample) {
             cells.push(
                 label
                     .time
@@ -245,17 +251,17 @@ impl Report {
         if threads {
             cells.push(label.tid.map_or("-".into(), |tid| tid.to_string()));
         }
-        if kind == Kind::Thread {
+        if kind == LineKind::Thread {
             cells.push(label.name.clone().unwrap_or_default());
         }
-        if kind == Kind::Sample {
+        if kind == LineKind::Sample {
             cells.push(label.cpu.map_or(String::new(), |cpu| cpu.to_string()));
         }
         cells.push(row.core_type.clone());
-        if matches!(kind, Kind::Interval | Kind::Total) {
+        if matches!(kind, LineKind::Interval | LineKind::Total) {
             cells.push(number(Some(row.run_ns / 1e9), 3));
         }
-        if matches!(kind, Kind::Thread | Kind::Total) {
+        if matches!(kind, LineKind::Thread | LineKind::Total) {
             cells.push(format!("{:.1}%", 100.0 * share));
         }
         cells.extend(row.values.iter().map(marked));
@@ -266,25 +272,25 @@ impl Report {
         lines.line(&mut self.out, &cells)
     }
 
-    fn columns(&self, kind: Kind, threads: bool) -> Vec<Column> {
+    fn columns(&self, kind: LineKind, threads: bool) -> Vec<Column> {
         let mut columns = Vec::new();
-        if matches!(kind, Kind::Interval | Kind::Sample) {
+        if matches!(kind, LineKind::Interval | LineKind::Sample) {
             columns.push(Column::new("TIME", 7, Align::Right));
         }
         if threads {
             columns.push(Column::new("TID", 7, Align::Right));
         }
-        if kind == Kind::Thread {
+        if kind == LineKind::Thread {
             columns.push(Column::new("NAME", 9, Align::Left));
         }
-        if kind == Kind::Sample {
+        if kind == LineKind::Sample {
             columns.push(Column::new("CPU", 3, Align::Right));
         }
         columns.push(Column::new("TYPE", 4, Align::Left));
-        if matches!(kind, Kind::Interval | Kind::Total) {
+        if matches!(kind, LineKind::Interval | LineKind::Total) {
             columns.push(Column::new("RUN s", 6, Align::Right));
         }
-        if matches!(kind, Kind::Thread | Kind::Total) {
+        if matches!(kind, LineKind::Thread | LineKind::Total) {
             columns.push(Column::new("SHARE", 6, Align::Right));
         }
         let events = self.events.iter().zip(&self.scaled);
@@ -304,7 +310,13 @@ impl Report {
             })
     }
 
-    fn csv_row(&mut self, kind: Kind, label: &Label, row: &Row, share: f64) -> io::Result<()> {
+    fn csv_row(
+        &mut self,
+        kind: LineKind,
+        label: &Label,
+        row: &OutputRow,
+        share: f64,
+    ) -> io::Result<()> {
         let text = |number: Option<u32>| number.map_or(String::new(), |n| n.to_string());
         let mut fields = vec![
             kind.name().to_string(),
@@ -348,7 +360,7 @@ impl Report {
         writeln!(self.out, "{}", csv_line(fields))
     }
 
-    fn json(&self, kind: Kind, label: &Label, row: &Row, share: f64) -> Json {
+    fn json(&self, kind: LineKind, label: &Label, row: &OutputRow, share: f64) -> Json {
         let mut line = json!({
             "kind": kind.name(),
             "core_type": row.core_type,
@@ -381,7 +393,7 @@ impl Report {
 
 /// Bus transfer rate by the row's event number `n`, the misses of the last-level cache: bytes per
 /// second of run time.
-fn btr(row: &Row, n: usize) -> Option<f64> {
+fn btr(row: &OutputRow, n: usize) -> Option<f64> {
     Some(row.values[n].count? * LINE_BYTES / (row.run_ns / 1e9))
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perf_event_open_sys::bindings as perf;
 
-use super::perf::{Event, GroupReading, parse_group};
+use super::perf::{GroupReading, PerfEvent, parse_group};
 use crate::text::plain;
 
 /// Bytes for samples, a power of two; with the page before them no more than the kernel lets every
@@ -19,9 +19,9 @@ const DATA: usize = 512 << 10;
 
 /// A record that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum PerfRecord {
     /// A group's counts at one moment.
-    Sample(Sample),
+    Sample(PerfSample),
     /// So many records found no room.
     Lost(u64),
     /// A thread has this name from now on.
@@ -30,7 +30,7 @@ pub(super) enum Record {
 
 /// A group's counts at one moment, for one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct PerfSample {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -44,7 +44,7 @@ pub(super) struct Sample {
 }
 
 /// Reads records, passing over those of no interest; stops at one that makes no sense.
-pub(super) fn parse(mut bytes: &[u8]) -> Vec<Record> {
+pub(super) fn parse(mut bytes: &[u8]) -> Vec<PerfRecord> {
     let mut records = Vec::new();
     while let Some((header, _)) = bytes.split_at_checked(8) {
         let kind = u32::from_ne_bytes(header[..4].try_into().expect("four bytes"));
@@ -64,7 +64,7 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Record> {
         };
         let parsed = match kind {
             perf::PERF_RECORD_SAMPLE => (|| {
-                Some(Record::Sample(Sample {
+                Some(PerfRecord::Sample(PerfSample {
                     pid: half(0)?,
                     tid: half(1)?,
                     at_ns: word(1)?,
@@ -72,10 +72,10 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Record> {
                     group: parse_group(body.get(24..)?)?,
                 }))
             })(),
-            perf::PERF_RECORD_LOST => word(1).map(Record::Lost),
+            perf::PERF_RECORD_LOST => word(1).map(PerfRecord::Lost),
             perf::PERF_RECORD_COMM => (|| {
                 let name = body.get(8..)?.split(|&byte| byte == 0).next()?;
-                Some(Record::Name(
+                Some(PerfRecord::Name(
                     half(1)?,
                     plain(&String::from_utf8_lossy(name)).into_owned(),
                 ))
@@ -90,14 +90,14 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<Record> {
 
 /// The buffer of an event, and of those that send their samples there.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct PerfRing {
     page: NonNull<perf::perf_event_mmap_page>,
     length: NonZeroUsize,
 }
 
-impl Ring {
+impl PerfRing {
     /// Maps the buffer of `event`.
-    pub(super) fn map(event: &Event) -> Result<Self> {
+    pub(super) fn map(event: &PerfEvent) -> Result<Self> {
         let length = NonZeroUsize::new(page_size() + DATA).context("no room")?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses aliases nothing.
@@ -113,7 +113,7 @@ impl Ring {
     }
 
     /// Takes out all that the kernel has put in.
-    pub(super) fn drain(&self) -> Vec<Record> {
+    pub(super) fn drain(&self) -> Vec<PerfRecord> {
         let page = self.page.as_ptr();
         // SAFETY: the page is mapped as long as `self` lives. The kernel writes `data_head` at any
         // time, hence atomically, and never `data_tail`.
@@ -167,7 +167,7 @@ fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing refers to it any more.
         let _ = unsafe { munmap(self.page.cast(), self.length.get()) };
@@ -214,7 +214,7 @@ mod tests {
             running: 40,
             values: vec![10, 20],
         };
-        let expected = Sample {
+        let expected = PerfSample {
             pid: 7,
             tid: 8,
             at_ns: 1000,
@@ -224,9 +224,9 @@ mod tests {
         assert_eq!(
             parse(&bytes),
             [
-                Record::Sample(expected),
-                Record::Lost(4),
-                Record::Name(8, "sort".into())
+                PerfRecord::Sample(expected),
+                PerfRecord::Lost(4),
+                PerfRecord::Name(8, "sort".into())
             ]
         );
     }

@@ -11,10 +11,10 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::counting::{Group, Place, since};
+use super::counting::{CountingPlace, Group, since};
 use super::perf::{GroupReading, How, What};
-use super::ring::{Record, Ring, Sample};
-use super::totals::{Counted, Slice, Totals};
+use super::ring::{PerfRecord, PerfRing, PerfSample};
+use super::totals::{Counted, PmcTotals, Slice};
 use crate::pmu::{Event, Plan};
 use crate::text::plain;
 
@@ -32,7 +32,7 @@ pub(crate) enum Trigger {
 
 /// What a thread counted between two samples on the same CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct SampleStep {
     /// The thread.
     pub tid: u32,
     /// Monotonic time, ns.
@@ -45,7 +45,7 @@ pub(crate) struct Step {
 
 /// All that is known of threads from their samples.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct SampledThreads {
     names: HashMap<u32, String>,
     /// The last sample, by thread and CPU.
     last: HashMap<(u32, u32), GroupReading>,
@@ -53,14 +53,14 @@ pub(crate) struct Threads {
     pub lost: u64,
 }
 
-impl Threads {
+impl SampledThreads {
     /// Takes in a sample. `counters`: how many of the group's values are to be counted.
-    fn step(&mut self, sample: Sample, core_type: usize, counters: usize) -> Step {
+    fn step(&mut self, sample: PerfSample, core_type: usize, counters: usize) -> SampleStep {
         let before = self.last.entry((sample.tid, sample.cpu)).or_default();
         let mut step = since(&sample.group, before);
         *before = sample.group;
         step.values.truncate(counters);
-        Step {
+        SampleStep {
             tid: sample.tid,
             at_ns: sample.at_ns,
             cpu: sample.cpu,
@@ -97,7 +97,7 @@ struct Watch {
     tid: i32,
     core_type: usize,
     counters: usize,
-    ring: Ring,
+    ring: PerfRing,
     group: Group,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Sampling {
 impl Sampling {
     /// Opens counters for each of these threads at each of these places, each one CPU.
     pub(crate) fn open(
-        places: &[Place],
+        places: &[CountingPlace],
         plans: &[Plan],
         tids: &[i32],
         how: How,
@@ -148,7 +148,7 @@ impl Sampling {
                 }
                 let group = Group::open(&what, how)?;
                 let (leader, members) = group.events();
-                let ring = Ring::map(leader)?;
+                let ring = PerfRing::map(leader)?;
                 for member in members {
                     member.output_to(leader)?;
                 }
@@ -170,18 +170,18 @@ impl Sampling {
     }
 
     /// The samples that have arrived, by time.
-    pub(crate) fn steps(&self, threads: &mut Threads) -> Vec<Step> {
+    pub(crate) fn steps(&self, threads: &mut SampledThreads) -> Vec<SampleStep> {
         let mut steps = Vec::new();
         for watch in &self.watches {
             for record in watch.ring.drain() {
                 match record {
-                    Record::Sample(sample) => {
+                    PerfRecord::Sample(sample) => {
                         threads.name_is_known(sample.pid, sample.tid);
                         let step = threads.step(sample, watch.core_type, watch.counters);
                         steps.push(step);
                     }
-                    Record::Lost(number) => threads.lost += number,
-                    Record::Name(tid, name) => {
+                    PerfRecord::Lost(number) => threads.lost += number,
+                    PerfRecord::Name(tid, name) => {
                         threads.names.insert(tid, name);
                     }
                 }
@@ -203,13 +203,13 @@ impl Sampling {
 }
 
 /// Steps added up, by thread.
-pub(crate) type ByThread = BTreeMap<u32, Totals>;
+pub(crate) type ByThread = BTreeMap<u32, PmcTotals>;
 
 /// Adds a step to its thread.
-pub(crate) fn add(threads: &mut ByThread, step: &Step, plans: &[Plan]) {
+pub(crate) fn add(threads: &mut ByThread, step: &SampleStep, plans: &[Plan]) {
     let totals = threads
         .entry(step.tid)
-        .or_insert_with(|| Totals::new(plans));
+        .or_insert_with(|| PmcTotals::new(plans));
     totals.add(&step.counted);
 }
 
@@ -217,8 +217,8 @@ pub(crate) fn add(threads: &mut ByThread, step: &Step, plans: &[Plan]) {
 mod tests {
     use super::*;
 
-    fn sample(tid: u32, cpu: u32, running: u64, values: &[u64]) -> Sample {
-        Sample {
+    fn sample(tid: u32, cpu: u32, running: u64, values: &[u64]) -> PerfSample {
+        PerfSample {
             pid: 1,
             tid,
             at_ns: running,
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_step_is_from_sample_to_sample_of_a_thread_on_a_cpu() {
-        let mut threads = Threads::default();
+        let mut threads = SampledThreads::default();
         let mut step = |tid, cpu, running, values: &[u64]| {
             let step = threads.step(sample(tid, cpu, running, values), 0, 2);
             (step.counted.run_ns, step.counted.counts)

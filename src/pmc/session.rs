@@ -14,16 +14,16 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::args::Args;
-use super::counting::{Counting, Place, places, plans};
+use super::counting::{Counting, CountingPlace, places, plans};
 use super::perf::How;
-use super::report::{Kind, Label, Report};
+use super::report::{Label, LineKind, PmcReport};
 use super::ring;
-use super::sampling::{self, ByThread, Sampling, Threads, Trigger};
+use super::sampling::{self, ByThread, SampledThreads, Sampling, Trigger};
 use super::target::{self, Launcher};
-use super::totals::{Slice, Totals};
+use super::totals::{PmcTotals, Slice};
 use crate::pmu::sets::Absent;
-use crate::pmu::virtual_counters::{Reading, Status, VirtualCounters, difference};
-use crate::pmu::{Event, Machine, Plan, Pmu, availability, plan};
+use crate::pmu::virtual_counters::{CounterStatus, VirtualCounters, VirtualReading, difference};
+use crate::pmu::{Event, MachinePmus, Plan, Pmu, availability, plan};
 use crate::topology::Topology;
 
 /// The longest turn of a set of events, and the longest time that is lost when another program
@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// See [`super::run`].
 pub(super) fn run(
     args: &Args,
-    machine: &Machine,
+    machine: &MachinePmus,
     topology: &Topology,
     stop: &Receiver<()>,
 ) -> Result<u8> {
@@ -82,7 +82,7 @@ struct Job {
 }
 
 impl Job {
-    fn new(args: &Args, machine: &Machine, topology: &Topology) -> Result<Self> {
+    fn new(args: &Args, machine: &MachinePmus, topology: &Topology) -> Result<Self> {
         let wished = args.wished();
         let countable = |event: &Event| machine.pmus.iter().any(|pmu| pmu.encode(event).is_ok());
         let mut events = wished.clone().unwrap_or_else(|| {
@@ -210,7 +210,7 @@ enum Counters {
 }
 
 impl Counters {
-    fn open(job: &Job, places: &[Place], tids: &[i32], how: How) -> Result<Self> {
+    fn open(job: &Job, places: &[CountingPlace], tids: &[i32], how: How) -> Result<Self> {
         Ok(match &job.trigger {
             None => Self::Turns(Counting::open(places, &job.plans, tids, how)?),
             Some(trigger) => Self::Samples(Sampling::open(places, &job.plans, tids, how, trigger)?),
@@ -229,16 +229,16 @@ struct Session {
     job: Job,
     names: Vec<String>,
     counters: Counters,
-    report: Report,
+    report: PmcReport,
     began: Instant,
     began_ns: u64,
     /// Of all the time, and since the last line.
-    totals: [Totals; 2],
-    threads: Threads,
+    totals: [PmcTotals; 2],
+    threads: SampledThreads,
     by_thread: [ByThread; 2],
     virtual_counters: Option<VirtualCounters>,
     /// At the begin, and at the last line.
-    readings: [Vec<Reading>; 2],
+    readings: [Vec<VirtualReading>; 2],
 }
 
 impl Session {
@@ -261,14 +261,14 @@ impl Session {
         let readings = virtual_counters.as_ref().map(VirtualCounters::read);
         let readings = readings.unwrap_or_default();
         Ok(Self {
-            report: Report::new(out, args.format, &job.events, &job.scaled()),
+            report: PmcReport::new(out, args.format, &job.events, &job.scaled()),
             names: topology.types.iter().map(|t| t.name.clone()).collect(),
-            totals: [Totals::new(&job.plans), Totals::new(&job.plans)],
+            totals: [PmcTotals::new(&job.plans), PmcTotals::new(&job.plans)],
             job,
             counters,
             began: Instant::now(),
             began_ns: ring::now_ns(),
-            threads: Threads::default(),
+            threads: SampledThreads::default(),
             by_thread: Default::default(),
             readings: [readings.clone(), readings],
             virtual_counters,
@@ -281,7 +281,7 @@ impl Session {
             log::warn!("{}", lack.why);
         }
         for counter in self.virtual_counters.iter().flat_map(|v| v.describe()) {
-            if let Status::Absent(why) = &counter.status {
+            if let CounterStatus::Absent(why) = &counter.status {
                 log::warn!("no {}: {why}", counter.name);
             }
         }
@@ -352,7 +352,7 @@ impl Session {
             if !matches!(self.job.trigger, Some(Trigger::Events(..))) {
                 continue;
             }
-            let mut alone = Totals::new(&self.job.plans);
+            let mut alone = PmcTotals::new(&self.job.plans);
             alone.add(&step.counted);
             let label = Label {
                 time: Some(step.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
@@ -361,7 +361,8 @@ impl Session {
                 cpu: Some(step.cpu),
             };
             for row in alone.rows(&self.job.events, &self.names) {
-                self.report.row(Kind::Sample, &label, &row, row.run_ns)?;
+                self.report
+                    .row(LineKind::Sample, &label, &row, row.run_ns)?;
             }
         }
         Ok(())
@@ -374,15 +375,15 @@ impl Session {
             ..Label::default()
         };
         let [_, totals] = &mut self.totals;
-        let totals = std::mem::replace(totals, Totals::new(&self.job.plans));
+        let totals = std::mem::replace(totals, PmcTotals::new(&self.job.plans));
         let [_, threads] = &mut self.by_thread;
         let threads = std::mem::take(threads);
         if matches!(self.job.trigger, Some(Trigger::Time)) {
-            self.threads(Kind::Interval, &label, &threads)?;
+            self.threads(LineKind::Interval, &label, &threads)?;
         } else {
             for row in totals.rows(&self.job.events, &self.names) {
                 let all_ns = totals.run_ns() as f64;
-                self.report.row(Kind::Interval, &label, &row, all_ns)?;
+                self.report.row(LineKind::Interval, &label, &row, all_ns)?;
             }
             if totals.run_ns() == 0 && totals.lost_ns > 0 {
                 self.report
@@ -392,7 +393,7 @@ impl Session {
         self.virtuals(label.time, 1)
     }
 
-    fn threads(&mut self, kind: Kind, label: &Label, threads: &ByThread) -> Result<()> {
+    fn threads(&mut self, kind: LineKind, label: &Label, threads: &ByThread) -> Result<()> {
         for (&tid, totals) in threads {
             let label = Label {
                 tid: Some(tid),
@@ -419,7 +420,7 @@ impl Session {
         let before = std::mem::replace(&mut self.readings[since], now.clone());
         for ((counter, before), now) in counters.describe().iter().zip(&before).zip(&now) {
             let reading = difference(counter.kind, before, now);
-            if counter.status == Status::Present {
+            if counter.status == CounterStatus::Present {
                 self.report.virtual_counter(time, counter, &reading)?;
             }
         }
@@ -431,15 +432,15 @@ impl Session {
         let seconds = self.began.elapsed().as_secs_f64();
         let totals = self.totals[0].clone();
         let [threads, _] = std::mem::take(&mut self.by_thread);
-        let sampled: u64 = threads.values().map(Totals::run_ns).sum();
+        let sampled: u64 = threads.values().map(PmcTotals::run_ns).sum();
         if args.per_thread {
-            self.threads(Kind::Thread, &Label::default(), &threads)?;
+            self.threads(LineKind::Thread, &Label::default(), &threads)?;
         }
         let rows = totals.rows(&self.job.events, &self.names);
         let run_ns = totals.run_ns() as f64;
         for row in &rows {
             self.report
-                .row(Kind::Total, &Label::default(), row, run_ns)?;
+                .row(LineKind::Total, &Label::default(), row, run_ns)?;
         }
         self.report.rates(&rows)?;
         self.report.note("")?;

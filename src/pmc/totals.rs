@@ -60,7 +60,7 @@ struct Tally {
 
 impl Tally {
     fn new(plan: &Plan) -> Self {
-        let zeros = |set: &crate::pmu::Set| vec![0.0; set.counters.len()];
+        let zeros = |set: &crate::pmu::EventSet| vec![0.0; set.counters.len()];
         let sums = plan.sets.iter().map(|set| Sums {
             run_ns: 0,
             counts: vec![0; set.counters.len()],
@@ -155,7 +155,7 @@ impl Value {
 
 /// What a row of the output says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct OutputRow {
     /// Name of the core type, or `all`.
     pub core_type: String,
     /// Run time that was counted, ns.
@@ -168,7 +168,7 @@ pub(crate) struct Row {
     pub cycles: f64,
 }
 
-impl Row {
+impl OutputRow {
     /// Instructions per cycle.
     pub(crate) fn ipc(&self) -> Option<f64> {
         (self.cycles > 0.0).then(|| self.instructions / self.cycles)
@@ -177,13 +177,13 @@ impl Row {
 
 /// What was counted of a program or of a thread, on each core type.
 #[derive(Clone, Debug)]
-pub(crate) struct Totals {
+pub(crate) struct PmcTotals {
     tallies: Vec<Tally>,
     /// Run time that was not counted, and what was counted then is not in the counts, ns.
     pub lost_ns: u64,
 }
 
-impl Totals {
+impl PmcTotals {
     /// Nothing yet. `plans`: one per core type.
     pub(crate) fn new(plans: &[Plan]) -> Self {
         Self {
@@ -214,10 +214,10 @@ impl Totals {
     }
 
     /// A row for each core type that something ran on, and one for all if there are several.
-    pub(crate) fn rows(&self, events: &[Event], names: &[String]) -> Vec<Row> {
+    pub(crate) fn rows(&self, events: &[Event], names: &[String]) -> Vec<OutputRow> {
         let ran = self.tallies.iter().zip(names).filter(|(t, _)| t.run_ns > 0);
-        let mut rows: Vec<Row> = ran
-            .map(|(tally, name)| Row {
+        let mut rows: Vec<OutputRow> = ran
+            .map(|(tally, name)| OutputRow {
                 core_type: name.clone(),
                 run_ns: tally.run_ns as f64,
                 values: events.iter().map(|event| tally.value(event)).collect(),
@@ -233,8 +233,8 @@ impl Totals {
 }
 
 /// All core types together: an event that one of them could not count has no sum.
-fn sum(rows: &[Row], events: usize) -> Row {
-    let add = |value: fn(&Row) -> f64| rows.iter().map(value).sum::<f64>();
+fn sum(rows: &[OutputRow], events: usize) -> OutputRow {
+    let add = |value: fn(&OutputRow) -> f64| rows.iter().map(value).sum::<f64>();
     let run_ns = add(|row| row.run_ns);
     let values = (0..events).map(|n| {
         let counts = rows.iter().map(|row| row.values[n].count);
@@ -244,7 +244,7 @@ fn sum(rows: &[Row], events: usize) -> Row {
             share: shares.sum::<f64>() / run_ns,
         }
     });
-    Row {
+    OutputRow {
         core_type: "all".into(),
         run_ns,
         values: values.collect(),
@@ -256,14 +256,14 @@ fn sum(rows: &[Row], events: usize) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::{Encoding, Set};
+    use crate::pmu::{Encoding, EventSet};
 
     fn event(name: &str) -> Event {
         name.parse().unwrap()
     }
 
     fn plan(sets: &[&[&str]]) -> Plan {
-        let set = |names: &&[&str]| Set {
+        let set = |names: &&[&str]| EventSet {
             counters: ["i", "c"]
                 .iter()
                 .chain(*names)
@@ -299,7 +299,7 @@ mod tests {
 
     const NAMES: [&str; 2] = ["P", "E"];
 
-    fn rows(totals: &Totals, events: &[&str]) -> Vec<Row> {
+    fn rows(totals: &PmcTotals, events: &[&str]) -> Vec<OutputRow> {
         let events: Vec<_> = events.iter().map(|name| event(name)).collect();
         totals.rows(&events, &NAMES.map(String::from))
     }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn core_types_are_rows_and_their_sum_is_another() {
         let plan = plan(&[&["branches"]]);
-        let mut totals = Totals::new(&[plan.clone(), plan]);
+        let mut totals = PmcTotals::new(&[plan.clone(), plan]);
         totals.push(&slice(vec![counted(0, 0, &[1000, 500, 10])]));
         assert_eq!(rows(&totals, &["branches"]).len(), 1);
         totals.push(&slice(vec![
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_all_the_while_is_left_out_and_told() {
-        let mut totals = Totals::new(&[plan(&[&["branches"]])]);
+        let mut totals = PmcTotals::new(&[plan(&[&["branches"]])]);
         totals.push(&slice(vec![counted(0, 0, &[1000, 500, 10])]));
         let half = Slice {
             run_ns: 200_000_000,
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn sets_that_take_turns_are_scaled_by_instructions_and_marked() {
-        let mut totals = Totals::new(&[plan(&[&["branches"], &["loads"]])]);
+        let mut totals = PmcTotals::new(&[plan(&[&["branches"], &["loads"]])]);
         totals.push(&slice(vec![counted(0, 0, &[1000, 500, 100])]));
         // A program that ended before its turn: nothing to go by.
         assert_eq!(rows(&totals, &["loads"])[0].values[0].count, None);
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_change_of_phase_is_not_mixed_into_a_round() {
-        let mut totals = Totals::new(&[plan(&[&["branches"], &["loads"]])]);
+        let mut totals = PmcTotals::new(&[plan(&[&["branches"], &["loads"]])]);
         for (set, counts) in [
             (0, [1000, 500, 100]),
             // Another phase begins: the slice before belongs to no round.
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn an_event_that_one_core_type_lacks_has_no_sum() {
-        let mut totals = Totals::new(&[plan(&[&["fp-ops"]]), plan(&[&[]])]);
+        let mut totals = PmcTotals::new(&[plan(&[&["fp-ops"]]), plan(&[&[]])]);
         totals.push(&slice(vec![
             counted(0, 0, &[10, 5, 1]),
             counted(1, 0, &[10, 5]),

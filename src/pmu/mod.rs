@@ -21,4 +21,4 @@ pub mod sampler;
 pub mod virtual_counters;
 
 pub use hetero_core::pmu::*;
-pub use open::{Counter, OpenError, Options, Reading, Target, availability};
+pub use open::{Counter, CounterOptions, CounterReading, OpenError, Target, availability};

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-use super::{Encoding, Machine, Meaning, Pmu, Space};
+use super::{Encoding, MachinePmus, Meaning, Pmu, Space};
 use crate::preflight::Permissions;
 use crate::topology::cpulist;
 
@@ -26,7 +26,7 @@ pub enum Target {
 
 /// How a counter is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CounterOptions {
     /// Do not count in user mode.
     pub exclude_user: bool,
     /// Do not count in the kernel.
@@ -41,7 +41,7 @@ pub struct Options {
 
 /// What a counter says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct CounterReading {
     /// The count.
     pub value: u64,
     /// Nanoseconds for which it was enabled.
@@ -50,7 +50,7 @@ pub struct Reading {
     pub running: u64,
 }
 
-impl Reading {
+impl CounterReading {
     /// What was counted since `earlier`; `None` unless it was counted all the while: a counter
     /// that had to yield its place gives a count that is frozen, not wrong to look at.
     pub fn since(&self, earlier: &Self) -> Option<u64> {
@@ -75,7 +75,7 @@ impl Counter {
         encoding: &Encoding,
         target: Target,
         leader: Option<&Self>,
-        options: Options,
+        options: CounterOptions,
     ) -> Result<Self, OpenError> {
         let mut attr = attributes(pmu, encoding, options);
         let (pid, cpu) = match target {
@@ -98,14 +98,14 @@ impl Counter {
     }
 
     /// What it has counted.
-    pub fn read(&self) -> io::Result<Reading> {
+    pub fn read(&self) -> io::Result<CounterReading> {
         let mut bytes = [0; 24];
         (&self.file).read_exact(&mut bytes)?;
         let word = |n: usize| {
             let bytes = bytes[8 * n..8 * n + 8].try_into();
             u64::from_ne_bytes(bytes.expect("eight bytes"))
         };
-        Ok(Reading {
+        Ok(CounterReading {
             value: word(0),
             enabled: word(1),
             running: word(2),
@@ -147,13 +147,13 @@ pub fn open_all(
     encodings: &[Encoding],
     target: Target,
     grouped: bool,
-    options: Options,
+    options: CounterOptions,
 ) -> Result<Vec<Counter>, OpenError> {
     let mut counters: Vec<Counter> = Vec::with_capacity(encodings.len());
     for encoding in encodings {
         let leader = counters.first().filter(|_| grouped);
         // A group starts with its leader.
-        let options = Options {
+        let options = CounterOptions {
             disabled: options.disabled && (leader.is_none()),
             ..options
         };
@@ -162,7 +162,7 @@ pub fn open_all(
     Ok(counters)
 }
 
-fn attributes(pmu: &Pmu, encoding: &Encoding, options: Options) -> perf::perf_event_attr {
+fn attributes(pmu: &Pmu, encoding: &Encoding, options: CounterOptions) -> perf::perf_event_attr {
     let mut attr = perf::perf_event_attr {
         type_: match encoding.space {
             Space::Pmu => pmu.type_id,
@@ -196,7 +196,13 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    fn new(errno: Errno, pmu: &Pmu, encoding: &Encoding, target: Target, options: Options) -> Self {
+    fn new(
+        errno: Errno,
+        pmu: &Pmu,
+        encoding: &Encoding,
+        target: Target,
+        options: CounterOptions,
+    ) -> Self {
         let place = match target {
             Target::Cpu(cpu) => format!("on CPU {cpu}"),
             Target::Thread(0) => "in this thread".to_string(),
@@ -252,7 +258,7 @@ impl Circumstances {
 }
 
 /// The highest `perf_event_paranoid` at which an ordinary user may count this.
-fn enough(target: Target, options: Options) -> i32 {
+fn enough(target: Target, options: CounterOptions) -> i32 {
     match target {
         Target::Cpu(_) => 0,
         Target::Thread(_) if options.exclude_kernel => 2,
@@ -333,7 +339,7 @@ fn explain(errno: Errno, enough: i32, now: &Circumstances) -> String {
 
 /// Whether anything can be counted on this machine's CPUs; if not, one line that says why and
 /// what to do about it.
-pub fn availability(machine: &Machine) -> Result<(), String> {
+pub fn availability(machine: &MachinePmus) -> Result<(), String> {
     if machine.pmus.is_empty() {
         return Err(no_pmu(&Circumstances::read()));
     }
@@ -342,7 +348,7 @@ pub fn availability(machine: &Machine) -> Result<(), String> {
             return Err(format!("No counters: {} cannot count cycles.", pmu.name));
         };
         let cpu = Target::Cpu(pmu.cpus[0]);
-        if let Err(error) = Counter::open(pmu, &cycles, cpu, None, Options::default()) {
+        if let Err(error) = Counter::open(pmu, &cycles, cpu, None, CounterOptions::default()) {
             return Err(format!("No counters: {error}."));
         }
     }
@@ -417,18 +423,18 @@ mod tests {
 
     #[test]
     fn what_an_ordinary_user_may_count_depends_on_whose_and_where() {
-        let user_mode = Options {
+        let user_mode = CounterOptions {
             exclude_kernel: true,
-            ..Options::default()
+            ..CounterOptions::default()
         };
         assert_eq!(enough(Target::Cpu(3), user_mode), 0);
         assert_eq!(enough(Target::Thread(0), user_mode), 2);
-        assert_eq!(enough(Target::Thread(0), Options::default()), 1);
+        assert_eq!(enough(Target::Thread(0), CounterOptions::default()), 1);
     }
 
     #[test]
     fn only_what_was_counted_all_the_while_is_believed() {
-        let reading = |value, enabled, running| Reading {
+        let reading = |value, enabled, running| CounterReading {
             value,
             enabled,
             running,

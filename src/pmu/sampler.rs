@@ -13,12 +13,12 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 
-use super::counts::{self, Counts, Layout};
-use super::open::Options;
+use super::counts::{self, EventCounts, Layout};
+use super::open::CounterOptions;
 use super::round::{IPC_JUMP, Round};
-use super::sample::{Metrics, Sample};
+use super::sample::{Sample, SampleMetrics};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
-use super::{Counter, Event, Machine, Meaning, Pmu, Set, Target, availability, plan};
+use super::{Counter, Event, EventSet, MachinePmus, Meaning, Pmu, Target, availability, plan};
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
 use crate::table::TaskId;
@@ -43,7 +43,7 @@ struct TypeEvents {
 
 /// What became of samples, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SampleTally {
     /// Taken from the ring buffer.
     pub received: u64,
     /// Of them, thrown away because the task's IPC jumped within a round.
@@ -73,7 +73,7 @@ pub struct Sampler {
     /// What ends a round, see [`IPC_JUMP`].
     jump: f64,
     rounds: FxHashMap<(TaskId, usize), Round>,
-    tally: Tally,
+    tally: SampleTally,
 }
 
 impl Sampler {
@@ -83,7 +83,7 @@ impl Sampler {
     /// # Errors
     /// One line that says why nothing can be counted here, and what to do about it.
     pub fn plan(
-        machine: &Machine,
+        machine: &MachinePmus,
         topology: &Topology,
         needed: &[Meaning],
         extra: &dyn Fn(usize, &Pmu) -> Vec<Event>,
@@ -111,7 +111,7 @@ impl Sampler {
         });
         let types: Vec<_> = types.collect();
         for events in types.iter().flatten() {
-            let fits = |set: &Set| set.counters.len() <= MAX_EVENTS;
+            let fits = |set: &EventSet| set.counters.len() <= MAX_EVENTS;
             let many = events.layout.events().len() > counts::MOST;
             if many || events.plan.sets.len() > MAX_SETS || !events.plan.sets.iter().all(fits) {
                 let counted = events.plan.sets.iter().map(|set| set.events.len());
@@ -136,7 +136,7 @@ impl Sampler {
                 IPC_JUMP
             },
             rounds: FxHashMap::default(),
-            tally: Tally::default(),
+            tally: SampleTally::default(),
         })
     }
 
@@ -222,10 +222,10 @@ impl Sampler {
         let nr_cpu_ids = self.nr_cpu_ids as usize;
         for events in self.types.iter_mut().flatten() {
             for (number, set) in events.plan.sets.iter().enumerate() {
-                let options = Options {
+                let options = CounterOptions {
                     disabled: number != 0,
                     exclude_kernel: self.user_only,
-                    ..Options::default()
+                    ..CounterOptions::default()
                 };
                 let mut of_set = Vec::with_capacity(events.cpus.len());
                 for &cpu in &events.cpus {
@@ -302,7 +302,7 @@ impl Sampler {
     pub fn sample(
         &mut self,
         raw: &intf::task_sample,
-        estimate: impl FnOnce(usize, &Counts) -> Option<f64>,
+        estimate: impl FnOnce(usize, &EventCounts) -> Option<f64>,
     ) -> Option<Sample> {
         if raw.spun != 0 {
             // What it retired says nothing of its work (CAMPS 2018, section 4.5).
@@ -343,15 +343,19 @@ impl Sampler {
     }
 
     /// What became of the samples so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> SampleTally {
         self.tally
     }
 }
 
 /// Of what the BPF half has sent, the counts that were made of it, and what a model says of these.
 /// `None` without instructions and cycles.
-pub(crate) fn complete(raw: &intf::task_sample, counts: Counts, sf: Option<f64>) -> Option<Sample> {
-    let metrics = Metrics::of(&counts, raw.run_ns)?;
+pub(crate) fn complete(
+    raw: &intf::task_sample,
+    counts: EventCounts,
+    sf: Option<f64>,
+) -> Option<Sample> {
+    let metrics = SampleMetrics::of(&counts, raw.run_ns)?;
     Some(Sample {
         task: TaskId {
             slot: raw.slot,
@@ -408,14 +412,19 @@ fn layout_of(plan: &Plan) -> Layout {
 }
 
 /// The counts of a sample whose set is the only one.
-fn counts_of(layout: &Layout, set: &Set, raw: &intf::task_sample) -> Counts {
+fn counts_of(layout: &Layout, set: &EventSet, raw: &intf::task_sample) -> EventCounts {
     let others = set.events.iter().map(|(_, place)| *place);
     let places = [INSTRUCTIONS, CYCLES].into_iter().chain(others);
-    Counts::new(layout, places.map(|place| raw.counts[place] as f64))
+    EventCounts::new(layout, places.map(|place| raw.counts[place] as f64))
 }
 
 /// The counts of a whole round, as if they all belonged to the sample that completed it.
-fn counts_of_round(layout: &Layout, plan: &Plan, round: &Round, raw: &intf::task_sample) -> Counts {
+fn counts_of_round(
+    layout: &Layout,
+    plan: &Plan,
+    round: &Round,
+    raw: &intf::task_sample,
+) -> EventCounts {
     let instructions = raw.counts[INSTRUCTIONS] as f64;
     let fixed = [instructions, raw.counts[CYCLES] as f64];
     let others = plan.sets.iter().enumerate().flat_map(|(number, set)| {
@@ -425,7 +434,7 @@ fn counts_of_round(layout: &Layout, plan: &Plan, round: &Round, raw: &intf::task
             .iter()
             .map(move |event| share(event).unwrap_or(0.0) * instructions)
     });
-    Counts::new(layout, fixed.into_iter().chain(others))
+    EventCounts::new(layout, fixed.into_iter().chain(others))
 }
 
 /// Takes a record of the ring buffer apart; `None` if it is no sample.
@@ -450,9 +459,9 @@ mod tests {
         raw
     }
 
-    fn set(events: &[(Meaning, usize)], counters: usize) -> Set {
+    fn set(events: &[(Meaning, usize)], counters: usize) -> EventSet {
         let encoding = |n| crate::pmu::Encoding::raw(n as u64, "event");
-        Set {
+        EventSet {
             counters: (0..counters).map(encoding).collect(),
             events: events.iter().map(|&(m, place)| (m.into(), place)).collect(),
         }
@@ -466,7 +475,7 @@ mod tests {
             rotates: true,
             jump: 1.0,
             rounds: FxHashMap::default(),
-            tally: Tally::default(),
+            tally: SampleTally::default(),
         }
     }
 

@@ -8,12 +8,12 @@ use anyhow::{Result, bail};
 use super::player::{Changes, Player};
 use super::sums::{Ran, Sums};
 use crate::record::format::{Begin, Decided};
-use crate::record::{Input, Reader};
+use crate::record::{Input, RecordReader};
 use crate::table::{Comm, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What came of it.
-pub struct Comparison {
+pub struct ReplayComparison {
     /// How the recording began.
     pub begin: Begin,
     /// Its length, ns.
@@ -27,7 +27,7 @@ pub struct Comparison {
     /// What would have been.
     pub replayed: Sums,
     /// Whether the recorded policies, run again, decide as they did.
-    pub check: Check,
+    pub check: Reproduced,
     /// The first moves that only one of both makes.
     pub differences: Vec<Difference>,
     /// And how many there are.
@@ -38,7 +38,7 @@ pub struct Comparison {
 
 /// Decisions that came out as recorded when the recorded policies were run again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Check {
+pub struct Reproduced {
     /// So many.
     pub same: u64,
     /// Of so many.
@@ -91,18 +91,22 @@ struct Run {
 ///
 /// # Errors
 /// It does not make sense, or names a policy that there is not.
-pub fn compare(reader: &mut Reader, changes: Changes, most: usize) -> Result<Comparison> {
+pub fn compare(
+    reader: &mut RecordReader,
+    changes: Changes,
+    most: usize,
+) -> Result<ReplayComparison> {
     let first = reader.next_input()?;
     let Some(Input::Begin(begin)) = first else {
         bail!("the recording ends before the scheduler begins");
     };
-    let mut out = Comparison {
+    let mut out = ReplayComparison {
         length_ns: 0,
         policies: vec![begin.chosen.policy.clone()],
         replayed_policy: String::new(),
         recorded: Sums::default(),
         replayed: Sums::default(),
-        check: Check::default(),
+        check: Reproduced::default(),
         differences: Vec::new(),
         all_differences: 0,
         complaint: None,
@@ -183,7 +187,7 @@ impl Run {
         now_ns: u64,
         decides: bool,
         at_ns: u64,
-        out: &mut Comparison,
+        out: &mut ReplayComparison,
     ) {
         if self.looked {
             self.ran.clear();
@@ -223,7 +227,7 @@ impl Run {
     }
 
     /// Takes stock of what was decided after the last look, now that all of it has been read.
-    fn settle(&mut self, out: &mut Comparison, most: usize) {
+    fn settle(&mut self, out: &mut ReplayComparison, most: usize) {
         // A decision that is not there was cut off, and says nothing.
         let recorded = self.decided.take();
         let done = std::mem::take(&mut self.done);
@@ -256,7 +260,7 @@ impl Run {
         }
     }
 
-    fn differ(&self, decided: &Decided, recorded: bool, out: &mut Comparison, most: usize) {
+    fn differ(&self, decided: &Decided, recorded: bool, out: &mut ReplayComparison, most: usize) {
         let all: Vec<_> = decided.moves().collect();
         for (place, &(id, from, to, why)) in all.iter().enumerate() {
             // To be wished where it is, is no move.

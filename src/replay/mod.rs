@@ -15,12 +15,12 @@ use std::time::Duration;
 use anyhow::Result;
 use log::warn;
 
-pub use compare::{Check, Comparison, Difference, compare};
+pub use compare::{Difference, ReplayComparison, Reproduced, compare};
 pub use player::{Changes, Player};
 
 use crate::output;
 use crate::policy::{self, rank};
-use crate::record::Reader;
+use crate::record::RecordReader;
 
 /// What to run again, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,11 +68,15 @@ pub fn run(args: &Args) -> Result<()> {
         fairness: args.fairness,
         oversubscribe: args.oversubscribe,
     };
-    let comparison = compare(&mut Reader::open(&args.file)?, changes, args.differences)?;
+    let comparison = compare(
+        &mut RecordReader::open(&args.file)?,
+        changes,
+        args.differences,
+    )?;
     if let Some(complaint) = &comparison.complaint {
         warn!("{complaint}");
     }
-    let report = render::Report::new(&comparison);
+    let report = render::ReplayReport::new(&comparison);
     if args.json {
         return output::json(&report);
     }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::compare::{Comparison, Difference};
+use super::compare::{Difference, ReplayComparison};
 use super::sums::{Sums, ThreadSums};
 use crate::text::{hang_words, wrap};
 use crate::topology::Topology;
@@ -13,7 +13,7 @@ const THREADS: usize = 16;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ReplayReport {
     /// CPU, kernel and version that it was recorded with.
     cpu: String,
     kernel: String,
@@ -72,8 +72,8 @@ fn name(topology: &Topology, core_type: usize) -> &str {
     kind.map_or("?", |kind| kind.name.as_str())
 }
 
-impl Report {
-    pub(super) fn new(of: &Comparison) -> Self {
+impl ReplayReport {
+    pub(super) fn new(of: &ReplayComparison) -> Self {
         let topology = &of.begin.topology;
         let seconds = of.length_ns as f64 / 1e9;
         let told = |difference: &Difference| Told {

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 
 use crate::policy::Insight;
 use crate::record::format::{Begin, Decided};
-use crate::record::{Input, Reader};
+use crate::record::{Input, RecordReader};
 use crate::replay::{Changes, Player};
-use crate::stats::live::{Rates, Reading, ThreadReading};
-use crate::stats::work::Ledger;
+use crate::stats::live::{LiveReading, Rates, ThreadReading};
+use crate::stats::work::WorkLedger;
 use crate::stats::{CoreTypeTotals, Totals};
 use crate::table::{Comm, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -35,7 +35,7 @@ pub(super) const LISTED: usize = 300;
 pub(super) type Curve = Vec<(f64, f64)>;
 
 /// What is drawn.
-pub(super) struct Story {
+pub(super) struct ReportData {
     /// How the recording began.
     pub begin: Begin,
     /// Policies, and when they began, s.
@@ -45,7 +45,7 @@ pub(super) struct Story {
     /// One part of a row, s.
     pub bin_s: f64,
     /// Those that ran most, the most first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ThreadRow>,
     /// How many more ran at all.
     pub more: usize,
     /// As the monitor shows it.
@@ -57,7 +57,7 @@ pub(super) struct Story {
     /// W, where the machine counts it.
     pub watts: Curve,
     /// The latest [`LISTED`], oldest first.
-    pub moves: VecDeque<Move>,
+    pub moves: VecDeque<DrawnMove>,
     /// How many there were.
     pub all_moves: u64,
     /// What is to be said of the recording's end.
@@ -65,7 +65,7 @@ pub(super) struct Story {
 }
 
 /// A thread.
-pub(super) struct Row {
+pub(super) struct ThreadRow {
     /// Thread id.
     pub tid: u32,
     /// Its name.
@@ -79,12 +79,12 @@ pub(super) struct Row {
     /// `amp_progress` since it was first seen, s.
     pub progress: Curve,
     /// The first move in each part of the time, and how many more there are in it.
-    pub marks: HashMap<usize, (Move, u64)>,
+    pub marks: HashMap<usize, (DrawnMove, u64)>,
 }
 
 /// A thread was moved.
 #[derive(Clone, Debug)]
-pub(super) struct Move {
+pub(super) struct DrawnMove {
     /// When, s.
     pub at_s: f64,
     /// Thread id.
@@ -116,7 +116,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn of(reader: &mut Reader) -> Result<Self> {
+    fn of(reader: &mut RecordReader) -> Result<Self> {
         let mut survey = Self::default();
         while let Some(input) = reader.next_input()? {
             let Input::Look { at_ns, .. } = input else {
@@ -143,7 +143,7 @@ impl Survey {
 
 /// At work on the second reading.
 struct Gatherer {
-    story: Story,
+    story: ReportData,
     player: Player,
     topology: Topology,
     places: HashMap<Name, usize>,
@@ -153,7 +153,7 @@ struct Gatherer {
     /// `amp_progress` of each row when it was first seen.
     began: Vec<Option<u64>>,
     rates: Rates,
-    ledger: Ledger,
+    ledger: WorkLedger,
     looked_ns: Option<u64>,
     drawn_ns: Option<u64>,
     energy: Option<(u64, f64)>,
@@ -167,7 +167,7 @@ struct Gatherer {
 ///
 /// # Errors
 /// The recording cannot be read, does not make sense, or has nothing in it.
-pub(super) fn gather(open: impl Fn() -> Result<Reader>) -> Result<Story> {
+pub(super) fn gather(open: impl Fn() -> Result<RecordReader>) -> Result<ReportData> {
     let survey = Survey::of(&mut open()?)?;
     let mut reader = open()?;
     let Some(Input::Begin(begin)) = reader.next_input()? else {
@@ -200,7 +200,7 @@ impl Gatherer {
         let busiest = survey.busiest();
         let bin_ns = (survey.length_ns / BINS as u64 + 1).max(20_000_000);
         let bins = (survey.length_ns / bin_ns + 1) as usize;
-        let rows = busiest.iter().take(ROWS).map(|((tid, _), ns)| Row {
+        let rows = busiest.iter().take(ROWS).map(|((tid, _), ns)| ThreadRow {
             tid: *tid,
             comm: String::new(),
             run_s: *ns as f64 / 1e9,
@@ -209,7 +209,7 @@ impl Gatherer {
             progress: Vec::new(),
             marks: HashMap::new(),
         });
-        let rows: Vec<Row> = rows.collect();
+        let rows: Vec<ThreadRow> = rows.collect();
         let places = busiest.iter().take(ROWS).enumerate();
         Ok(Self {
             player: Player::new(&begin, Changes::default())?,
@@ -219,7 +219,7 @@ impl Gatherer {
             before: vec![None; rows.len()],
             began: vec![None; rows.len()],
             rates: Rates::default(),
-            ledger: Ledger::default(),
+            ledger: WorkLedger::default(),
             looked_ns: None,
             drawn_ns: None,
             energy: None,
@@ -227,7 +227,7 @@ impl Gatherer {
             done: 0,
             bin_ns,
             point_ns: (survey.length_ns / POINTS).max(POINT_NS),
-            story: Story {
+            story: ReportData {
                 policies: vec![(0.0, begin.chosen.policy.clone())],
                 seconds: survey.length_ns as f64 / 1e9,
                 bin_s: bin_ns as f64 / 1e9,
@@ -253,7 +253,7 @@ impl Gatherer {
                 if !begin.kept {
                     self.before.fill(None);
                     self.rates = Rates::default();
-                    self.ledger = Ledger::default();
+                    self.ledger = WorkLedger::default();
                 }
             }
             Input::Policy(chosen) => {
@@ -358,7 +358,7 @@ impl Gatherer {
             cpus: kind.cpus.len() as u64,
             ..CoreTypeTotals::default()
         });
-        let live = self.rates.next(Reading {
+        let live = self.rates.next(LiveReading {
             totals: Totals {
                 at_ns,
                 core_types: core_types.collect(),
@@ -373,7 +373,7 @@ impl Gatherer {
                 })
                 .collect(),
             work: self.ledger.work(),
-            ..Reading::default()
+            ..LiveReading::default()
         });
         let story = &mut self.story;
         for (curve, value) in [
@@ -396,7 +396,7 @@ impl Gatherer {
             };
             let partner = all.get(1 - index).filter(|_| all.len() == 2);
             let partner = partner.and_then(|(id, ..)| self.names.get(id));
-            let moved = Move {
+            let moved = DrawnMove {
                 at_s: self.now_s(),
                 tid: name.0,
                 comm: comm.to_string(),

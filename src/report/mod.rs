@@ -13,7 +13,7 @@ use log::warn;
 
 use crate::files::write_whole;
 use crate::output;
-use crate::record::Reader;
+use crate::record::RecordReader;
 
 /// What to draw, and where.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub struct Args {
 /// # Errors
 /// The file is no recording that this version can read, or the page cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let story = gather::gather(|| Reader::open(&args.file))?;
+    let story = gather::gather(|| RecordReader::open(&args.file))?;
     if let Some(complaint) = &story.complaint {
         warn!("{complaint}");
     }

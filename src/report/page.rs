@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::curves::{self, Named};
-use super::gather::{LISTED, ROWS, Row, Story};
+use super::gather::{LISTED, ROWS, ReportData, ThreadRow};
 use super::timeline;
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
@@ -41,7 +41,7 @@ th { color: var(--pale); font-weight: 600; } .number { text-align: right; }
 ";
 
 /// The page of a recording called `file`.
-pub(super) fn page(story: &Story, file: &str) -> String {
+pub(super) fn page(story: &ReportData, file: &str) -> String {
     let mut body = String::new();
     head(&mut body, story, file);
     section(
@@ -50,7 +50,7 @@ pub(super) fn page(story: &Story, file: &str) -> String {
         &legend(story),
         Some(timeline::draw(story)),
     );
-    let of = |curve: fn(&Row) -> &Vec<(f64, f64)>| -> Vec<Named> {
+    let of = |curve: fn(&ThreadRow) -> &Vec<(f64, f64)>| -> Vec<Named> {
         let named = |row| Named {
             name: format!("{} {}", row_name(row), row.tid),
             curve: curve(row),
@@ -128,7 +128,7 @@ pub(super) fn page(story: &Story, file: &str) -> String {
     )
 }
 
-fn row_name(row: &Row) -> &str {
+fn row_name(row: &ThreadRow) -> &str {
     if row.comm.is_empty() { "?" } else { &row.comm }
 }
 
@@ -146,7 +146,7 @@ fn colours() -> String {
     style
 }
 
-fn head(body: &mut String, story: &Story, file: &str) {
+fn head(body: &mut String, story: &ReportData, file: &str) {
     let begin = &story.begin;
     let types = begin.topology.types.iter();
     let types = types.map(|kind| format!("{} {}", kind.cpus.len(), kind.name));
@@ -174,7 +174,7 @@ fn head(body: &mut String, story: &Story, file: &str) {
     }
 }
 
-fn legend(story: &Story) -> String {
+fn legend(story: &ReportData) -> String {
     let types = story.begin.topology.types.iter().enumerate();
     let mut text: String = types
         .map(|(index, kind)| {
@@ -207,7 +207,7 @@ fn section(body: &mut String, title: &str, about: &str, drawing: Option<String>)
     );
 }
 
-fn moves(body: &mut String, story: &Story) {
+fn moves(body: &mut String, story: &ReportData) {
     *body += "<section>\n<h2>Moves</h2>\n";
     if story.all_moves == 0 {
         *body += "<p class=\"pale\">The policy moved no thread.</p>\n</section>\n";

@@ -7,7 +7,7 @@ use svg::Document;
 use svg::node::element::{Group, Path, Title};
 
 use super::curves::{LEFT, RIGHT, WIDTH, time_axis};
-use super::gather::{Move, Row, Story};
+use super::gather::{DrawnMove, ReportData, ThreadRow};
 use crate::chart::text;
 
 const ROW: f64 = 26.0;
@@ -22,7 +22,7 @@ const LESS: f64 = 4.0;
 const SHADES: [(f64, &str); 3] = [(0.6, "much"), (0.2, "some"), (0.02, "little")];
 
 /// The drawing, as SVG.
-pub(super) fn draw(story: &Story) -> String {
+pub(super) fn draw(story: &ReportData) -> String {
     let height = TOP + ROW * story.rows.len() as f64 + 30.0;
     let mut document = Document::new()
         .set("viewBox", (0, 0, WIDTH, height))
@@ -36,7 +36,7 @@ pub(super) fn draw(story: &Story) -> String {
 }
 
 /// In words, for the mark and the table.
-pub(super) fn words(story: &Story, moved: &Move) -> String {
+pub(super) fn words(story: &ReportData, moved: &DrawnMove) -> String {
     let with = moved.with.as_ref();
     let how = with.map_or_else(|| "sent".into(), |with| format!("swapped with {with}"));
     let why = moved.why.as_ref().map(|why| format!(": {why}"));
@@ -49,12 +49,12 @@ pub(super) fn words(story: &Story, moved: &Move) -> String {
 }
 
 /// A core type's name.
-pub(super) fn name(story: &Story, core_type: usize) -> &str {
+pub(super) fn name(story: &ReportData, core_type: usize) -> &str {
     let kind = story.begin.topology.types.get(core_type);
     kind.map_or("?", |kind| kind.name.as_str())
 }
 
-fn draw_row(story: &Story, row: &Row, top: f64) -> Group {
+fn draw_row(story: &ReportData, row: &ThreadRow, top: f64) -> Group {
     let mut drawn = Group::new();
     let label = format!("{} {}", row.comm, row.tid);
     let bottom = top + ROW - 3.0;

@@ -7,8 +7,8 @@ use log::info;
 use super::Scheduler;
 use crate::agent::Backend as _;
 use crate::policy::{self, Knows, Name};
-use crate::stats::live::{CpuReading, Reading, ThreadReading};
-use crate::stats::story::{Phase, Story, THREADS, ThreadStory};
+use crate::stats::live::{CpuReading, LiveReading, ThreadReading};
+use crate::stats::story::{HistoryEntry, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
 
@@ -25,7 +25,7 @@ impl Scheduler<'_> {
         })
     }
 
-    fn reading(&mut self) -> Reading {
+    fn reading(&mut self) -> LiveReading {
         let totals = self.totals();
         let busy_ns = |cpu: u32| {
             let bss = self.half.skel.maps.bss_data.as_ref();
@@ -44,7 +44,7 @@ impl Scheduler<'_> {
             moves: self.agent.moves.of(task.id),
         });
         let types = self.agent.topology.types.iter();
-        Reading {
+        LiveReading {
             totals,
             fairness: self
                 .agent
@@ -85,7 +85,7 @@ impl Scheduler<'_> {
         let nr_types = self.agent.topology.types.len();
         let insight = self.agent.policy().insight(task, &self.agent.topology);
         let history = self.agent.policy().history(task.id);
-        let phase = |entry: &crate::slowdown::history::Entry| Phase {
+        let phase = |entry: &crate::slowdown::history::Entry| HistoryEntry {
             l1_per_kilo: entry.phase.l1_per_kilo,
             branch_percent: entry.phase.branch_percent,
             ipc: entry.ipc,

@@ -17,7 +17,7 @@ use crate::policy::{self, Policy};
 use crate::topology::Topology;
 
 /// See the module.
-pub(super) struct Carried {
+pub(super) struct CarriedState {
     table: carried::Carried,
     policy: Option<(policy::Name, Box<dyn Policy>)>,
     pub(super) started: Instant,
@@ -25,7 +25,7 @@ pub(super) struct Carried {
     pub(super) storage: Storage,
 }
 
-impl Carried {
+impl CarriedState {
     /// Of a scheduler that the kernel has ended; `agent` is of no use afterwards.
     ///
     /// # Errors

@@ -20,32 +20,32 @@ use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
 use crate::ml::estimates;
 use crate::ml::forest::to_number;
 use crate::ml::learning::Learning;
-use crate::ml::live::{Live, to_learn_from};
+use crate::ml::live::{LiveEstimator, to_learn_from};
 use crate::ml::model::Model;
 use crate::pmu::sample::Sample;
-use crate::pmu::sampler::{Sampler, Tally, decode};
-use crate::pmu::{Event, Machine, Meaning, Pmu};
-use crate::stats::Counted;
+use crate::pmu::sampler::{SampleTally, Sampler, decode};
+use crate::pmu::{Event, MachinePmus, Meaning, Pmu};
+use crate::stats::ProcessCounts;
 use crate::table::Task;
 use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
 
 /// Events are chosen, and the BPF half knows how many.
-pub(super) struct Planned {
+pub(super) struct PlannedEvents {
     sampler: Sampler,
-    live: Option<Live>,
+    live: Option<LiveEstimator>,
     sample: Duration,
     log: Option<BufWriter<File>>,
 }
 
 /// Events are open.
-pub(super) struct Counting {
+pub(super) struct OpenEvents {
     sampler: Sampler,
     /// The model at work.
-    live: Option<Live>,
+    live: Option<LiveEstimator>,
     sample: Duration,
     ring: RingBuffer<'static>,
     inbox: Rc<RefCell<Vec<intf::task_sample>>>,
-    processes: BTreeMap<u32, Counted>,
+    processes: BTreeMap<u32, ProcessCounts>,
     log: Option<BufWriter<File>>,
 }
 
@@ -76,7 +76,7 @@ fn slowdown(inverse: u32) -> f64 {
 }
 
 /// Where a model says nothing, and why.
-fn lacks(live: &Live, sampler: &Sampler, topology: &Topology) -> Vec<String> {
+fn lacks(live: &LiveEstimator, sampler: &Sampler, topology: &Topology) -> Vec<String> {
     let of_type = |(core_type, kind): (usize, &CoreType)| {
         let Some(events) = live.events(core_type) else {
             return Some(format!(
@@ -101,7 +101,7 @@ fn lacks(live: &Live, sampler: &Sampler, topology: &Topology) -> Vec<String> {
     types.filter_map(of_type).collect()
 }
 
-impl Counting {
+impl OpenEvents {
     /// Chooses events, if the policy, its model or the user wants any. Where nothing can be
     /// counted, says so once and goes on without.
     pub(super) fn plan(
@@ -111,14 +111,14 @@ impl Counting {
         model: Option<&Model>,
         mut learning: Option<&mut Learning>,
         options: &Options,
-    ) -> Result<Option<Planned>> {
+    ) -> Result<Option<PlannedEvents>> {
         if events.is_none() && options.events.is_empty() && options.samples.is_none() {
             return Ok(None);
         }
-        let machine = Machine::detect();
+        let machine = MachinePmus::detect();
         let pmu_of = |core_type: usize| machine.pmu_of(*topology.types[core_type].cpus.first()?);
         let live = match model {
-            Some(model) => Some(Live::new(model, topology, pmu_of)?),
+            Some(model) => Some(LiveEstimator::new(model, topology, pmu_of)?),
             None => None,
         };
         let learns = learning.is_some();
@@ -177,7 +177,7 @@ impl Counting {
             rodata.set_events = sampler.set_events();
             rodata.sample_ns = options.sample.as_nanos() as u64;
         }
-        Ok(Some(Planned {
+        Ok(Some(PlannedEvents {
             sampler,
             live,
             sample: options.sample,
@@ -250,7 +250,7 @@ impl Counting {
     }
 
     /// Sums by process.
-    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, Counted)> + '_ {
+    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, ProcessCounts)> + '_ {
         self.processes
             .iter()
             .map(|(&tgid, &counted)| (tgid, counted))
@@ -276,9 +276,9 @@ impl Counting {
         topology: &Topology,
         skel: &mut BpfSkel,
     ) -> Result<()> {
-        let machine = Machine::detect();
+        let machine = MachinePmus::detect();
         let pmu_of = |core_type: usize| machine.pmu_of(*topology.types[core_type].cpus.first()?);
-        let live = Live::new(model, topology, pmu_of)?;
+        let live = LiveEstimator::new(model, topology, pmu_of)?;
         estimates::hand_over(&live, &self.sampler, skel)?;
         self.live = Some(live);
         Ok(())
@@ -288,7 +288,7 @@ impl Counting {
         self.live.is_some()
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> SampleTally {
         self.sampler.tally()
     }
 }
@@ -306,9 +306,9 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write samples to {}", path.display())
 }
 
-impl Planned {
+impl PlannedEvents {
     /// Opens the events. Where that fails, says why once and goes on without.
-    pub(super) fn open(mut self, skel: &mut BpfSkel) -> Result<Option<Counting>> {
+    pub(super) fn open(mut self, skel: &mut BpfSkel) -> Result<Option<OpenEvents>> {
         if let Err(why) = self.sampler.open(&skel.maps.events) {
             warn!("scheduling without hardware counters: {why:#}");
             return Ok(None);
@@ -328,7 +328,7 @@ impl Planned {
                 0
             })
             .context("cannot listen to samples")?;
-        Ok(Some(Counting {
+        Ok(Some(OpenEvents {
             sampler: self.sampler,
             live: self.live,
             sample: self.sample,

@@ -7,7 +7,7 @@ use log::debug;
 use scx_utils::compat;
 
 use super::NAME;
-use crate::exit::{Failure, Reason};
+use crate::exit::{ExitReason, Failure};
 
 /// Says how many instructions the verifier went through for each program.
 pub(super) fn report_verifier_cost() {
@@ -40,7 +40,7 @@ pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
     // EPERM is a ban; the verifier's verdict is EACCES or EINVAL.
     if format!("{error:#}").contains("os error 1)") {
         return failure(
-            Reason::NotAllowed,
+            ExitReason::NotAllowed,
             format!(
                 "the kernel does not let us load BPF programs ({error:#}); kernel lockdown (see \
                  /sys/kernel/security/lockdown), a container or missing capabilities do that"
@@ -64,7 +64,7 @@ pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
         ))
     } else {
         failure(
-            Reason::BadBtf,
+            ExitReason::BadBtf,
             format!(
                 "this kernel's type information is wrong for {}, and {NAME} could not do without: \
                  {error:#}; use another build of the kernel",
@@ -82,7 +82,7 @@ pub(super) fn explain_attach_error(error: anyhow::Error) -> anyhow::Error {
         let message = "another sched_ext scheduler got there first; stop it (for instance: \
                        systemctl stop scx) and try again";
         return Failure {
-            reason: Reason::AnotherScheduler,
+            reason: ExitReason::AnotherScheduler,
             message: message.into(),
         }
         .into();

@@ -7,7 +7,7 @@ use anyhow::{Context, Error, Result, bail};
 use libbpf_rs::ProgramInput;
 use log::debug;
 
-use super::counting::Counting;
+use super::counting::OpenEvents;
 use super::encode::{encode, outcome};
 use super::recording::Recording;
 use super::rules::RulesFile;
@@ -21,10 +21,10 @@ use crate::table::{self, Task};
 /// See the module.
 pub(super) struct BpfHalf<'a> {
     pub(super) skel: BpfSkel<'a>,
-    pub(super) counting: Option<Counting>,
+    pub(super) counting: Option<OpenEvents>,
     pub(super) rules: RulesFile,
     pub(super) recording: &'a mut Recording,
-    pub(super) reader: table::Reader,
+    pub(super) reader: table::TableReader,
     /// When the agent's time began.
     pub(super) started: Instant,
 }

@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const STACK: usize = 128 << 10;
 
 /// See the module.
-pub(super) struct Limits {
+pub(super) struct CgroupLimits {
     changed: bool,
     not_before: Option<Instant>,
     known: Limited,
@@ -26,7 +26,7 @@ pub(super) struct Limits {
     job: Option<Receiver<Limited>>,
 }
 
-impl Limits {
+impl CgroupLimits {
     /// Nothing is known, and so all has changed.
     pub(super) fn new() -> Self {
         Self {
@@ -87,7 +87,7 @@ mod tests {
     fn a_storm_of_changes_is_looked_at_once_in_ten_seconds_and_by_another_thread() {
         let begin = Instant::now();
         let looks = Arc::new(AtomicUsize::new(0));
-        let mut limits = Limits::new();
+        let mut limits = CgroupLimits::new();
         let own = thread::current().id();
         // A minute of changes, each millisecond one.
         for ms in 0..60_000 {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn while_it_looks_nothing_waits_and_what_changes_is_looked_at_later() {
         let begin = Instant::now();
-        let mut limits = Limits::new();
+        let mut limits = CgroupLimits::new();
         let (go_on, wait) = bounded::<()>(0);
         limits.step_by(begin, move |_| _ = wait.recv());
         limits.changed();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{ProgramInput, ProgramMut};
 use rustc_hash::FxHashMap;
 
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 
 /// A task that has not run for so long may lose its slot, ns: longer than any policy looks back.
 const SLEPT_NS: u64 = 20_000_000_000;
@@ -30,7 +30,7 @@ impl Sleepers {
         }
         let before = std::mem::take(&mut self.since);
         let mut long = Vec::new();
-        for task in tasks.iter().filter(|task| task.state == State::Blocked) {
+        for task in tasks.iter().filter(|task| task.state == TaskState::Blocked) {
             let ran = task.total_ns();
             let known = before.get(&task.id).filter(|(then, _)| *then == ran);
             let since = known.map_or(now_ns, |&(_, since)| since);
@@ -69,7 +69,7 @@ mod tests {
     fn the_longest_sleepers_lose_their_slots_where_these_run_short() {
         let mut tasks: Vec<Task> = (0..8).map(|slot| task(slot, 0, 0)).collect();
         for task in &mut tasks[..4] {
-            task.state = State::Blocked;
+            task.state = TaskState::Blocked;
         }
         let mut sleepers = Sleepers::default();
         let second = |s: u64| s * 1000 * MS;
@@ -84,7 +84,7 @@ mod tests {
         // One in eight at a time; and one that ran meanwhile has not slept for long.
         assert_eq!(sleepers.due(&tasks, 8, second(90)), [tasks[1].id]);
         assert_eq!(sleepers.due(&tasks, 8, second(120)), [tasks[1].id]);
-        tasks[1].state = State::Running;
+        tasks[1].state = TaskState::Running;
         assert_eq!(sleepers.due(&tasks, 8, second(130)), [tasks[2].id]);
     }
 }

@@ -7,11 +7,11 @@ use libbpf_rs::{ProgramInput, ProgramMut};
 use log::{debug, warn};
 
 use crate::spin::SOCKET;
-use crate::spin::server::{Registration, Server};
+use crate::spin::server::{Registration, SpinServer};
 
 /// Listens to threads that register. Where that fails, says why once and goes on without.
-pub(super) fn listen() -> Option<Server> {
-    match Server::start(Path::new(SOCKET)) {
+pub(super) fn listen() -> Option<SpinServer> {
+    match SpinServer::start(Path::new(SOCKET)) {
         Ok(server) => Some(server),
         Err(why) => {
             warn!("threads cannot tell that they spin: {why:#}");

@@ -10,14 +10,14 @@ use libbpf_rs::{MapHandle, OpenObject};
 use log::{info, warn};
 use scx_utils::{build_id, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
-use super::carry::{self, Carried};
-use super::counting::Counting;
+use super::carry::{self, CarriedState};
+use super::counting::OpenEvents;
 use super::describe::describe;
 use super::explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
 use super::half::{BpfHalf, beat};
-use super::limits::Limits;
+use super::limits::CgroupLimits;
 use super::rest::Bell;
 use super::rules::RulesFile;
 use super::saving::Saver;
@@ -90,7 +90,7 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
-        let counting = Counting::plan(
+        let counting = OpenEvents::plan(
             &mut skel,
             &topology,
             policy.events(),
@@ -112,7 +112,7 @@ impl<'a> Scheduler<'a> {
             policy = make_policy(policy_name);
         }
         info!("policy {policy_name}");
-        let kept = carried.as_ref().is_some_and(Carried::gave_policy);
+        let kept = carried.as_ref().is_some_and(CarriedState::gave_policy);
         recording.begin(&topology, policy_name, &settings, kept);
         if let Some(carried) = &carried {
             carried.restore(&mut skel)?;
@@ -124,7 +124,8 @@ impl<'a> Scheduler<'a> {
             true => attach(),
         }
         .map_err(explain_attach_error)?;
-        let stats_server = stats::Server::listen(Path::new(stats::SOCKET), options.group)?;
+        let stats_server =
+            stats::StatisticsServer::listen(Path::new(stats::SOCKET), options.group)?;
 
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)
@@ -154,7 +155,7 @@ impl<'a> Scheduler<'a> {
                 counting,
                 rules,
                 recording,
-                reader: table::Reader::default(),
+                reader: table::TableReader::default(),
                 started,
             },
             link: Some(link),
@@ -168,7 +169,7 @@ impl<'a> Scheduler<'a> {
             energy: Energy::from_now(),
             stats_server,
             spin_server: spinning::listen(),
-            limits: Limits::new(),
+            limits: CgroupLimits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),
             cgroups_seen: (0, 0),

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::Scheduler;
-use super::counting::Counting;
+use super::counting::OpenEvents;
 use crate::agent::Backend as _;
 use crate::bpf::intf;
 use crate::stats::{self, CoreTypeTotals, Counts, OfBpf, Totals};
-use crate::table::State;
+use crate::table::TaskState;
 
 impl Scheduler<'_> {
     pub(super) fn totals(&mut self) -> Totals {
@@ -61,7 +61,7 @@ impl Scheduler<'_> {
             }
         }
         let counting = self.half.counting.as_ref();
-        let sampled = counting.map(Counting::tally).unwrap_or_default();
+        let sampled = counting.map(OpenEvents::tally).unwrap_or_default();
         let applied = self.agent.applied();
         let tally = self.agent.policy().tally();
         Totals {
@@ -72,7 +72,7 @@ impl Scheduler<'_> {
             tasks: tasks.len() as u64,
             runnable: tasks
                 .iter()
-                .filter(|task| task.state != State::Blocked)
+                .filter(|task| task.state != TaskState::Blocked)
                 .count() as u64,
             carried: counted[intf::stat_id_STAT_CARRIED as usize],
             joules: self.energy.joules(),

@@ -15,13 +15,13 @@ use super::native;
 use crate::agent::{Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
-use crate::pmu::sample::{Counts, Layout, Sample};
+use crate::pmu::sample::{EventCounts, Layout, Sample};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
-use crate::table::{Reader, Task, TaskId};
+use crate::table::{TableReader, Task, TaskId};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 5] = [
@@ -35,14 +35,14 @@ pub(super) const COUNTED: [Meaning; 5] = [
 /// A model of SF, such as could be learnt: the truth, and an error that a phase has on a core type
 /// whenever it is seen there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Model {
+pub(super) struct SimulatedModel {
     /// Standard deviation of the errors, as parts of SF.
     pub(super) error: f64,
     /// What they follow from.
     pub(super) seed: u64,
 }
 
-impl Model {
+impl SimulatedModel {
     /// What it says of a phase, the `load`-th on this machine, whose SF is `sf`.
     pub(super) fn sf(&self, sf: f64, load: usize, core_type: usize) -> f64 {
         let of_phase = (load as u64) << 8 | core_type as u64;
@@ -55,13 +55,13 @@ impl Model {
 }
 
 /// A recording in memory: records as they go to a file, half a second's together.
-pub(super) struct Recording {
+pub(super) struct MemoryRecording {
     encoder: Encoder,
     parts: Vec<Vec<u8>>,
     flushed_ns: u64,
 }
 
-impl Recording {
+impl MemoryRecording {
     /// With what comes first.
     pub(super) fn new(begin: Begin) -> Self {
         let mut encoder = Encoder::default();
@@ -92,24 +92,24 @@ impl Recording {
 /// What the BPF half has told, until the agent takes it.
 pub(super) struct Told {
     /// Where its samples have an SF from.
-    model: Option<Model>,
+    model: Option<SimulatedModel>,
     layout: Layout,
     inbox: Vec<Sample>,
-    reader: Reader,
+    reader: TableReader,
     /// What the model said of tasks' latest samples.
     sf: FxHashMap<TaskId, f64>,
     /// What is recorded, if it is to be.
-    pub(super) recording: Option<Recording>,
+    pub(super) recording: Option<MemoryRecording>,
 }
 
 impl Told {
     /// Nothing yet.
-    pub(super) fn new(model: Option<Model>, recording: Option<Recording>) -> Self {
+    pub(super) fn new(model: Option<SimulatedModel>, recording: Option<MemoryRecording>) -> Self {
         Self {
             model,
             layout: COUNTED.into_iter().collect(),
             inbox: Vec::new(),
-            reader: Reader::default(),
+            reader: TableReader::default(),
             sf: FxHashMap::default(),
             recording,
         }
@@ -119,7 +119,7 @@ impl Told {
     /// this machine and has an SF of `sf`.
     pub(super) fn note(&mut self, raw: &intf::task_sample, load: usize, sf: f64) {
         let counts = raw.counts.map(|count| count as f64);
-        let counts = Counts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
+        let counts = EventCounts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
         let core_type = usize::from(raw.core_type);
         let sf = self.model.map(|model| model.sf(sf, load, core_type));
         let Some(sample) = complete(raw, counts, sf) else {
@@ -135,14 +135,14 @@ impl Told {
 }
 
 /// The BPF half at a moment, as the agent sees it.
-pub(super) struct Half<'h> {
-    pub(super) native: &'h native::Kernel,
+pub(super) struct SimulatedHalf<'h> {
+    pub(super) native: &'h native::NativeKernel,
     pub(super) told: &'h mut Told,
     /// Time of the simulation, ns.
     pub(super) at: u64,
 }
 
-impl Backend for Half<'_> {
+impl Backend for SimulatedHalf<'_> {
     type Error = Infallible;
 
     fn now(&self) -> u64 {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_model_errs_in_the_same_way_whenever_it_is_asked_and_as_much_as_it_is_said_to() {
-        let model = Model {
+        let model = SimulatedModel {
             error: 0.05,
             seed: 7,
         };

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::experiment::{Scheduler, Until};
+use super::experiment::{SchedulerChoice, Until};
 use crate::policy::{self, rank};
 
 /// What to simulate, and how to show it.
@@ -115,17 +115,17 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     All,
-    One(Scheduler),
+    One(SchedulerChoice),
 }
 
 impl Choice {
     fn named(name: &str) -> Option<Self> {
         match name {
             "all" => Some(Self::All),
-            "default" => Some(Self::One(Scheduler::Default)),
+            "default" => Some(Self::One(SchedulerChoice::Default)),
             _ => {
                 let policy = policy::Name::from_str(name, false).ok()?;
-                Some(Self::One(Scheduler::Policy(policy)))
+                Some(Self::One(SchedulerChoice::Policy(policy)))
             }
         }
     }
@@ -159,15 +159,15 @@ fn percent(text: &str) -> Result<f64, String> {
 
 impl Args {
     /// The schedulers asked for, each once, in the order asked for.
-    pub(super) fn schedulers(&self) -> Vec<Scheduler> {
+    pub(super) fn schedulers(&self) -> Vec<SchedulerChoice> {
         let all = policy::Name::value_variants()
             .iter()
             .copied()
-            .map(Scheduler::Policy);
-        let all = || std::iter::once(Scheduler::Default).chain(all.clone());
-        let mut wished: Vec<Scheduler> = Vec::new();
+            .map(SchedulerChoice::Policy);
+        let all = || std::iter::once(SchedulerChoice::Default).chain(all.clone());
+        let mut wished: Vec<SchedulerChoice> = Vec::new();
         for choice in &self.policy {
-            let more: Vec<Scheduler> = match choice {
+            let more: Vec<SchedulerChoice> = match choice {
                 Choice::All => all().collect(),
                 Choice::One(scheduler) => vec![*scheduler],
             };
@@ -183,9 +183,9 @@ impl Args {
     /// # Errors
     /// What is to be recorded is not one run of a policy that looks at threads.
     pub(super) fn check_record(&self) -> Result<()> {
-        let looks = |scheduler: &Scheduler| match scheduler {
-            Scheduler::Default | Scheduler::Policy(policy::Name::None) => false,
-            Scheduler::Policy(_) => true,
+        let looks = |scheduler: &SchedulerChoice| match scheduler {
+            SchedulerChoice::Default | SchedulerChoice::Policy(policy::Name::None) => false,
+            SchedulerChoice::Policy(_) => true,
         };
         let one = matches!(&self.schedulers()[..], [scheduler] if looks(scheduler));
         ensure!(
@@ -203,7 +203,7 @@ impl Args {
     }
 }
 
-impl std::fmt::Display for Scheduler {
+impl std::fmt::Display for SchedulerChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Default => f.write_str("default"),

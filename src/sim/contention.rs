@@ -12,15 +12,15 @@
 //!   an idle one, and beyond 95 % so late that no more than that is asked for. It is the rule of the
 //!   virtual machine (testbed/hybrid/memory.c), so that the two can be compared; assumed.
 //!
-//! Threads that move about bring their data along: see [`Load::refill_ns`].
+//! Threads that move about bring their data along: see [`PhaseLoad::refill_ns`].
 
 mod load;
 
 use std::collections::HashMap;
 
-pub(super) use load::Load;
+pub(super) use load::PhaseLoad;
 
-use super::machine::Machine;
+use super::machine::SimulatedMachine;
 use crate::pmu::sample::LINE_BYTES;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -48,8 +48,8 @@ pub(super) struct Rate {
 /// Threads that do the same beside each other.
 #[derive(Clone, Copy)]
 struct User<'a> {
-    load: &'a Load,
-    /// Accesses in an instruction that the last-level cache sees, see [`Load`].
+    load: &'a PhaseLoad,
+    /// Accesses in an instruction that the last-level cache sees, see [`PhaseLoad`].
     reuse: f64,
     /// How many.
     count: f64,
@@ -93,7 +93,7 @@ fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
 
 /// A thread that runs: which phase, on which core type, below which last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Runner {
+pub(super) struct RunningThread {
     /// Index of the last-level cache within its module.
     pub(super) llc: usize,
     /// Index of the core type.
@@ -111,7 +111,7 @@ pub(super) struct Contention {
     /// By load, core type and last-level cache.
     alone: Vec<(Rate, f64)>,
     /// All phases that can run.
-    pub(super) loads: Vec<Load>,
+    pub(super) loads: Vec<PhaseLoad>,
     /// What was worked out before. Only looked up, so its order never shows.
     known: HashMap<Vec<u64>, Vec<Rate>>,
     key: Vec<u64>,
@@ -154,7 +154,7 @@ impl Way {
 
 impl Contention {
     /// For a machine and all phases that can run there.
-    pub(super) fn new(machine: &Machine, loads: Vec<Load>) -> Self {
+    pub(super) fn new(machine: &SimulatedMachine, loads: Vec<PhaseLoad>) -> Self {
         let llcs = machine.llcs[..machine.llcs_in_module].iter();
         let llcs: Vec<_> = llcs
             .map(|llc| (llc.bytes, llc.bandwidth, llc.memory))
@@ -185,11 +185,11 @@ impl Contention {
     }
 
     /// How fast each of `runners`, which share one memory and are sorted, is.
-    pub(super) fn rates(&mut self, runners: &[Runner]) -> &[Rate] {
+    pub(super) fn rates(&mut self, runners: &[RunningThread]) -> &[Rate] {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         for alike in runners.chunk_by(|a, b| a == b) {
-            let Runner {
+            let RunningThread {
                 llc,
                 core_type,
                 load,
@@ -211,9 +211,9 @@ impl Contention {
         &self.known[&self.key]
     }
 
-    fn balance(&self, runners: &[Runner]) -> Vec<Rate> {
+    fn balance(&self, runners: &[RunningThread]) -> Vec<Rate> {
         // What does the same under the same cache is as fast.
-        let alike: Vec<&[Runner]> = runners.chunk_by(|a, b| a == b).collect();
+        let alike: Vec<&[RunningThread]> = runners.chunk_by(|a, b| a == b).collect();
         let mut users: Vec<User> = alike.iter().map(|group| self.user(group)).collect();
         let mut caches: Vec<Cache> = Vec::new();
         for (index, group) in alike.iter().enumerate() {
@@ -251,7 +251,7 @@ impl Contention {
             .collect()
     }
 
-    fn user(&self, group: &[Runner]) -> User<'_> {
+    fn user(&self, group: &[RunningThread]) -> User<'_> {
         User {
             load: &self.loads[group[0].load],
             reuse: self.loads[group[0].load].reuse[group[0].core_type],
@@ -270,14 +270,14 @@ impl Contention {
     }
 
     /// What a runner would be alone, and how late its misses were answered then.
-    fn alone_of(&self, runner: Runner) -> (Rate, f64) {
+    fn alone_of(&self, runner: RunningThread) -> (Rate, f64) {
         let place = (runner.load * self.types + runner.core_type) * self.llcs.len() + runner.llc;
         self.alone[place]
     }
 
     /// Goes towards how fast users are if lines stay for so long and misses are answered so late;
     /// by what part they changed.
-    fn step(&self, user: &mut User, runner: Runner, stay: f64, factor: f64) -> f64 {
+    fn step(&self, user: &mut User, runner: RunningThread, stay: f64, factor: f64) -> f64 {
         let (alone, unhurried) = self.alone_of(runner);
         let ns = user.rate.ns_per_instruction;
         let (load, core_type) = (user.load, runner.core_type);

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum SimulatedEvent {
     /// A CPU's tick. A busy CPU has one, an idle one none.
     Tick(u32),
     /// The thread on a CPU comes to the end of a stretch of work; void if the CPU's stamp is
@@ -25,19 +25,19 @@ pub(super) enum Event {
 /// Events to come.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
     pushed: u64,
 }
 
 impl Events {
     /// Puts an event in, due at `at` ns.
-    pub(super) fn push(&mut self, at: u64, event: Event) {
+    pub(super) fn push(&mut self, at: u64, event: SimulatedEvent) {
         self.heap.push(Reverse((at, self.pushed, event)));
         self.pushed += 1;
     }
 
     /// Takes the next event out, and when it is due, ns.
-    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, SimulatedEvent)> {
         let Reverse((at, _, event)) = self.heap.pop()?;
         Some((at, event))
     }
@@ -60,19 +60,19 @@ mod tests {
     #[test]
     fn events_come_by_time_and_then_in_the_order_they_were_put_in() {
         let mut events = Events::default();
-        events.push(20, Event::Tick(1));
-        events.push(10, Event::Wake(9));
-        events.push(10, Event::Tick(3));
-        events.push(10, Event::Agent);
+        events.push(20, SimulatedEvent::Tick(1));
+        events.push(10, SimulatedEvent::Wake(9));
+        events.push(10, SimulatedEvent::Tick(3));
+        events.push(10, SimulatedEvent::Agent);
         assert_eq!(events.next_at(), Some(10));
         let order: Vec<_> = std::iter::from_fn(|| events.pop()).collect();
         assert_eq!(
             order,
             [
-                (10, Event::Wake(9)),
-                (10, Event::Tick(3)),
-                (10, Event::Agent),
-                (20, Event::Tick(1))
+                (10, SimulatedEvent::Wake(9)),
+                (10, SimulatedEvent::Tick(3)),
+                (10, SimulatedEvent::Agent),
+                (20, SimulatedEvent::Tick(1))
             ]
         );
     }

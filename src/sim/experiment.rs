@@ -10,16 +10,16 @@ use anyhow::{Context, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::agent::{Model, Recording, Told};
-use super::contention::Load;
+use super::agent::{MemoryRecording, SimulatedModel, Told};
+use super::contention::PhaseLoad;
 use super::cpu_set::CpuSet;
 use super::fair::Fair;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
-use super::kernel::{ANYWHERE, BEGIN_NS, Kernel};
+use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel};
 use super::library::Library;
-use super::machine::Machine;
-use super::metrics::{Metrics, Times, geometric_mean};
+use super::machine::SimulatedMachine;
+use super::metrics::{ScheduleMetrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
 use super::scheduler;
 use super::switch::Sim;
@@ -29,7 +29,7 @@ use crate::record::format::{Begin, Chosen};
 
 /// What schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduler {
+pub enum SchedulerChoice {
     /// An approximation of the kernel's own.
     Default,
     /// scx_hetero with a policy.
@@ -47,7 +47,7 @@ pub enum Until {
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct ExperimentOptions<'a> {
     /// What follows from it: when ticks come, where threads begin, how long sleeps are.
     pub seed: u64,
     /// How long.
@@ -61,17 +61,17 @@ pub struct Options<'a> {
     pub model_error: Option<f64>,
     /// For policies.
     pub settings: policy::Settings<'a>,
-    /// Keep what the policy sees and decides, see [`Outcome::recorded`].
+    /// Keep what the policy sees and decides, see [`ExperimentOutcome::recorded`].
     pub record: bool,
 }
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// By program, in the order of the mix.
     pub times: Vec<Times>,
     /// What they are worth.
-    pub metrics: Metrics,
+    pub metrics: ScheduleMetrics,
     /// Times that a thread changed CPUs, per second.
     pub migrations: f64,
     /// Seconds simulated.
@@ -88,8 +88,8 @@ pub struct Outcome {
 
 /// A mix on a machine, and how long its programs take alone.
 pub struct Bench {
-    machine: Rc<Machine>,
-    loads: Vec<Load>,
+    machine: Rc<SimulatedMachine>,
+    loads: Vec<PhaseLoad>,
     members: Vec<(Rc<Compiled>, Member)>,
     alone: Vec<(f64, f64)>,
 }
@@ -98,8 +98,8 @@ pub struct Bench {
 /// CPU; one that takes longer counts by the work done.
 const PATIENCE: f64 = 20.0;
 
-/// See [`Options::model_error`]: the model of the virtual machine has mean absolute errors of 0.04
-/// and 0.07 at SFs of 1.75 (`docs/ml.md`), which is as much as deviations of 3 and 5 % have.
+/// See [`ExperimentOptions::model_error`]: the model of the virtual machine has mean absolute errors
+/// of 0.04 and 0.07 at SFs of 1.75 (`docs/ml.md`), which is as much as deviations of 3 and 5 % have.
 const MODEL_ERROR: f64 = 0.05;
 
 /// The longest that a program runs alone, s.
@@ -110,7 +110,7 @@ impl Bench {
     ///
     /// # Errors
     /// The library has no such program.
-    pub fn new(library: &Library, machine: &Rc<Machine>, mix: &Mix) -> Result<Self> {
+    pub fn new(library: &Library, machine: &Rc<SimulatedMachine>, mix: &Mix) -> Result<Self> {
         let mut loads = Vec::new();
         let mut compiled: BTreeMap<&str, Rc<Compiled>> = BTreeMap::new();
         let mut members = Vec::new();
@@ -142,11 +142,11 @@ impl Bench {
         Ok(bench)
     }
 
-    pub(super) fn machine(&self) -> &Machine {
+    pub(super) fn machine(&self) -> &SimulatedMachine {
         &self.machine
     }
 
-    pub(super) fn loads(&self) -> &[Load] {
+    pub(super) fn loads(&self) -> &[PhaseLoad] {
         &self.loads
     }
 
@@ -161,7 +161,7 @@ impl Bench {
 
     /// Seconds that a program takes alone on CPUs of one core type.
     fn time_alone(&self, program: &Rc<Compiled>, threads: u32, core_type: usize) -> f64 {
-        let mut kernel = Kernel::new(self.machine.clone(), self.loads.clone(), 0);
+        let mut kernel = SimulatedKernel::new(self.machine.clone(), self.loads.clone(), 0);
         let cpus = &self.machine.topology.types[core_type].cpus;
         let cpus = CpuSet::of(self.machine.cpus(), cpus.iter().copied());
         kernel.affinities.push(cpus);
@@ -185,11 +185,15 @@ impl Bench {
     ///
     /// # Errors
     /// If the native BPF half cannot be loaded, or did what the kernel would have thrown it out for.
-    pub fn run(&self, scheduler: Scheduler, options: &Options) -> Result<Outcome> {
+    pub fn run(
+        &self,
+        scheduler: SchedulerChoice,
+        options: &ExperimentOptions,
+    ) -> Result<ExperimentOutcome> {
         let topology = &self.machine.topology;
         match scheduler {
-            Scheduler::Default => Ok(self.run_with(Fair::default(), options).0),
-            Scheduler::Policy(name) => {
+            SchedulerChoice::Default => Ok(self.run_with(Fair::default(), options).0),
+            SchedulerChoice::Policy(name) => {
                 let error = match name.knows(policy::Knows::NeedsModel) {
                     true => options.model_error.or(Some(MODEL_ERROR)),
                     false => options
@@ -197,10 +201,10 @@ impl Bench {
                         .filter(|_| name.knows(policy::Knows::Model)),
                 };
                 let seed = options.seed;
-                let model = error.map(|error| Model { error, seed });
+                let model = error.map(|error| SimulatedModel { error, seed });
                 let agent = Agent::new(topology.clone(), name, name.build(options.settings));
                 let recording = options.record.then(|| {
-                    Recording::new(Begin {
+                    MemoryRecording::new(Begin {
                         version: env!("CARGO_PKG_VERSION").into(),
                         date: String::new(),
                         kernel: "simulated".into(),
@@ -222,8 +226,12 @@ impl Bench {
         }
     }
 
-    fn run_with<S: scheduler::Scheduler>(&self, scheduler: S, options: &Options) -> (Outcome, S) {
-        let kernel = Kernel::new(self.machine.clone(), self.loads.clone(), options.seed);
+    fn run_with<S: scheduler::SimulatedScheduler>(
+        &self,
+        scheduler: S,
+        options: &ExperimentOptions,
+    ) -> (ExperimentOutcome, S) {
+        let kernel = SimulatedKernel::new(self.machine.clone(), self.loads.clone(), options.seed);
         let mut sim = Sim::new(kernel, scheduler);
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         shuffle(&mut order, options.seed);
@@ -270,8 +278,8 @@ impl Bench {
         });
         let times: Vec<Times> = times.collect();
         let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-        let outcome = Outcome {
-            metrics: Metrics::of(&times),
+        let outcome = ExperimentOutcome {
+            metrics: ScheduleMetrics::of(&times),
             times,
             migrations: sim.moves() as f64 / elapsed,
             seconds: elapsed,

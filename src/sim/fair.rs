@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use rand_pcg::rand_core::Rng as _;
 
 use super::cpu_set::CpuSet;
-use super::event::Event;
-use super::kernel::{Kernel, ThreadState};
-use super::scheduler::Scheduler;
-use queue::{Place, Queue};
+use super::event::SimulatedEvent;
+use super::kernel::{SimulatedKernel, ThreadState};
+use super::scheduler::SimulatedScheduler;
+use queue::{FairQueue, QueuePlace};
 
 /// `base_slice_ns` of Linux 6.12 on eight CPUs or more.
 const SLICE_NS: u64 = 2_800_000;
@@ -34,12 +34,12 @@ struct Ctx {
     runs_until: u64,
     /// The CPU in whose load it is counted.
     on: Option<u32>,
-    place: Option<Place>,
+    place: Option<QueuePlace>,
 }
 
 #[derive(Debug, Default)]
 struct Runqueue {
-    queue: Queue,
+    queue: FairQueue,
     /// Virtual time of the one that ran last.
     vtime: u64,
     /// Runnable threads.
@@ -73,7 +73,7 @@ impl Fair {
         &mut self.ctxs[thread as usize]
     }
 
-    fn charge(&mut self, k: &Kernel, thread: u32) {
+    fn charge(&mut self, k: &SimulatedKernel, thread: u32) {
         let t = k.thread(thread);
         let ctx = self.ctx(thread);
         ctx.vtime += t.sum_exec - ctx.exec_seen;
@@ -115,7 +115,7 @@ impl Fair {
         }
     }
 
-    fn take(&mut self, k: &mut Kernel, thread: u32, cpu: u32) {
+    fn take(&mut self, k: &mut SimulatedKernel, thread: u32, cpu: u32) {
         self.unqueue(thread);
         self.join(thread, cpu);
         self.insert_local(k, cpu, thread);
@@ -124,7 +124,7 @@ impl Fair {
     fn put(&mut self, thread: u32, cpu: u32) {
         self.join(thread, cpu);
         self.order += 1;
-        let place = Place {
+        let place = QueuePlace {
             at: self.ctx(thread).vtime,
             order: self.order,
         };
@@ -134,7 +134,7 @@ impl Fair {
     }
 
     /// The least loaded CPU that a thread may use, by lot among equals.
-    fn least_loaded(&self, k: &mut Kernel, thread: u32) -> u32 {
+    fn least_loaded(&self, k: &mut SimulatedKernel, thread: u32) -> u32 {
         let load = |cpu: &u32| self.cpus[*cpu as usize].load;
         let least = k.allowed(thread).iter().map(|cpu| load(&cpu)).min();
         let equals = || {
@@ -149,7 +149,7 @@ impl Fair {
     }
 
     /// A thread that waits on the busiest CPU, of those in `among` if given, and may come to `cpu`.
-    fn pull(&self, k: &Kernel, cpu: u32, among: Option<&CpuSet>) -> Option<u32> {
+    fn pull(&self, k: &SimulatedKernel, cpu: u32, among: Option<&CpuSet>) -> Option<u32> {
         if self.waiting == 0 {
             return None;
         }
@@ -166,7 +166,7 @@ impl Fair {
     }
 
     /// A thread comes next on a CPU.
-    fn insert_local(&mut self, k: &mut Kernel, cpu: u32, thread: u32) {
+    fn insert_local(&mut self, k: &mut SimulatedKernel, cpu: u32, thread: u32) {
         self.grant(k, thread);
         k.thread_mut(thread).cpu = cpu;
         self.cpus[cpu as usize].local.push_back(thread);
@@ -176,7 +176,7 @@ impl Fair {
     }
 
     /// A thread gets a slice.
-    fn grant(&mut self, k: &Kernel, thread: u32) {
+    fn grant(&mut self, k: &SimulatedKernel, thread: u32) {
         self.ctx(thread).runs_until = k.thread(thread).sum_exec + SLICE_NS;
     }
 
@@ -186,13 +186,13 @@ impl Fair {
         }
     }
 
-    fn has_slice(&self, k: &Kernel, thread: u32) -> bool {
+    fn has_slice(&self, k: &SimulatedKernel, thread: u32) -> bool {
         k.thread(thread).sum_exec < self.ctxs[thread as usize].runs_until
     }
 
     /// An idle CPU, claimed by no thread, in `cpus` and in a thread's affinity. The search goes
     /// round, as the kernel's does.
-    fn find_idle(&mut self, k: &Kernel, thread: u32, cpus: &CpuSet) -> Option<u32> {
+    fn find_idle(&mut self, k: &SimulatedKernel, thread: u32, cpus: &CpuSet) -> Option<u32> {
         let found = self
             .idle
             .first_common(cpus, k.allowed(thread), self.search_from)?;
@@ -201,7 +201,7 @@ impl Fair {
     }
 
     /// An idle CPU for a thread that wakes up, claimed for it.
-    fn select_cpu(&mut self, k: &mut Kernel, thread: u32, previous: u32) -> Option<u32> {
+    fn select_cpu(&mut self, k: &mut SimulatedKernel, thread: u32, previous: u32) -> Option<u32> {
         let is_new = k.thread(thread).sum_exec == 0;
         if !is_new && k.may_use(thread, previous) && self.idle.take(previous) {
             return Some(previous);
@@ -220,7 +220,7 @@ impl Fair {
     }
 
     /// A thread is to wait.
-    fn enqueue(&mut self, k: &mut Kernel, thread: u32, wakes_up: bool) {
+    fn enqueue(&mut self, k: &mut SimulatedKernel, thread: u32, wakes_up: bool) {
         let mut cpu = k.thread(thread).cpu;
         if wakes_up && k.thread(thread).sum_exec == 0 {
             cpu = self.least_loaded(k, thread);
@@ -238,7 +238,7 @@ impl Fair {
     }
 
     /// A CPU has nothing to run but `previous`, whose slice is used up.
-    fn dispatch(&mut self, k: &mut Kernel, cpu: u32, previous: Option<u32>) {
+    fn dispatch(&mut self, k: &mut SimulatedKernel, cpu: u32, previous: Option<u32>) {
         let first = self.cpus[cpu as usize].queue.iter().next();
         match (first, previous) {
             (Some((_, place)), Some(previous)) if self.ctx(previous).vtime < place.at => {
@@ -259,10 +259,11 @@ impl Fair {
     }
 
     /// A CPU decides what to run. A thread that is alone there goes on.
-    fn schedule(&mut self, k: &mut Kernel, cpu: u32) {
+    fn schedule(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         k.update_current(cpu);
         let previous = k.cpu(cpu).current;
-        let goes_on = |fair: &Self, k: &Kernel| previous.is_some_and(|p| fair.has_slice(k, p));
+        let goes_on =
+            |fair: &Self, k: &SimulatedKernel| previous.is_some_and(|p| fair.has_slice(k, p));
         if goes_on(self, k) {
             return;
         }
@@ -292,7 +293,7 @@ impl Fair {
     }
 
     /// Loads are evened out: the lightest CPU and the heaviest meet, until they are alike.
-    fn balance(&mut self, k: &mut Kernel) {
+    fn balance(&mut self, k: &mut SimulatedKernel) {
         let mut by_load: Vec<u32> = (0..self.cpus.len() as u32).collect();
         by_load.sort_by_key(|&cpu| self.cpus[cpu as usize].load);
         let load = |of: &Self, cpu: u32| of.cpus[cpu as usize].load;
@@ -319,8 +320,8 @@ impl Fair {
     }
 }
 
-impl Scheduler for Fair {
-    fn begin(&mut self, k: &mut Kernel) {
+impl SimulatedScheduler for Fair {
+    fn begin(&mut self, k: &mut SimulatedKernel) {
         let nr = k.cpus.len();
         self.cpus.resize_with(nr, || Runqueue {
             is_idle: true,
@@ -331,21 +332,21 @@ impl Scheduler for Fair {
         for (cpu, of) in (0..).zip(&k.cpus) {
             self.llcs[of.llc].set(cpu, true);
         }
-        k.events.push(k.now + BALANCE_NS, Event::Balance);
+        k.events.push(k.now + BALANCE_NS, SimulatedEvent::Balance);
     }
 
-    fn add(&mut self, _: &mut Kernel, thread: u32, _: u32) {
+    fn add(&mut self, _: &mut SimulatedKernel, thread: u32, _: u32) {
         if self.ctxs.len() <= thread as usize {
             self.ctxs.resize(thread as usize + 1, Ctx::default());
         }
         *self.ctx(thread) = Ctx::default();
     }
 
-    fn remove(&mut self, _: &mut Kernel, thread: u32) {
+    fn remove(&mut self, _: &mut SimulatedKernel, thread: u32) {
         self.leave(thread);
     }
 
-    fn wake(&mut self, k: &mut Kernel, thread: u32, _: u32) {
+    fn wake(&mut self, k: &mut SimulatedKernel, thread: u32, _: u32) {
         let previous = k.thread(thread).cpu;
         let choice = k.allowed(thread).len() > 1;
         let selected = choice
@@ -376,7 +377,7 @@ impl Scheduler for Fair {
         }
     }
 
-    fn block(&mut self, k: &mut Kernel, cpu: u32) {
+    fn block(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         k.update_current(cpu);
         if let Some(thread) = k.cpu(cpu).current {
             self.charge(k, thread);
@@ -386,7 +387,7 @@ impl Scheduler for Fair {
         self.resched(cpu);
     }
 
-    fn tick(&mut self, k: &mut Kernel, cpu: u32) {
+    fn tick(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         k.update_current(cpu);
         if let Some(thread) = k.cpu(cpu).current {
             self.charge(k, thread);
@@ -396,16 +397,16 @@ impl Scheduler for Fair {
         }
     }
 
-    fn switch_all(&mut self, k: &mut Kernel) {
+    fn switch_all(&mut self, k: &mut SimulatedKernel) {
         while let Some(cpu) = self.pending.pop_front() {
             self.cpus[cpu as usize].resched = false;
             self.schedule(k, cpu);
         }
     }
 
-    fn event(&mut self, k: &mut Kernel, event: Event) {
-        if event == Event::Balance {
-            k.events.push(k.now + BALANCE_NS, Event::Balance);
+    fn event(&mut self, k: &mut SimulatedKernel, event: SimulatedEvent) {
+        if event == SimulatedEvent::Balance {
+            k.events.push(k.now + BALANCE_NS, SimulatedEvent::Balance);
             if self.waiting > 0 {
                 self.balance(k);
             }

@@ -8,34 +8,34 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::agent::{COUNTED, Half, Recording, Told};
-use super::event::Event;
-use super::kernel::{Counters, Kernel, ThreadState};
-use super::machine::Machine;
+use super::agent::{COUNTED, MemoryRecording, SimulatedHalf, Told};
+use super::event::SimulatedEvent;
+use super::kernel::{SimulatedKernel, ThreadCounts, ThreadState};
+use super::machine::SimulatedMachine;
 use super::native::{self, Mask, Runs, Version};
-use super::scheduler::Scheduler;
+use super::scheduler::SimulatedScheduler;
 use crate::agent::{Agent, Applied, Backend as _};
 #[cfg(test)]
 use crate::agent::{Author, Outcome};
 #[cfg(test)]
 use crate::policy::Action;
 #[cfg(test)]
-use crate::table::{Reader, Task};
+use crate::table::{TableReader, Task};
 
 /// A thread in the BPF half's kernel.
 #[derive(Clone, Copy, Debug)]
 struct Twin {
-    task: native::TaskId,
+    task: native::TaskIndex,
     pid: i32,
     /// It has not run yet.
     is_new: bool,
     /// What the events there have counted of it.
-    counted: Counters,
+    counted: ThreadCounts,
 }
 
 /// See the module.
 pub(super) struct Hetero {
-    pub(super) native: Box<native::Kernel>,
+    pub(super) native: Box<native::NativeKernel>,
     /// By thread.
     twins: Vec<Option<Twin>>,
     /// Threads by task.
@@ -51,13 +51,13 @@ impl Hetero {
     /// # Errors
     /// If the native BPF half cannot be loaded.
     pub(super) fn new(
-        machine: &Machine,
+        machine: &SimulatedMachine,
         slice: Duration,
         sample: Duration,
         agent: Option<Agent>,
         told: Told,
     ) -> Result<Self> {
-        let mut described = native::Machine::on(machine.topology.clone());
+        let mut described = native::NativeMachine::on(machine.topology.clone());
         described.version = Version(6, 18);
         described.hz = (1_000_000_000 / machine.tick_ns) as u32;
         described.cgroups = false;
@@ -68,7 +68,7 @@ impl Hetero {
         }
         described.set_events = vec![vec![COUNTED.len() as u8]; machine.topology.types.len()];
         Ok(Self {
-            native: native::Kernel::new(&described)?,
+            native: native::NativeKernel::new(&described)?,
             twins: Vec::new(),
             threads: Vec::new(),
             agent,
@@ -84,7 +84,7 @@ impl Hetero {
         let errors = self.native.errors();
         ensure!(errors.is_empty(), "the BPF half: {}", errors.join("; "));
         let recorded = self.told.recording.take();
-        let recorded = recorded.map_or_else(Vec::new, Recording::end);
+        let recorded = recorded.map_or_else(Vec::new, MemoryRecording::end);
         let applied = self.agent.as_ref().map(Agent::applied);
         Ok((applied.unwrap_or_default(), recorded))
     }
@@ -94,12 +94,12 @@ impl Hetero {
     pub(super) fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         let (slots, used) = self.native.half().slots();
-        Reader::default().snapshot(slots, used, &mut tasks);
+        TableReader::default().snapshot(slots, used, &mut tasks);
         tasks
     }
 
     /// A thread in the BPF half's kernel.
-    pub(super) fn task_of(&self, thread: u32) -> Option<native::TaskId> {
+    pub(super) fn task_of(&self, thread: u32) -> Option<native::TaskIndex> {
         self.twin(thread).map(|twin| twin.task)
     }
 
@@ -107,12 +107,12 @@ impl Hetero {
         self.twins.get(thread as usize)?.as_ref()
     }
 
-    fn advance(&self, k: &Kernel) {
+    fn advance(&self, k: &SimulatedKernel) {
         self.native.advance(k.now - self.native.now());
     }
 
     /// Brings a CPU's events up to what its thread has done, as far as the native kernel's clock.
-    fn count(&mut self, k: &mut Kernel, cpu: u32) {
+    fn count(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         self.advance(k);
         k.update_current(cpu);
         let Some(thread) = k.cpu(cpu).current else {
@@ -134,7 +134,7 @@ impl Hetero {
     }
 
     /// Puts onto a CPU what the BPF half's kernel runs there.
-    fn follow(&mut self, k: &mut Kernel, cpu: u32) {
+    fn follow(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         let runs = match self.native.runs(cpu) {
             Runs::Task(task) => Some(self.threads[task.index()]),
             Runs::Idle | Runs::Other => None,
@@ -159,15 +159,15 @@ impl Hetero {
 
     /// Applies what a policy might have decided.
     #[cfg(test)]
-    pub(super) fn apply(&mut self, k: &Kernel, actions: &[Action]) -> Vec<Outcome> {
+    pub(super) fn apply(&mut self, k: &SimulatedKernel, actions: &[Action]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let Ok(()) = self.half(k).apply(actions, Author::Policy, &mut outcomes);
         outcomes
     }
 
     /// The BPF half as it is now.
-    fn half(&mut self, k: &Kernel) -> Half<'_> {
-        Half {
+    fn half(&mut self, k: &SimulatedKernel) -> SimulatedHalf<'_> {
+        SimulatedHalf {
             native: &self.native,
             told: &mut self.told,
             at: k.now,
@@ -175,7 +175,7 @@ impl Hetero {
     }
 
     /// The agent's loop comes round.
-    fn look(&mut self, k: &mut Kernel) {
+    fn look(&mut self, k: &mut SimulatedKernel) {
         let Some(mut agent) = self.agent.take() else {
             return;
         };
@@ -188,13 +188,13 @@ impl Hetero {
         }
         if let Some(interval) = agent.due_in(now_ns) {
             k.events
-                .push(k.now + interval.as_nanos() as u64, Event::Agent);
+                .push(k.now + interval.as_nanos() as u64, SimulatedEvent::Agent);
         }
         self.agent = Some(agent);
     }
 
     /// Hands samples on. They carry what a model would say of the thread's phase now.
-    fn take_samples(&mut self, k: &Kernel) {
+    fn take_samples(&mut self, k: &SimulatedKernel) {
         let samples = self.native.take_samples();
         if self.agent.is_none() {
             return;
@@ -210,25 +210,26 @@ impl Hetero {
     }
 }
 
-impl Scheduler for Hetero {
-    fn begin(&mut self, k: &mut Kernel) {
+impl SimulatedScheduler for Hetero {
+    fn begin(&mut self, k: &mut SimulatedKernel) {
         let first = self.agent.as_ref().and_then(|it| it.policy().interval());
         if let Some(first) = first {
-            k.events.push(k.now + first.as_nanos() as u64, Event::Agent);
+            k.events
+                .push(k.now + first.as_nanos() as u64, SimulatedEvent::Agent);
         }
     }
 
-    fn add(&mut self, k: &mut Kernel, thread: u32, leader: u32) {
+    fn add(&mut self, k: &mut SimulatedKernel, thread: u32, leader: u32) {
         self.advance(k);
         let t = k.thread(thread);
         let allowed = k.allowed(thread);
-        let task = native::Task {
+        let task = native::NewTask {
             comm: k.jobs[t.job].program.name.clone(),
             tgid: self.twin(leader).map(|leader| leader.pid),
             cpus: Some(Mask::of(allowed.iter())),
             // What it counts is told by add_counts().
             rates: [[0; _]; _],
-            ..native::Task::default()
+            ..native::NewTask::default()
         };
         let task = self.native.make(&task, t.cpu);
         self.twins.resize(k.threads.len(), None);
@@ -236,13 +237,13 @@ impl Scheduler for Hetero {
             task,
             pid: self.native.task_struct(task).pid,
             is_new: true,
-            counted: Counters::default(),
+            counted: ThreadCounts::default(),
         });
         debug_assert_eq!(task.index(), self.threads.len());
         self.threads.push(thread);
     }
 
-    fn remove(&mut self, k: &mut Kernel, thread: u32) {
+    fn remove(&mut self, k: &mut SimulatedKernel, thread: u32) {
         self.advance(k);
         if let Some(task) = self.task_of(thread) {
             self.native.free(task, k.thread(thread).cpu);
@@ -251,7 +252,7 @@ impl Scheduler for Hetero {
         self.twins[thread as usize] = None;
     }
 
-    fn wake(&mut self, k: &mut Kernel, thread: u32, from: u32) {
+    fn wake(&mut self, k: &mut SimulatedKernel, thread: u32, from: u32) {
         self.advance(k);
         let Some(Some(twin)) = self.twins.get_mut(thread as usize) else {
             return;
@@ -265,20 +266,20 @@ impl Scheduler for Hetero {
         k.thread_mut(thread).state = ThreadState::Queued;
     }
 
-    fn block(&mut self, k: &mut Kernel, cpu: u32) {
+    fn block(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         self.count(k, cpu);
         self.native.block(cpu);
         self.follow(k, cpu);
     }
 
-    fn tick(&mut self, k: &mut Kernel, cpu: u32) {
+    fn tick(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         self.count(k, cpu);
         self.native.tick(cpu);
         self.follow(k, cpu);
         self.take_samples(k);
     }
 
-    fn switch_all(&mut self, k: &mut Kernel) {
+    fn switch_all(&mut self, k: &mut SimulatedKernel) {
         while let Some(cpu) = self.native.next_to_schedule() {
             self.count(k, cpu);
             self.native.schedule(cpu);
@@ -286,8 +287,8 @@ impl Scheduler for Hetero {
         }
     }
 
-    fn event(&mut self, k: &mut Kernel, event: Event) {
-        if event == Event::Agent {
+    fn event(&mut self, k: &mut SimulatedKernel, event: SimulatedEvent) {
+        if event == SimulatedEvent::Agent {
             self.take_samples(k);
             self.look(k);
         }
@@ -297,7 +298,7 @@ impl Scheduler for Hetero {
         self.native.next_timer()
     }
 
-    fn fire_timers(&mut self, k: &mut Kernel) {
+    fn fire_timers(&mut self, k: &mut SimulatedKernel) {
         self.advance(k);
         // The agent is always there.
         self.native.beat();

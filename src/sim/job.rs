@@ -3,36 +3,40 @@
 
 use std::rc::Rc;
 
-use super::contention::Load;
-use super::machine::Machine;
-use super::program::Program;
+use super::contention::PhaseLoad;
+use super::machine::SimulatedMachine;
+use super::program::SimulatedProgram;
 
 /// A program as a machine runs it: its phases with their place among the machine's loads.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     pub(super) name: String,
     pub(super) rounds: u32,
-    pub(super) stages: Vec<Stage>,
+    pub(super) stages: Vec<JobStage>,
 }
 
 /// A phase of a program.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stage {
+pub(super) struct JobStage {
     /// Index into the loads.
     pub(super) load: usize,
     pub(super) serial: bool,
     /// Of one round, of all threads together.
     pub(super) instructions: f64,
-    /// See [`super::program::Phase::sleep`].
+    /// See [`super::program::ProgramPhase::sleep`].
     pub(super) sleep: Option<(f64, f64)>,
 }
 
 impl Compiled {
     /// Puts the program's phases among `loads`.
-    pub(super) fn new(machine: &Machine, program: &Program, loads: &mut Vec<Load>) -> Rc<Self> {
+    pub(super) fn new(
+        machine: &SimulatedMachine,
+        program: &SimulatedProgram,
+        loads: &mut Vec<PhaseLoad>,
+    ) -> Rc<Self> {
         let stages = program.phases.iter().map(|phase| {
-            loads.push(Load::new(machine, phase));
-            Stage {
+            loads.push(PhaseLoad::new(machine, phase));
+            JobStage {
                 load: loads.len() - 1,
                 serial: phase.serial,
                 instructions: phase.instructions,
@@ -55,7 +59,7 @@ impl Compiled {
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum JobStep {
     /// Works: so many instructions of the program's present stage.
     Work(f64),
     /// Waits for the others.
@@ -94,7 +98,7 @@ impl Job {
     }
 
     /// The present stage.
-    pub(super) fn stage(&self) -> &Stage {
+    pub(super) fn stage(&self) -> &JobStage {
         &self.program.stages[self.stage]
     }
 
@@ -113,19 +117,19 @@ impl Job {
     }
 
     /// Member number `member` comes to the program's beginning.
-    pub(super) fn begin(&self, member: u32) -> Step {
+    pub(super) fn begin(&self, member: u32) -> JobStep {
         if member < self.workers() {
-            Step::Work(self.part())
+            JobStep::Work(self.part())
         } else {
-            Step::Wait
+            JobStep::Wait
         }
     }
 
     /// A member has done its part of the present stage.
-    pub(super) fn arrive(&mut self) -> Step {
+    pub(super) fn arrive(&mut self) -> JobStep {
         self.arrived += 1;
         if self.arrived < self.workers() {
-            return Step::Wait;
+            return JobStep::Wait;
         }
         self.arrived = 0;
         self.stage += 1;
@@ -133,10 +137,10 @@ impl Job {
             self.stage = 0;
             self.round += 1;
             if self.round == self.program.rounds {
-                return Step::End;
+                return JobStep::End;
             }
         }
-        Step::Meet(self.workers())
+        JobStep::Meet(self.workers())
     }
 }
 
@@ -145,7 +149,7 @@ mod tests {
     use super::*;
 
     fn program(rounds: u32, serial: &[bool]) -> Rc<Compiled> {
-        let stages = serial.iter().map(|&serial| Stage {
+        let stages = serial.iter().map(|&serial| JobStage {
             load: 0,
             serial,
             instructions: 12.0,
@@ -161,19 +165,25 @@ mod tests {
     #[test]
     fn the_last_one_to_come_opens_the_next_stage() {
         let mut job = Job::new(program(1, &[false, true]), vec![7, 8, 9], 0);
-        assert_eq!(job.begin(2), Step::Work(4.0));
-        assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Wait]);
-        assert_eq!(job.arrive(), Step::Meet(1), "a serial one");
+        assert_eq!(job.begin(2), JobStep::Work(4.0));
+        assert_eq!([job.arrive(), job.arrive()], [JobStep::Wait, JobStep::Wait]);
+        assert_eq!(job.arrive(), JobStep::Meet(1), "a serial one");
         assert_eq!(job.part(), 12.0);
-        assert_eq!(job.arrive(), Step::End);
+        assert_eq!(job.arrive(), JobStep::End);
     }
 
     #[test]
     fn a_program_that_begins_serially_lets_the_others_wait() {
         let mut job = Job::new(program(2, &[true, false]), vec![1, 2], 0);
-        assert_eq!((job.begin(0), job.begin(1)), (Step::Work(12.0), Step::Wait));
-        assert_eq!(job.arrive(), Step::Meet(2));
-        assert_eq!([job.arrive(), job.arrive()], [Step::Wait, Step::Meet(1)]);
+        assert_eq!(
+            (job.begin(0), job.begin(1)),
+            (JobStep::Work(12.0), JobStep::Wait)
+        );
+        assert_eq!(job.arrive(), JobStep::Meet(2));
+        assert_eq!(
+            [job.arrive(), job.arrive()],
+            [JobStep::Wait, JobStep::Meet(1)]
+        );
         assert_eq!(job.program.instructions(), 48.0);
     }
 }

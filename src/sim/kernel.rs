@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CPUs, the threads that run there, how fast they are, and the time.
 //!
-//! What threads do is [`super::switch`]; where they run, a [`super::scheduler::Scheduler`] decides.
+//! What threads do is [`super::switch`]; where they run, a [`super::scheduler::SimulatedScheduler`]
+//! decides.
 
 mod pace;
 
@@ -10,16 +11,16 @@ use std::rc::Rc;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
-use super::contention::{Contention, Load, Rate, Runner};
+use super::contention::{Contention, PhaseLoad, Rate, RunningThread};
 use super::cpu_set::CpuSet;
 use super::event::Events;
 use super::job::Job;
-use super::machine::Machine;
+use super::machine::SimulatedMachine;
 
 /// When simulations begin: not at 0, so that virtual times before it have room.
 pub(super) const BEGIN_NS: u64 = super::native::BEGIN_NS;
 
-/// The affinity of a thread that may run anywhere: the first of [`Kernel::affinities`].
+/// The affinity of a thread that may run anywhere: the first of [`SimulatedKernel::affinities`].
 pub(super) const ANYWHERE: usize = 0;
 
 /// Whether a thread is asleep, waits or runs.
@@ -33,7 +34,7 @@ pub(super) enum ThreadState {
 
 /// What hardware has counted for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counters {
+pub(super) struct ThreadCounts {
     pub(super) instructions: f64,
     pub(super) cycles: f64,
     pub(super) loads: f64,
@@ -43,12 +44,12 @@ pub(super) struct Counters {
 
 /// A thread.
 #[derive(Clone, Debug)]
-pub(super) struct Thread {
+pub(super) struct SimulatedThread {
     /// Index into the jobs.
     pub(super) job: usize,
     /// Its number among the job's threads.
     pub(super) member: u32,
-    /// Index into [`Kernel::affinities`].
+    /// Index into [`SimulatedKernel::affinities`].
     pub(super) affinity: usize,
     pub(super) state: ThreadState,
     /// Where it runs, or is to run, or ran last.
@@ -66,7 +67,7 @@ pub(super) struct Thread {
     settled_at: u64,
     /// Last-level cache where its data are.
     llc: Option<usize>,
-    pub(super) counters: Counters,
+    pub(super) counters: ThreadCounts,
     /// CPU where it ran last, and how often that was another than before.
     ran_on: Option<u32>,
     pub(super) moves: u64,
@@ -74,7 +75,7 @@ pub(super) struct Thread {
 
 /// A CPU.
 #[derive(Debug)]
-pub(super) struct Cpu {
+pub(super) struct SimulatedCpu {
     /// The thread that runs there; none while it idles.
     pub(super) current: Option<u32>,
     pub(super) core_type: usize,
@@ -91,11 +92,11 @@ pub(super) struct Cpu {
 }
 
 /// See the module.
-pub(super) struct Kernel {
+pub(super) struct SimulatedKernel {
     pub(super) now: u64,
-    pub(super) machine: Rc<Machine>,
-    pub(super) cpus: Vec<Cpu>,
-    pub(super) threads: Vec<Thread>,
+    pub(super) machine: Rc<SimulatedMachine>,
+    pub(super) cpus: Vec<SimulatedCpu>,
+    pub(super) threads: Vec<SimulatedThread>,
     pub(super) jobs: Vec<Job>,
     pub(super) affinities: Vec<CpuSet>,
     pub(super) events: Events,
@@ -109,14 +110,14 @@ pub(super) struct Kernel {
     touched: Vec<u32>,
     free_threads: Vec<u32>,
     /// Room to look for balances.
-    runners: Vec<(Runner, u32)>,
-    key: Vec<Runner>,
+    runners: Vec<(RunningThread, u32)>,
+    key: Vec<RunningThread>,
     rates: Vec<Rate>,
 }
 
-impl Kernel {
+impl SimulatedKernel {
     /// An idle machine. Ticks are as far from each other as `seed` has it.
-    pub(super) fn new(machine: Rc<Machine>, loads: Vec<Load>, seed: u64) -> Self {
+    pub(super) fn new(machine: Rc<SimulatedMachine>, loads: Vec<PhaseLoad>, seed: u64) -> Self {
         use rand_pcg::rand_core::Rng as _;
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let topology = &machine.topology;
@@ -125,7 +126,7 @@ impl Kernel {
         let cpus = topology.cpus.iter().map(|cpu| {
             let memory = machine.llcs[cpu.llc].memory;
             by_memory[memory].push(cpu.id);
-            Cpu {
+            SimulatedCpu {
                 current: None,
                 core_type: cpu.core_type,
                 llc: cpu.llc,
@@ -138,7 +139,7 @@ impl Kernel {
                 busy_ns: 0,
             }
         });
-        let cpus: Vec<Cpu> = cpus.collect();
+        let cpus: Vec<SimulatedCpu> = cpus.collect();
         let everywhere = CpuSet::of(nr, 0..nr as u32);
         Self {
             now: BEGIN_NS,
@@ -163,7 +164,7 @@ impl Kernel {
 
     /// A thread that is asleep; it was made on `cpu`.
     pub(super) fn new_thread(&mut self, job: usize, member: u32, cpu: u32) -> u32 {
-        let thread = Thread {
+        let thread = SimulatedThread {
             job,
             member,
             affinity: ANYWHERE,
@@ -181,7 +182,7 @@ impl Kernel {
             },
             settled_at: self.now,
             llc: None,
-            counters: Counters::default(),
+            counters: ThreadCounts::default(),
             ran_on: None,
             moves: 0,
         };
@@ -212,15 +213,15 @@ impl Kernel {
         self.free_threads.push(thread);
     }
 
-    pub(super) fn thread(&self, thread: u32) -> &Thread {
+    pub(super) fn thread(&self, thread: u32) -> &SimulatedThread {
         &self.threads[thread as usize]
     }
 
-    pub(super) fn thread_mut(&mut self, thread: u32) -> &mut Thread {
+    pub(super) fn thread_mut(&mut self, thread: u32) -> &mut SimulatedThread {
         &mut self.threads[thread as usize]
     }
 
-    pub(super) fn cpu(&self, cpu: u32) -> &Cpu {
+    pub(super) fn cpu(&self, cpu: u32) -> &SimulatedCpu {
         &self.cpus[cpu as usize]
     }
 

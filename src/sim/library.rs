@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::machine::Machine;
+use super::machine::SimulatedMachine;
 use super::mix::{self, Mix};
-use super::program::{self, Program};
-use super::sourced::Source;
+use super::program::{self, SimulatedProgram};
+use super::sourced::SourceText;
 
 /// A data file by name and text.
 macro_rules! file {
@@ -44,9 +44,9 @@ const MIXES: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct Library {
     /// Machines.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<SimulatedMachine>,
     /// Programs.
-    pub programs: Vec<Program>,
+    pub programs: Vec<SimulatedProgram>,
     /// Mixes.
     pub mixes: Vec<Mix>,
 }
@@ -66,15 +66,17 @@ impl Library {
             let stem = stem(Path::new(name));
             library
                 .machines
-                .push(Machine::parse(&stem, &Source { name, text })?);
+                .push(SimulatedMachine::parse(&stem, &SourceText { name, text })?);
         }
         for (name, text) in PROGRAMS {
             library
                 .programs
-                .extend(program::parse(&Source { name, text })?);
+                .extend(program::parse(&SourceText { name, text })?);
         }
         for (name, text) in MIXES {
-            library.mixes.extend(mix::parse(&Source { name, text })?);
+            library
+                .mixes
+                .extend(mix::parse(&SourceText { name, text })?);
         }
         Ok(library)
     }
@@ -105,10 +107,10 @@ impl Library {
     ///
     /// # Errors
     /// There is none, or which line is wrong.
-    pub fn machine(&self, name: &str) -> Result<Machine> {
+    pub fn machine(&self, name: &str) -> Result<SimulatedMachine> {
         if name.ends_with(".toml") {
             let path = Path::new(name);
-            return read(path, |source| Machine::parse(&stem(path), source));
+            return read(path, |source| SimulatedMachine::parse(&stem(path), source));
         }
         let names = || self.machines.iter().map(|machine| machine.name.as_str());
         let found = self.machines.iter().find(|machine| machine.name == name);
@@ -121,7 +123,7 @@ impl Library {
     ///
     /// # Errors
     /// There is none.
-    pub fn program(&self, name: &str) -> Result<&Program> {
+    pub fn program(&self, name: &str) -> Result<&SimulatedProgram> {
         let names = || self.programs.iter().map(|program| program.name.as_str());
         let found = self.programs.iter().find(|program| program.name == name);
         found.map_or_else(|| unknown("program", name, names()), Ok)
@@ -148,10 +150,10 @@ impl Library {
     }
 }
 
-fn read<T>(path: &Path, parse: impl FnOnce(&Source) -> Result<T>) -> Result<T> {
+fn read<T>(path: &Path, parse: impl FnOnce(&SourceText) -> Result<T>) -> Result<T> {
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&Source {
+    parse(&SourceText {
         name: &path.display().to_string(),
         text: &text,
     })

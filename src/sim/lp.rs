@@ -14,12 +14,12 @@ const MOST_STEPS: u32 = 50_000;
 
 /// Rows `sum(coefficient × variable) <= bound` over variables that are at least 0.
 #[derive(Debug, Default)]
-pub(super) struct Program {
+pub(super) struct LinearProgram {
     variables: usize,
     rows: Vec<(Vec<(usize, f64)>, f64)>,
 }
 
-impl Program {
+impl LinearProgram {
     pub(super) fn new(variables: usize) -> Self {
         Self {
             variables,
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_corner_is_found() {
-        let mut program = Program::new(2);
+        let mut program = LinearProgram::new(2);
         program.at_most(vec![(0, 1.0), (1, 2.0)], 4.0);
         program.at_most(vec![(0, 1.0)], 3.0);
         let found = program.maximise(&[(0, 1.0), (1, 1.0)]).unwrap();
@@ -83,7 +83,7 @@ mod tests {
         fn a_knapsack_of_fractions_takes_the_best(
             pairs in proptest::collection::vec((0.1f64..10.0, 0.1f64..10.0), 1..30),
         ) {
-            let mut program = Program::new(pairs.len());
+            let mut program = LinearProgram::new(pairs.len());
             program.at_most(pairs.iter().map(|&(cost, _)| cost).enumerate().collect(), 1.0);
             let worth: Vec<_> = pairs.iter().map(|&(_, worth)| worth).enumerate().collect();
             let found = program.maximise(&worth).unwrap();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::sourced::{Source, Sourced};
+use super::sourced::{SourceText, Sourced};
 use crate::bpf::intf;
 use crate::slowdown::Thresholds;
 use crate::topology::{self, CoreType, Cpu, Domain, MAX_CORE_TYPES, Topology};
@@ -44,7 +44,7 @@ pub struct Llc {
     pub bytes: f64,
     /// Bandwidth of its port, bytes/ns; infinite if only the memory limits.
     pub bandwidth: f64,
-    /// Index into [`Machine::memories`].
+    /// Index into [`SimulatedMachine::memories`].
     pub memory: usize,
 }
 
@@ -59,7 +59,7 @@ pub struct Memory {
 
 /// A machine.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct SimulatedMachine {
     /// As `--machine` takes it.
     pub name: String,
     /// What it is.
@@ -80,13 +80,13 @@ pub struct Machine {
     pub switch_ns: f64,
     /// When contention is low, if somebody has measured it; for policies that ask.
     pub thresholds: Option<Thresholds>,
-    /// By how much everything is slower than on hardware; see [`Machine::as_testbed`].
-    pub scale: Option<Scale>,
+    /// By how much everything is slower than on hardware; see [`SimulatedMachine::as_testbed`].
+    pub scale: Option<TestbedScale>,
 }
 
 /// How the virtual machine of `testbed/` stretches time and shrinks caches.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct TestbedScale {
     /// A second there is the work of so many parts of a second.
     pub time: f64,
     /// Last-level caches are smaller by this.
@@ -165,12 +165,12 @@ struct RawCluster {
     cpus: Spanned<u32>,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// Reads a machine.
     ///
     /// # Errors
     /// Which line of `source` is wrong, and why.
-    pub(super) fn parse(name: &str, source: &Source) -> Result<Self> {
+    pub(super) fn parse(name: &str, source: &SourceText) -> Result<Self> {
         let raw: RawMachine = source.parse()?;
         let mb_s = |what, number: &Sourced| {
             Ok::<_, anyhow::Error>(source.check(what, number, 1.0..=1e7)? / 1e3)
@@ -187,7 +187,7 @@ impl Machine {
             })
         });
         let scale = raw.scale.as_ref().map(|raw| {
-            anyhow::Ok(Scale {
+            anyhow::Ok(TestbedScale {
                 time: source.check("time", &raw.time, 1.0..=1000.0)?,
                 cache: source.check("cache", &raw.cache, 1.0..=1000.0)?,
             })
@@ -264,7 +264,7 @@ impl Machine {
     }
 }
 
-fn cores(source: &Source, raw: &RawMachine) -> Result<Vec<Core>> {
+fn cores(source: &SourceText, raw: &RawMachine) -> Result<Vec<Core>> {
     let all = || raw.core_type.iter().zip(0..);
     if raw.core_type.is_empty() || raw.core_type.len() > MAX_CORE_TYPES {
         return source.wrong(
@@ -306,7 +306,7 @@ fn cores(source: &Source, raw: &RawMachine) -> Result<Vec<Core>> {
 type Caches = (Vec<Memory>, Vec<Llc>);
 
 fn caches(
-    source: &Source,
+    source: &SourceText,
     raw: &RawMachine,
     modules: u32,
     mb_s: &impl Fn(&'static str, &Sourced) -> Result<f64>,
@@ -335,7 +335,7 @@ fn caches(
 
 /// Which of `names` is meant.
 fn place<'a>(
-    source: &Source,
+    source: &SourceText,
     what: &str,
     name: &Spanned<String>,
     mut names: impl Iterator<Item = &'a String>,
@@ -349,7 +349,7 @@ fn place<'a>(
     }
 }
 
-fn topology(source: &Source, raw: &RawMachine, modules: u32) -> Result<Topology> {
+fn topology(source: &SourceText, raw: &RawMachine, modules: u32) -> Result<Topology> {
     let mut types: Vec<CoreType> = Vec::new();
     for core in &raw.core_type {
         types.push(CoreType {

@@ -27,7 +27,7 @@ impl Times {
 
 /// What a schedule is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct ScheduleMetrics {
     /// The greatest slowdown over the least.
     pub unfairness: f64,
     /// Aggregate speedup: Σ(CT_slow/CT_sched − 1).
@@ -38,7 +38,7 @@ pub struct Metrics {
     pub antt: f64,
 }
 
-impl Metrics {
+impl ScheduleMetrics {
     /// Of these programs.
     pub fn of(times: &[Times]) -> Self {
         let slowdowns = || times.iter().map(Times::slowdown);
@@ -74,7 +74,7 @@ mod tests {
             scheduled,
             runs: 3,
         };
-        let metrics = Metrics::of(&[times(10.0, 20.0, 10.0), times(10.0, 40.0, 20.0)]);
+        let metrics = ScheduleMetrics::of(&[times(10.0, 20.0, 10.0), times(10.0, 40.0, 20.0)]);
         assert_eq!(metrics.unfairness, 2.0);
         assert_eq!(metrics.asp, 1.0 + 1.0);
         assert_eq!(metrics.stp, 1.5);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::sourced::Source;
+use super::sourced::SourceText;
 
 /// As many threads as have a place in the task table.
 const MOST: usize = hetero_core::limits::MAX_SLOTS as usize;
@@ -122,7 +122,7 @@ struct RawSet {
 ///
 /// # Errors
 /// Which line is wrong, and why.
-pub(super) fn parse(source: &Source) -> Result<Vec<Mix>> {
+pub(super) fn parse(source: &SourceText) -> Result<Vec<Mix>> {
     let raw: RawSet = source.parse()?;
     let mixes =
         raw.mixes
@@ -182,7 +182,7 @@ mod tests {
     fn mixes_of_a_file_are_in_the_order_of_their_numbers() {
         let text =
             "machine = \"m\"\nsource = \"s\"\n[mixes]\nW10 = \"a\"\nW2 = \"b\"\nW1 = \"c,,\"";
-        let source = |text| Source {
+        let source = |text| SourceText {
             name: "x.toml",
             text,
         };

@@ -45,7 +45,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use args::Args;
-use experiment::{Bench, Options};
+use experiment::{Bench, ExperimentOptions};
 use library::Library;
 
 use crate::output;
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {
         let bench = Bench::new(&library, machine, mix)?;
-        let options = Options {
+        let options = ExperimentOptions {
             seed: args.seed,
             until: args.until(),
             slice: Duration::from_micros(args.slice_us),
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
                 file.write(part)?;
             }
         }
-        let report = render::Report::new(mix, machine, &outcomes, optimum.as_ref());
+        let report = render::MixReport::new(mix, machine, &outcomes, optimum.as_ref());
         if args.json {
             output::print(serde_json::to_string(&report)?)?;
         } else {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::contention::Contention;
 use super::experiment::Bench;
-use super::lp::Program;
+use super::lp::LinearProgram;
 use crate::topology::MAX_CORE_TYPES;
 use search::Search;
 
@@ -185,9 +185,9 @@ impl Columns {
 
     /// Schedules with at most this unfairness: parts of the time in each column, and (the last
     /// variable) the least progress of all programs.
-    fn schedules(&self, unfairness: Option<f64>) -> Program {
+    fn schedules(&self, unfairness: Option<f64>) -> LinearProgram {
         let least = self.count;
-        let mut program = Program::new(self.count + 1);
+        let mut program = LinearProgram::new(self.count + 1);
         program.at_most((0..self.count).map(|column| (column, 1.0)).collect(), 1.0);
         let negative = |terms: Vec<(usize, f64)>| terms.into_iter().map(|(v, f)| (v, -f));
         for (index, phases) in self.progress.iter().enumerate() {

@@ -7,11 +7,11 @@ use anyhow::Result;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::sourced::{Source, Sourced};
+use super::sourced::{SourceText, Sourced};
 
 /// A program's profile.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct SimulatedProgram {
     /// As mixes name it.
     pub name: String,
     /// What it is.
@@ -19,12 +19,12 @@ pub struct Program {
     /// How often the phases come round in one run.
     pub rounds: u32,
     /// In turn.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<ProgramPhase>,
 }
 
 /// A stretch of a program in which it behaves alike.
 #[derive(Clone, Debug)]
-pub struct Phase {
+pub struct ProgramPhase {
     /// Only the first thread works, the others wait for it.
     pub serial: bool,
     /// Of one round, of all threads together.
@@ -96,7 +96,7 @@ struct RawSleep {
 ///
 /// # Errors
 /// Which line is wrong, and why.
-pub(super) fn parse(source: &Source) -> Result<Vec<Program>> {
+pub(super) fn parse(source: &SourceText) -> Result<Vec<SimulatedProgram>> {
     let raw: BTreeMap<String, Spanned<RawProgram>> = source.parse()?;
     let mut programs = Vec::new();
     for (name, raw) in raw {
@@ -104,12 +104,13 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Program>> {
         let raw = raw.into_inner();
         let rounds = raw.rounds.as_ref();
         let rounds = rounds.map(|rounds| source.check("rounds", rounds, 1.0..=1e6));
-        let phases: Result<Vec<Phase>> = raw.phase.iter().map(|raw| phase(source, raw)).collect();
+        let phases: Result<Vec<ProgramPhase>> =
+            raw.phase.iter().map(|raw| phase(source, raw)).collect();
         let phases = phases?;
         if phases.is_empty() {
             return source.wrong(at, &format!("program {name} has no [[{name}.phase]]"));
         }
-        programs.push(Program {
+        programs.push(SimulatedProgram {
             name,
             description: raw.description,
             rounds: rounds.transpose()?.unwrap_or(1.0) as u32,
@@ -119,7 +120,7 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-fn phase(source: &Source, raw: &RawPhase) -> Result<Phase> {
+fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
     let check = |what, number, least: f64, most| source.check(what, number, least..=most);
     let sf = raw.sf.iter().map(|(machine, sf)| {
         let sf = check("sf", sf, 1.0, 100.0)?;
@@ -130,7 +131,7 @@ fn phase(source: &Source, raw: &RawPhase) -> Result<Phase> {
         let every = check("every_minstructions", &raw.every_minstructions, 1e-3, 1e9)?;
         anyhow::Ok((every * 1e6, check("ms", &raw.ms, 1e-3, 1e6)? * 1e6))
     });
-    Ok(Phase {
+    Ok(ProgramPhase {
         serial: raw.serial,
         instructions: check("minstructions", &raw.minstructions, 1e-3, 1e9)? * 1e6,
         ipc: check("ipc", &raw.ipc, 0.001, 16.0)?,

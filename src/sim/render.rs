@@ -4,17 +4,17 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::experiment::{Outcome, Scheduler};
+use super::experiment::{ExperimentOutcome, SchedulerChoice};
 use super::library::Library;
-use super::machine::Machine;
-use super::metrics::{Metrics, Times};
+use super::machine::SimulatedMachine;
+use super::metrics::{ScheduleMetrics, Times};
 use super::mix::Mix;
 use super::optimum::Optimum;
 use crate::text::wrap;
 
 /// What came of a mix.
 #[derive(Serialize)]
-pub(super) struct Report<'a> {
+pub(super) struct MixReport<'a> {
     mix: &'a str,
     machine: &'a str,
     programs: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct Report<'a> {
 struct Row<'a> {
     scheduler: String,
     #[serde(flatten)]
-    metrics: Metrics,
+    metrics: ScheduleMetrics,
     migrations_per_s: f64,
     seconds: f64,
     busy: f64,
@@ -44,18 +44,18 @@ struct Row<'a> {
     programs: &'a [Times],
 }
 
-impl<'a> Report<'a> {
+impl<'a> MixReport<'a> {
     pub(super) fn new(
         mix: &'a Mix,
-        machine: &'a Machine,
-        outcomes: &'a [(Scheduler, Outcome)],
+        machine: &'a SimulatedMachine,
+        outcomes: &'a [(SchedulerChoice, ExperimentOutcome)],
         optimum: Option<&'a Optimum>,
     ) -> Self {
         let best = match optimum {
             Some(Optimum::Known(best)) => Some(best),
             _ => None,
         };
-        let row = |(scheduler, outcome): &'a (Scheduler, Outcome)| {
+        let row = |(scheduler, outcome): &'a (SchedulerChoice, ExperimentOutcome)| {
             let metrics = outcome.metrics;
             let most = best.and_then(|best| best.asp_at(metrics.unfairness));
             Row {

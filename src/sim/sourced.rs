@@ -34,14 +34,14 @@ impl Sourced {
 }
 
 /// The text of a data file and its name, for errors.
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceText<'a> {
     /// As the user knows it.
     pub(crate) name: &'a str,
     /// All of it.
     pub(crate) text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     /// Reads it.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn check(text: &str) -> Result<f64> {
-        let source = Source {
+        let source = SourceText {
             name: "test.toml",
             text,
         };

@@ -3,10 +3,10 @@
 
 use rand_pcg::rand_core::Rng as _;
 
-use super::event::Event;
-use super::job::{Job, Step};
-use super::kernel::{Kernel, ThreadState};
-use super::scheduler::Scheduler;
+use super::event::SimulatedEvent;
+use super::job::{Job, JobStep};
+use super::kernel::{SimulatedKernel, ThreadState};
+use super::scheduler::SimulatedScheduler;
 
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
 const RESTART_NS: u64 = 1_000_000;
@@ -22,7 +22,7 @@ pub(super) struct Completion {
 
 /// A machine and its scheduler.
 pub(super) struct Sim<S> {
-    pub(super) kernel: Kernel,
+    pub(super) kernel: SimulatedKernel,
     pub(super) scheduler: S,
     pub(super) completions: Vec<Completion>,
     /// Programs that end start anew.
@@ -35,8 +35,8 @@ pub(super) struct Sim<S> {
     forms: Vec<(usize, u32)>,
 }
 
-impl<S: Scheduler> Sim<S> {
-    pub(super) fn new(mut kernel: Kernel, mut scheduler: S) -> Self {
+impl<S: SimulatedScheduler> Sim<S> {
+    pub(super) fn new(mut kernel: SimulatedKernel, mut scheduler: S) -> Self {
         scheduler.begin(&mut kernel);
         Self {
             kernel,
@@ -73,7 +73,7 @@ impl<S: Scheduler> Sim<S> {
             let k = &mut self.kernel;
             k.thread_mut(thread).affinity = affinity;
             self.scheduler.add(k, thread, members[0]);
-            if let Step::Work(part) = k.jobs[index].begin(member as u32) {
+            if let JobStep::Work(part) = k.jobs[index].begin(member as u32) {
                 k.give_work(thread, part);
                 self.scheduler.wake(k, thread, parent);
             }
@@ -116,20 +116,20 @@ impl<S: Scheduler> Sim<S> {
         self.kernel.events.next_at().into_iter().chain(timer).min()
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SimulatedEvent) {
         let k = &mut self.kernel;
         match event {
-            Event::Tick(cpu) if k.next_tick(cpu) => self.scheduler.tick(k, cpu),
-            Event::Work(cpu, stamp) if k.is_current(cpu, stamp) => self.work(cpu),
-            Event::Tick(_) | Event::Work(..) => {}
-            Event::Wake(thread) => {
+            SimulatedEvent::Tick(cpu) if k.next_tick(cpu) => self.scheduler.tick(k, cpu),
+            SimulatedEvent::Work(cpu, stamp) if k.is_current(cpu, stamp) => self.work(cpu),
+            SimulatedEvent::Tick(_) | SimulatedEvent::Work(..) => {}
+            SimulatedEvent::Wake(thread) => {
                 let part = k.jobs[k.thread(thread).job].stage().sleep;
                 k.thread_mut(thread).awake_left = part.map_or(f64::INFINITY, |(every, _)| every);
                 let cpu = k.thread(thread).cpu;
                 self.scheduler.wake(k, thread, cpu);
             }
-            Event::Start(job) => self.fork(job as usize),
-            Event::Agent | Event::Balance => self.scheduler.event(k, event),
+            SimulatedEvent::Start(job) => self.fork(job as usize),
+            SimulatedEvent::Agent | SimulatedEvent::Balance => self.scheduler.event(k, event),
         }
     }
 
@@ -163,7 +163,7 @@ impl<S: Scheduler> Sim<S> {
         // Between half and one and a half times as long.
         let factor = 0.5 + k.rng.next_u64() as f64 / u64::MAX as f64;
         let at = k.now + (ns * factor) as u64;
-        k.events.push(at, Event::Wake(thread));
+        k.events.push(at, SimulatedEvent::Wake(thread));
         self.scheduler.block(k, cpu);
     }
 
@@ -173,8 +173,8 @@ impl<S: Scheduler> Sim<S> {
         let index = k.thread(thread).job;
         let member = k.thread(thread).member;
         match k.jobs[index].arrive() {
-            Step::Wait => self.scheduler.block(k, cpu),
-            Step::Meet(workers) => {
+            JobStep::Wait => self.scheduler.block(k, cpu),
+            JobStep::Meet(workers) => {
                 let part = k.jobs[index].part();
                 let members = k.jobs[index].members.clone();
                 if member < workers {
@@ -191,8 +191,8 @@ impl<S: Scheduler> Sim<S> {
                     }
                 }
             }
-            Step::End => self.end(cpu, index),
-            Step::Work(_) => {}
+            JobStep::End => self.end(cpu, index),
+            JobStep::Work(_) => {}
         }
     }
 
@@ -211,7 +211,9 @@ impl<S: Scheduler> Sim<S> {
         self.completions.push(Completion { job: index, took });
         if self.restarts {
             let at = self.kernel.now + RESTART_NS;
-            self.kernel.events.push(at, Event::Start(index as u32));
+            self.kernel
+                .events
+                .push(at, SimulatedEvent::Start(index as u32));
         }
     }
 

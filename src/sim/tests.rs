@@ -8,25 +8,25 @@ use proptest::prelude::*;
 
 use super::agent::Told;
 use super::cpu_set::CpuSet;
-use super::experiment::{Bench, Options, Scheduler, Until};
+use super::experiment::{Bench, ExperimentOptions, SchedulerChoice, Until};
 use super::fair::Fair;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
-use super::kernel::{ANYWHERE, BEGIN_NS, Kernel, ThreadState};
+use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel, ThreadState};
 use super::library::Library;
-use super::machine::Machine;
+use super::machine::SimulatedMachine;
 use super::mix::Mix;
 use super::scheduler;
 use super::switch::Sim;
 use crate::agent::Outcome;
 use crate::policy::{Action, Name, Seen, Settings};
-use crate::table::{State, Task};
+use crate::table::{Task, TaskState};
 
 const SLICE: Duration = Duration::from_millis(5);
 const MS: u64 = 1_000_000;
 
-fn options(seed: u64, seconds: f64) -> Options<'static> {
-    Options {
+fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
+    ExperimentOptions {
         seed,
         until: Until::Seconds(seconds),
         slice: SLICE,
@@ -37,7 +37,7 @@ fn options(seed: u64, seconds: f64) -> Options<'static> {
     }
 }
 
-fn machine(name: &str) -> Rc<Machine> {
+fn machine(name: &str) -> Rc<SimulatedMachine> {
     Rc::new(Library::builtin().unwrap().machine(name).unwrap())
 }
 
@@ -54,7 +54,10 @@ const SHORT: &str = "short ";
 const BRIEF: &str = "brief ";
 
 /// Programs on the Juno board (CPUs 0 to 3 are small), each with the CPUs that it may use.
-fn sim<S: scheduler::Scheduler>(programs: &[(&str, Option<&[u32]>)], scheduler: S) -> Sim<S> {
+fn sim<S: scheduler::SimulatedScheduler>(
+    programs: &[(&str, Option<&[u32]>)],
+    scheduler: S,
+) -> Sim<S> {
     let library = Library::builtin().unwrap();
     let machine = machine("juno-r1");
     let mut loads = Vec::new();
@@ -75,7 +78,7 @@ fn sim<S: scheduler::Scheduler>(programs: &[(&str, Option<&[u32]>)], scheduler: 
         })
         .collect();
     let cpus = machine.cpus();
-    let mut sim = Sim::new(Kernel::new(machine, loads, 7), scheduler);
+    let mut sim = Sim::new(SimulatedKernel::new(machine, loads, 7), scheduler);
     for (compiled, (_, allowed)) in compiled.into_iter().zip(programs) {
         let affinity = allowed.map_or(ANYWHERE, |allowed| {
             let set = CpuSet::of(cpus, allowed.iter().copied());
@@ -92,7 +95,7 @@ fn hetero() -> Hetero {
     Hetero::new(&machine("juno-r1"), SLICE, Duration::ZERO, None, told).unwrap()
 }
 
-fn run_for<S: scheduler::Scheduler>(sim: &mut Sim<S>, ms: u64) {
+fn run_for<S: scheduler::SimulatedScheduler>(sim: &mut Sim<S>, ms: u64) {
     let until = sim.kernel.now + ms * MS;
     sim.run(until, |_| false);
 }
@@ -156,7 +159,7 @@ fn the_same_seed_gives_the_same_and_another_one_something_else() {
     for name in [Name::Camps, Name::Hsp, Name::Eqp, Name::Rr] {
         let run = |seed| {
             let outcome = bench
-                .run(Scheduler::Policy(name), &options(seed, 8.0))
+                .run(SchedulerChoice::Policy(name), &options(seed, 8.0))
                 .unwrap();
             (
                 outcome.events,
@@ -332,7 +335,7 @@ fn swaps_of_camps_make_progress_even_and_hsp_lets_the_fast_be_fast() {
     let bench = bench("galgel,gamess,hmmer,povray,perlbench,gobmk", "juno-r1");
     let run = |name| {
         bench
-            .run(Scheduler::Policy(name), &options(1, 30.0))
+            .run(SchedulerChoice::Policy(name), &options(1, 30.0))
             .unwrap()
             .metrics
     };
@@ -393,7 +396,7 @@ proptest! {
 fn a_thread_that_waits_and_is_wished_elsewhere_runs_some_time() {
     let mut sim = sim(&[("gamess", None); 7], hetero());
     run_for(&mut sim, 201);
-    let waits = |task: &Task| task.state == State::Queued && task.core_type == 1;
+    let waits = |task: &Task| task.state == TaskState::Queued && task.core_type == 1;
     let task = tasks(&sim).into_iter().find(waits).unwrap();
     let hint = Action::Hint(Seen::from(&task), Some(0));
     apply(&mut sim, &[hint]);

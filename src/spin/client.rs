@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
-use super::{Request, SOCKET};
+use super::{SOCKET, SpinRequest};
 
 /// A thread's word, and where it is registered.
 struct Own {
@@ -84,7 +84,7 @@ impl Own {
             socket: (socket.ino(), socket.ctime(), socket.ctime_nsec()),
         };
         if self.registered.get() != Some(registered) {
-            let request = Request {
+            let request = SpinRequest {
                 tid: registered.tid as u32,
                 address: self.word.as_ptr() as u64,
             };
@@ -94,12 +94,12 @@ impl Own {
 }
 
 /// Whether the request was sent. Does not wait for a scheduler that is busy: there is a later wait.
-fn send(request: &Request) -> bool {
+fn send(request: &SpinRequest) -> bool {
     let sent = UnixDatagram::unbound().and_then(|socket| {
         socket.set_nonblocking(true)?;
         socket.send_to(&request.encode(), SOCKET)
     });
-    sent.is_ok_and(|sent| sent == Request::LEN)
+    sent.is_ok_and(|sent| sent == SpinRequest::LEN)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ const VERSION: u32 = 1;
 
 /// What a thread sends, as one datagram; who sends it, the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SpinRequest {
     /// A thread of the sender's process.
     pub tid: u32,
     /// Of a 4-byte word in its memory, which is not 0 while it waits actively; 0 to take the word
@@ -42,7 +42,7 @@ pub struct Request {
     pub address: u64,
 }
 
-impl Request {
+impl SpinRequest {
     /// Length of a request, bytes.
     pub const LEN: usize = 16;
 
@@ -74,21 +74,21 @@ mod tests {
 
     #[test]
     fn requests_survive_the_way() {
-        let request = Request {
+        let request = SpinRequest {
             tid: 4711,
             address: 0x7fff_1234_5678_9abc,
         };
-        assert_eq!(Request::decode(&request.encode()), Some(request));
+        assert_eq!(SpinRequest::decode(&request.encode()), Some(request));
     }
 
     #[test]
     fn other_lengths_and_versions_are_no_requests() {
-        let good = Request { tid: 1, address: 2 }.encode();
-        assert_eq!(Request::decode(&good[..15]), None);
-        assert_eq!(Request::decode(&[&good[..], &[0]].concat()), None);
-        assert_eq!(Request::decode(&[]), None);
+        let good = SpinRequest { tid: 1, address: 2 }.encode();
+        assert_eq!(SpinRequest::decode(&good[..15]), None);
+        assert_eq!(SpinRequest::decode(&[&good[..], &[0]].concat()), None);
+        assert_eq!(SpinRequest::decode(&[]), None);
         let mut newer = good;
         newer[0] ^= 3;
-        assert_eq!(Request::decode(&newer), None);
+        assert_eq!(SpinRequest::decode(&newer), None);
     }
 }

@@ -26,7 +26,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred,
 };
 
-use super::Request;
+use super::SpinRequest;
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
@@ -47,13 +47,13 @@ const STACK: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
     /// The thread and its word.
-    pub request: Request,
+    pub request: SpinRequest,
     /// Its process.
     pub tgid: u32,
 }
 
 /// Listens until dropped.
-pub(crate) struct Server {
+pub(crate) struct SpinServer {
     path: PathBuf,
     socket: UnixDatagram,
     over: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ pub(crate) struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl SpinServer {
     /// Listens at `path`, in a directory that is made if need be. What is there gives way.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SpinServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
@@ -155,9 +155,9 @@ fn serve(socket: &UnixDatagram, over: &AtomicBool, sender: &Sender<Registration>
 ///
 /// There is room for credentials alone. The kernel writes them first, hands over no descriptor that
 /// has no room, and says that something was cut off: such a datagram is no request, either.
-fn receive(socket: &UnixDatagram) -> nix::Result<Option<(Request, u32)>> {
+fn receive(socket: &UnixDatagram) -> nix::Result<Option<(SpinRequest, u32)>> {
     // One byte more than a request has, so that a longer datagram is told apart.
-    let mut bytes = [0; Request::LEN + 1];
+    let mut bytes = [0; SpinRequest::LEN + 1];
     let mut buffers = [IoSliceMut::new(&mut bytes)];
     let mut space = cmsg_space!(UnixCredentials);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
@@ -170,7 +170,7 @@ fn receive(socket: &UnixDatagram) -> nix::Result<Option<(Request, u32)>> {
         _ => None,
     });
     let len = message.bytes;
-    let request = Request::decode(&bytes[..len]);
+    let request = SpinRequest::decode(&bytes[..len]);
     Ok(request.zip(sent_by.and_then(|pid| u32::try_from(pid).ok())))
 }
 
@@ -185,23 +185,23 @@ mod tests {
     use std::process::Command;
 
     /// A server in a directory of its own, and a socket to send from.
-    fn start() -> (tempfile::TempDir, Server, UnixDatagram) {
+    fn start() -> (tempfile::TempDir, SpinServer, UnixDatagram) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/spin.sock");
-        let server = Server::start(&path).unwrap();
+        let server = SpinServer::start(&path).unwrap();
         let client = UnixDatagram::unbound().unwrap();
         client.connect(&path).unwrap();
         (directory, server, client)
     }
 
-    fn next(server: &Server) -> Option<Registration> {
+    fn next(server: &SpinServer) -> Option<Registration> {
         // Long enough for any machine: a request that is lost is to fail, not to hang.
         let limit = Duration::from_secs(60);
         server.registrations().recv_timeout(limit).ok()
     }
 
-    fn own(address: u64) -> Request {
-        Request {
+    fn own(address: u64) -> SpinRequest {
+        SpinRequest {
             tid: nix::unistd::gettid().as_raw() as u32,
             address,
         }
@@ -227,7 +227,7 @@ mod tests {
     fn nobody_speaks_for_threads_of_others() {
         let (_directory, server, client) = start();
         let mut other = Command::new("sleep").arg("60").spawn().unwrap();
-        let foreign = Request {
+        let foreign = SpinRequest {
             tid: other.id(),
             address: 0x1000,
         };
@@ -297,7 +297,7 @@ mod tests {
         let path = server.path.clone();
         std::mem::forget(server);
         assert!(path.exists());
-        let server = Server::start(&path).unwrap();
+        let server = SpinServer::start(&path).unwrap();
         let client = UnixDatagram::unbound().unwrap();
         client.send_to(&own(0x1000).encode(), &path).unwrap();
         assert!(next(&server).is_some());
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_impossible_place_is_an_error_that_says_so() {
-        let Err(error) = Server::start(Path::new("/proc/none/spin.sock")) else {
+        let Err(error) = SpinServer::start(Path::new("/proc/none/spin.sock")) else {
             panic!("it listens in /proc");
         };
         assert!(error.to_string().contains("/proc/none"), "{error}");

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use httparse::{EMPTY_HEADER, Error, Request, Status};
 
-use crate::connections::{Limits, Served, Service};
+use crate::connections::{ClientLimits, Served, Service};
 
 /// What clients may take. A scraper asks at once and reads at once.
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: ClientLimits = ClientLimits {
     connections: 64,
     request: 8 << 10,
     patience: Duration::from_secs(10),

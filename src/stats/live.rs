@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::work::Work;
 use super::{CoreTypeTotals, Counts, Totals, percent, watts};
 use crate::policy::Insight;
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
@@ -29,7 +29,7 @@ const PART: f64 = 0.5;
 
 /// What the scheduler knows at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct LiveReading {
     /// What is counted in all.
     pub totals: Totals,
     /// Percent, of a policy that knows it; see `--fairness`.
@@ -88,11 +88,11 @@ pub struct Live {
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Fastest first.
-    pub core_types: Vec<CoreType>,
+    pub core_types: Vec<LiveCoreType>,
     /// By id.
-    pub cpus: Vec<Cpu>,
+    pub cpus: Vec<LiveCpu>,
     /// The busiest [`LISTED`], the busiest first.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<LiveThread>,
     /// Threads in the table, and how many of them are runnable.
     pub tasks: u64,
     /// See `tasks`.
@@ -113,7 +113,7 @@ pub struct Live {
 
 /// A core type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CoreType {
+pub struct LiveCoreType {
     /// Its name.
     pub name: String,
     /// Its online CPUs.
@@ -124,7 +124,7 @@ pub struct CoreType {
 
 /// A CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
+pub struct LiveCpu {
     /// CPU id.
     pub cpu: u32,
     /// Core type, index.
@@ -145,7 +145,7 @@ pub struct Cpu {
 
 /// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Thread {
+pub struct LiveThread {
     /// Thread id.
     pub tid: u32,
     /// Process id.
@@ -201,15 +201,15 @@ struct Step {
 /// Turns readings into what is shown, for one who asks again and again.
 #[derive(Default)]
 pub struct Rates {
-    before: Option<Reading>,
+    before: Option<LiveReading>,
     steps: VecDeque<Step>,
     mark: Option<Mark>,
 }
 
 impl Rates {
     /// What to show after `now`; of the first reading there are no rates yet.
-    pub fn next(&mut self, now: Reading) -> Live {
-        let none = Reading::default();
+    pub fn next(&mut self, now: LiveReading) -> Live {
+        let none = LiveReading::default();
         let before = self.before.as_ref().unwrap_or(&none);
         let since = self
             .before
@@ -223,7 +223,7 @@ impl Rates {
             .iter()
             .map(|thread| (thread.task.id, thread.task.total_ns()))
             .collect();
-        let mut threads: Vec<(TaskId, u64, Thread)> = now
+        let mut threads: Vec<(TaskId, u64, LiveThread)> = now
             .threads
             .iter()
             .filter(|thread| !thread.task.kthread)
@@ -261,13 +261,13 @@ impl Rates {
     }
 
     /// Unfairness and throughput, by what was done within the window.
-    fn judge(&mut self, now: &Reading, threads: &[(TaskId, u64, Thread)], live: &mut Live) {
+    fn judge(&mut self, now: &LiveReading, threads: &[(TaskId, u64, LiveThread)], live: &mut Live) {
         let at_ns = now.totals.at_ns;
         let old = |step: &Step| at_ns.saturating_sub(step.from_ns) > WINDOW_NS;
         while self.steps.front().is_some_and(old) {
             self.steps.pop_front();
         }
-        let mark = |threads: &[(TaskId, u64, Thread)]| Mark {
+        let mark = |threads: &[(TaskId, u64, LiveThread)]| Mark {
             at_ns,
             progress: threads.iter().map(|(id, p, _)| (*id, *p)).collect(),
             work: now.work,
@@ -326,7 +326,7 @@ fn unfairness(steps: &VecDeque<Step>, elapsed: u64) -> Option<f64> {
 }
 
 /// A thread, but for what takes the others to tell.
-fn thread(reading: &ThreadReading, load_pct: f64) -> Thread {
+fn thread(reading: &ThreadReading, load_pct: f64) -> LiveThread {
     let ThreadReading {
         task,
         insight,
@@ -334,8 +334,8 @@ fn thread(reading: &ThreadReading, load_pct: f64) -> Thread {
     } = reading;
     let on = |by_type: &[Option<f64>]| by_type.get(task.core_type).copied().flatten();
     let (slowdown, asymmetry) = (on(&insight.slowdown), on(&insight.asymmetry));
-    let runs = task.state != State::Blocked && load_pct >= BUSY_PERCENT;
-    Thread {
+    let runs = task.state != TaskState::Blocked && load_pct >= BUSY_PERCENT;
+    LiveThread {
         tid: task.tid,
         pid: task.tgid,
         comm: task.comm.to_string(),
@@ -359,7 +359,7 @@ fn thread(reading: &ThreadReading, load_pct: f64) -> Thread {
 }
 
 /// Fills in SFs, and leads over the mean progress of those that take part.
-fn level(now: &Reading, threads: &mut [(TaskId, u64, Thread)]) {
+fn level(now: &LiveReading, threads: &mut [(TaskId, u64, LiveThread)]) {
     let slowest = now.totals.core_types.len().saturating_sub(1);
     let readings = now.threads.iter().filter(|thread| !thread.task.kthread);
     let known: Vec<_> = readings
@@ -382,14 +382,14 @@ fn level(now: &Reading, threads: &mut [(TaskId, u64, Thread)]) {
     }
 }
 
-fn core_types(before: &Reading, now: &Reading, elapsed: u64) -> Vec<CoreType> {
+fn core_types(before: &LiveReading, now: &LiveReading, elapsed: u64) -> Vec<LiveCoreType> {
     let earlier = |rank: usize| before.totals.core_types.get(rank);
     let types = now.totals.core_types.iter().enumerate();
     types
         .map(|(rank, kind): (usize, &CoreTypeTotals)| {
             let busy = earlier(rank).map_or(kind.busy_ns, |earlier| earlier.busy_ns);
             let busy = kind.busy_ns.saturating_sub(busy);
-            CoreType {
+            LiveCoreType {
                 name: kind.name.clone(),
                 cpus: kind.cpus,
                 busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
@@ -398,11 +398,11 @@ fn core_types(before: &Reading, now: &Reading, elapsed: u64) -> Vec<CoreType> {
         .collect()
 }
 
-fn cpus(before: &Reading, now: &Reading, elapsed: u64) -> Vec<Cpu> {
+fn cpus(before: &LiveReading, now: &LiveReading, elapsed: u64) -> Vec<LiveCpu> {
     let running: HashMap<i32, &Task> = now
         .threads
         .iter()
-        .filter(|thread| thread.task.state == State::Running)
+        .filter(|thread| thread.task.state == TaskState::Running)
         .map(|thread| (thread.task.cpu, &thread.task))
         .collect();
     let busy: HashMap<u32, u64> = before
@@ -414,7 +414,7 @@ fn cpus(before: &Reading, now: &Reading, elapsed: u64) -> Vec<Cpu> {
     cpus.map(|cpu| {
         let earlier = busy.get(&cpu.cpu).copied().unwrap_or(cpu.busy_ns);
         let task = running.get(&(cpu.cpu as i32));
-        Cpu {
+        LiveCpu {
             cpu: cpu.cpu,
             core_type: cpu.core_type,
             domain: cpu.domain,

@@ -290,7 +290,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::live::{CoreType, Cpu};
+    use crate::stats::live::{LiveCoreType, LiveCpu};
 
     #[test]
     fn an_address_may_be_a_port_alone() {
@@ -308,15 +308,15 @@ mod tests {
             fairness: Some(50),
             unfairness: Some(1.25),
             joules: Some(2.5),
-            core_types: vec![CoreType {
+            core_types: vec![LiveCoreType {
                 name: "P".into(),
                 cpus: 1,
-                ..CoreType::default()
+                ..LiveCoreType::default()
             }],
-            cpus: vec![Cpu {
+            cpus: vec![LiveCpu {
                 busy_pct: 12.5,
                 mhz: Some(4400),
-                ..Cpu::default()
+                ..LiveCpu::default()
             }],
             total_counts: Counts {
                 nwc_ns: 1_500_000_000,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use super::Totals;
-use super::live::Reading;
+use super::live::LiveReading;
 use super::story::Story;
 use crate::policy;
 use crate::profile::Profile;
@@ -37,7 +37,7 @@ pub enum Answer {
     /// To [`Request::Totals`].
     Totals(Box<Totals>),
     /// To [`Request::Reading`].
-    Reading(Box<Reading>),
+    Reading(Box<LiveReading>),
     /// To [`Request::Story`].
     Story(Story),
     /// What became of a setting, or why nothing did.

@@ -31,7 +31,7 @@ use super::live::{Live, Rates};
 use super::request::{Answer, Request, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
-use crate::connections::{Connections, Limits, Served, Service};
+use crate::connections::{ClientLimits, Connections, Served, Service};
 
 /// Where the socket is, as with all sched_ext schedulers.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
@@ -39,7 +39,7 @@ pub const SOCKET: &str = "/var/run/scx/root/stats";
 /// The group whose members may read, if there is one of that name and no other was named.
 const GROUP: &str = "scx_hetero";
 
-const LIMITS: Limits = Limits {
+const LIMITS: ClientLimits = ClientLimits {
     connections: 16,
     request: 64 << 10,
     patience: Duration::from_secs(10),
@@ -107,7 +107,7 @@ pub fn explain(out: &mut impl io::Write) -> Result<()> {
 }
 
 /// Listens until dropped, in a thread of its own: the scheduler's loop waits for no client.
-pub struct Server {
+pub struct StatisticsServer {
     requests: Receiver<Request>,
     answers: Sender<Answer>,
     over: Arc<AtomicBool>,
@@ -115,7 +115,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl StatisticsServer {
     /// Opens the socket at `path`, for its owner and the members of `group`. Its owner and root may
     /// change settings; the group may read.
     ///
@@ -178,7 +178,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for StatisticsServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         self.wake = None;

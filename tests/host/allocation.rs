@@ -10,8 +10,8 @@ use crate::model::{Machine, aggressor, compute, sensitive, steady};
 use clap::ValueEnum;
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
-use scx_hetero::pmu::counts::{self, Counts};
-use scx_hetero::pmu::sample::{Metrics, Sample};
+use scx_hetero::pmu::counts::{self, EventCounts};
+use scx_hetero::pmu::sample::{Sample, SampleMetrics};
 use scx_hetero::policy::{Action, Name, Settings};
 use scx_hetero::record::Encoder;
 use scx_hetero::table::Task;
@@ -162,8 +162,8 @@ fn a_sample_is_made_shown_and_dropped_without_an_allocation() {
     let layout: counts::Layout = events.into_iter().collect();
     let before = ALLOCATIONS.get();
     for nth in 1..1000 {
-        let counts = Counts::new(&layout, [2e6 * f64::from(nth), 4e6, 1e4]);
-        let metrics = Metrics::of(&counts, 50_000_000).unwrap();
+        let counts = EventCounts::new(&layout, [2e6 * f64::from(nth), 4e6, 1e4]);
+        let metrics = SampleMetrics::of(&counts, 50_000_000).unwrap();
         assert!(metrics.btr.is_some());
     }
     assert_eq!(ALLOCATIONS.get(), before);

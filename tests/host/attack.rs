@@ -196,7 +196,7 @@ fn serves_where_it_is_told_to() {
     let Some(socket) = std::env::var_os(SERVE) else {
         return;
     };
-    let server = stats::Server::listen(Path::new(&socket), None).unwrap();
+    let server = stats::StatisticsServer::listen(Path::new(&socket), None).unwrap();
     let (answers, requests) = server.channels();
     println!("serving");
     // Until it is killed.

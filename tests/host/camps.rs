@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::model::{BANDWIDTH, Machine, Phase, Program, aggressor, compute, sensitive, steady};
 use scx_hetero::policy::acfs::Acfs;
-use scx_hetero::policy::camps::{Camps, Options};
+use scx_hetero::policy::camps::{Camps, CampsOptions};
 use scx_hetero::policy::{Action, Policy, Snapshot};
-use scx_hetero::slowdown::{Outcome, Thresholds};
-use scx_hetero::table::State;
+use scx_hetero::slowdown::{ReadingOutcome, Thresholds};
+use scx_hetero::table::TaskState;
 
 const TARGET: Duration = Duration::from_millis(400);
 
 /// What tests/can-fail leaves out is left out.
-fn options() -> Options {
+fn options() -> CampsOptions {
     let without = std::env::var("SCX_HETERO_WITHOUT").unwrap_or_default();
-    let options = Options::default();
-    Options {
+    let options = CampsOptions::default();
+    CampsOptions {
         migration_interval: TARGET,
         limits: Some(Thresholds::from_bandwidth(BANDWIDTH)),
         nwc: options.nwc.filter(|_| without != "nwc"),
@@ -131,7 +131,7 @@ fn a_new_phase_is_missed_at_first_and_hit_once_it_was_seen_on_a_big_core() {
     };
     let mut machine = Machine::new(&[2, 4], programs);
     let mut camps = camps();
-    let mut seen: [Vec<Option<Outcome>>; 4] = Default::default();
+    let mut seen: [Vec<Option<ReadingOutcome>>; 4] = Default::default();
     for _ in 0..1600 {
         machine.run(&mut camps, 0, |_| {});
         for _ in 0..5 {
@@ -147,11 +147,21 @@ fn a_new_phase_is_missed_at_first_and_hit_once_it_was_seen_on_a_big_core() {
             seen[before].push(camps.threads().last_outcome(machine.tasks[3].id));
         }
     }
-    let count = |turn: usize, wanted: fn(&Outcome) -> bool| {
+    let count = |turn: usize, wanted: fn(&ReadingOutcome) -> bool| {
         seen[turn].iter().flatten().filter(|o| wanted(o)).count()
     };
-    let is_miss = |o: &Outcome| matches!(o, Outcome::Miss | Outcome::Learned { new: true });
-    let is_hit = |o: &Outcome| matches!(o, Outcome::Hit | Outcome::Learned { new: false });
+    let is_miss = |o: &ReadingOutcome| {
+        matches!(
+            o,
+            ReadingOutcome::Miss | ReadingOutcome::Learned { new: true }
+        )
+    };
+    let is_hit = |o: &ReadingOutcome| {
+        matches!(
+            o,
+            ReadingOutcome::Hit | ReadingOutcome::Learned { new: false }
+        )
+    };
     assert!(count(1, is_miss) > 0, "the second phase is new");
     assert!(count(1, is_hit) > 4 * count(1, is_miss));
     assert!(
@@ -319,7 +329,7 @@ fn a_thousand_threads_are_no_trouble() {
     let mut machine = Machine::new(&[4, 4], programs.collect());
     for (slot, task) in machine.tasks.iter_mut().enumerate() {
         if slot >= 8 {
-            task.state = State::Queued;
+            task.state = TaskState::Queued;
         }
         task.amp_progress = slot as u64 * 7_919_000_000 % 1_000_000_007;
     }

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use hetero_core::testing::{machine, task_of};
-use scx_hetero::ml::live::Live;
+use scx_hetero::ml::live::LiveEstimator;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
-use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
 use scx_hetero::policy::{Name, Settings, Snapshot};
-use scx_hetero::table::{State, Task};
+use scx_hetero::table::{Task, TaskState};
 
 /// How often each thing is done.
 const TIMES: u32 = 20;
@@ -35,7 +35,7 @@ fn looks() {
         .map(|slot| task_of(slot, slot % 8, usize::from(slot % 8 >= 4), 2))
         .collect();
     for task in tasks.iter_mut().skip(8) {
-        task.state = State::Queued;
+        task.state = TaskState::Queued;
     }
     let mut policy = name.build(Settings::default());
     let (mut actions, mut took) = (Vec::new(), Vec::new());
@@ -53,12 +53,12 @@ fn looks() {
                 at_ns: 0,
                 run_ns: 50_000_000,
                 last: false,
-                counts: Counts::default(),
-                metrics: Metrics {
+                counts: EventCounts::default(),
+                metrics: SampleMetrics {
                     ips: 1e9,
                     ipc: 1.0,
                     frequency: 1e9,
-                    ..Metrics::default()
+                    ..SampleMetrics::default()
                 },
                 sf: Some(sf),
             });
@@ -88,8 +88,8 @@ fn estimates() {
     let path = "models/virtual-alder-lake-4p4e.model.json";
     let model = Model::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
-    let live = Live::new(&model, &topology, pmu_of).unwrap();
-    let counts: Counts = Meaning::all()
+    let live = LiveEstimator::new(&model, &topology, pmu_of).unwrap();
+    let counts: EventCounts = Meaning::all()
         .iter()
         .zip(1..)
         .map(|(&meaning, nth)| (meaning, 1e8 / f64::from(nth)))

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use crate::fixtures::Machine;
 use crate::program::command;
 use flate2::{Compression, write::GzEncoder};
-use scx_hetero::doctor::{Check, Report, Status, examine};
+use scx_hetero::doctor::{Check, Report, Severity, examine};
 
 const CONFIG: &str = "CONFIG_SCHED_CLASS_EXT=y\nCONFIG_EXT_GROUP_SCHED=y\nCONFIG_BPF_SYSCALL=y\n\
                       CONFIG_BPF_JIT=y\nCONFIG_DEBUG_INFO_BTF=y";
@@ -44,7 +44,7 @@ fn all(report: &Report) -> impl Iterator<Item = &Check> {
 
 /// The checks of this name that are not as they should be.
 fn amiss(report: &Report) -> Vec<String> {
-    let amiss = all(report).filter(|c| matches!(c.status, Status::Warning | Status::Failed));
+    let amiss = all(report).filter(|c| matches!(c.status, Severity::Warning | Severity::Failed));
     amiss
         .map(|c| format!("{} {:?}", c.name, c.status))
         .collect()
@@ -91,9 +91,9 @@ fn on_a_good_machine_nothing_is_amiss() {
 
 #[test]
 fn whatever_is_amiss_is_found_and_has_a_remedy() {
-    use Status::{Failed, Note, Warning};
+    use Severity::{Failed, Note, Warning};
     type Change = fn(&Machine);
-    let cases: &[(&str, Status, &str, Change)] = &[
+    let cases: &[(&str, Severity, &str, Change)] = &[
         ("release", Failed, "6.16", |m| {
             m.set("proc/sys/kernel/osrelease", "6.12.9-arch1");
         }),
@@ -262,11 +262,11 @@ fn options_are_read_packed_and_a_damaged_file_is_passed_over() {
         let report = examine(machine.root());
         all(&report).find(|c| c.name == "options").unwrap().status
     };
-    assert_eq!(options(&machine), Status::Ok);
+    assert_eq!(options(&machine), Severity::Ok);
     machine.set("proc/config.gz", "no archive");
-    assert_eq!(options(&machine), Status::Note);
+    assert_eq!(options(&machine), Severity::Note);
     machine.set("lib/modules/6.18.15+deb13-amd64/config", CONFIG);
-    assert_eq!(options(&machine), Status::Ok);
+    assert_eq!(options(&machine), Severity::Ok);
 }
 
 #[test]

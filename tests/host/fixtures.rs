@@ -108,7 +108,7 @@ impl Machine {
 }
 
 /// An Alder Lake laptop whose PMUs are known.
-pub(crate) fn alder_lake() -> (Machine, Topology, pmu::Machine) {
+pub(crate) fn alder_lake() -> (Machine, Topology, pmu::MachinePmus) {
     let tree = Machine::new("i7-1260p");
     let block = |cpu: u32| {
         format!(
@@ -128,6 +128,6 @@ pub(crate) fn alder_lake() -> (Machine, Topology, pmu::Machine) {
         }
     }
     let topology = tree.topology();
-    let machine = pmu::Machine::read(tree.root());
+    let machine = pmu::MachinePmus::read(tree.root());
     (tree, topology, machine)
 }

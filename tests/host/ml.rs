@@ -9,7 +9,7 @@ use crate::program::command;
 use proptest::prelude::*;
 use scx_hetero::arith::forest as native;
 use scx_hetero::ml::fixed;
-use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_number};
+use scx_hetero::ml::forest::{Comparison, FeatureScale, Forest, MAX_FEATURES, Sum, to_number};
 use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
 
@@ -48,7 +48,7 @@ proptest! {
         range in prop::option::of((-20.0..0.0f64, 0.0..20.0f64)),
         rows in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u32>(), 0..1u32 << 25], MAX_FEATURES), 20),
     ) {
-        let scales: Vec<Scale> = ends.iter().map(|&(min, width)| Scale { min, max: min + width }).collect();
+        let scales: Vec<FeatureScale> = ends.iter().map(|&(min, width)| FeatureScale { min, max: min + width }).collect();
         let forest = Forest::new(&Sum {
             base,
             weights: &weights,
@@ -76,7 +76,7 @@ proptest! {
         tree in trees(),
         row in prop::collection::vec(0..1u32 << 25, MAX_FEATURES),
     ) {
-        let scales = [Scale { min: 0.25, max: 1.25 }; MAX_FEATURES];
+        let scales = [FeatureScale { min: 0.25, max: 1.25 }; MAX_FEATURES];
         let forest = Forest::new(&Sum {
             base: 0.0,
             weights: &[],

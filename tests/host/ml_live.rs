@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::fixtures::alder_lake;
 use scx_hetero::ml::fixed::feature;
 use scx_hetero::ml::forest::to_number;
-use scx_hetero::ml::live::{Live, to_learn_from};
+use scx_hetero::ml::live::{LiveEstimator, to_learn_from};
 use scx_hetero::ml::model::{Feature, Model};
-use scx_hetero::pmu::sample::Counts;
-use scx_hetero::pmu::{Event, Machine, Meaning, plan};
+use scx_hetero::pmu::sample::EventCounts;
+use scx_hetero::pmu::{Event, MachinePmus, Meaning, plan};
 use scx_hetero::topology::Topology;
 
 fn models() -> PathBuf {
@@ -21,9 +21,9 @@ fn model() -> Model {
     Model::read(&models().join("virtual-alder-lake-4p4e.model.json")).unwrap()
 }
 
-fn live(model: &Model, topology: &Topology, machine: &Machine) -> Live {
+fn live(model: &Model, topology: &Topology, machine: &MachinePmus) -> LiveEstimator {
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
-    Live::new(model, topology, pmu_of).unwrap()
+    LiveEstimator::new(model, topology, pmu_of).unwrap()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_there_is_to_learn_from_is_counted_at_once() {
     let (tree, topology, _) = alder_lake();
     for watchdog in ["0", "1"] {
         tree.set("proc/sys/kernel/nmi_watchdog", watchdog);
-        let machine = Machine::read(tree.root());
+        let machine = MachinePmus::read(tree.root());
         for (core_type, least) in [(0, 7), (1, 5)] {
             let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
             let wishes = to_learn_from(Vec::new(), pmu);
@@ -78,7 +78,7 @@ fn what_there_is_to_learn_from_is_counted_at_once() {
 fn beside_the_watchdog_it_is_counted_at_once_too() {
     let (tree, topology, _) = alder_lake();
     tree.set("proc/sys/kernel/nmi_watchdog", "1");
-    let machine = Machine::read(tree.root());
+    let machine = MachinePmus::read(tree.root());
     let live = live(&model(), &topology, &machine);
     let sets = [0, 1].map(|core_type| {
         let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
@@ -108,13 +108,13 @@ fn table() -> HashMap<(String, String), HashMap<String, f64>> {
 }
 
 /// What some window counted on a P core.
-fn some_counts() -> Counts {
+fn some_counts() -> EventCounts {
     let table = table();
     let (_, row) = table.iter().find(|((_, kind), _)| kind == "P").unwrap();
     counts(row)
 }
 
-fn counts(row: &HashMap<String, f64>) -> Counts {
+fn counts(row: &HashMap<String, f64>) -> EventCounts {
     let known = |(name, value): (&String, &f64)| Some((name.parse::<Meaning>().ok()?, *value));
     row.iter().filter_map(known).collect()
 }
@@ -174,6 +174,6 @@ fn events_without_a_meaning_are_counted_by_their_code() {
     assert_eq!(live.events(0).unwrap()[1], code);
     let counts = some_counts();
     let counts = counts.iter().map(|(event, count)| (event.clone(), count));
-    let counts: Counts = counts.chain([(code, 0.0)]).collect();
+    let counts: EventCounts = counts.chain([(code, 0.0)]).collect();
     assert!(live.sf(0, &counts).is_some());
 }

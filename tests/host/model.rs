@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hetero_core::testing::{machine, task_of};
 use scx_hetero::arith;
-use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
 use scx_hetero::policy::{Action, Policy, Snapshot};
-use scx_hetero::table::{State, Task};
+use scx_hetero::table::{Task, TaskState};
 use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
 
 const TICK_NS: u64 = 10_000_000;
@@ -141,7 +141,7 @@ impl Machine {
     }
 
     fn demand(&self, slot: usize) -> f64 {
-        if self.tasks[slot].state != State::Running {
+        if self.tasks[slot].state != TaskState::Running {
             return 0.0;
         }
         let (_, phase) = self.phase(slot);
@@ -162,7 +162,11 @@ impl Machine {
     pub(crate) fn tick(&mut self) -> Vec<Sample> {
         for task in &mut self.tasks {
             let held = self.now_ns < self.parked[task.cpu as usize];
-            task.state = if held { State::Queued } else { State::Running };
+            task.state = if held {
+                TaskState::Queued
+            } else {
+                TaskState::Running
+            };
         }
         let slowdowns: Vec<f64> = (0..self.tasks.len())
             .map(|slot| self.slowdown(slot))
@@ -172,7 +176,7 @@ impl Machine {
         for (slot, slowdown) in slowdowns.into_iter().enumerate() {
             let (turn, phase) = self.phase(slot);
             let task = &mut self.tasks[slot];
-            if task.state == State::Queued {
+            if task.state == TaskState::Queued {
                 continue;
             }
             let frequency = self.clock * 2e9 / (1.0 + 0.4 * task.core_type as f64);
@@ -295,8 +299,8 @@ fn sample(task: &Task, window: &Window, phase: &Phase) -> Sample {
         at_ns: 0,
         run_ns: window.ns,
         last: false,
-        counts: Counts::default(),
-        metrics: Metrics {
+        counts: EventCounts::default(),
+        metrics: SampleMetrics {
             ips: window.instructions / seconds,
             ipc: window.instructions / window.cycles,
             frequency: window.cycles / seconds,

@@ -19,7 +19,7 @@ use fake::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::{Name, Snapshot};
-use scx_hetero::record::{Encoder, Input, Members, Reader};
+use scx_hetero::record::{Encoder, Input, Members, RecordReader};
 use scx_hetero::stats::prometheus::Exporter;
 use scx_hetero::stats::{self, Request};
 
@@ -299,7 +299,7 @@ fn names_from_elsewhere_do_nothing_to_a_terminal() {
         "--record",
         &recording,
     ]);
-    let mut reader = Reader::open(Path::new(&recording)).unwrap();
+    let mut reader = RecordReader::open(Path::new(&recording)).unwrap();
     let Ok(Some(Input::Begin(mut begin))) = reader.next_input() else {
         panic!("no beginning");
     };
@@ -509,11 +509,11 @@ fn a_group_may_be_let_in() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("stats");
     let mode = || fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
-    drop(stats::Server::listen(&socket, None).unwrap());
+    drop(stats::StatisticsServer::listen(&socket, None).unwrap());
     assert_eq!(mode() & 0o077, 0);
     fs::remove_file(&socket).unwrap();
     let own = nix::unistd::getgid();
-    let _server = stats::Server::listen(&socket, Some(own)).unwrap();
+    let _server = stats::StatisticsServer::listen(&socket, Some(own)).unwrap();
     assert_eq!(mode(), 0o660);
     assert_eq!(fs::metadata(&socket).unwrap().gid(), own.as_raw());
     assert!(

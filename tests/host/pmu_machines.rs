@@ -2,7 +2,7 @@
 //! What each kind of machine can count, from its sysfs and `/proc`.
 
 use crate::fixtures::Machine as Tree;
-use scx_hetero::pmu::{Counters, Event, Machine, Meaning, Pmu, Space, availability, plan};
+use scx_hetero::pmu::{Counters, Event, MachinePmus, Meaning, Pmu, Space, availability, plan};
 
 const DEVICES: &str = "sys/bus/event_source/devices";
 
@@ -38,11 +38,11 @@ fn x86_files(tree: &Tree, pmu: &str, event_bits: &str) {
     }
 }
 
-fn read(tree: &Tree) -> Machine {
-    Machine::read(tree.root())
+fn read(tree: &Tree) -> MachinePmus {
+    MachinePmus::read(tree.root())
 }
 
-fn hybrid(name: &str, model: u32) -> (Tree, Machine) {
+fn hybrid(name: &str, model: u32) -> (Tree, MachinePmus) {
     let tree = Tree::new(name);
     tree.set("proc/cpuinfo", &cpuinfo("GenuineIntel", 6, model));
     for pmu in ["cpu_core", "cpu_atom"] {
@@ -52,7 +52,7 @@ fn hybrid(name: &str, model: u32) -> (Tree, Machine) {
     (tree, machine)
 }
 
-fn what(machine: &Machine) -> Vec<(&str, &str, usize)> {
+fn what(machine: &MachinePmus) -> Vec<(&str, &str, usize)> {
     let pmus = machine.pmus.iter();
     pmus.map(|pmu| (pmu.name.as_str(), pmu.microarchitecture(), pmu.cpus.len()))
         .collect()

@@ -15,9 +15,9 @@ use std::sync::LazyLock;
 use nix::errno::Errno;
 use scx_hetero::pmu::open::open_all;
 use scx_hetero::pmu::sets::{CYCLES, INSTRUCTIONS};
-use scx_hetero::pmu::tables::{self, Layout, Row, TABLES, Table};
+use scx_hetero::pmu::tables::{self, ConfigLayout, EventRow, EventTable, TABLES};
 use scx_hetero::pmu::{
-    Counter, Event, Machine, Meaning, Options, Plan, Pmu, Target, availability, plan,
+    Counter, CounterOptions, Event, MachinePmus, Meaning, Plan, Pmu, Target, availability, plan,
 };
 use serde_json::Value;
 
@@ -194,7 +194,7 @@ fn names(name: &str) -> Vec<String> {
 }
 
 /// What the list says of a row: its events in one. `None` if the list lacks one of them.
-fn wanted(row: &Row, events: &BTreeMap<String, Listed>) -> Option<Listed> {
+fn wanted(row: &EventRow, events: &BTreeMap<String, Listed>) -> Option<Listed> {
     let mut parts = names(row.name)
         .into_iter()
         .map(|name| events.get(&name).cloned());
@@ -213,12 +213,12 @@ fn wanted(row: &Row, events: &BTreeMap<String, Listed>) -> Option<Listed> {
     Some(all)
 }
 
-fn compare(table: &Table, row: &Row, dir: &str, listed: &Listed) {
+fn compare(table: &EventTable, row: &EventRow, dir: &str, listed: &Listed) {
     let what = format!("{} {} in {dir}: {listed:x?}", table.name, row.name);
     let code = (row.event.into(), row.umask.into(), row.cmask.into());
     assert_eq!(code, (listed.event, listed.umask, listed.cmask), "{what}");
     assert!(!listed.odd, "{what}");
-    if table.layout == Layout::Intel {
+    if table.layout == ConfigLayout::Intel {
         let built = (1 << table.counters.general) - 1;
         let (counters, fixed) = match listed.counters {
             Some(counters) => (counters, None),
@@ -289,7 +289,7 @@ fn codes_of_32_bit_arm_are_the_kernel_drivers() {
 /// the codes that do (`intel_*_event_constraints` in `arch/x86/events/intel/core.c`).
 #[test]
 fn intels_fixed_counters_are_asked_for_by_the_codes_the_driver_knows() {
-    for table in TABLES.iter().filter(|t| t.layout == Layout::Intel) {
+    for table in TABLES.iter().filter(|t| t.layout == ConfigLayout::Intel) {
         let fixed = table
             .rows
             .iter()
@@ -342,14 +342,14 @@ fn truth(cpu: u32) -> BTreeMap<String, f64> {
 
 /// The kernel agrees that no set has room for an event of a later one, and that a PMU counts on
 /// its own CPUs only.
-fn refusals(machine: &Machine, pmu: &Pmu, plan: &Plan) {
+fn refusals(machine: &MachinePmus, pmu: &Pmu, plan: &Plan) {
     let target = Target::Cpu(pmu.cpus[0]);
     for (number, set) in plan.sets.iter().enumerate() {
         for later in &plan.sets[number + 1..] {
             let mut counters = set.counters.clone();
             counters.push(later.counters[CYCLES + 1].clone());
             // The kernel does not know of the watchdog here: it opens what can never count.
-            match open_all(pmu, &counters, target, true, Options::default()) {
+            match open_all(pmu, &counters, target, true, CounterOptions::default()) {
                 Err(error) => assert_eq!(error.errno, Errno::EINVAL, "{error}"),
                 Ok(open) => {
                     let start = open[0].read().unwrap();
@@ -363,7 +363,8 @@ fn refusals(machine: &Machine, pmu: &Pmu, plan: &Plan) {
     let cycles = &plan.sets[0].counters[CYCLES];
     for other in machine.pmus.iter().filter(|other| other.name != pmu.name) {
         let target = Target::Cpu(other.cpus[0]);
-        let error = Counter::open(pmu, cycles, target, None, Options::default()).unwrap_err();
+        let error =
+            Counter::open(pmu, cycles, target, None, CounterOptions::default()).unwrap_err();
         println!("  {error}");
         assert!(error.to_string().contains("serves CPUs"), "{error}");
     }
@@ -379,7 +380,7 @@ fn refusals(machine: &Machine, pmu: &Pmu, plan: &Plan) {
 #[test]
 #[ignore = "needs a PMU, and the right to use it"]
 fn live_counts() {
-    let machine = Machine::detect();
+    let machine = MachinePmus::detect();
     availability(&machine).unwrap();
     let wished: Vec<Event> = Meaning::all().iter().map(|&m| m.into()).collect();
     let mut memory = vec![0; 1 << 20];
@@ -406,7 +407,7 @@ fn live_counts() {
             work_on(cpu, &mut memory);
             let before = truth(cpu);
             let target = Target::Cpu(cpu);
-            let options = Options::default();
+            let options = CounterOptions::default();
             let counters = open_all(pmu, &set.counters, target, true, options).unwrap();
             let read = || {
                 counters

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::{BANDWIDTH, Machine, Phase, Program, aggressor, compute, sensitive, steady};
 use scx_hetero::policy::adwrr::Adwrr;
-use scx_hetero::policy::camps::{Camps, Options};
+use scx_hetero::policy::camps::{Camps, CampsOptions};
 use scx_hetero::policy::eqp::Eqp;
 use scx_hetero::policy::hsp::Hsp;
 use scx_hetero::policy::{Name, Policy, Settings};
@@ -31,10 +31,10 @@ fn build(name: Name) -> Box<dyn Policy> {
 }
 
 fn camps(fairness: u8) -> Camps {
-    Camps::new(Options {
+    Camps::new(CampsOptions {
         fairness,
         limits: Some(Thresholds::from_bandwidth(BANDWIDTH)),
-        ..Options::default()
+        ..CampsOptions::default()
     })
 }
 

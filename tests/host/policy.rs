@@ -7,7 +7,7 @@ use crate::fixtures::Machine;
 use hetero_core::testing::task_of;
 use scx_hetero::placement::{efficient_room, most_efficient, shares, tiers, tiers_for};
 use scx_hetero::policy::{self, Action, Policy, RoundRobin, Snapshot};
-use scx_hetero::table::{State, Task, TaskId};
+use scx_hetero::table::{Task, TaskId, TaskState};
 use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
 
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -173,7 +173,7 @@ impl Bench {
     fn step(&mut self) -> Vec<Action> {
         self.now_ns += INTERVAL.as_nanos() as u64;
         for task in &mut self.tasks {
-            if task.state == State::Running {
+            if task.state == TaskState::Running {
                 task.run_ns[task.core_type] += INTERVAL.as_nanos() as u64;
             }
         }
@@ -308,7 +308,7 @@ fn idle_pinned_and_kernel_threads_are_left_alone() {
             (8, 1),
         ],
     );
-    bench.tasks[4].state = State::Blocked;
+    bench.tasks[4].state = TaskState::Blocked;
     bench.tasks[5].pinned = true;
     bench.tasks[6].kthread = true;
     bench.tasks[7].allowed_types = 0b10;
@@ -349,7 +349,7 @@ fn in_a_crowd_who_goes_by_samples_decides_less_often_and_rr_as_it_was_told() {
             .collect();
         tasks[..asleep]
             .iter_mut()
-            .for_each(|task| task.state = State::Blocked);
+            .for_each(|task| task.state = TaskState::Blocked);
         let snapshot = Snapshot {
             now_ns: 0,
             topology: &topology,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use hetero_core::testing::{machine, task_of};
 use proptest::prelude::*;
-use scx_hetero::pmu::sample::{Counts, Metrics, Sample};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
-use scx_hetero::table::{State, Task, TaskId};
+use scx_hetero::table::{Task, TaskId, TaskState};
 use scx_hetero::topology::Topology;
 
 const LOOK_NS: u64 = 50_000_000;
@@ -100,7 +100,8 @@ impl World {
             }
             Event::State(slot, state) => {
                 if let Some(task) = &mut self.slots[slot] {
-                    task.state = [State::Blocked, State::Queued, State::Running][state as usize];
+                    task.state =
+                        [TaskState::Blocked, TaskState::Queued, TaskState::Running][state as usize];
                 }
             }
             Event::Siblings(slot, threads) => {
@@ -131,7 +132,7 @@ impl World {
     fn look(&mut self) {
         self.now_ns += LOOK_NS;
         for task in self.slots.iter_mut().flatten() {
-            if task.state == State::Running {
+            if task.state == TaskState::Running {
                 task.run_ns[task.core_type] += LOOK_NS;
                 task.amp_progress += LOOK_NS >> task.core_type;
             }
@@ -194,7 +195,7 @@ impl World {
                     assert_ne!(to, back, "{actions:?}");
                     for (from, place) in [(one, back), (other, to)] {
                         let task = find(from.task);
-                        let waits = task.state == State::Queued && task.hint == Some(*place);
+                        let waits = task.state == TaskState::Queued && task.hint == Some(*place);
                         assert!(
                             *place == task.core_type || waits,
                             "{task:?} is not on {place}"
@@ -225,8 +226,8 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
         at_ns: 0,
         run_ns: LOOK_NS,
         last: false,
-        counts: Counts::default(),
-        metrics: Metrics {
+        counts: EventCounts::default(),
+        metrics: SampleMetrics {
             ips: ipc * 1e9,
             ipc,
             frequency: 1e9,

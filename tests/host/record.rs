@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::program::{command, error, output, stdout};
 use nix::sys::resource::{UsageWho, getrusage};
 use scx_hetero::policy::Snapshot;
-use scx_hetero::record::{BUDGET, Encoder, Input, Members, Reader, Tail};
+use scx_hetero::record::{BUDGET, Encoder, Input, Members, RecordReader, Tail};
 use scx_hetero::replay::{Changes, compare};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn recording(folder: &Path, policy: &str, seconds: &str) -> PathBuf {
 
 /// What a recording holds, in words, and how it ends.
 fn contents(path: &Path) -> (Vec<String>, Tail) {
-    let mut reader = Reader::open(path).unwrap();
+    let mut reader = RecordReader::open(path).unwrap();
     let mut inputs = Vec::new();
     while let Some(input) = reader.next_input().unwrap() {
         let tasks = match input {
@@ -48,7 +48,7 @@ fn every_policy_decides_again_what_it_did() {
     for policy in ["camps", "acfs", "hsp", "rank", "eqp", "adwrr", "rr"] {
         let path = recording(folder.path(), policy, "6");
         let changes = Changes::default();
-        let again = compare(&mut Reader::open(&path).unwrap(), changes, 10).unwrap();
+        let again = compare(&mut RecordReader::open(&path).unwrap(), changes, 10).unwrap();
         assert!(again.check.all >= 10, "{policy}: {:?}", again.check);
         assert_eq!(again.check.same, again.check.all, "{policy}");
         assert_eq!(again.all_differences, 0, "{policy}");
@@ -114,7 +114,7 @@ fn wherever_it_is_cut_off_all_before_is_read() {
     let mut members = vec![];
     for end in (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&[0x1f, 0x8b, 8, 0])) {
         fs::write(&cut, &bytes[..end]).unwrap();
-        match Reader::open(&cut) {
+        match RecordReader::open(&cut) {
             Err(_) => assert_eq!(end, 0),
             Ok(_) => {
                 let (read, tail) = contents(&cut);
@@ -162,7 +162,7 @@ fn damage_in_the_middle_ends_it_there_and_garbage_is_refused() {
         let mut copy = bytes.clone();
         copy[at] ^= 0x55;
         fs::write(&damaged, copy).unwrap();
-        if let Ok(mut reader) = Reader::open(&damaged) {
+        if let Ok(mut reader) = RecordReader::open(&damaged) {
             let mut count = 0;
             while let Ok(Some(_)) = reader.next_input() {
                 count += 1;
@@ -185,7 +185,7 @@ fn damage_in_the_middle_ends_it_there_and_garbage_is_refused() {
 fn a_file_made_to_fill_memory_is_refused_within_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let source = recording(folder.path(), "camps", "2");
-    let mut reader = Reader::open(&source).unwrap();
+    let mut reader = RecordReader::open(&source).unwrap();
     let Some(Input::Begin(begin)) = reader.next_input().unwrap() else {
         panic!("no beginning");
     };

@@ -12,14 +12,14 @@ use crate::support::*;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use scx_hetero::ml::fixed::feature;
-use scx_hetero::ml::forest::{Comparison, Forest, MAX_FEATURES, Scale, Sum, to_number};
-use scx_hetero::ml::live::Live;
+use scx_hetero::ml::forest::{Comparison, FeatureScale, Forest, MAX_FEATURES, Sum, to_number};
+use scx_hetero::ml::live::LiveEstimator;
 use scx_hetero::ml::model::Model;
 use scx_hetero::ml::tree::Tree;
-use scx_hetero::pmu::open::Options;
-use scx_hetero::pmu::sample::Counts;
+use scx_hetero::pmu::open::CounterOptions;
+use scx_hetero::pmu::sample::EventCounts;
 use scx_hetero::pmu::sampler::Sampler;
-use scx_hetero::pmu::{Counter, Machine, Meaning, Pmu, Target};
+use scx_hetero::pmu::{Counter, MachinePmus, Meaning, Pmu, Target};
 use scx_hetero::scheduler::EstimateTrial;
 use scx_hetero::topology::Topology;
 
@@ -91,9 +91,9 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
     let samples = samples_under_rank(MODEL);
     let model = Model::read(Path::new(PATH)).unwrap();
-    let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
+    let (topology, machine) = (Topology::detect(None).unwrap(), MachinePmus::detect());
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
-    let live = Live::new(&model, &topology, pmu_of).unwrap();
+    let live = LiveEstimator::new(&model, &topology, pmu_of).unwrap();
     let wishes = |core_type, pmu: &Pmu| live.wishes(core_type, pmu);
     let sampler = Sampler::plan(&machine, &topology, &[], &wishes, false, &[]).unwrap();
     let mut compared = [0; 2];
@@ -104,7 +104,7 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
             (event.clone(), sample.counts[place])
         });
         let cycles = (Meaning::Cycles.into(), sample.counts[1]);
-        let counts: Counts = std::iter::once(cycles).chain(asked).collect();
+        let counts: EventCounts = std::iter::once(cycles).chain(asked).collect();
         let expected = live.sf(core_type, &counts).unwrap();
         assert_eq!(to_number(sample.sf), expected, "{:?}", sample.counts);
         compared[core_type] += 1;
@@ -174,7 +174,7 @@ fn the_kernel_and_the_agent_agree_to_the_last_bit_on_any_forest() {
             base: about(10.0),
             weights: &weights,
             trees: &trees,
-            scales: &[Scale { min: 0.0, max: 2.0 }; 12],
+            scales: &[FeatureScale { min: 0.0, max: 2.0 }; 12],
             comparison: Comparison::AtMost,
             inverse: number % 5 == 0,
             range: (number % 3 == 0).then_some([-1.0, 4.0]),
@@ -202,7 +202,7 @@ fn the_kernel_and_the_agent_agree_to_the_last_bit_on_any_forest() {
 #[ignore = "takes long; make test-kernels runs it"]
 fn what_an_estimate_costs() {
     const TIMES: u32 = 1000;
-    let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
+    let (topology, machine) = (Topology::detect(None).unwrap(), MachinePmus::detect());
     fs::write(PATH, MODEL).unwrap();
     let model = Model::read(Path::new(PATH)).unwrap();
     let mut object = MaybeUninit::uninit();
@@ -218,7 +218,7 @@ fn what_an_estimate_costs() {
             &instructions,
             Target::Thread(0),
             None,
-            Options::default(),
+            CounterOptions::default(),
         );
         let counter = counter.unwrap();
         let trees = &model.speedup[core_type].trees;
@@ -263,9 +263,9 @@ fn of_each_kind() -> Vec<Child> {
 /// How far what a model says is off, on average, over the windows of the table that its machine's own
 /// model was learnt from.
 fn error_on_the_table(model: &Model) -> f64 {
-    let (topology, machine) = (Topology::detect(None).unwrap(), Machine::detect());
+    let (topology, machine) = (Topology::detect(None).unwrap(), MachinePmus::detect());
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
-    let live = Live::new(model, &topology, pmu_of).unwrap();
+    let live = LiveEstimator::new(model, &topology, pmu_of).unwrap();
     let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
     let rows = reader.deserialize().map(Result::unwrap);
     let rows: Vec<HashMap<String, String>> = rows.collect();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use crate::support::*;
-use scx_hetero::record::{Input, Reader, Tail};
+use scx_hetero::record::{Input, RecordReader, Tail};
 use scx_hetero::replay::{Changes, compare};
 
 const PATH: &str = "/tmp/camps.scxrec";
@@ -43,7 +43,7 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
         child.wait().unwrap();
     }
 
-    let mut reader = Reader::open(Path::new(PATH)).unwrap();
+    let mut reader = RecordReader::open(Path::new(PATH)).unwrap();
     let (mut looks, mut samples, mut last_ns) = (0, 0, 0);
     while let Some(input) = reader.next_input().unwrap() {
         match input {
@@ -62,7 +62,7 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
     assert!(seconds > 4.0, "it ends more than a second too early");
     assert!(looks > 50 && samples > 250);
 
-    let mut reader = Reader::open(Path::new(PATH)).unwrap();
+    let mut reader = RecordReader::open(Path::new(PATH)).unwrap();
     let again = compare(&mut reader, Changes::default(), 5).unwrap();
     println!("{:?}, {} swaps", again.check, again.recorded.swaps);
     assert_eq!(again.check.same, again.check.all, "{:?}", again.differences);
@@ -115,7 +115,7 @@ fn a_switch_of_policy_is_followed_and_the_end_is_recorded() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let mut reader = Reader::open(Path::new(PATH)).unwrap();
+    let mut reader = RecordReader::open(Path::new(PATH)).unwrap();
     let again = compare(&mut reader, Changes::default(), 5).unwrap();
     println!("{:?}, {} swaps", again.check, again.recorded.swaps);
     assert_eq!(reader.tail(), Some(Tail::Whole));

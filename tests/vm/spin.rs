@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
-use scx_hetero::spin::{Request, SOCKET, begin};
+use scx_hetero::spin::{SOCKET, SpinRequest, begin};
 
 /// Which part of its run time a thread's samples that are so make up.
 fn share(samples: &[Sample], tid: u64, so: impl Fn(&Sample) -> bool) -> f64 {
@@ -44,7 +44,7 @@ fn integer(seconds: &str) -> Child {
 
 fn send(tid: u32, address: u64) {
     let socket = UnixDatagram::unbound().unwrap();
-    let request = Request { tid, address };
+    let request = SpinRequest { tid, address };
     socket.send_to(&request.encode(), SOCKET).unwrap();
 }
 
@@ -151,7 +151,7 @@ fn a_word_does_not_outlive_its_memory() {
     // SAFETY: system calls alone, between fork and exec; nothing is allocated.
     unsafe {
         command.pre_exec(|| {
-            let request = Request {
+            let request = SpinRequest {
                 tid: libc::gettid() as u32,
                 address: 0x40_0000,
             };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the scheduler knows of a thread.
 
-use hetero_core::table::{Comm, State, Task, TaskId};
+use hetero_core::table::{Comm, Task, TaskId, TaskState};
 use hetero_core::topology::MAX_CORE_TYPES;
 
 use crate::bpf::QueuedTask;
@@ -124,11 +124,11 @@ impl Thread {
     pub(crate) fn task(&self, times: Times, types: u8) -> Option<Task> {
         let ran: u64 = self.run_ns.iter().sum();
         let state = match self.waits {
-            Some(_) => State::Queued,
-            None if times.start > times.stop => State::Running,
+            Some(_) => TaskState::Queued,
+            None if times.start > times.stop => TaskState::Running,
             // It is in the queue of a CPU.
-            None if self.dispatched > times.stop => State::Queued,
-            None => State::Blocked,
+            None if self.dispatched > times.stop => TaskState::Queued,
+            None => TaskState::Blocked,
         };
         (ran >= SEEN_AFTER_NS).then_some(Task {
             id: self.id,
@@ -199,7 +199,7 @@ mod tests {
         thread.charge(ended, 99 * MS);
         thread.charge(ended, 99 * MS);
         let task = thread.task(ended, 3).unwrap();
-        assert_eq!((task.run_ns[0], task.state), (6 * MS, State::Blocked));
+        assert_eq!((task.run_ns[0], task.state), (6 * MS, TaskState::Blocked));
         // Twice the weight of nice 0.
         assert_eq!(thread.vtime, 50 + 3 * MS);
         assert_eq!(task.amp_progress, 70 + 3 * MS);
@@ -215,6 +215,6 @@ mod tests {
         };
         thread.charge(times, 0);
         thread.dispatched = 17 * MS;
-        assert_eq!(thread.task(times, 3).unwrap().state, State::Queued);
+        assert_eq!(thread.task(times, 3).unwrap().state, TaskState::Queued);
     }
 }

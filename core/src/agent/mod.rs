@@ -33,7 +33,7 @@ use crate::pmu::sample::Sample;
 use crate::policy::{Action, Name, Policy, Settings, Snapshot};
 use crate::table::Task;
 use crate::topology::{MAX_CORE_TYPES, Topology};
-use work::{Ledger, Work};
+use work::{Work, WorkLedger};
 
 /// See the module.
 pub struct Agent {
@@ -49,7 +49,7 @@ pub struct Agent {
     pub moves: Moves,
     name: Name,
     policy: Box<dyn Policy>,
-    ledger: Ledger,
+    ledger: WorkLedger,
     applied: Applied,
     /// What came last.
     samples: Vec<Sample>,
@@ -70,7 +70,7 @@ impl Agent {
             moves: Moves::default(),
             name,
             policy,
-            ledger: Ledger::default(),
+            ledger: WorkLedger::default(),
             applied: Applied::default(),
             samples: Vec::new(),
             tasks: Vec::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::policy::{Action, Seen};
-use crate::table::{Comm, State, Task, TaskId};
+use crate::table::{Comm, Task, TaskId, TaskState};
 use crate::topology::Topology;
 
 /// A weight that changes nothing.
@@ -183,7 +183,7 @@ impl Ruled {
             }
             task.pinned |= place(found.verdict) != Place::AsDecided;
             if let Some(to) = wanted.filter(|&to| to != task.core_type)
-                && task.state != State::Blocked
+                && task.state != TaskState::Blocked
             {
                 strays.push(((&*task).into(), to));
             }
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(actions, [Action::Hint(one, None), traded, sent(other)]);
 
         // Neither with one that is where it should be, nor with one that sleeps.
-        for (core_type, state) in [(1, State::Queued), (0, State::Blocked)] {
+        for (core_type, state) in [(1, TaskState::Queued), (0, TaskState::Blocked)] {
             (tasks[0].core_type, tasks[0].state) = (core_type, state);
             ruled.apply(&mut tasks.clone(), 0, rules, &mut Vec::new());
             let mut actions = [sent(one)];

@@ -3,7 +3,7 @@
 
 use crate::placement;
 use crate::policy::Action;
-use crate::table::{State, Task};
+use crate::table::{Task, TaskState};
 use crate::topology::Topology;
 
 /// Takes back what the policy wished for, while all that want to run fit on the efficient cores;
@@ -14,7 +14,7 @@ pub(super) fn leave_to_efficient(
     actions: &mut Vec<Action>,
 ) -> bool {
     let room = placement::efficient_room(topology);
-    let wants = |task: &&Task| task.state != State::Blocked && !task.kthread;
+    let wants = |task: &&Task| task.state != TaskState::Blocked && !task.kthread;
     if tasks.iter().filter(wants).count() > room {
         return false;
     }
@@ -40,7 +40,7 @@ mod tests {
         assert!(!leave_to_efficient(&tasks, &topology, &mut actions));
         assert_eq!(actions, []);
 
-        tasks[0].state = State::Blocked;
+        tasks[0].state = TaskState::Blocked;
         tasks[2].hint = Some(0);
         tasks[2].pinned = true;
         assert!(leave_to_efficient(&tasks, &topology, &mut actions));

@@ -66,7 +66,7 @@ pub struct ThreadStory {
     /// Its present phase, index into `phases`.
     pub phase: Option<usize>,
     /// Its history table.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<HistoryEntry>,
     /// Moves by the policy in its life.
     pub moves: u64,
     /// The last [`MOVES`] of them, oldest first.
@@ -75,7 +75,7 @@ pub struct ThreadStory {
 
 /// An entry of a history table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct HistoryEntry {
     /// L1 data accesses per 1,000 instructions.
     pub l1_per_kilo: Option<f64>,
     /// Branches among the instructions, percent.
@@ -280,7 +280,7 @@ mod tests {
                 btr: Some(120e6),
                 hit_rate: Some(0.93),
                 phase: Some(0),
-                phases: vec![Phase {
+                phases: vec![HistoryEntry {
                     l1_per_kilo: Some(350.0),
                     branch_percent: None,
                     ipc: 1.9,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::policy::Seen;
 use crate::record::Encoder;
-use crate::table::State;
+use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
 /// Wants each thread on the fastest core type, and tells how many samples it was shown.
@@ -28,8 +28,8 @@ impl Policy for Up {
         actions.extend(free.map(|task| Action::Hint(task.into(), Some(0))));
     }
 
-    fn tally(&self) -> crate::policy::Tally {
-        crate::policy::Tally {
+    fn tally(&self) -> crate::policy::PolicyTally {
+        crate::policy::PolicyTally {
             phase_hits: self.samples as u64,
             ..Default::default()
         }
@@ -148,7 +148,7 @@ fn while_energy_is_saved_the_policy_is_asked_when_efficient_cores_do_not_suffice
     agent.decide(&mut bench).unwrap();
     assert_eq!(bench.applied.len(), 3);
     bench.applied.clear();
-    bench.tasks[2].state = State::Blocked;
+    bench.tasks[2].state = TaskState::Blocked;
     agent.decide(&mut bench).unwrap();
     let back = Action::Hint(Seen::from(&tasks[0]), None);
     assert_eq!(bench.applied, [(Author::Policy, back)]);

@@ -3,7 +3,7 @@
 //! and what it did counts when it has ended. Throughput over any time is the difference of two.
 
 use crate::policy::Insight;
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 
 /// It is looked no closer than this, ns: threads are many.
 const STEP_NS: u64 = 100_000_000;
@@ -31,13 +31,13 @@ struct Before {
 
 /// Adds it up, look by look.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct WorkLedger {
     before: Vec<Before>,
     at_ns: Option<u64>,
     work: Work,
 }
 
-impl Ledger {
+impl WorkLedger {
     /// What was done so far.
     pub fn work(&self) -> Work {
         self.work
@@ -76,7 +76,7 @@ impl Ledger {
                     ),
                 };
                 self.work.progress_ns += progress as f64;
-                if ran == 0 && task.state == State::Blocked {
+                if ran == 0 && task.state == TaskState::Blocked {
                     continue;
                 }
                 let insight = insight(task);
@@ -126,7 +126,7 @@ mod tests {
     /// Jobs of a build, each for `life` ms on one of four CPUs, one after another; looked at as often as
     /// a policy does.
     fn build(life: u64, seconds: u64) -> Work {
-        let mut ledger = Ledger::default();
+        let mut ledger = WorkLedger::default();
         let furthest = 7 * SECOND;
         for at in (0..seconds * 1000).step_by(50) {
             let tasks: Vec<Task> = (0..4)
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn what_waits_takes_part_and_what_sleeps_or_is_the_kernels_does_not() {
         let mut tasks = [task(0, 0, 0), task(1, 1, 1), task(2, 1, 1)];
-        tasks[1].state = State::Queued;
+        tasks[1].state = TaskState::Queued;
         tasks[2].kthread = true;
-        let mut ledger = Ledger::default();
+        let mut ledger = WorkLedger::default();
         let says = |task: &Task| Insight {
             takes_part: Some(task.id.slot < 2),
             ..Insight::default()
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((stp, asp), (1.0, Some(2.0 - 1.0 - 1.0)));
         tasks
             .iter_mut()
-            .for_each(|task| task.state = State::Blocked);
+            .for_each(|task| task.state = TaskState::Blocked);
         let before = ledger.work();
         ledger.update(2 * SECOND, &tasks, [1024, 512].into_iter(), says);
         assert_eq!(ledger.work().since(&before, SECOND), (0.0, None));

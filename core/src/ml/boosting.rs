@@ -98,7 +98,7 @@ impl Ensemble {
 /// How far off it is after so many trees: the mean absolute error, or with [`Loss::Logistic`] that loss.
 /// Not the squared error: how many trees are best would be up to a few rows that no feature explains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct TrainingError {
     /// On what was learnt from.
     pub learnt: f64,
     /// On what was held out.
@@ -113,7 +113,7 @@ pub struct Fitted {
     /// By how much each feature's splits lessened the squared error, as parts of 1.
     pub importances: Vec<f64>,
     /// The learning curve: before the first tree, and after each.
-    pub curve: Vec<Step>,
+    pub curve: Vec<TrainingError>,
 }
 
 impl Boosting {
@@ -143,7 +143,7 @@ impl Boosting {
         let mut gains = linear::explained(&weights, columns);
         let mut scores = begin(columns);
         let mut watched = held_out.map(|(rows, _)| begin(rows));
-        let now = |scores: &[f64], watched: &Option<Vec<f64>>| Step {
+        let now = |scores: &[f64], watched: &Option<Vec<f64>>| TrainingError {
             learnt: self.distance(scores, targets),
             held_out: held_out
                 .zip(watched.as_ref())

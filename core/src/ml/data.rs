@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::fixed;
-use super::header::Header;
+use super::header::TableHeader;
 
 mod read;
 
@@ -58,7 +58,7 @@ pub struct Data {
     /// The measurements, all with an SF.
     pub rows: Vec<Row>,
     /// The machine, where the tables have headers.
-    pub header: Option<Header>,
+    pub header: Option<TableHeader>,
     /// What was missing or left out and what was made of it, a sentence each.
     pub notes: Vec<String>,
     /// Of all tables' text: tells data apart.

@@ -41,7 +41,7 @@ pub struct Example {
 
 /// A sample, with what the sample itself does not tell.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'s> {
+pub struct SeenSample<'s> {
     /// The sample.
     pub sample: &'s Sample,
     /// Features of its counts.
@@ -91,7 +91,11 @@ impl Examples {
 
     /// Takes a sample in. Where it completes a move from one end of the machine to the other, that
     /// gives an example for each, of a program that `name` tells.
-    pub fn observe(&mut self, seen: Seen, name: impl FnOnce() -> String) -> Option<[Example; 2]> {
+    pub fn observe(
+        &mut self,
+        seen: SeenSample,
+        name: impl FnOnce() -> String,
+    ) -> Option<[Example; 2]> {
         let sample = seen.sample;
         if sample.last {
             self.threads.remove(&sample.task);
@@ -165,7 +169,7 @@ fn labelled(
 
 impl Stay {
     /// Begun by a sample, which counts unless it is one to be passed over.
-    fn new(seen: &Seen, phase: Phase, skip: u32) -> Self {
+    fn new(seen: &SeenSample, phase: Phase, skip: u32) -> Self {
         Self {
             core_type: seen.sample.core_type,
             phase,
@@ -178,7 +182,7 @@ impl Stay {
         }
     }
 
-    fn take(&mut self, seen: &Seen) {
+    fn take(&mut self, seen: &SeenSample) {
         self.number += 1;
         self.at_ns = seen.sample.at_ns;
         self.ips = seen.sample.metrics.ips;
@@ -218,7 +222,7 @@ mod tests {
                 let mut sample = sample(&self.task, 1.0, l1, 0.0);
                 sample.at_ns = self.now_ns;
                 sample.metrics.ips = ips;
-                let seen = Seen {
+                let seen = SeenSample {
                     sample: &sample,
                     features: &[ips],
                     load,

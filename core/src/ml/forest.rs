@@ -66,7 +66,7 @@ pub struct Forest {
 
 /// How a feature's number becomes what trees compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale {
+pub struct FeatureScale {
     /// What is 0 to the trees.
     pub min: f64,
     /// What is 1 to them.
@@ -94,7 +94,7 @@ pub struct Sum<'s> {
     /// The trees.
     pub trees: &'s [Tree],
     /// One for each feature.
-    pub scales: &'s [Scale],
+    pub scales: &'s [FeatureScale],
     /// What goes low in trees.
     pub comparison: Comparison,
     /// All of that is 1 / SF, and what comes of it SF.
@@ -209,7 +209,7 @@ impl Forest {
 }
 
 impl Weight {
-    fn new(weight: f64, scale: Scale) -> Result<Self> {
+    fn new(weight: f64, scale: FeatureScale) -> Result<Self> {
         let end = |number: f64| fixed::quantised(number.max(0.0)).unwrap_or(u32::MAX);
         let (least, most) = (end(scale.min), end(scale.max));
         let per_one = (weight / (scale.max - scale.min) * SCORE_ONE).round();
@@ -233,7 +233,7 @@ impl Weight {
 
 /// Lays trees out.
 struct Layer<'s> {
-    scales: &'s [Scale],
+    scales: &'s [FeatureScale],
     comparison: Comparison,
 }
 
@@ -282,7 +282,7 @@ impl Layer<'_> {
     }
 
     /// The greatest feature that goes low; `None`: none does.
-    fn at_most(&self, threshold: f64, scale: Scale) -> Option<u32> {
+    fn at_most(&self, threshold: f64, scale: FeatureScale) -> Option<u32> {
         let number = (scale.min + threshold * (scale.max - scale.min)) * FEATURE_ONE;
         let most = match self.comparison {
             Comparison::AtMost => number.floor(),
@@ -310,7 +310,7 @@ pub fn to_features(values: impl IntoIterator<Item = f64>) -> Features {
 mod tests {
     use super::*;
 
-    const PLAIN: Scale = Scale { min: 0.0, max: 1.0 };
+    const PLAIN: FeatureScale = FeatureScale { min: 0.0, max: 1.0 };
 
     fn split(feature: usize, threshold: f64, low: f64, high: f64) -> Tree {
         Tree::Split {
@@ -324,7 +324,7 @@ mod tests {
     fn made(
         base: f64,
         trees: &[Tree],
-        scales: &[Scale],
+        scales: &[FeatureScale],
         comparison: Comparison,
     ) -> Result<Box<Forest>> {
         Forest::new(&Sum {
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn scales_are_undone_and_what_no_value_reaches_has_one_answer() {
-        let scale = Scale { min: 2.0, max: 6.0 };
+        let scale = FeatureScale { min: 2.0, max: 6.0 };
         let of = |threshold| {
             let trees = [split(0, threshold, 1.0, 2.0)];
             made(0.0, &trees, &[scale], Comparison::AtMost).unwrap()
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn weights_end_where_nothing_was_learnt_and_so_does_the_sum() {
-        let scale = Scale { min: 1.0, max: 3.0 };
+        let scale = FeatureScale { min: 1.0, max: 3.0 };
         let forest = Forest::new(&Sum {
             base: 1.0,
             weights: &[-4.0, 10.0],

@@ -55,7 +55,7 @@ pub struct EventCounted {
 
 /// A table's header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct TableHeader {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The program that wrote it, with its version.
@@ -101,7 +101,7 @@ pub fn path_of(table: &Path) -> PathBuf {
     table.with_extension("json")
 }
 
-impl Header {
+impl TableHeader {
     /// Reads the header of a table; `None` if it has none.
     ///
     /// # Errors

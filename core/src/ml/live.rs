@@ -12,8 +12,8 @@ use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
 use super::model::{Model, Speedup};
 use crate::limits::MAX_EVENTS;
-use crate::pmu::sample::Counts;
-use crate::pmu::{Event, Meaning, Pmu, Set, plan};
+use crate::pmu::sample::EventCounts;
+use crate::pmu::{Event, EventSet, Meaning, Pmu, plan};
 use crate::topology::Topology;
 
 /// By which phases are told apart ([`crate::slowdown::Phase`]).
@@ -45,8 +45,8 @@ fn add_what_fits(wishes: &mut Vec<Event>, more: &[Meaning], pmu: &Pmu) {
         }
         wishes.push(event.clone());
         let sets = sets(wishes);
-        let fits = |set: &Set| set.counters.len() <= MAX_EVENTS;
-        let counted = |set: &Set| set.events.iter().any(|(of, _)| *of == event);
+        let fits = |set: &EventSet| set.counters.len() <= MAX_EVENTS;
+        let counted = |set: &EventSet| set.events.iter().any(|(of, _)| *of == event);
         if sets.len() > needed.max(1) || !sets.iter().all(fits) || !sets.iter().any(counted) {
             wishes.pop();
         }
@@ -60,7 +60,7 @@ pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
 }
 
 /// Estimates SF of threads on this machine. Allocates nothing once it is made.
-pub struct Live {
+pub struct LiveEstimator {
     /// By core type; `None` where the model knows of none.
     by_type: Vec<Option<Estimate>>,
 }
@@ -73,7 +73,7 @@ struct Estimate {
     forest: Box<Forest>,
 }
 
-impl Live {
+impl LiveEstimator {
     /// A model on core types that have these PMUs (`None`: nothing counts there).
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Live {
     }
 
     /// SF of a thread that counted this on a core type; `None` if something was not counted.
-    pub fn sf(&self, core_type: usize, counts: &Counts) -> Option<f64> {
+    pub fn sf(&self, core_type: usize, counts: &EventCounts) -> Option<f64> {
         let of = self.on(core_type)?;
         let per = counts.get(match of.per {
             Per::Cycle => Meaning::Cycles,

@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::boosting::{Loss, Step};
+use super::boosting::{Loss, TrainingError};
 use super::data::{INSTRUCTIONS, Per};
-use super::forest::{Comparison, Forest, Scale, Sum};
+use super::forest::{Comparison, FeatureScale, Forest, Sum};
 use super::header::MeasuredMachine;
 use super::scores::{Confusion, Nearness};
 use super::tree::Tree;
@@ -122,7 +122,7 @@ pub struct Speedup {
     /// By how much each feature lessened the error, as parts of 1.
     pub importances: Vec<f64>,
     /// The loss after so many trees, mean over the folds.
-    pub curve: Vec<Step>,
+    pub curve: Vec<TrainingError>,
     /// What it asks.
     pub trees: Trees,
 }
@@ -139,7 +139,7 @@ pub struct Classifier {
     /// By how much each feature lessened the error, as parts of 1.
     pub importances: Vec<f64>,
     /// The loss after so many trees, mean over the folds.
-    pub curve: Vec<Step>,
+    pub curve: Vec<TrainingError>,
     /// What it asks, of features of both.
     pub trees: Trees,
 }
@@ -178,7 +178,7 @@ impl Trees {
     /// # Errors
     /// They do not fit, or a number makes no sense.
     pub fn forest(&self) -> Result<Box<Forest>> {
-        let scales = self.features.iter().map(|feature| Scale {
+        let scales = self.features.iter().map(|feature| FeatureScale {
             min: feature.min,
             max: feature.max,
         });

@@ -44,7 +44,7 @@ const SEED: u64 = 1;
 
 /// What there is to learn from, and beside.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct RefitInput {
     /// The machine.
     pub machine: MeasuredMachine,
     /// Core types, fastest first.
@@ -77,7 +77,7 @@ impl Refit {
     }
 }
 
-impl Task {
+impl RefitInput {
     /// Learns and judges. `None` if there are too few examples, of too few programs.
     ///
     /// # Errors
@@ -272,12 +272,12 @@ mod tests {
         reservoir.kept().to_vec()
     }
 
-    fn task(kept: Vec<Kept>) -> Task {
+    fn task(kept: Vec<Kept>) -> RefitInput {
         let path = "models/virtual-alder-lake-4p4e.model.json";
         let other =
             Model::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
         let names = || ["instructions", "stalled-mem"].map(String::from).to_vec();
-        Task {
+        RefitInput {
             machine: other.machine.unwrap(),
             core_types: ["P", "E"].map(String::from).to_vec(),
             features: vec![names(), names()],

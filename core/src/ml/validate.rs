@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::boosting::{Boosting, Step};
+use super::boosting::{Boosting, TrainingError};
 use super::data::Data;
 use super::forest::{Forest, to_number};
 use super::learn::{self, Pair, View, fixed};
@@ -76,14 +76,14 @@ pub fn pairs(data: &Data, most: usize, seed: u64) -> Vec<Pair> {
 
 /// Estimates of SF for rows whose program was not learnt from.
 #[derive(Clone, Debug, Default)]
-pub struct Speedups {
+pub struct HeldOutSpeedups {
     /// What is, and what was said.
     pub pairs: Vec<(f64, f64)>,
     /// The mean learning curve.
-    pub curve: Vec<Step>,
+    pub curve: Vec<TrainingError>,
 }
 
-impl Speedups {
+impl HeldOutSpeedups {
     /// How good they are.
     pub fn nearness(&self) -> Nearness {
         Nearness::of(&self.pairs)
@@ -145,8 +145,8 @@ pub fn speedups(
     view: &View,
     boosting: &Boosting,
     groups: &[usize],
-) -> Result<Speedups> {
-    let mut found = Speedups::default();
+) -> Result<HeldOutSpeedups> {
+    let mut found = HeldOutSpeedups::default();
     let mut curves = Vec::new();
     for (out, learnt) in one_left_out(&data.rows_of(core_type), groups) {
         let (trees, fitted) = learn::speedup(data, &learnt, view, boosting, &out)?;
@@ -173,7 +173,7 @@ pub struct Comparisons {
     /// The last two, of pairs whose SF differs by more than 5 %.
     pub apart: [Confusion; 2],
     /// The mean learning curve of the classifier.
-    pub curve: Vec<Step>,
+    pub curve: Vec<TrainingError>,
 }
 
 /// What is compared by, and how it is learnt.
@@ -261,20 +261,20 @@ fn estimates(
 }
 
 /// Curves of folds, each weighing as much as it held out.
-fn mean_curve(curves: &[(Vec<Step>, usize)]) -> Vec<Step> {
+fn mean_curve(curves: &[(Vec<TrainingError>, usize)]) -> Vec<TrainingError> {
     let length = curves
         .iter()
         .map(|(curve, _)| curve.len())
         .min()
         .unwrap_or(0);
     let weight: f64 = curves.iter().map(|(_, weight)| *weight as f64).sum();
-    let mean = |n: usize, value: fn(&Step) -> f64| {
+    let mean = |n: usize, value: fn(&TrainingError) -> f64| {
         let terms = curves
             .iter()
             .map(|(curve, weight)| value(&curve[n]) * *weight as f64);
         terms.sum::<f64>() / weight
     };
-    let step = |n| Step {
+    let step = |n| TrainingError {
         learnt: mean(n, |step| step.learnt),
         held_out: Some(mean(n, |step| step.held_out.unwrap_or(step.learnt))),
     };
@@ -325,7 +325,7 @@ pub fn begin(
 }
 
 /// After how many trees what was held out was nearest.
-pub fn best(curve: &[Step]) -> usize {
+pub fn best(curve: &[TrainingError]) -> usize {
     let losses = curve
         .iter()
         .map(|step| step.held_out.unwrap_or(f64::INFINITY));

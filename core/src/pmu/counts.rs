@@ -31,13 +31,13 @@ impl<E: Into<Event>> FromIterator<E> for Layout {
 
 /// Counts by event, all scaled to the same run time.
 #[derive(Clone, PartialEq)]
-pub struct Counts {
+pub struct EventCounts {
     layout: Layout,
     /// In the order of the layout; zero beyond.
     values: [f64; MOST],
 }
 
-impl Counts {
+impl EventCounts {
     /// Of the events of a layout, in its order; there are at most [`MOST`].
     pub fn new(layout: &Layout, values: impl IntoIterator<Item = f64>) -> Self {
         let mut counts = Self {
@@ -78,14 +78,14 @@ impl Counts {
 }
 
 /// Nothing was counted.
-impl Default for Counts {
+impl Default for EventCounts {
     fn default() -> Self {
         Self::new(&Layout::default(), [])
     }
 }
 
 /// In a layout of their own.
-impl<E: Into<Event>> FromIterator<(E, f64)> for Counts {
+impl<E: Into<Event>> FromIterator<(E, f64)> for EventCounts {
     fn from_iter<I: IntoIterator<Item = (E, f64)>>(pairs: I) -> Self {
         let (events, values): (Vec<Event>, Vec<f64>) = pairs
             .into_iter()
@@ -96,7 +96,7 @@ impl<E: Into<Event>> FromIterator<(E, f64)> for Counts {
     }
 }
 
-impl fmt::Debug for Counts {
+impl fmt::Debug for EventCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }

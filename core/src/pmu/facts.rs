@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::format::Field;
-use super::identify::{self, Cpu};
+use super::identify::{self, CpuIdentity};
 use super::tables::Counters;
 use crate::topology::cpulist;
 
 /// What a machine says about its PMUs, uninterpreted.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct MachineFacts {
     /// The PMUs of CPU cores, by name.
     pub pmus: Vec<PmuFacts>,
     /// Counters by CPUID; on hybrids those that all core types have.
@@ -34,7 +34,7 @@ pub struct PmuFacts {
     /// Online CPUs it serves, ascending.
     pub cpus: Vec<u32>,
     /// What these CPUs say they are, if all say the same.
-    pub cpu: Option<Cpu>,
+    pub cpu: Option<CpuIdentity>,
     /// `format/`: where the terms of a raw event go.
     pub formats: BTreeMap<String, Field>,
     /// `events/`: events the kernel names.
@@ -45,7 +45,7 @@ const DEVICES: &str = "sys/bus/event_source/devices";
 const CPUS: &str = "sys/devices/system/cpu";
 
 /// Reads below `root`, which is `/` for this machine.
-pub(super) fn read(root: &Path) -> Facts {
+pub(super) fn read(root: &Path) -> MachineFacts {
     let reader = Reader {
         root,
         online: Vec::new(),
@@ -59,7 +59,7 @@ pub(super) fn read(root: &Path) -> Facts {
         cpuinfo,
     };
     let watchdog = reader.text("proc/sys/kernel/nmi_watchdog");
-    Facts {
+    MachineFacts {
         pmus: reader.pmus(),
         counters: (root == Path::new("/")).then(counters).flatten(),
         counters_by_type: root != Path::new("/") || tells_by_type(),
@@ -124,7 +124,7 @@ impl Reader<'_> {
         })
     }
 
-    fn cpu(&self, id: u32) -> Option<Cpu> {
+    fn cpu(&self, id: u32) -> Option<CpuIdentity> {
         let midr = self.text(&format!("{CPUS}/cpu{id}/regs/identification/midr_el1"));
         match midr {
             Some(text) => {
@@ -162,7 +162,7 @@ fn cpuid(leaf: u32, subleaf: u32) -> std::arch::x86_64::CpuidResult {
     unsafe { std::arch::x86_64::__cpuid_count(leaf, subleaf) }
 }
 
-/// See [`Facts::counters_by_type`].
+/// See [`MachineFacts::counters_by_type`].
 #[cfg(target_arch = "x86_64")]
 fn tells_by_type() -> bool {
     const FEATURES: u32 = 7;

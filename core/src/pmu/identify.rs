@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Which microarchitecture a PMU belongs to: by its name, and by what the CPUs say they are.
 
-use super::tables::{self, Table};
+use super::tables::{self, EventTable};
 
 /// What a CPU says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cpu {
+pub enum CpuIdentity {
     /// An Intel CPU.
     Intel {
         /// CPUID family.
@@ -30,7 +30,7 @@ pub enum Cpu {
 }
 
 /// The first CPU that `/proc/cpuinfo` describes, or that of id `cpu` where each has its own lines.
-pub(super) fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
+pub(super) fn from_cpuinfo(text: &str, cpu: u32) -> Option<CpuIdentity> {
     let blocks = text.split("\n\n");
     let value = |block: &str, name: &str| {
         let line = block.lines().find(|line| {
@@ -50,15 +50,15 @@ pub(super) fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
         u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
     match value(block, "vendor_id").as_deref() {
-        Some("GenuineIntel") => Some(Cpu::Intel {
+        Some("GenuineIntel") => Some(CpuIdentity::Intel {
             family: decimal("cpu family")?,
             model: decimal("model")?,
         }),
-        Some("AuthenticAMD" | "HygonGenuine") => Some(Cpu::Amd {
+        Some("AuthenticAMD" | "HygonGenuine") => Some(CpuIdentity::Amd {
             family: decimal("cpu family")?,
             model: decimal("model")?,
         }),
-        _ => Some(Cpu::Arm {
+        _ => Some(CpuIdentity::Arm {
             implementer: hex("CPU implementer")?,
             part: hex("CPU part")?,
         }),
@@ -66,9 +66,9 @@ pub(super) fn from_cpuinfo(text: &str, cpu: u32) -> Option<Cpu> {
 }
 
 /// The CPU whose identification register (`midr_el1`) reads so.
-pub(super) fn from_midr(midr: u64) -> Cpu {
+pub(super) fn from_midr(midr: u64) -> CpuIdentity {
     let bits = |first: u32, width: u32| (midr >> first) as u32 & ((1 << width) - 1);
-    Cpu::Arm {
+    CpuIdentity::Arm {
         implementer: bits(24, 8),
         part: bits(4, 12),
     }
@@ -76,20 +76,20 @@ pub(super) fn from_midr(midr: u64) -> Cpu {
 
 /// The table for the PMU of this name, all of whose CPUs are such a `cpu`; `None` where the CPUs
 /// differ or say nothing, and the name alone must do.
-pub(super) fn table(pmu: &str, cpu: Option<Cpu>) -> Option<&'static Table> {
+pub(super) fn table(pmu: &str, cpu: Option<CpuIdentity>) -> Option<&'static EventTable> {
     let name = match (pmu, cpu) {
-        ("cpu_core", Some(Cpu::Intel { family: 6, model })) => p_core(model),
-        ("cpu_atom", Some(Cpu::Intel { family: 6, model })) => e_core(model),
+        ("cpu_core", Some(CpuIdentity::Intel { family: 6, model })) => p_core(model),
+        ("cpu_atom", Some(CpuIdentity::Intel { family: 6, model })) => e_core(model),
         // The low-power island of Arrow Lake-H, whose cores differ from its E cores.
         (
             "cpu_lowpower",
-            Some(Cpu::Intel {
+            Some(CpuIdentity::Intel {
                 family: 6,
                 model: 0xc5,
             }),
         ) => Some("crestmont"),
-        ("cpu", Some(Cpu::Intel { family: 6, model })) => homogeneous(model),
-        ("cpu", Some(Cpu::Amd { family, model })) => zen(family, model),
+        ("cpu", Some(CpuIdentity::Intel { family: 6, model })) => homogeneous(model),
+        ("cpu", Some(CpuIdentity::Amd { family, model })) => zen(family, model),
         (_, arm) => match pmu.split_once("_cortex_") {
             Some((_, core)) => return tables::by_name(&format!("cortex-{core}")),
             None => arm.and_then(cortex),
@@ -141,8 +141,8 @@ fn zen(family: u32, model: u32) -> Option<&'static str> {
     }
 }
 
-fn cortex(cpu: Cpu) -> Option<&'static str> {
-    let Cpu::Arm {
+fn cortex(cpu: CpuIdentity) -> Option<&'static str> {
+    let CpuIdentity::Arm {
         implementer: 0x41,
         part,
     } = cpu
@@ -167,13 +167,13 @@ fn cortex(cpu: Cpu) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn name(pmu: &str, cpu: Option<Cpu>) -> Option<&'static str> {
+    fn name(pmu: &str, cpu: Option<CpuIdentity>) -> Option<&'static str> {
         table(pmu, cpu).map(|table| table.name)
     }
 
     #[test]
     fn hybrids_are_told_by_model_and_pmu() {
-        let intel = |model| Some(Cpu::Intel { family: 6, model });
+        let intel = |model| Some(CpuIdentity::Intel { family: 6, model });
         assert_eq!(name("cpu_core", intel(0x9a)), Some("golden-cove"));
         assert_eq!(name("cpu_atom", intel(0x9a)), Some("gracemont"));
         assert_eq!(name("cpu_atom", intel(0xaa)), Some("crestmont"));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn zen_generations_share_families() {
-        let amd = |family, model| name("cpu", Some(Cpu::Amd { family, model }));
+        let amd = |family, model| name("cpu", Some(CpuIdentity::Amd { family, model }));
         assert_eq!(amd(0x19, 0x61), Some("zen4"));
         assert_eq!(amd(0x19, 0x11), Some("zen4"));
         assert_eq!(amd(0x19, 0x21), None);
@@ -215,7 +215,7 @@ mod tests {
                      model name\t: 12th Gen\n\nprocessor\t: 1\n";
         assert_eq!(
             from_cpuinfo(intel, 0),
-            Some(Cpu::Intel {
+            Some(CpuIdentity::Intel {
                 family: 6,
                 model: 154
             })
@@ -223,7 +223,7 @@ mod tests {
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd03\n\n\
                    processor\t: 4\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n\n";
         let part = |cpu| match from_cpuinfo(arm, cpu) {
-            Some(Cpu::Arm { part, .. }) => part,
+            Some(CpuIdentity::Arm { part, .. }) => part,
             other => panic!("{other:?}"),
         };
         assert_eq!((part(0), part(4)), (0xd03, 0xd08));

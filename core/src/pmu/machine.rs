@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::event::{ANY, Encoding, Event, Meaning, Space};
-use super::facts::{self, Facts, PmuFacts};
-use super::tables::{Counters, Layout, Table};
+use super::facts::{self, MachineFacts, PmuFacts};
+use super::tables::{ConfigLayout, Counters, EventTable};
 use super::{fallback, format, identify};
 
 /// A PMU that counts on CPU cores of one type.
@@ -26,7 +26,7 @@ pub struct Pmu {
     pub watchdog: bool,
     /// The events of its microarchitecture; `None` if that is unknown, and it is left to the
     /// kernel what can be counted.
-    pub table: Option<&'static Table>,
+    pub table: Option<&'static EventTable>,
     /// Generalised events need the PMU's type with them: there are several PMUs of CPU cores.
     extended: bool,
     facts: PmuFacts,
@@ -63,8 +63,9 @@ impl Pmu {
 
     /// Whether a chip has an event of the architecture that its core design may lack: the kernel
     /// lists, of events below 64, only those that the PMU says it has.
-    fn implements(&self, table: &Table, event: u16, name: &str) -> bool {
-        let listed = table.layout == Layout::Arm && self.name.starts_with("armv8") && event < 0x40;
+    fn implements(&self, table: &EventTable, event: u16, name: &str) -> bool {
+        let listed =
+            table.layout == ConfigLayout::Arm && self.name.starts_with("armv8") && event < 0x40;
         let events = &self.facts.events;
         !listed || events.is_empty() || events.contains_key(&name.to_ascii_lowercase())
     }
@@ -173,12 +174,12 @@ impl Pmu {
 
 /// The PMUs of a machine's CPU cores.
 #[derive(Clone, Debug, Default)]
-pub struct Machine {
+pub struct MachinePmus {
     /// By name. Empty where there are none, as in most virtual machines.
     pub pmus: Vec<Pmu>,
 }
 
-impl Machine {
+impl MachinePmus {
     /// This machine, or what lies below `SCX_SYSFS_PREFIX` where it is set.
     pub fn detect() -> Self {
         Self::read(&facts::root_from_env())
@@ -190,7 +191,7 @@ impl Machine {
     }
 
     /// Works out what the PMUs are. Touches no file.
-    pub fn from_facts(facts: Facts) -> Self {
+    pub fn from_facts(facts: MachineFacts) -> Self {
         let extended = facts.pmus.len() > 1;
         let pmus = facts.pmus.into_iter().map(|pmu| {
             let table = identify::table(&pmu.name, pmu.cpu);
@@ -233,7 +234,7 @@ impl Machine {
 /// machines too. ARM's count is in a register that only the kernel reads.
 fn counters(
     pmu: &PmuFacts,
-    table: Option<&Table>,
+    table: Option<&EventTable>,
     cpuid: Option<Counters>,
     by_type: bool,
 ) -> Counters {
@@ -255,15 +256,15 @@ fn counters(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::identify::Cpu;
+    use crate::pmu::identify::CpuIdentity;
 
     #[test]
     fn a_virtual_meteor_lake_has_no_more_counters_than_its_kernel_knows() {
         let of = |model, counters_by_type| {
-            let facts = Facts {
+            let facts = MachineFacts {
                 pmus: vec![PmuFacts {
                     name: "cpu_core".into(),
-                    cpu: Some(Cpu::Intel { family: 6, model }),
+                    cpu: Some(CpuIdentity::Intel { family: 6, model }),
                     ..PmuFacts::default()
                 }],
                 counters: Some(Counters {
@@ -271,9 +272,9 @@ mod tests {
                     fixed: 3,
                 }),
                 counters_by_type,
-                ..Facts::default()
+                ..MachineFacts::default()
             };
-            Machine::from_facts(facts).pmus[0].counters.general
+            MachinePmus::from_facts(facts).pmus[0].counters.general
         };
         assert_eq!(of(0xaa, false), 6);
         assert_eq!(of(0xaa, true), 8);

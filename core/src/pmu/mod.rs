@@ -19,10 +19,10 @@ pub mod sets;
 pub mod tables;
 
 pub use event::{ANY, Encoding, Event, Meaning, Space, plain};
-pub use facts::{Facts, PmuFacts, root_from_env};
+pub use facts::{MachineFacts, PmuFacts, root_from_env};
 pub use format::Field;
-pub use identify::Cpu;
-pub use machine::{Countable, Machine, Pmu};
+pub use identify::CpuIdentity;
+pub use machine::{Countable, MachinePmus, Pmu};
 pub use round::Round;
-pub use sets::{Plan, Set, plan};
-pub use tables::{Counters, Table};
+pub use sets::{EventSet, Plan, plan};
+pub use tables::{Counters, EventTable};

@@ -147,13 +147,13 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use super::super::event::Encoding;
-    use super::super::sets::Set;
+    use super::super::sets::EventSet;
     use super::*;
 
     /// Three sets, each of instructions, cycles, and one event more.
     fn round() -> Round {
         let counters = ["instructions", "cycles", "one more"].map(|name| Encoding::raw(0, name));
-        let set = Set {
+        let set = EventSet {
             counters: counters.to_vec(),
             events: Vec::new(),
         };

@@ -2,13 +2,13 @@
 //! Samples and their metrics.
 //!
 //! A policy names the events that it wants counted ([`crate::policy::Policy::events`]). Metrics are the
-//! same for all policies ([`Metrics::of`]), unlike PMCTrack's, whose monitoring modules compute their
-//! own (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
+//! same for all policies ([`SampleMetrics::of`]), unlike PMCTrack's, whose monitoring modules compute
+//! their own (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
 
 use serde::Serialize;
 
 use super::Meaning;
-pub use super::counts::{Counts, Layout};
+pub use super::counts::{EventCounts, Layout};
 use crate::table::TaskId;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
@@ -32,16 +32,16 @@ pub struct Sample {
     /// The task has ended.
     pub last: bool,
     /// What was counted during `run_ns`.
-    pub counts: Counts,
+    pub counts: EventCounts,
     /// What that means.
-    pub metrics: Metrics,
+    pub metrics: SampleMetrics,
     /// SF as a model of this machine estimates it from the counts; `None` without a model.
     pub sf: Option<f64>,
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct SampleMetrics {
     /// Instructions per second of run time.
     pub ips: f64,
     /// Instructions per cycle.
@@ -57,9 +57,9 @@ pub struct Metrics {
     pub btr: Option<f64>,
 }
 
-impl Metrics {
+impl SampleMetrics {
     /// From counts of `run_ns` of run time; `None` without instructions and cycles.
-    pub fn of(counts: &Counts, run_ns: u64) -> Option<Self> {
+    pub fn of(counts: &EventCounts, run_ns: u64) -> Option<Self> {
         let instructions = counts.get(Meaning::Instructions)?;
         let cycles = counts.get(Meaning::Cycles).filter(|&n| n > 0.0)?;
         if run_ns == 0 || instructions <= 0.0 {
@@ -84,7 +84,7 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    fn counts() -> Counts {
+    fn counts() -> EventCounts {
         [
             (Meaning::Instructions, 2e6),
             (Meaning::Cycles, 4e6),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn metrics_are_rates_of_run_time() {
-        let metrics = Metrics::of(&counts(), 20_000_000).unwrap();
+        let metrics = SampleMetrics::of(&counts(), 20_000_000).unwrap();
         assert_eq!(metrics.ips, 1e8);
         assert_eq!(metrics.ipc, 0.5);
         assert_eq!(metrics.frequency, 2e8);
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn what_was_not_counted_is_absent_and_not_zero() {
         let few = [(Meaning::Instructions, 2e6), (Meaning::Cycles, 4e6)];
-        let few: Counts = few.into_iter().collect();
-        let metrics = Metrics::of(&few, 20_000_000).unwrap();
+        let few: EventCounts = few.into_iter().collect();
+        let metrics = SampleMetrics::of(&few, 20_000_000).unwrap();
         assert_eq!(metrics.btr, None);
         assert_eq!(metrics.branch_fraction, None);
-        assert_eq!(Metrics::of(&few, 0), None);
-        assert_eq!(Metrics::of(&Counts::default(), 1), None);
+        assert_eq!(SampleMetrics::of(&few, 0), None);
+        assert_eq!(SampleMetrics::of(&EventCounts::default(), 1), None);
     }
 }

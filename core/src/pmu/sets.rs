@@ -12,14 +12,14 @@ use super::event::{Encoding, Event, Meaning};
 use super::machine::Pmu;
 use super::tables::Counters;
 
-/// Position of instructions in [`Set::counters`].
+/// Position of instructions in [`EventSet::counters`].
 pub const INSTRUCTIONS: usize = 0;
-/// Position of cycles in [`Set::counters`].
+/// Position of cycles in [`EventSet::counters`].
 pub const CYCLES: usize = 1;
 
 /// What is counted at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Set {
+pub struct EventSet {
     /// What to open on each CPU: [`INSTRUCTIONS`], [`CYCLES`], and the rest in the order wished.
     pub counters: Vec<Encoding>,
     /// The events wished that this set counts, each with its position in `counters`. Two that the
@@ -41,7 +41,7 @@ pub struct Absent {
 pub struct Plan {
     /// In the order in which they take turns. Empty where instructions and cycles cannot be
     /// counted: then nothing is.
-    pub sets: Vec<Set>,
+    pub sets: Vec<EventSet>,
     /// What is not counted, in the order wished.
     pub absent: Vec<Absent>,
 }
@@ -136,7 +136,7 @@ pub fn plan(wished: &[Event], pmu: &Pmu) -> Plan {
         let events = found
             .iter()
             .filter_map(|(event, i)| Some(((*event).clone(), place(i)?)));
-        Set {
+        EventSet {
             events: events.collect(),
             counters: set.iter().map(|&i| distinct[i].clone()).collect(),
         }
@@ -211,12 +211,12 @@ fn place(
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Facts, PmuFacts};
-    use super::super::identify::Cpu;
-    use super::super::machine::Machine;
+    use super::super::facts::{MachineFacts, PmuFacts};
+    use super::super::identify::CpuIdentity;
+    use super::super::machine::MachinePmus;
     use super::*;
 
-    fn pmu(name: &str, cpu: Cpu, nmi_watchdog: bool) -> Pmu {
+    fn pmu(name: &str, cpu: CpuIdentity, nmi_watchdog: bool) -> Pmu {
         let pmu = PmuFacts {
             name: name.to_string(),
             type_id: 4,
@@ -224,19 +224,19 @@ mod tests {
             cpu: Some(cpu),
             ..PmuFacts::default()
         };
-        let facts = Facts {
+        let facts = MachineFacts {
             pmus: vec![pmu],
             nmi_watchdog,
             counters_by_type: true,
             counters: None,
         };
-        Machine::from_facts(facts).pmus.remove(0)
+        MachinePmus::from_facts(facts).pmus.remove(0)
     }
 
     fn p_core() -> Pmu {
         pmu(
             "cpu_core",
-            Cpu::Intel {
+            CpuIdentity::Intel {
                 family: 6,
                 model: 0x9a,
             },
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn zen(nmi_watchdog: bool) -> Pmu {
-        let cpu = Cpu::Amd {
+        let cpu = CpuIdentity::Amd {
             family: 0x1a,
             model: 0x24,
         };
@@ -260,7 +260,7 @@ mod tests {
 
     /// The events of each set, by name.
     fn sets(plan: &Plan) -> Vec<String> {
-        let names = |set: &Set| {
+        let names = |set: &EventSet| {
             let names: Vec<_> = set
                 .events
                 .iter()
@@ -347,7 +347,7 @@ mod tests {
     fn what_the_pmu_lacks_is_said_and_what_it_counts_alike_is_counted_once() {
         let e = pmu(
             "cpu_atom",
-            Cpu::Intel {
+            CpuIdentity::Intel {
                 family: 6,
                 model: 0x9a,
             },

@@ -32,7 +32,7 @@ use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::slowdown::{History, Thresholds};
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What a policy sees.
@@ -63,7 +63,7 @@ impl<'a> Snapshot<'a> {
 
     /// How many tasks there are to a CPU that are not asleep.
     pub fn crowd(&self) -> f64 {
-        let awake = |task: &&Task| task.state != State::Blocked;
+        let awake = |task: &&Task| task.state != TaskState::Blocked;
         let awake = self.tasks.iter().filter(awake).count();
         awake as f64 / self.topology.cpus.len().max(1) as f64
     }
@@ -111,7 +111,7 @@ pub enum Action {
 
 /// What a policy has seen and decided since it began, for the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PolicyTally {
     /// Samples whose phase the history table knew, and those of phases that it did not.
     pub phase_hits: u64,
     /// See `phase_hits`.
@@ -153,9 +153,9 @@ pub trait Policy {
     /// Appends what should be done now to `actions`.
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>);
 
-    /// See [`Tally`].
-    fn tally(&self) -> Tally {
-        Tally::default()
+    /// See [`PolicyTally`].
+    fn tally(&self) -> PolicyTally {
+        PolicyTally::default()
     }
 
     /// Why the last decision moved a thread; `None` if it did not.
@@ -184,11 +184,11 @@ pub trait Policy {
 pub struct Settings<'a> {
     /// Time between decisions, or migrations, of policies that swap threads.
     pub swap_interval: Duration,
-    /// See [`camps::Options::fairness`].
+    /// See [`camps::CampsOptions::fairness`].
     pub fairness: u8,
     /// See [`rank::OVERSUBSCRIBE`].
     pub oversubscribe: f64,
-    /// See [`camps::Options::limits`].
+    /// See [`camps::CampsOptions::limits`].
     pub limits: Option<Thresholds>,
     /// Parts to be left out, for tests.
     pub without: &'a [Mechanism],

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Action;
-use super::tools::swap::Runner;
+use super::tools::swap::SwapCandidate;
 use crate::table::TaskId;
 use crate::text::grouped;
 
@@ -158,7 +158,7 @@ impl Reasons {
 
     /// Notes that swaps in `actions` follow from what `runners` were compared by; or, where the first
     /// of two does not come after the second, from what the two do to others.
-    pub fn compared(&mut self, actions: &[Action], by: Measure, runners: &[Runner]) {
+    pub fn compared(&mut self, actions: &[Action], by: Measure, runners: &[SwapCandidate]) {
         let rank = |task| {
             let mut runners = runners.iter();
             Some(runners.find(|runner| runner.seen.task == task)?.progress)

@@ -17,7 +17,7 @@ use super::name::About;
 use super::reason::{Measure, Reasons};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 use crate::topology::Topology;
 
 /// What users are told.
@@ -197,8 +197,8 @@ impl RoundRobin {
             let was_busy =
                 before.share.busy_at_ns.is_some() && before.share.busy_at_ns == self.looked_at_ns;
             task.total_ns().saturating_sub(before.total_ns) >= enough
-                || (task.state == State::Queued && before.queued)
-                || (task.state != State::Blocked && was_busy)
+                || (task.state == TaskState::Queued && before.queued)
+                || (task.state != TaskState::Blocked && was_busy)
         };
         let tasks = snapshot.tasks.iter();
         tasks.filter(|task| !task.kthread).filter(is_busy)
@@ -250,7 +250,7 @@ impl RoundRobin {
             }
             thread.total_ns = task.total_ns();
             thread.big_ns = big_ns;
-            thread.queued = task.state == State::Queued;
+            thread.queued = task.state == TaskState::Queued;
             thread.settling = thread.settling.saturating_sub(1);
         }
         self.looked_at_ns = Some(now);
@@ -263,7 +263,7 @@ impl RoundRobin {
         let thread = self.threads.get(&task.id);
         let settling = thread.is_some_and(|thread| thread.settling > 0);
         match task.hint {
-            Some(hint) if settling && task.state == State::Queued => hint,
+            Some(hint) if settling && task.state == TaskState::Queued => hint,
             _ => task.core_type,
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::{Action, Reason};
 use crate::slowdown::Thresholds;
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -141,7 +141,7 @@ pub struct Changed {
     /// Its slot.
     pub slot: u32,
     /// As in [`Task`].
-    pub state: State,
+    pub state: TaskState,
     /// As in [`Task`].
     pub cpu: i32,
     /// As in [`Task`].

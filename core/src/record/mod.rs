@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use encode::{Encoder, append, reasons};
 pub use members::Members;
-pub use read::{BUDGET, Input, Reader, Tail};
+pub use read::{BUDGET, Input, RecordReader, Tail};
 
 /// How often a file is added to: a scheduler that is killed loses no more than this, and what the disk
 /// has not taken yet.

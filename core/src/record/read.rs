@@ -14,7 +14,7 @@ use flate2::bufread::GzDecoder;
 use super::format::{Begin, Chosen, Decided, Look, MAGIC, MOST, Record, SampleRecord};
 use crate::pmu::Event;
 use crate::pmu::counts;
-use crate::pmu::sample::{Counts, Layout, Metrics, Sample};
+use crate::pmu::sample::{EventCounts, Layout, Sample, SampleMetrics};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology, cpulist};
 
@@ -51,7 +51,7 @@ pub enum Input {
     Fairness(u8),
     /// It is shown a sample.
     Sample(Box<Sample>),
-    /// The task table was read, [`Reader::tasks`].
+    /// The task table was read, [`RecordReader::tasks`].
     Look {
         /// As in [`Look`].
         now_ns: u64,
@@ -81,7 +81,7 @@ pub enum Tail {
 
 /// Reads one input after another.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordReader {
     path: PathBuf,
     file: BufReader<File>,
     size: u64,
@@ -108,7 +108,7 @@ pub struct Reader {
     anew: bool,
 }
 
-impl Reader {
+impl RecordReader {
     /// Opens a recording.
     ///
     /// # Errors
@@ -339,8 +339,8 @@ impl Reader {
             "a sample from a core type that there is not, or of too many events"
         );
         let layout = self.layout(&record)?;
-        let counts = Counts::new(layout, record.counts.iter().map(|&(_, n)| n.into()));
-        let Some(metrics) = Metrics::of(&counts, record.run_ns) else {
+        let counts = EventCounts::new(layout, record.counts.iter().map(|&(_, n)| n.into()));
+        let Some(metrics) = SampleMetrics::of(&counts, record.run_ns) else {
             return Ok(None);
         };
         Ok(Some(Sample {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::format::{Begin, Chosen, Decided, MAGIC, Record};
 use super::*;
 use crate::pmu::Meaning;
-use crate::pmu::sample::{Counts, Metrics, Sample};
+use crate::pmu::sample::{EventCounts, Sample, SampleMetrics};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::testing::{board, task};
@@ -24,7 +24,7 @@ fn begin() -> Begin {
 
 /// A sample whose counts are whole, or not.
 fn sample(task: &Task, at_ns: u64, loads: f64) -> Sample {
-    let counts: Counts = [
+    let counts: EventCounts = [
         (Meaning::Instructions, 3e6),
         (Meaning::Cycles, 2e6),
         (Meaning::Loads, loads),
@@ -39,7 +39,7 @@ fn sample(task: &Task, at_ns: u64, loads: f64) -> Sample {
         at_ns,
         run_ns: 50_000_000,
         last: false,
-        metrics: Metrics::of(&counts, 50_000_000).unwrap(),
+        metrics: SampleMetrics::of(&counts, 50_000_000).unwrap(),
         counts,
         sf: Some(1.75),
     }
@@ -52,7 +52,7 @@ fn read(parts: &[Vec<u8>]) -> (Vec<Input>, Vec<Vec<Task>>, Tail) {
     for part in parts {
         file.write(part).unwrap();
     }
-    let mut reader = Reader::open(&path).unwrap();
+    let mut reader = RecordReader::open(&path).unwrap();
     let (mut inputs, mut tables) = (Vec::new(), Vec::new());
     while let Some(input) = reader.next_input().unwrap() {
         if matches!(input, Input::Look { .. }) {
@@ -233,7 +233,7 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
             encode::append(&mut bytes, record);
         }
         Members::create(&path).unwrap().write(&bytes).unwrap();
-        let mut reader = Reader::open(&path).unwrap();
+        let mut reader = RecordReader::open(&path).unwrap();
         loop {
             match reader.next_input() {
                 Ok(Some(_)) => {}

@@ -48,14 +48,14 @@ impl Thresholds {
 
 /// How much memory is used at one moment: the latest BTR of the thread on each busy CPU.
 #[derive(Clone, Debug, Default)]
-pub struct Load {
+pub struct MemoryLoad {
     /// By CPU id; `None` is idle.
     by_cpu: Vec<Option<f64>>,
     /// Sums by contention domain, bytes/s.
     by_domain: Vec<f64>,
 }
 
-impl Load {
+impl MemoryLoad {
     /// From the threads that run: each one's CPU and latest BTR, bytes/s (0 if not known yet). Where
     /// two are said to be on one CPU, the greater one counts.
     pub fn of(topology: &Topology, running: impl Iterator<Item = (u32, f64)>) -> Self {
@@ -64,7 +64,7 @@ impl Load {
         load
     }
 
-    /// As [`Load::of`], in place.
+    /// As [`MemoryLoad::of`], in place.
     pub fn refill(&mut self, topology: &Topology, running: impl Iterator<Item = (u32, f64)>) {
         self.by_cpu.clear();
         self.by_cpu.resize(topology.nr_cpu_ids as usize, None);
@@ -117,7 +117,7 @@ impl Load {
     }
 }
 
-/// The rule of [`Load::is_low`] for a thread with BTR `own` where others' is `others`, bytes/s.
+/// The rule of [`MemoryLoad::is_low`] for a thread with BTR `own` where others' is `others`, bytes/s.
 pub fn is_low(own: f64, others: f64, limits: &Thresholds) -> bool {
     own < limits.low_btr || own + others < limits.high_btr || others < limits.high_btr / 10.0
 }
@@ -167,7 +167,7 @@ mod tests {
 
     fn low(shared: bool, running: &[(u32, f64)], cpu: u32, own: f64) -> bool {
         let topology = topology(shared);
-        let load = Load::of(&topology, running.iter().copied());
+        let load = MemoryLoad::of(&topology, running.iter().copied());
         load.is_low(&topology, cpu, own, &LIMITS)
     }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn sums_take_one_thread_a_cpu_and_ignore_unknown_cpus() {
         let topology = topology(false);
-        let mut load = Load::of(&topology, [(2, 5.0), (2, 3.0), (9, 7.0)].into_iter());
+        let mut load = MemoryLoad::of(&topology, [(2, 5.0), (2, 3.0), (9, 7.0)].into_iter());
         assert_eq!(load.in_domain(1), 5.0);
         load.add(1, -2.0);
         assert_eq!((load.in_domain(1), load.in_domain(0)), (3.0, 0.0));

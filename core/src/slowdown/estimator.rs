@@ -42,7 +42,7 @@ pub struct Reading {
 
 /// What was made of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReadingOutcome {
     /// Nothing: too early in its life, or not a number to divide by.
     Discarded,
     /// It went into the history; `new` if the phase was not known.
@@ -100,15 +100,15 @@ impl Estimator {
 
     /// Takes a reading in. `shared` is the application's table (L2, section 4.5): a phase that is
     /// new goes there as well, and one that is unknown here is looked for there and copied.
-    pub fn observe(&mut self, reading: &Reading, shared: Option<&mut History>) -> Outcome {
+    pub fn observe(&mut self, reading: &Reading, shared: Option<&mut History>) -> ReadingOutcome {
         let mut shared = shared;
         let sound = reading.ips > 0.0 && reading.ipc > 0.0 && reading.frequency > 0.0;
         if !sound || reading.core_type >= MAX_CORE_TYPES {
-            return Outcome::Discarded;
+            return ReadingOutcome::Discarded;
         }
         self.samples = self.samples.saturating_add(1);
         if self.samples <= DISCARDED {
-            return Outcome::Discarded;
+            return ReadingOutcome::Discarded;
         }
         let mut known = self.history.find(&reading.phase);
         if known.is_none()
@@ -144,7 +144,7 @@ impl Estimator {
             }
             self.set(BIG, 1.0);
             let new = known.is_none();
-            return Outcome::Learned { new };
+            return ReadingOutcome::Learned { new };
         }
         let alone = match known {
             Some(entry) => Some(entry.ips(frequency)),
@@ -154,9 +154,9 @@ impl Estimator {
             self.set(reading.core_type, alone / reading.ips);
         }
         match (known, alone) {
-            (Some(_), _) => Outcome::Hit,
-            (None, Some(_)) => Outcome::Miss,
-            (None, None) => Outcome::Unknown,
+            (Some(_), _) => ReadingOutcome::Hit,
+            (None, Some(_)) => ReadingOutcome::Miss,
+            (None, None) => ReadingOutcome::Unknown,
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let mut estimator = Estimator::default();
         for _ in 0..DISCARDED {
             let outcome = estimator.observe(&reading(BIG, 100.0, 9.0, true), None);
-            assert_eq!(outcome, Outcome::Discarded);
+            assert_eq!(outcome, ReadingOutcome::Discarded);
         }
         estimator
     }
@@ -268,9 +268,9 @@ mod tests {
         let mut estimator = warm();
         assert_eq!(estimator.slowdown(BIG), None);
         let outcome = estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        assert_eq!(outcome, Outcome::Learned { new: true });
+        assert_eq!(outcome, ReadingOutcome::Learned { new: true });
         let outcome = estimator.observe(&reading(BIG, 100.0, 1.5, true), None);
-        assert_eq!(outcome, Outcome::Learned { new: false });
+        assert_eq!(outcome, ReadingOutcome::Learned { new: false });
         assert_eq!(estimator.slowdown(BIG), Some(1.0));
     }
 
@@ -280,13 +280,13 @@ mod tests {
         estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
         estimator.observe(&reading(BIG, 300.0, 1.0, true), None);
         let outcome = estimator.observe(&reading(SMALL, 100.0, 0.5, false), None);
-        assert_eq!(outcome, Outcome::Hit);
+        assert_eq!(outcome, ReadingOutcome::Hit);
         assert_eq!(estimator.slowdown(SMALL), Some(4.0));
         let outcome = estimator.observe(&reading(SMALL, 500.0, 0.5, false), None);
-        assert_eq!(outcome, Outcome::Miss);
+        assert_eq!(outcome, ReadingOutcome::Miss);
         assert_eq!(estimator.slowdown(SMALL), Some(3.0));
         let outcome = estimator.observe(&reading(BIG, 300.0, 0.5, false), None);
-        assert_eq!(outcome, Outcome::Hit);
+        assert_eq!(outcome, ReadingOutcome::Hit);
         assert_eq!(estimator.slowdown(BIG), Some(2.0));
         assert_eq!(estimator.slowdown(SMALL), Some(3.0), "kept by core type");
     }
@@ -295,9 +295,9 @@ mod tests {
     fn nothing_is_estimated_before_something_is_known() {
         let mut estimator = warm();
         let outcome = estimator.observe(&reading(SMALL, 100.0, 1.0, true), None);
-        assert_eq!(outcome, Outcome::Unknown);
+        assert_eq!(outcome, ReadingOutcome::Unknown);
         let outcome = estimator.observe(&reading(BIG, 100.0, 1.0, false), None);
-        assert_eq!(outcome, Outcome::Unknown);
+        assert_eq!(outcome, ReadingOutcome::Unknown);
         assert_eq!(estimator.slowdown(SMALL), None);
         assert_eq!(estimator.hit_rate(10), 0.0);
     }
@@ -343,10 +343,10 @@ mod tests {
 
         let mut second = warm();
         let outcome = second.observe(&reading(SMALL, 100.0, 1.0, false), Some(&mut shared));
-        assert_eq!(outcome, Outcome::Hit);
+        assert_eq!(outcome, ReadingOutcome::Hit);
         assert_eq!(second.slowdown(SMALL), Some(2.0));
         let outcome = second.observe(&reading(SMALL, 100.0, 1.0, false), None);
-        assert_eq!(outcome, Outcome::Hit, "copied");
+        assert_eq!(outcome, ReadingOutcome::Hit, "copied");
         second.observe(&reading(BIG, 100.0, 4.0, true), Some(&mut shared));
         assert_eq!(shared.entries()[0].ipc, 2.0, "only new entries are written");
         assert_eq!(second.history().entries()[0].ipc, 3.0);

@@ -8,7 +8,7 @@ pub mod estimator;
 pub mod history;
 pub mod phase;
 
-pub use contention::{Load, Thresholds};
-pub use estimator::{Estimator, Outcome, Reading};
+pub use contention::{MemoryLoad, Thresholds};
+pub use estimator::{Estimator, Reading, ReadingOutcome};
 pub use history::History;
 pub use phase::Phase;

@@ -4,7 +4,7 @@
 //! Two intervals belong to the same phase if their instruction mixes are close. Both components
 //! are properties of the program, so neither contention nor the core type moves them much.
 
-use crate::pmu::sample::Metrics;
+use crate::pmu::sample::SampleMetrics;
 
 /// L1 data accesses per kilo-instruction that make one point of distance.
 ///
@@ -34,7 +34,7 @@ pub struct Phase {
 
 impl Phase {
     /// The phase that these metrics show.
-    pub fn of(metrics: &Metrics) -> Self {
+    pub fn of(metrics: &SampleMetrics) -> Self {
         Self {
             l1_per_kilo: metrics.l1_per_kilo,
             branch_percent: metrics.branch_fraction.map(|fraction| fraction * 100.0),
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn metrics_give_the_phase_in_percent() {
-        let metrics = Metrics {
+        let metrics = SampleMetrics {
             l1_per_kilo: Some(300.0),
             branch_fraction: Some(0.15),
-            ..Metrics::default()
+            ..SampleMetrics::default()
         };
         assert_eq!(Phase::of(&metrics), phase(300.0, 15.0));
     }

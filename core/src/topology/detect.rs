@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::evidence::{self, Evidence, Groups, NUMERIC, median, value};
-use super::sysfs::{Facts, RawCpu};
+use super::sysfs::{RawCpu, TopologyFacts};
 use super::{CoreTypesSpec, MAX_CORE_TYPES, Source, are, cpulist, in_words};
 
 /// The core types found. Every online CPU is in exactly one.
@@ -18,7 +18,7 @@ pub(super) struct Found {
     pub notes: Vec<String>,
 }
 
-pub(super) fn detect(facts: &Facts, override_: Option<&CoreTypesSpec>) -> Result<Found> {
+pub(super) fn detect(facts: &TopologyFacts, override_: Option<&CoreTypesSpec>) -> Result<Found> {
     let mut notes = facts.notes.clone();
     let evidence = evidence::gather(facts, &mut notes);
     let (groups, source, listed) = match override_ {
@@ -47,7 +47,11 @@ pub(super) fn detect(facts: &Facts, override_: Option<&CoreTypesSpec>) -> Result
 }
 
 /// The outcome of the most trusted source that tells CPUs apart.
-fn decide(facts: &Facts, evidence: &[Evidence], notes: &mut Vec<String>) -> (Groups, Source) {
+fn decide(
+    facts: &TopologyFacts,
+    evidence: &[Evidence],
+    notes: &mut Vec<String>,
+) -> (Groups, Source) {
     let Some(best) = evidence.iter().find(|evidence| evidence.groups.len() > 1) else {
         return (vec![facts.online()], Source::AllSame);
     };
@@ -74,7 +78,12 @@ fn decide(facts: &Facts, evidence: &[Evidence], notes: &mut Vec<String>) -> (Gro
 }
 
 /// Puts online CPUs that `source` does not know with the group they most likely belong to.
-fn adopt_unknown(facts: &Facts, groups: &mut Groups, source: Source, notes: &mut Vec<String>) {
+fn adopt_unknown(
+    facts: &TopologyFacts,
+    groups: &mut Groups,
+    source: Source,
+    notes: &mut Vec<String>,
+) {
     let unknown = facts
         .cpus
         .iter()
@@ -98,7 +107,7 @@ fn adopt_unknown(facts: &Facts, groups: &mut Groups, source: Source, notes: &mut
     }
 }
 
-fn home(facts: &Facts, cpu: &RawCpu, groups: &Groups) -> usize {
+fn home(facts: &TopologyFacts, cpu: &RawCpu, groups: &Groups) -> usize {
     let of_sibling = |group: &Vec<u32>| group.iter().any(|id| cpu.siblings.contains(id));
     let nearest = |source| {
         let own = value(cpu, source)?;
@@ -114,7 +123,7 @@ fn home(facts: &Facts, cpu: &RawCpu, groups: &Groups) -> usize {
 }
 
 /// Which groups have no L3 though a faster group has.
-fn islands(facts: &Facts, groups: &Groups) -> Vec<bool> {
+fn islands(facts: &TopologyFacts, groups: &Groups) -> Vec<bool> {
     let all = |cpus: &[u32], test: fn(&RawCpu) -> bool| {
         cpus.iter().filter_map(|&id| facts.cpu(id)).all(test)
     };
@@ -133,7 +142,7 @@ fn lacks_l3(cpu: &RawCpu) -> bool {
 }
 
 /// Splits each group that is partly a low-power island. True where there was one.
-fn split_islands(facts: &Facts, groups: &mut Groups) -> bool {
+fn split_islands(facts: &TopologyFacts, groups: &mut Groups) -> bool {
     let before = groups.len();
     let mut split = Groups::new();
     for group in groups.drain(..) {
@@ -182,7 +191,7 @@ fn decided(evidence: &Evidence, source: Source) -> bool {
     evidence.source == source || (evidence.source, source) == (Source::Pmu, Source::PmuAndL3)
 }
 
-fn note_unknown(facts: &Facts, others: &[Evidence], notes: &mut Vec<String>) {
+fn note_unknown(facts: &TopologyFacts, others: &[Evidence], notes: &mut Vec<String>) {
     for Evidence { source, groups } in others {
         let mut unknown = facts.online();
         unknown.retain(|cpu| !groups.iter().any(|group| group.contains(cpu)));
@@ -192,7 +201,7 @@ fn note_unknown(facts: &Facts, others: &[Evidence], notes: &mut Vec<String>) {
     }
 }
 
-fn note_split_cores(facts: &Facts, groups: &Groups, notes: &mut Vec<String>) {
+fn note_split_cores(facts: &TopologyFacts, groups: &Groups, notes: &mut Vec<String>) {
     let group_of = |id: &u32| groups.iter().position(|group| group.contains(id));
     for cpu in &facts.cpus {
         let (first, own) = (cpu.siblings.first(), group_of(&cpu.id));

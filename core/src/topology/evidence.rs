@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What each source says about core types, on its own.
 
-use super::sysfs::{Facts, Pmu, RawCpu};
+use super::sysfs::{RawCpu, SysfsPmu, TopologyFacts};
 use super::{MAX_CORE_TYPES, Source, in_words};
 
 /// How much faster, in percent, a core must look than the next slower one before they are of
@@ -23,7 +23,7 @@ pub(super) struct Evidence {
 }
 
 /// What every source says that says anything, in order of trust.
-pub(super) fn gather(facts: &Facts, notes: &mut Vec<String>) -> Vec<Evidence> {
+pub(super) fn gather(facts: &TopologyFacts, notes: &mut Vec<String>) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = pmus(facts, notes).into_iter().collect();
     evidence.extend(NUMERIC.map(|source| numbers(facts, source, notes)));
     evidence.retain(|evidence| !evidence.groups.is_empty());
@@ -32,8 +32,8 @@ pub(super) fn gather(facts: &Facts, notes: &mut Vec<String>) -> Vec<Evidence> {
 
 /// What the PMUs say: one group a PMU. `None` where they say nothing, as a generic PMU that serves
 /// alone does.
-fn pmus(facts: &Facts, notes: &mut Vec<String>) -> Option<Evidence> {
-    let mut pmus: Vec<Pmu> = Vec::new();
+fn pmus(facts: &TopologyFacts, notes: &mut Vec<String>) -> Option<Evidence> {
+    let mut pmus: Vec<SysfsPmu> = Vec::new();
     for pmu in facts.pmus.iter() {
         let mut cpus = pmu.cpus.clone()?;
         for other in &pmus {
@@ -51,7 +51,7 @@ fn pmus(facts: &Facts, notes: &mut Vec<String>) -> Option<Evidence> {
             }
         }
         let (name, cpus) = (pmu.name.clone(), Some(cpus));
-        pmus.push(Pmu { name, cpus });
+        pmus.push(SysfsPmu { name, cpus });
     }
     if let [only] = &pmus[..]
         && only.name.starts_with("armv8_pmuv3")
@@ -70,15 +70,15 @@ fn pmus(facts: &Facts, notes: &mut Vec<String>) -> Option<Evidence> {
     Some(Evidence { source, groups })
 }
 
-fn intel_rank(pmu: &Pmu) -> Option<usize> {
+fn intel_rank(pmu: &SysfsPmu) -> Option<usize> {
     ["cpu_core", "cpu_atom", "cpu_lowpower"]
         .iter()
         .position(|name| *name == pmu.name)
 }
 
 /// Orders PMUs, whose names do not tell, by the most trusted number that differs between them.
-fn by_speed(facts: &Facts, mut pmus: Vec<Pmu>, notes: &mut Vec<String>) -> Groups {
-    let speed = |pmu: &Pmu, source| median(facts, pmu.cpus.as_deref()?, source);
+fn by_speed(facts: &TopologyFacts, mut pmus: Vec<SysfsPmu>, notes: &mut Vec<String>) -> Groups {
+    let speed = |pmu: &SysfsPmu, source| median(facts, pmu.cpus.as_deref()?, source);
     let ranked = NUMERIC.into_iter().find(|&source| {
         let speeds: Option<Vec<u32>> = pmus.iter().map(|pmu| speed(pmu, source)).collect();
         speeds.is_some_and(|speeds| speeds.iter().any(|speed| *speed != speeds[0]))
@@ -101,7 +101,7 @@ fn by_speed(facts: &Facts, mut pmus: Vec<Pmu>, notes: &mut Vec<String>) -> Group
 }
 
 /// What a number per core says: cores sorted by it, cut where neighbours are far enough apart.
-fn numbers(facts: &Facts, source: Source, notes: &mut Vec<String>) -> Evidence {
+fn numbers(facts: &TopologyFacts, source: Source, notes: &mut Vec<String>) -> Evidence {
     let value = |cpu: &RawCpu| Some((core_value(facts, cpu, source)?, cpu.id));
     let mut known: Vec<(u32, u32)> = facts.cpus.iter().filter_map(value).collect();
     known.sort_by_key(|&(value, id)| (std::cmp::Reverse(value), id));
@@ -142,14 +142,14 @@ pub(super) fn value(cpu: &RawCpu, source: Source) -> Option<u32> {
 }
 
 /// The number `source` gives a CPU's core: SMT siblings are never of different types.
-fn core_value(facts: &Facts, cpu: &RawCpu, source: Source) -> Option<u32> {
+fn core_value(facts: &TopologyFacts, cpu: &RawCpu, source: Source) -> Option<u32> {
     let siblings = cpu.siblings.iter().filter_map(|&id| facts.cpu(id));
     siblings.filter_map(|cpu| value(cpu, source)).max()
 }
 
 /// The middle of the numbers `source` gives these CPUs: unmoved by a favoured core, or by one whose
 /// firmware entry is wrong.
-pub(super) fn median(facts: &Facts, cpus: &[u32], source: Source) -> Option<u32> {
+pub(super) fn median(facts: &TopologyFacts, cpus: &[u32], source: Source) -> Option<u32> {
     let cpus = cpus.iter().filter_map(|&id| facts.cpu(id));
     let mut values: Vec<u32> = cpus.filter_map(|cpu| value(cpu, source)).collect();
     values.sort_unstable();

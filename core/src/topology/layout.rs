@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::detect::Found;
 use super::evidence::{Groups, NUMERIC, median};
-use super::sysfs::{Facts, RawCpu};
+use super::sysfs::{RawCpu, TopologyFacts};
 use super::{CoreType, Cpu, Domain, Source, Topology, are};
 
 /// Capacity of the fastest type.
@@ -13,7 +13,7 @@ const FULL: u32 = 1024;
 /// What a core type is taken to be worth, in percent of the one before, where nothing says.
 const ASSUMED_PERCENT: u32 = 60;
 
-pub(super) fn build(facts: Facts, found: Found) -> Topology {
+pub(super) fn build(facts: TopologyFacts, found: Found) -> Topology {
     let mut notes = found.notes;
     let (capacities, capacity_source) = capacities(&facts, &found.groups, &mut notes);
     let llcs = llcs(&facts, &mut notes);
@@ -70,7 +70,7 @@ pub(super) fn build(facts: Facts, found: Found) -> Topology {
 /// Capacity of each type: the ratio of the middle values of the most trusted number by which each
 /// type is slower than the one before.
 fn capacities(
-    facts: &Facts,
+    facts: &TopologyFacts,
     groups: &Groups,
     notes: &mut Vec<String>,
 ) -> (Vec<u32>, Option<Source>) {
@@ -100,7 +100,7 @@ fn capacities(
 /// The contention domain of each CPU, in the order of `facts.cpus`.
 ///
 /// Where the kernel describes no caches, a cluster or else a package is taken to share one.
-fn llcs(facts: &Facts, notes: &mut Vec<String>) -> Vec<usize> {
+fn llcs(facts: &TopologyFacts, notes: &mut Vec<String>) -> Vec<usize> {
     let package = |of: &RawCpu| -> Vec<u32> {
         let cpus = facts.cpus.iter().filter(|cpu| cpu.package == of.package);
         cpus.map(|cpu| cpu.id).collect()
@@ -136,7 +136,7 @@ enum Shared {
     Llc(usize),
 }
 
-fn domains(facts: &Facts, groups: &Groups, llcs: &[usize]) -> Vec<Domain> {
+fn domains(facts: &TopologyFacts, groups: &Groups, llcs: &[usize]) -> Vec<Domain> {
     let cores = |cpus: &[u32]| -> usize {
         let cores = cpus
             .iter()
@@ -167,7 +167,7 @@ fn domains(facts: &Facts, groups: &Groups, llcs: &[usize]) -> Vec<Domain> {
 }
 
 /// The PMU that serves all of these CPUs.
-fn pmu_of(facts: &Facts, cpus: &[u32]) -> Option<String> {
+fn pmu_of(facts: &TopologyFacts, cpus: &[u32]) -> Option<String> {
     let serves = |pmu_cpus: &Vec<u32>| cpus.iter().all(|cpu| pmu_cpus.contains(cpu));
     let pmu = facts
         .pmus

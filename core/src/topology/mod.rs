@@ -51,7 +51,7 @@ use serde::{Deserialize, Serialize};
 pub use evidence::MIN_GAP_PERCENT;
 pub use identity::{Identity, TypeIdentity, cpu_name, cpu_name_below};
 pub use spec::CoreTypesSpec;
-pub use sysfs::{Facts, Pmu, RawCpu, Sysfs};
+pub use sysfs::{RawCpu, Sysfs, SysfsPmu, TopologyFacts};
 
 /// The most core types told apart.
 pub const MAX_CORE_TYPES: usize = 4;
@@ -182,7 +182,7 @@ impl Topology {
     }
 
     /// Works the topology out of what sysfs says. Touches no file.
-    pub fn from_facts(facts: Facts, override_: Option<&CoreTypesSpec>) -> Result<Self> {
+    pub fn from_facts(facts: TopologyFacts, override_: Option<&CoreTypesSpec>) -> Result<Self> {
         let found = detect::detect(&facts, override_)?;
         Ok(layout::build(facts, found))
     }

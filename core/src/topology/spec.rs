@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 
-use super::sysfs::Facts;
+use super::sysfs::TopologyFacts;
 use super::{MAX_CORE_TYPES, are, cpulist};
 
 /// The longest name of a core type, in bytes.
@@ -90,7 +90,7 @@ impl CoreTypesSpec {
     /// was right at start-up into an error.
     pub(super) fn resolve(
         &self,
-        facts: &Facts,
+        facts: &TopologyFacts,
         notes: &mut Vec<String>,
     ) -> Result<(Vec<String>, Vec<Vec<u32>>)> {
         let online = facts.online();

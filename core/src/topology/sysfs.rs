@@ -18,7 +18,7 @@ pub struct Sysfs {
 
 /// What sysfs says about a machine, uninterpreted.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct TopologyFacts {
     /// Online CPUs, ascending by id.
     pub cpus: Vec<RawCpu>,
     /// CPUs that are plugged in, online or not, ascending.
@@ -26,7 +26,7 @@ pub struct Facts {
     /// Highest possible CPU id + 1.
     pub nr_cpu_ids: u32,
     /// The CPU cores' own PMUs, by name.
-    pub pmus: Vec<Pmu>,
+    pub pmus: Vec<SysfsPmu>,
     /// An ARM machine.
     pub arm: bool,
     /// Files that made no sense and what was made of them.
@@ -35,7 +35,7 @@ pub struct Facts {
 
 /// A PMU that counts on CPU cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pmu {
+pub struct SysfsPmu {
     /// Name of its sysfs device, such as `cpu_core`.
     pub name: String,
     /// Online CPUs it serves, ascending; `None` where it has no `cpus` file and serves all.
@@ -65,7 +65,7 @@ pub struct RawCpu {
     pub l3: Option<Vec<u32>>,
 }
 
-impl Facts {
+impl TopologyFacts {
     /// Ids of the online CPUs, ascending.
     pub fn online(&self) -> Vec<u32> {
         self.cpus.iter().map(|cpu| cpu.id).collect()
@@ -98,7 +98,7 @@ impl Sysfs {
     }
 
     /// Reads everything the detection wants to know.
-    pub fn facts(&self) -> Result<Facts> {
+    pub fn facts(&self) -> Result<TopologyFacts> {
         let path = self.root.join(CPU_DIR).join("online");
         let text = fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}: is sysfs mounted?", path.display()))?;
@@ -125,7 +125,7 @@ impl Sysfs {
         }
         let pmus = reader.pmus();
         let midr = format!("{CPU_DIR}/cpu{}/regs/identification/midr_el1", online[0]);
-        Ok(Facts {
+        Ok(TopologyFacts {
             cpus: online.iter().map(|&id| reader.cpu(id)).collect(),
             arm: pmus.iter().any(|pmu| pmu.name.starts_with("armv"))
                 || self.root.join(midr).exists(),
@@ -183,7 +183,7 @@ impl Reader<'_> {
 
     /// PMUs of CPU cores, by name. perf tells them by a `cpus` file, or by the name `cpu`; those
     /// of other units have a `cpumask` file instead.
-    fn pmus(&mut self) -> Vec<Pmu> {
+    fn pmus(&mut self) -> Vec<SysfsPmu> {
         let (mut pmus, mut seen) = (Vec::new(), BTreeSet::new());
         for dir in PMU_DIRS {
             let entries = fs::read_dir(self.root.join(dir)).into_iter().flatten();
@@ -198,17 +198,17 @@ impl Reader<'_> {
                     let cpus = self.only_online(cpus);
                     if !cpus.is_empty() {
                         let cpus = Some(cpus);
-                        pmus.push(Pmu { name, cpus });
+                        pmus.push(SysfsPmu { name, cpus });
                     }
                 } else if name == "cpu"
                     && device.join("type").is_file()
                     && seen.insert(name.clone())
                 {
-                    pmus.push(Pmu { name, cpus: None });
+                    pmus.push(SysfsPmu { name, cpus: None });
                 }
             }
         }
-        pmus.sort_by(|a: &Pmu, b| a.name.cmp(&b.name));
+        pmus.sort_by(|a: &SysfsPmu, b| a.name.cmp(&b.name));
         pmus
     }
 

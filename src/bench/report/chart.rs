@@ -5,8 +5,8 @@
 use svg::Document;
 use svg::node::element::{Group, Rectangle, Style, Title};
 
-use super::summary::{Mean, Row, Stat, Summary, schedulers};
-use crate::bench::scheduler::Scheduler;
+use super::summary::{MixMean, Stat, Summary, SummaryRow, schedulers};
+use crate::bench::scheduler::BenchScheduler;
 use crate::chart::{grid, line, number, text};
 
 /// Text and lines follow the reader's colours, light or dark; bars are seen on either.
@@ -39,8 +39,8 @@ const LEAST_WIDTH: f64 = 560.0;
 struct Metric {
     name: &'static str,
     title: &'static str,
-    of_row: fn(&Row) -> Option<Stat>,
-    of_mean: fn(&Mean) -> Option<f64>,
+    of_row: fn(&SummaryRow) -> Option<Stat>,
+    of_mean: fn(&MixMean) -> Option<f64>,
 }
 
 const METRICS: [Metric; 6] = [
@@ -128,7 +128,7 @@ fn clusters<'a>(summary: &'a Summary, names: &[&str], metric: &Metric) -> Vec<Cl
 fn colours(names: &[&str]) -> Vec<&'static str> {
     let mut free = vec![true; COLOURS.len()];
     let colour = |name: &&str| {
-        let (kind, policy, _) = Scheduler::place(name);
+        let (kind, policy, _) = BenchScheduler::place(name);
         let wished = (kind + policy) % COLOURS.len();
         let places = (0..COLOURS.len()).map(|step| (wished + step) % COLOURS.len());
         let place = places.into_iter().find(|&place| free[place]);

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::summary::times;
 use crate::bench::results::Results;
-use crate::sim::metrics::Metrics;
+use crate::sim::metrics::ScheduleMetrics;
 
 /// All runs in the order in which they were run; empty fields are what cannot be counted.
 ///
@@ -26,7 +26,7 @@ pub(super) fn table(results: &Results) -> Result<Vec<u8>> {
         "seconds",
     ])?;
     for run in &results.runs {
-        let metrics = Metrics::of(&times(run, results)?);
+        let metrics = ScheduleMetrics::of(&times(run, results)?);
         let migrations = run.migrations.map(|count| count as f64 / run.seconds);
         let field = |value: Option<f64>| value.map_or(String::new(), number);
         table.write_record([

@@ -103,7 +103,7 @@ fn merge(files: Vec<(String, Results)>) -> Result<Results> {
     let mut files = files.into_iter();
     let (first, mut all) = files.next().context("no files")?;
     let mut owner: BTreeMap<(String, String, u32), String> = BTreeMap::new();
-    let owned = |run: &super::results::Run| {
+    let owned = |run: &super::results::MixRun| {
         let (scheduler, mix, repeat) = run.key();
         (scheduler.to_string(), mix.to_string(), repeat)
     };
@@ -154,9 +154,9 @@ fn merge(files: Vec<(String, Results)>) -> Result<Results> {
 pub(super) mod tests {
     use super::*;
     use crate::bench::results::tests::{header, run};
-    use crate::bench::results::{Alone, Run};
+    use crate::bench::results::{Alone, MixRun};
 
-    pub(crate) fn results(runs: Vec<Run>) -> Results {
+    pub(crate) fn results(runs: Vec<MixRun>) -> Results {
         let alone = |program: &str, fast: f64, slow: f64| Alone {
             program: program.into(),
             command: format!("run {program}"),

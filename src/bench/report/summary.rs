@@ -6,21 +6,21 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::bench::machine::Machine;
-use crate::bench::results::{Failed, Results, Run};
-use crate::bench::scheduler::Scheduler;
-use crate::sim::metrics::{Metrics, Times, geometric_mean};
+use crate::bench::machine::MachineIdentity;
+use crate::bench::results::{Failed, MixRun, Results};
+use crate::bench::scheduler::BenchScheduler;
+use crate::sim::metrics::{ScheduleMetrics, Times, geometric_mean};
 use crate::sim::mix::place;
 
 /// Everything, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Where it was run.
-    pub machine: Machine,
+    pub machine: MachineIdentity,
     /// By mix.
     pub mixes: Vec<OfMix>,
     /// Over the mixes that every scheduler has run.
-    pub means: Vec<Mean>,
+    pub means: Vec<MixMean>,
     /// These mixes.
     pub mixes_of_means: Vec<String>,
     /// What did not come to its end.
@@ -34,13 +34,13 @@ pub struct OfMix {
     pub mix: String,
     /// Its programs.
     pub programs: Vec<String>,
-    /// In the order of [`Scheduler::place`].
-    pub schedulers: Vec<Row>,
+    /// In the order of [`BenchScheduler::place`].
+    pub schedulers: Vec<SummaryRow>,
 }
 
 /// A mix under a scheduler, over all repeats.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct SummaryRow {
     /// The scheduler.
     pub scheduler: String,
     /// How many there are.
@@ -91,7 +91,7 @@ pub struct Stat {
 
 /// Over mixes.
 #[derive(Clone, Debug, Serialize)]
-pub struct Mean {
+pub struct MixMean {
     /// The scheduler.
     pub scheduler: String,
     /// Geometric mean.
@@ -136,7 +136,7 @@ fn spread(values: &[f64]) -> f64 {
 ///
 /// # Errors
 /// Nobody has measured one of its programs alone, or a program has no times.
-pub(super) fn times(run: &Run, results: &Results) -> Result<Vec<Times>> {
+pub(super) fn times(run: &MixRun, results: &Results) -> Result<Vec<Times>> {
     let times = run.programs.iter().map(|program| {
         let times = || program.times.iter().copied();
         of_program(&program.program, times(), results)
@@ -177,7 +177,7 @@ impl Summary {
         mixes.dedup();
         let names = results.runs.iter().map(|run| run.scheduler.as_str());
         let mut schedulers: Vec<&str> = names.collect();
-        schedulers.sort_by_key(|name| Scheduler::place(name));
+        schedulers.sort_by_key(|name| BenchScheduler::place(name));
         schedulers.dedup();
         let of_mix = |mix: &&str| of_mix(mix, &schedulers, results);
         let mixes: Vec<OfMix> = mixes.iter().map(of_mix).collect::<Result<_>>()?;
@@ -185,7 +185,7 @@ impl Summary {
         let complete: Vec<&OfMix> = mixes.iter().filter(complete).collect();
         let means = schedulers.iter().filter_map(|name| {
             let rows = complete.iter().flat_map(|mix| &mix.schedulers);
-            Mean::of(
+            MixMean::of(
                 &rows
                     .filter(|row| row.scheduler == *name)
                     .collect::<Vec<_>>(),
@@ -202,16 +202,16 @@ impl Summary {
 }
 
 fn of_mix(mix: &str, schedulers: &[&str], results: &Results) -> Result<OfMix> {
-    let of = |scheduler: &str| -> Vec<&Run> {
+    let of = |scheduler: &str| -> Vec<&MixRun> {
         let runs = results.runs.iter();
-        let of = |run: &&Run| run.mix == mix && run.scheduler == scheduler;
+        let of = |run: &&MixRun| run.mix == mix && run.scheduler == scheduler;
         runs.filter(of).collect()
     };
-    let programs = |run: &Run| -> Vec<String> {
+    let programs = |run: &MixRun| -> Vec<String> {
         let programs = run.programs.iter();
         programs.map(|program| program.program.clone()).collect()
     };
-    let runs: Vec<&Run> = schedulers.iter().flat_map(|s| of(s)).collect();
+    let runs: Vec<&MixRun> = schedulers.iter().flat_map(|s| of(s)).collect();
     let first = runs.first().map(|run| programs(run)).unwrap_or_default();
     ensure!(
         runs.iter().all(|run| programs(run) == first),
@@ -222,7 +222,8 @@ fn of_mix(mix: &str, schedulers: &[&str], results: &Results) -> Result<OfMix> {
         .map(|scheduler| (*scheduler, of(scheduler)));
     let rows = rows.filter(|(_, runs)| !runs.is_empty());
     let rows = rows.map(|(scheduler, runs)| {
-        Row::of(scheduler, &runs, results).with_context(|| format!("{mix} under {scheduler}"))
+        SummaryRow::of(scheduler, &runs, results)
+            .with_context(|| format!("{mix} under {scheduler}"))
     });
     Ok(OfMix {
         mix: mix.to_string(),
@@ -231,16 +232,17 @@ fn of_mix(mix: &str, schedulers: &[&str], results: &Results) -> Result<OfMix> {
     })
 }
 
-impl Row {
+impl SummaryRow {
     /// Of the repeats of a mix under a scheduler, of which there is one at least.
-    fn of(scheduler: &str, runs: &[&Run], results: &Results) -> Result<Self> {
+    fn of(scheduler: &str, runs: &[&MixRun], results: &Results) -> Result<Self> {
         let metrics = runs
             .iter()
-            .map(|run| Ok(Metrics::of(&times(run, results)?)));
-        let metrics: Vec<Metrics> = metrics.collect::<Result<_>>()?;
-        let stat = |of: fn(&Metrics) -> f64| Stat::of(metrics.iter().map(of)).context("no runs");
+            .map(|run| Ok(ScheduleMetrics::of(&times(run, results)?)));
+        let metrics: Vec<ScheduleMetrics> = metrics.collect::<Result<_>>()?;
+        let stat =
+            |of: fn(&ScheduleMetrics) -> f64| Stat::of(metrics.iter().map(of)).context("no runs");
         // One that lacks the number makes a mean of the others one of something else.
-        let rate = |of: &dyn Fn(&Run, &Metrics) -> Option<f64>| {
+        let rate = |of: &dyn Fn(&MixRun, &ScheduleMetrics) -> Option<f64>| {
             let pairs = runs.iter().zip(&metrics);
             let values: Option<Vec<f64>> = pairs.map(|(run, metrics)| of(run, metrics)).collect();
             values.and_then(Stat::of)
@@ -275,14 +277,14 @@ impl Row {
     }
 }
 
-impl Mean {
+impl MixMean {
     /// Of a scheduler's mixes; `None` of none.
-    fn of(rows: &[&Row]) -> Option<Self> {
+    fn of(rows: &[&SummaryRow]) -> Option<Self> {
         let scheduler = rows.first()?.scheduler.clone();
         let arithmetic =
-            |of: fn(&Row) -> f64| mean(&rows.iter().map(|row| of(row)).collect::<Vec<_>>());
-        let geometric = |of: fn(&Row) -> f64| geometric_mean(rows.iter().map(|row| of(row)));
-        let some = |of: fn(&Row) -> Option<f64>| -> Option<Vec<f64>> {
+            |of: fn(&SummaryRow) -> f64| mean(&rows.iter().map(|row| of(row)).collect::<Vec<_>>());
+        let geometric = |of: fn(&SummaryRow) -> f64| geometric_mean(rows.iter().map(|row| of(row)));
+        let some = |of: fn(&SummaryRow) -> Option<f64>| -> Option<Vec<f64>> {
             rows.iter().map(|row| of(row)).collect()
         };
         Some(Self {
@@ -302,7 +304,9 @@ impl Mean {
 /// The names of all schedulers, each once, in their order.
 pub(super) fn schedulers(summary: &Summary) -> Vec<&str> {
     let rows = summary.mixes.iter().flat_map(|of| &of.schedulers);
-    let names: BTreeSet<_> = rows.map(|row| Scheduler::place(&row.scheduler)).collect();
+    let names: BTreeSet<_> = rows
+        .map(|row| BenchScheduler::place(&row.scheduler))
+        .collect();
     names.into_iter().map(|(_, _, name)| name).collect()
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::monitor::keys::Action;
-use crate::stats::live::{CoreType, Cpu};
+use crate::monitor::keys::KeyAction;
+use crate::stats::live::{LiveCoreType, LiveCpu};
 
 /// A machine with 2 P and 4 E CPUs and a few threads.
 pub(crate) fn live() -> Live {
-    let cpu = |cpu: u32| Cpu {
+    let cpu = |cpu: u32| LiveCpu {
         cpu,
         core_type: usize::from(cpu >= 2),
         domain: usize::from(cpu >= 2),
@@ -16,12 +16,12 @@ pub(crate) fn live() -> Live {
         tid: Some(100 + cpu),
         comm: "stress-ng-cpu".into(),
     };
-    let kind = |name: &str, cpus| CoreType {
+    let kind = |name: &str, cpus| LiveCoreType {
         name: name.into(),
         cpus,
         busy_pct: 50.0,
     };
-    let thread = |tid: u32, comm: &str, load_pct: f64, lead_ms: i64| Thread {
+    let thread = |tid: u32, comm: &str, load_pct: f64, lead_ms: i64| LiveThread {
         tid,
         pid: tid,
         comm: comm.into(),
@@ -77,14 +77,14 @@ fn threads_are_sorted_and_filtered() {
     assert_eq!(tids(&app), [101, 102, 233]);
     app.sort = Sort::Progress;
     assert_eq!(tids(&app), [101, 233, 102], "those behind first");
-    app.act(Action::Reverse);
+    app.act(KeyAction::Reverse);
     assert_eq!(tids(&app), [102, 233, 101]);
     for letter in "Open".chars() {
-        app.act(Action::Type(letter));
+        app.act(KeyAction::Type(letter));
     }
     assert_eq!(tids(&app), [102]);
-    app.act(Action::NoFilter);
-    app.act(Action::Type('2'));
+    app.act(KeyAction::NoFilter);
+    app.act(KeyAction::Type('2'));
     assert_eq!(tids(&app), [233], "ids by their beginning");
 }
 
@@ -92,45 +92,45 @@ fn threads_are_sorted_and_filtered() {
 fn sorting_goes_round_both_ways() {
     let mut app = app();
     for _ in 0..Sort::ALL.len() {
-        app.act(Action::NextSort);
+        app.act(KeyAction::NextSort);
     }
     assert_eq!(app.sort, Sort::Load);
-    app.act(Action::LastSort);
+    app.act(KeyAction::LastSort);
     assert_eq!(app.sort, Sort::Moves);
-    app.act(Action::NextSort);
+    app.act(KeyAction::NextSort);
     assert_eq!(app.sort, Sort::Load);
 }
 
 #[test]
 fn the_choice_follows_its_thread() {
     let mut app = app();
-    app.act(Action::Down(1));
+    app.act(KeyAction::Down(1));
     assert_eq!(app.selected, Some(102));
-    app.act(Action::Reverse);
+    app.act(KeyAction::Reverse);
     assert_eq!(app.selected_index(&app.threads()), 1);
-    app.act(Action::Down(usize::MAX / 2));
+    app.act(KeyAction::Down(usize::MAX / 2));
     assert_eq!(app.selected, Some(101));
-    app.act(Action::Up(usize::MAX / 2));
+    app.act(KeyAction::Up(usize::MAX / 2));
     assert_eq!(app.selected, Some(233));
 }
 
 #[test]
 fn enter_asks_for_the_story_and_back_ends_that() {
     let mut app = app();
-    app.act(Action::Down(1));
-    assert_eq!(app.act(Action::Enter), Some(Question::Story(Some(102))));
-    assert_eq!(app.view, View::Story(102, 0));
-    assert_eq!(app.act(Action::Back), Some(Question::Story(None)));
-    assert_eq!(app.view, View::Threads);
+    app.act(KeyAction::Down(1));
+    assert_eq!(app.act(KeyAction::Enter), Some(Question::Story(Some(102))));
+    assert_eq!(app.view, Screen::Story(102, 0));
+    assert_eq!(app.act(KeyAction::Back), Some(Question::Story(None)));
+    assert_eq!(app.view, Screen::Threads);
 }
 
 #[test]
 fn a_policy_is_chosen_from_the_list_beginning_with_that_in_force() {
     let mut app = app();
-    app.act(Action::Policies);
-    assert_eq!(app.view, View::Policies(2));
-    app.act(Action::Up(1));
-    let asked = app.act(Action::Enter);
+    app.act(KeyAction::Policies);
+    assert_eq!(app.view, Screen::Policies(2));
+    app.act(KeyAction::Up(1));
+    let asked = app.act(KeyAction::Enter);
     assert_eq!(asked, Some(Question::SetPolicy("rr".into())));
     app.update(Update::Said(Ok("policy rr".into())));
     assert_eq!(app.said, Some(Ok("policy rr".into())));
@@ -139,12 +139,12 @@ fn a_policy_is_chosen_from_the_list_beginning_with_that_in_force() {
 #[test]
 fn paused_it_stands_still() {
     let mut app = app();
-    app.act(Action::Pause);
+    app.act(KeyAction::Pause);
     let mut later = live();
     later.threads.clear();
     app.update(Update::Live(Box::new(later.clone())));
     assert_eq!(app.threads().len(), 3);
-    app.act(Action::Pause);
+    app.act(KeyAction::Pause);
     app.update(Update::Live(Box::new(later)));
     assert_eq!(app.threads().len(), 0);
 }

@@ -3,8 +3,8 @@
 
 use ratatui::text::{Line, Span};
 
-use super::{Look, fit};
-use crate::stats::live::{Cpu, Live};
+use super::{Appearance, fit};
+use crate::stats::live::{Live, LiveCpu};
 
 /// Columns for the name of the core type.
 const LABEL: usize = 6;
@@ -20,13 +20,13 @@ const WIDEST: usize = 41;
 const BAR: usize = 6;
 
 /// CPUs that stand in one line.
-pub(super) struct Row<'a> {
+pub(super) struct CpuRow<'a> {
     core_type: usize,
     /// It is the first of its core type.
     first: bool,
-    cpus: Vec<&'a Cpu>,
+    cpus: Vec<&'a LiveCpu>,
     /// CPUs for which there is no room, and all of their type.
-    rest: Option<(Vec<&'a Cpu>, usize)>,
+    rest: Option<(Vec<&'a LiveCpu>, usize)>,
     /// Which of [`WIDTHS`].
     narrowness: usize,
     /// Columns, with those that would be left over.
@@ -35,7 +35,7 @@ pub(super) struct Row<'a> {
 
 /// Lays them out in `most` rows. Where that is too few at the narrowest, each core type has its part of
 /// the rows, and the CPUs that find no room are told of together.
-pub(super) fn rows(live: &Live, columns: u16, most: usize) -> Vec<Row<'_>> {
+pub(super) fn rows(live: &Live, columns: u16, most: usize) -> Vec<CpuRow<'_>> {
     let columns = usize::from(columns).saturating_sub(LABEL);
     let fits = |narrowness: &usize| laid(live, columns, *narrowness).len() <= most;
     let narrowest = WIDTHS.len() - 1;
@@ -44,7 +44,7 @@ pub(super) fn rows(live: &Live, columns: u16, most: usize) -> Vec<Row<'_>> {
     if rows.len() <= most {
         return rows;
     }
-    let mut types: Vec<Vec<Row>> = Vec::new();
+    let mut types: Vec<Vec<CpuRow>> = Vec::new();
     for row in rows {
         match types.last_mut() {
             Some(of) if !row.first => of.push(row),
@@ -67,7 +67,7 @@ pub(super) fn rows(live: &Live, columns: u16, most: usize) -> Vec<Row<'_>> {
 }
 
 /// A type's rows cut to so many, of which the last tells of the rest.
-fn shortened(mut rows: Vec<Row<'_>>, part: usize) -> Vec<Row<'_>> {
+fn shortened(mut rows: Vec<CpuRow<'_>>, part: usize) -> Vec<CpuRow<'_>> {
     if rows.len() > part {
         let all = rows.iter().map(|row| row.cpus.len()).sum();
         let mut rest = rows.split_off(part.max(1) - 1);
@@ -79,8 +79,8 @@ fn shortened(mut rows: Vec<Row<'_>>, part: usize) -> Vec<Row<'_>> {
     rows
 }
 
-fn laid(live: &Live, columns: usize, narrowness: usize) -> Vec<Row<'_>> {
-    let mut clusters: Vec<((usize, usize), Vec<&Cpu>)> = Vec::new();
+fn laid(live: &Live, columns: usize, narrowness: usize) -> Vec<CpuRow<'_>> {
+    let mut clusters: Vec<((usize, usize), Vec<&LiveCpu>)> = Vec::new();
     for cpu in &live.cpus {
         let key = (cpu.core_type, cpu.domain);
         match clusters.iter_mut().find(|(of, _)| *of == key) {
@@ -91,13 +91,13 @@ fn laid(live: &Live, columns: usize, narrowness: usize) -> Vec<Row<'_>> {
     clusters.sort_by_key(|(key, _)| *key);
     let in_row = (columns / WIDTHS[narrowness]).max(1);
     let width = (columns / in_row).clamp(WIDTHS[narrowness], WIDEST);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<CpuRow> = Vec::new();
     for ((core_type, _), cpus) in &clusters {
         // Rows of the same length look better than a short last one.
         let nr_rows = cpus.len().div_ceil(in_row);
         for part in cpus.chunks(cpus.len().div_ceil(nr_rows)) {
             let first = rows.last().is_none_or(|row| row.core_type != *core_type);
-            rows.push(Row {
+            rows.push(CpuRow {
                 core_type: *core_type,
                 first,
                 cpus: part.to_vec(),
@@ -110,7 +110,7 @@ fn laid(live: &Live, columns: usize, narrowness: usize) -> Vec<Row<'_>> {
     rows
 }
 
-pub(super) fn line(live: &Live, row: &Row, look: Look) -> Line<'static> {
+pub(super) fn line(live: &Live, row: &CpuRow, look: Appearance) -> Line<'static> {
     let kind = live.core_types.get(row.core_type);
     let name = kind.filter(|_| row.first).map_or("", |kind| &kind.name);
     let style = look.core_type(row.core_type);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use ratatui::style::Color;
 use ratatui::text::{Line, Span};
 
-use super::Look;
+use super::Appearance;
 use crate::monitor::app::App;
 use crate::stats::live::Live;
 
@@ -17,7 +17,7 @@ const ASCII: [char; 8] = ['_', '.', ',', '-', '~', '=', '+', '#'];
 /// An unfairness of this or less is the lower half of the curve.
 const FAIR: f64 = 2.0;
 
-pub(super) fn line(app: &App, live: &Live, width: u16, look: Look) -> Line<'static> {
+pub(super) fn line(app: &App, live: &Live, width: u16, look: Appearance) -> Line<'static> {
     let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:.2}"));
     let power = live.watts.map(|watts| format!("  {watts:.1} W"));
     let asp = format!("  ASP {}{}", number(live.asp), power.unwrap_or_default());
@@ -52,7 +52,7 @@ fn curve(
     values: &VecDeque<Option<f64>>,
     (low, high): (f64, f64),
     width: usize,
-    look: Look,
+    look: Appearance,
 ) -> String {
     let levels = if look.unicode { UNICODE } else { ASCII };
     let skipped = values.len().saturating_sub(width);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_curve_shows_the_latest_values_between_its_ends() {
-        let ascii = Look {
+        let ascii = Appearance {
             color: false,
             unicode: false,
         };

@@ -6,17 +6,17 @@ use ratatui::backend::TestBackend;
 use super::*;
 use crate::monitor::app::Update;
 use crate::monitor::app::tests::{app, live};
-use crate::monitor::keys::Action;
-use crate::stats::live::Cpu;
+use crate::monitor::keys::KeyAction;
+use crate::stats::live::LiveCpu;
 use crate::stats::story::{Story, ThreadStory};
 
-const PLAIN: Look = Look {
+const PLAIN: Appearance = Appearance {
     color: false,
     unicode: true,
 };
 
 /// The lines of the screen.
-fn screen(app: &App, width: u16, height: u16, look: Look) -> Vec<String> {
+fn screen(app: &App, width: u16, height: u16, look: Appearance) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, app, look)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -76,7 +76,7 @@ fn many_cpus_leave_room_for_threads() {
     let mut live = live();
     let one = live.cpus[5].clone();
     live.cpus
-        .extend((6..256).map(|cpu| Cpu { cpu, ..one.clone() }));
+        .extend((6..256).map(|cpu| LiveCpu { cpu, ..one.clone() }));
     app.update(Update::Live(Box::new(live)));
     let lines = screen(&app, 80, 24, PLAIN);
     let header = lines.iter().position(|line| line.contains("NAME"));
@@ -93,7 +93,7 @@ fn many() -> App {
     let mut live = live();
     let one = live.cpus[0].clone();
     live.cpus = (0..128)
-        .map(|cpu| Cpu {
+        .map(|cpu| LiveCpu {
             cpu,
             core_type: usize::from(cpu >= 64),
             domain: cpu as usize / 8,
@@ -219,7 +219,7 @@ fn what_to_do_without_a_scheduler_is_not_cut_off() {
 #[test]
 fn the_help_explains_the_numbers_and_fits() {
     let mut app = app();
-    app.act(Action::Help);
+    app.act(KeyAction::Help);
     let text = screen(&app, 80, 24, PLAIN).join("\n");
     for part in [
         "unfairness ",
@@ -238,11 +238,11 @@ fn the_help_explains_the_numbers_and_fits() {
 fn any_size_can_be_drawn() {
     let mut app = app();
     for view in [
-        View::Threads,
-        View::Filter,
-        View::Story(101, 0),
-        View::Policies(1),
-        View::Help,
+        Screen::Threads,
+        Screen::Filter,
+        Screen::Story(101, 0),
+        Screen::Policies(1),
+        Screen::Help,
     ] {
         app.view = view;
         for (width, height) in [(1, 1), (39, 9), (40, 10), (80, 10), (300, 100)] {
@@ -276,7 +276,7 @@ fn what_the_scheduler_says_to_a_setting_is_shown() {
 #[test]
 fn the_story_the_policies_and_the_help_can_be_read() {
     let mut app = app();
-    app.act(Action::Enter);
+    app.act(KeyAction::Enter);
     assert!(
         screen(&app, 80, 24, PLAIN)
             .join("\n")
@@ -297,12 +297,12 @@ fn the_story_the_policies_and_the_help_can_be_read() {
         text.contains("101 (xz)") && text.contains("where    P"),
         "{text}"
     );
-    app.act(Action::Back);
-    app.act(Action::Policies);
+    app.act(KeyAction::Back);
+    app.act(KeyAction::Policies);
     let text = screen(&app, 80, 24, PLAIN).join("\n");
     assert!(text.contains("> camps (in force)"), "{text}");
-    app.act(Action::Back);
-    app.act(Action::Help);
+    app.act(KeyAction::Back);
+    app.act(KeyAction::Help);
     let text = screen(&app, 80, 24, PLAIN).join("\n");
     assert!(
         text.contains("switch the policy") && text.contains("q, Ctrl-C"),
@@ -312,7 +312,7 @@ fn the_story_the_policies_and_the_help_can_be_read() {
 
 #[test]
 fn without_colour_and_unicode_there_is_none() {
-    let ascii = Look::of(|name| match name {
+    let ascii = Appearance::of(|name| match name {
         "NO_COLOR" => Some("1".into()),
         "LANG" => Some("C".into()),
         _ => None,
@@ -327,6 +327,6 @@ fn without_colour_and_unicode_there_is_none() {
             .iter()
             .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
     );
-    let utf8 = Look::of(|name| (name == "LC_ALL").then(|| "en_US.UTF-8".into()));
+    let utf8 = Appearance::of(|name| (name == "LC_ALL").then(|| "en_US.UTF-8".into()));
     assert!(utf8.color && utf8.unicode);
 }

@@ -7,9 +7,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
-use super::Look;
+use super::Appearance;
 use crate::monitor::app::{App, Sort};
-use crate::stats::live::{Live, Thread};
+use crate::stats::live::{Live, LiveThread};
 
 /// What the columns mean.
 pub(super) const COLUMNS: [&str; 6] = [
@@ -52,7 +52,7 @@ fn layout(width: u16) -> Vec<(usize, u16)> {
     shown
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Appearance) {
     let Some(live) = &app.live else { return };
     let threads = app.threads();
     if threads.is_empty() && !app.filter.is_empty() {
@@ -119,7 +119,13 @@ fn header(app: &App, bar: usize) -> [Cell<'static>; 12] {
     })
 }
 
-fn cells(thread: &Thread, live: &Live, bar: usize, most: u64, look: Look) -> [Cell<'static>; 12] {
+fn cells(
+    thread: &LiveThread,
+    live: &Live,
+    bar: usize,
+    most: u64,
+    look: Appearance,
+) -> [Cell<'static>; 12] {
     let kind = live.core_types.get(thread.core_type);
     let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:4.2}"));
     let hits = thread
@@ -146,7 +152,7 @@ fn cells(thread: &Thread, live: &Live, bar: usize, most: u64, look: Look) -> [Ce
     ]
 }
 
-fn slowdown(thread: &Thread) -> String {
+fn slowdown(thread: &LiveThread) -> String {
     let Some(whole) = thread.slowdown else {
         return "   -".into();
     };
@@ -171,7 +177,7 @@ fn bytes(per_second: f64) -> String {
 }
 
 /// To the left of the middle what is behind, to the right what is ahead.
-fn progress(lead_ns: Option<i64>, width: usize, most: u64, look: Look) -> Line<'static> {
+fn progress(lead_ns: Option<i64>, width: usize, most: u64, look: Appearance) -> Line<'static> {
     let half = width / 2;
     let Some(lead) = lead_ns else {
         return Line::from(format!("{:>half$}", ""));
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn progress_points_where_it_is() {
-        let plain = Look {
+        let plain = Appearance {
             color: false,
             unicode: false,
         };

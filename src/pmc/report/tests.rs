@@ -23,9 +23,9 @@ fn events(names: &[&str]) -> Vec<Event> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn row(counts: &[Option<f64>], share: f64) -> Row {
+fn row(counts: &[Option<f64>], share: f64) -> OutputRow {
     let values = counts.iter().map(|&count| Value { count, share });
-    Row {
+    OutputRow {
         core_type: "LITTLE".into(),
         run_ns: 2e9,
         values: values.collect(),
@@ -41,10 +41,10 @@ const LABEL: fn() -> Label = || Label {
     cpu: Some(255),
 };
 
-fn printed(format: Format, scaled: bool, print: impl FnOnce(&mut Report)) -> String {
+fn printed(format: Format, scaled: bool, print: impl FnOnce(&mut PmcReport)) -> String {
     let sink = Sink::default();
     let events = events(&["llc-misses", "event=1,umask=2"]);
-    let mut report = Report::new(Box::new(sink.clone()), format, &events, &[false, scaled]);
+    let mut report = PmcReport::new(Box::new(sink.clone()), format, &events, &[false, scaled]);
     print(&mut report);
     String::from_utf8(sink.0.take()).unwrap()
 }
@@ -55,13 +55,18 @@ fn every_table_of_the_default_events_fits_a_terminal() {
     let events = events(&[&names[..], &["llc-references", "llc-misses"]].concat());
     let sink = Sink::default();
     let out = Box::new(sink.clone());
-    let mut report = Report::new(out, Format::Table, &events, &[false; 6]);
+    let mut report = PmcReport::new(out, Format::Table, &events, &[false; 6]);
     let row = row(&[Some(123_456_789_012.0); 6], 1.0);
     let nobody = Label {
         time: Some(86399.5),
         ..Label::default()
     };
-    for kind in [Kind::Interval, Kind::Sample, Kind::Thread, Kind::Total] {
+    for kind in [
+        LineKind::Interval,
+        LineKind::Sample,
+        LineKind::Thread,
+        LineKind::Total,
+    ] {
         report.row(kind, &LABEL(), &row, 4e9).unwrap();
         report.row(kind, &nobody, &row, 4e9).unwrap();
     }
@@ -78,7 +83,7 @@ fn csv_has_one_header_and_quotes_what_needs_it() {
     let text = printed(Format::Csv, true, |report| {
         for _ in 0..2 {
             let row = row(&[Some(1234.4), None], 0.5);
-            report.row(Kind::Thread, &LABEL(), &row, 4e9).unwrap();
+            report.row(LineKind::Thread, &LABEL(), &row, 4e9).unwrap();
         }
     });
     let lines: Vec<_> = text.lines().collect();
@@ -100,7 +105,7 @@ fn json_has_what_is_known() {
     let text = printed(Format::Json, true, |report| {
         let row = row(&[Some(1e6), None], 0.5);
         report
-            .row(Kind::Total, &Label::default(), &row, 2e9)
+            .row(LineKind::Total, &Label::default(), &row, 2e9)
             .unwrap();
     });
     let line: Json = serde_json::from_str(&text).unwrap();
@@ -119,11 +124,11 @@ fn a_table_marks_what_was_scaled_and_what_was_not_counted() {
         let mut row = row(&[Some(1e6), Some(5e7)], 1.0);
         row.values[1].share = 0.5;
         report
-            .row(Kind::Total, &Label::default(), &row, 2e9)
+            .row(LineKind::Total, &Label::default(), &row, 2e9)
             .unwrap();
         row.values[1].count = None;
         report
-            .row(Kind::Total, &Label::default(), &row, 2e9)
+            .row(LineKind::Total, &Label::default(), &row, 2e9)
             .unwrap();
     });
     assert!(text.contains("50.00M (50%)"), "{text}");

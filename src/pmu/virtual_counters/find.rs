@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::topology::cpulist;
 
-use super::sensor::{self, Sensor};
-use super::{Description, Kind, Name, Scope, Status};
+use super::sensor::{self, FileSensor};
+use super::{CounterKind, CounterName, CounterStatus, Description, Scope};
 
 const CPU: &str = "sys/devices/system/cpu";
 const POWERCAP: &str = "sys/class/powercap";
@@ -91,11 +91,11 @@ impl Finder<'_> {
             self.none("there is no RAPL: the processor has none or the driver is not loaded")
         };
         for (name, domain) in [
-            (Name::EnergyPackage, "package"),
-            (Name::EnergyCore, "core"),
-            (Name::EnergyUncore, "uncore"),
-            (Name::EnergyDram, "dram"),
-            (Name::EnergyPsys, "psys"),
+            (CounterName::EnergyPackage, "package"),
+            (CounterName::EnergyCore, "core"),
+            (CounterName::EnergyUncore, "uncore"),
+            (CounterName::EnergyDram, "dram"),
+            (CounterName::EnergyPsys, "psys"),
         ] {
             let why = match has_rapl {
                 true => format!("this processor's RAPL has no {domain} domain"),
@@ -104,7 +104,7 @@ impl Finder<'_> {
             self.absent_unless_found(name, POWERCAP, why);
         }
         let why = self.none("no hwmon driver shows an energy sensor");
-        self.absent_unless_found(Name::EnergySensor, HWMON, why);
+        self.absent_unless_found(CounterName::EnergySensor, HWMON, why);
     }
 
     fn rapl(&mut self) {
@@ -120,11 +120,11 @@ impl Finder<'_> {
             }
             let domain = self.text(&format!("{dir}/name")).unwrap_or_default();
             let name = match domain.as_str() {
-                "core" => Name::EnergyCore,
-                "uncore" => Name::EnergyUncore,
-                "dram" => Name::EnergyDram,
-                "psys" => Name::EnergyPsys,
-                _ if domain.starts_with("package") => Name::EnergyPackage,
+                "core" => CounterName::EnergyCore,
+                "uncore" => CounterName::EnergyUncore,
+                "dram" => CounterName::EnergyDram,
+                "psys" => CounterName::EnergyPsys,
+                _ if domain.starts_with("package") => CounterName::EnergyPackage,
                 _ => continue,
             };
             // A domain in a package carries the package's number: intel-rapl:0:1 is of
@@ -155,11 +155,11 @@ impl Finder<'_> {
             let (name, scope) = match chip.driver.as_str() {
                 driver if GPU_CHIPS.contains(&driver) => continue,
                 "amd_energy" => match (number("Esocket"), number("Ecore")) {
-                    (Some(socket), _) => (Name::EnergyPackage, Scope::Package(socket)),
-                    (_, Some(_)) => (Name::EnergyCore, chip.scope(&channel)),
-                    _ => (Name::EnergySensor, chip.scope(&channel)),
+                    (Some(socket), _) => (CounterName::EnergyPackage, Scope::Package(socket)),
+                    (_, Some(_)) => (CounterName::EnergyCore, chip.scope(&channel)),
+                    _ => (CounterName::EnergySensor, chip.scope(&channel)),
                 },
-                _ => (Name::EnergySensor, chip.scope(&channel)),
+                _ => (CounterName::EnergySensor, chip.scope(&channel)),
             };
             self.add_channel(name, scope, chip, &channel);
         }
@@ -168,11 +168,16 @@ impl Finder<'_> {
     fn power(&mut self, chips: &[Chip]) {
         for (chip, channel) in self.channels(chips, "power", &["input", "average"]) {
             if !GPU_CHIPS.contains(&chip.driver.as_str()) {
-                self.add_channel(Name::PowerSensor, chip.scope(&channel), chip, &channel);
+                self.add_channel(
+                    CounterName::PowerSensor,
+                    chip.scope(&channel),
+                    chip,
+                    &channel,
+                );
             }
         }
         let why = self.none("no hwmon driver shows a power sensor");
-        self.absent_unless_found(Name::PowerSensor, HWMON, why);
+        self.absent_unless_found(CounterName::PowerSensor, HWMON, why);
     }
 
     fn resctrl(&mut self) {
@@ -191,9 +196,9 @@ impl Finder<'_> {
                 let id = numbered(&cache, "mon_L3_", "").unwrap_or_default();
                 let cpus = self.sharing_l3(id);
                 for (name, file) in [
-                    (Name::LlcOccupancy, "llc_occupancy"),
-                    (Name::MbmTotal, "mbm_total_bytes"),
-                    (Name::MbmLocal, "mbm_local_bytes"),
+                    (CounterName::LlcOccupancy, "llc_occupancy"),
+                    (CounterName::MbmTotal, "mbm_total_bytes"),
+                    (CounterName::MbmLocal, "mbm_local_bytes"),
                 ] {
                     let (file, cpus) = (format!("{mon_data}/{cache}/{file}"), cpus.clone());
                     if self.exists(&file) {
@@ -203,7 +208,11 @@ impl Finder<'_> {
             }
             "this processor's resctrl does not monitor this".into()
         };
-        for name in [Name::LlcOccupancy, Name::MbmTotal, Name::MbmLocal] {
+        for name in [
+            CounterName::LlcOccupancy,
+            CounterName::MbmTotal,
+            CounterName::MbmLocal,
+        ] {
             self.absent_unless_found(name, RESCTRL, why.clone());
         }
     }
@@ -231,11 +240,11 @@ impl Finder<'_> {
         // Where there is cpufreq, a CPU that is offline now is listed: it may come back.
         if cpus.iter().any(|&cpu| self.exists(&file(cpu))) {
             for cpu in cpus {
-                self.add(Name::Frequency, Scope::Cpu(cpu), None, file(cpu));
+                self.add(CounterName::Frequency, Scope::Cpu(cpu), None, file(cpu));
             }
         }
         let why = self.none("no CPU has a cpufreq driver");
-        self.absent_unless_found(Name::Frequency, CPU, why);
+        self.absent_unless_found(CounterName::Frequency, CPU, why);
     }
 
     fn temperature(&mut self, chips: &[Chip]) {
@@ -245,7 +254,7 @@ impl Finder<'_> {
                     Some(package) => Scope::Package(package),
                     None => chip.scope(&channel),
                 };
-                self.add_channel(Name::Temperature, scope, chip, &channel);
+                self.add_channel(CounterName::Temperature, scope, chip, &channel);
             }
         }
         let mut zones = self.names(THERMAL);
@@ -266,20 +275,20 @@ impl Finder<'_> {
                 _ => format!("{kind} {zone}"),
             });
             let path = format!("{THERMAL}/{zone}/temp");
-            let sensor = Sensor {
+            let sensor = FileSensor {
                 file: self.root.join(&path),
                 identity: Some((
                     self.root.join(format!("{THERMAL}/{zone}/type")),
                     kind.clone(),
                 )),
             };
-            self.add_sensor(Name::Temperature, scope, None, path, sensor);
+            self.add_sensor(CounterName::Temperature, scope, None, path, sensor);
         }
         let why = match kinds.is_empty() {
             true => self.none("no thermal zone or hwmon driver shows one"),
             false => format!("no thermal zone is a CPU's: there is {}", kinds.join(", ")),
         };
-        self.absent_unless_found(Name::Temperature, THERMAL, why);
+        self.absent_unless_found(CounterName::Temperature, THERMAL, why);
     }
 
     /// The hwmon devices, by number.
@@ -345,9 +354,9 @@ impl Finder<'_> {
     }
 
     /// Adds a hwmon sensor.
-    fn add_channel(&mut self, name: Name, scope: Scope, chip: &Chip, channel: &Channel) {
+    fn add_channel(&mut self, name: CounterName, scope: Scope, chip: &Chip, channel: &Channel) {
         let source = format!("{}/{}", chip.dir, channel.file);
-        let sensor = Sensor {
+        let sensor = FileSensor {
             file: chip.real_dir.join(&channel.file),
             identity: None,
         };
@@ -355,8 +364,8 @@ impl Finder<'_> {
     }
 
     /// Adds a counter whose path, below the root, is its own for good.
-    fn add(&mut self, name: Name, scope: Scope, wraps_at: Option<f64>, path: String) {
-        let sensor = Sensor {
+    fn add(&mut self, name: CounterName, scope: Scope, wraps_at: Option<f64>, path: String) {
+        let sensor = FileSensor {
             file: self.root.join(&path),
             identity: None,
         };
@@ -365,42 +374,42 @@ impl Finder<'_> {
 
     fn add_sensor(
         &mut self,
-        name: Name,
+        name: CounterName,
         scope: Scope,
         wraps_at: Option<f64>,
         path: String,
-        sensor: Sensor,
+        sensor: FileSensor,
     ) {
         let status = match sensor.read(name, &scope, self.online.as_deref()) {
-            Ok(_) => Status::Present,
-            Err(why) => Status::Absent(why),
+            Ok(_) => CounterStatus::Present,
+            Err(why) => CounterStatus::Absent(why),
         };
         self.push(name, scope, wraps_at, &path, status, Some(sensor));
     }
 
     /// Says why there is no counter of this name, if there is none.
-    fn absent_unless_found(&mut self, name: Name, looked_in: &str, why: String) {
+    fn absent_unless_found(&mut self, name: CounterName, looked_in: &str, why: String) {
         if !self.found.iter().any(|found| found.name == name) {
-            let status = Status::Absent(why);
+            let status = CounterStatus::Absent(why);
             self.push(name, Scope::Machine, None, looked_in, status, None);
         }
     }
 
     fn push(
         &mut self,
-        name: Name,
+        name: CounterName,
         scope: Scope,
         wraps_at: Option<f64>,
         path: &str,
-        status: Status,
-        sensor: Option<Sensor>,
+        status: CounterStatus,
+        sensor: Option<FileSensor>,
     ) {
         self.found.push(Description {
             name,
             unit: name.unit(),
             kind: match name.is_level() {
-                true => Kind::Level,
-                false => Kind::Cumulative { wraps_at },
+                true => CounterKind::Level,
+                false => CounterKind::Cumulative { wraps_at },
             },
             scope,
             source: format!("/{path}"),
@@ -409,7 +418,7 @@ impl Finder<'_> {
         });
     }
 
-    fn has(&self, name: Name, scope: &Scope) -> bool {
+    fn has(&self, name: CounterName, scope: &Scope) -> bool {
         let mut found = self.found.iter();
         found.any(|found| found.name == name && found.scope == *scope)
     }

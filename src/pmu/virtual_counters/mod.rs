@@ -4,8 +4,8 @@
 //! term is PMCTrack's.
 //!
 //! None of them is per thread: each belongs to a CPU, a package, a cache or a sensor ([`Scope`]).
-//! Every [`Name`] is described at least once, be it as absent with the reason, so a caller sees
-//! what this machine lacks and never mistakes a lack for a zero.
+//! Every [`CounterName`] is described at least once, be it as absent with the reason, so a caller
+//! sees what this machine lacks and never mistakes a lack for a zero.
 //!
 //! # Where they come from
 //!
@@ -19,9 +19,9 @@
 //! | `frequency` | cpufreq's `scaling_cur_freq` | of an idle CPU the last known |
 //! | `temperature` | hwmon `tempN_input` of CPU drivers, `thermal_zone*/temp` | thermal zones whose type tells of a CPU |
 //!
-//! A power reading is a [`Kind::Level`] in watts and is not turned into joules: a sensor's reading
-//! is of an instant or of a time that it does not tell, so between two reads anything may have
-//! happened, and a sum of such readings would pass an estimate off as a count.
+//! A power reading is a [`CounterKind::Level`] in watts and is not turned into joules: a sensor's
+//! reading is of an instant or of a time that it does not tell, so between two reads anything may
+//! have happened, and a sum of such readings would pass an estimate off as a count.
 //!
 //! The perf PMU `power` is not read: it shows the same registers as RAPL's powercap zones, and
 //! needs a privilege as they do. GPU sensors are left out: they say nothing about CPUs, and
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
-use sensor::Sensor;
+use sensor::FileSensor;
 
 /// What a virtual counter is about; these are also the names on the command line.
 #[derive(
@@ -57,7 +57,7 @@ use sensor::Sensor;
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Name {
+pub enum CounterName {
     /// Energy used by a processor package, cores and caches and all
     EnergyPackage,
     /// Energy used by the cores of a package
@@ -84,7 +84,7 @@ pub enum Name {
     Temperature,
 }
 
-impl Name {
+impl CounterName {
     /// Every name, in the order of [`VirtualCounters::describe`].
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
@@ -117,7 +117,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for CounterName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -155,7 +155,7 @@ impl Unit {
 /// How a counter's readings over time are to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CounterKind {
     /// It only grows; what counts is the [`difference`].
     Cumulative {
         /// The highest reading, after which it starts at 0 again. `None` where it does not wrap
@@ -210,7 +210,7 @@ impl fmt::Display for Scope {
 /// Whether a counter could be read when it was looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum CounterStatus {
     /// It could.
     Present,
     /// It could not, and why: a phrase for people, with the remedy where there is one.
@@ -221,33 +221,33 @@ pub enum Status {
 #[derive(Clone, Debug, Serialize)]
 pub struct Description {
     /// What it is about. Not unique: there is one a CPU, package, sensor, and so on.
-    pub name: Name,
+    pub name: CounterName,
     /// What its readings are in.
     pub unit: Unit,
     /// How to understand them.
-    pub kind: Kind,
+    pub kind: CounterKind,
     /// What it belongs to. Unique together with the name, except that energy may have two sources.
     pub scope: Scope,
     /// The file it is read from; for a counter that was not found, where it was looked for.
     pub source: String,
     /// Whether it could be read when it was looked for.
-    pub status: Status,
+    pub status: CounterStatus,
     /// How to read it; `None` where nothing was found.
     #[serde(skip)]
-    sensor: Option<Sensor>,
+    sensor: Option<FileSensor>,
 }
 
 /// What reading a counter gave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reading {
+pub enum VirtualReading {
     /// A value, in the counter's unit.
     Value(f64),
     /// No value now, and why: a phrase for people.
     Absent(String),
 }
 
-impl Reading {
+impl VirtualReading {
     /// The value, if there is one.
     pub fn value(&self) -> Option<f64> {
         match self {
@@ -263,19 +263,23 @@ impl Reading {
 /// One wrap-around is made up for; more of them cannot be seen, so read more often than a counter
 /// wraps (RAPL: after minutes at full power). A suspended machine resets RAPL, which looks like a
 /// wrap-around: drop the interval that a suspend lies in.
-pub fn difference(kind: Kind, before: &Reading, after: &Reading) -> Reading {
-    let Kind::Cumulative { wraps_at } = kind else {
+pub fn difference(
+    kind: CounterKind,
+    before: &VirtualReading,
+    after: &VirtualReading,
+) -> VirtualReading {
+    let CounterKind::Cumulative { wraps_at } = kind else {
         return after.clone();
     };
     let (before, after) = match (before, after) {
-        (Reading::Value(before), Reading::Value(after)) => (*before, *after),
-        (Reading::Absent(_), _) => return before.clone(),
-        (_, Reading::Absent(_)) => return after.clone(),
+        (VirtualReading::Value(before), VirtualReading::Value(after)) => (*before, *after),
+        (VirtualReading::Absent(_), _) => return before.clone(),
+        (_, VirtualReading::Absent(_)) => return after.clone(),
     };
     match wraps_at {
-        _ if after >= before => Reading::Value(after - before),
-        Some(highest) if before <= highest => Reading::Value(highest - before + after),
-        _ => Reading::Absent("it went backwards: somebody reset the counter".into()),
+        _ if after >= before => VirtualReading::Value(after - before),
+        Some(highest) if before <= highest => VirtualReading::Value(highest - before + after),
+        _ => VirtualReading::Absent("it went backwards: somebody reset the counter".into()),
     }
 }
 
@@ -312,7 +316,7 @@ impl VirtualCounters {
     ///
     /// A counter that has vanished (a CPU taken offline, a driver unloaded) reads as absent, and
     /// has values again once it is back; one that was not found at all stays absent.
-    pub fn read(&self) -> Vec<Reading> {
+    pub fn read(&self) -> Vec<VirtualReading> {
         let of_cpus = |counter: &Description| matches!(counter.scope, Scope::Cpu(_));
         let online = if self.counters.iter().any(of_cpus) {
             sensor::online(&self.root)
@@ -322,10 +326,10 @@ impl VirtualCounters {
         let readings = self.counters.iter().map(|counter| {
             let result = match (&counter.sensor, &counter.status) {
                 (Some(sensor), _) => sensor.read(counter.name, &counter.scope, online.as_deref()),
-                (None, Status::Absent(why)) => Err(why.clone()),
-                (None, Status::Present) => Err("it has no source".into()),
+                (None, CounterStatus::Absent(why)) => Err(why.clone()),
+                (None, CounterStatus::Present) => Err("it has no source".into()),
             };
-            result.map_or_else(Reading::Absent, Reading::Value)
+            result.map_or_else(VirtualReading::Absent, VirtualReading::Value)
         });
         readings.collect()
     }
@@ -337,33 +341,37 @@ mod tests {
 
     use super::*;
 
-    const ENERGY: Kind = Kind::Cumulative {
+    const ENERGY: CounterKind = CounterKind::Cumulative {
         wraps_at: Some(262_143.0),
     };
-    const BYTES: Kind = Kind::Cumulative { wraps_at: None };
+    const BYTES: CounterKind = CounterKind::Cumulative { wraps_at: None };
 
-    fn diff(kind: Kind, before: f64, after: f64) -> Reading {
-        difference(kind, &Reading::Value(before), &Reading::Value(after))
+    fn diff(kind: CounterKind, before: f64, after: f64) -> VirtualReading {
+        difference(
+            kind,
+            &VirtualReading::Value(before),
+            &VirtualReading::Value(after),
+        )
     }
 
     #[test]
     fn a_cumulative_counter_grows() {
-        assert_eq!(diff(ENERGY, 10.5, 42.0), Reading::Value(31.5));
-        assert_eq!(diff(ENERGY, 42.0, 42.0), Reading::Value(0.0));
-        assert_eq!(diff(BYTES, 1e15, 1e15 + 1.0), Reading::Value(1.0));
+        assert_eq!(diff(ENERGY, 10.5, 42.0), VirtualReading::Value(31.5));
+        assert_eq!(diff(ENERGY, 42.0, 42.0), VirtualReading::Value(0.0));
+        assert_eq!(diff(BYTES, 1e15, 1e15 + 1.0), VirtualReading::Value(1.0));
     }
 
     #[test]
     fn energy_that_wrapped_around_goes_on_from_zero() {
-        assert_eq!(diff(ENERGY, 262_133.0, 20.0), Reading::Value(30.0));
-        assert_eq!(diff(ENERGY, 262_143.0, 0.0), Reading::Value(0.0));
+        assert_eq!(diff(ENERGY, 262_133.0, 20.0), VirtualReading::Value(30.0));
+        assert_eq!(diff(ENERGY, 262_143.0, 0.0), VirtualReading::Value(0.0));
     }
 
     #[test]
     fn a_counter_that_cannot_have_wrapped_was_reset() {
         for reading in [diff(BYTES, 100.0, 99.0), diff(ENERGY, 300_000.0, 1.0)] {
             assert!(
-                matches!(&reading, Reading::Absent(why) if why.contains("reset")),
+                matches!(&reading, VirtualReading::Absent(why) if why.contains("reset")),
                 "{reading:?}"
             );
         }
@@ -371,32 +379,35 @@ mod tests {
 
     #[test]
     fn a_level_stands_for_itself() {
-        assert_eq!(diff(Kind::Level, 60.0, 55.5), Reading::Value(55.5));
-        let absent = Reading::Absent("CPU 3 is offline".into());
-        let back = difference(Kind::Level, &absent, &Reading::Value(1.0));
-        assert_eq!(back, Reading::Value(1.0));
+        assert_eq!(
+            diff(CounterKind::Level, 60.0, 55.5),
+            VirtualReading::Value(55.5)
+        );
+        let absent = VirtualReading::Absent("CPU 3 is offline".into());
+        let back = difference(CounterKind::Level, &absent, &VirtualReading::Value(1.0));
+        assert_eq!(back, VirtualReading::Value(1.0));
     }
 
     #[test]
     fn no_difference_without_both_readings() {
-        let absent = Reading::Absent("gone".into());
-        let one = Reading::Value(1.0);
+        let absent = VirtualReading::Absent("gone".into());
+        let one = VirtualReading::Value(1.0);
         assert_eq!(difference(ENERGY, &absent, &one), absent);
         assert_eq!(difference(ENERGY, &one, &absent), absent);
     }
 
     #[test]
     fn units_are_those_of_the_si() {
-        let symbols = Name::ALL.iter().map(|name| name.unit().symbol());
+        let symbols = CounterName::ALL.iter().map(|name| name.unit().symbol());
         let symbols = symbols.collect::<Vec<_>>().join(" ");
         assert_eq!(symbols, "J J J J J J W B B B Hz °C");
     }
 
     #[test]
     fn names_are_the_command_lines() {
-        assert_eq!(Name::value_variants(), Name::ALL);
-        assert!(Name::ALL.is_sorted());
-        for name in Name::ALL {
+        assert_eq!(CounterName::value_variants(), CounterName::ALL);
+        assert!(CounterName::ALL.is_sorted());
+        for name in CounterName::ALL {
             let value = name.to_possible_value().unwrap();
             assert_eq!(value.get_name(), name.as_str());
             assert_eq!(serde_json::to_string(&name).unwrap(), format!("\"{name}\""));

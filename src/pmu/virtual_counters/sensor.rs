@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 
 use crate::topology::cpulist;
 
-use super::{Name, Scope, Unit};
+use super::{CounterName, Scope, Unit};
 
 /// Absolute zero, °C.
 const COLDEST: f64 = -273.15;
 
 /// A file with a counter's value.
 #[derive(Clone, Debug)]
-pub(super) struct Sensor {
+pub(super) struct FileSensor {
     pub file: PathBuf,
     /// A file and what it must hold: for a counter whose path may come to be another's, as the
     /// numbers of thermal zones are given out again.
     pub identity: Option<(PathBuf, String)>,
 }
 
-impl Sensor {
+impl FileSensor {
     /// Reads the value in the unit of `name`; the error is a phrase. `online` is the CPUs that
     /// are, where known.
     pub(super) fn read(
         &self,
-        name: Name,
+        name: CounterName,
         scope: &Scope,
         online: Option<&[u32]>,
     ) -> Result<f64, String> {
@@ -54,7 +54,7 @@ pub(super) fn online(root: &Path) -> Option<Vec<u32>> {
 }
 
 /// A file's number in the unit of `name`. Drivers say in several ways that they have none.
-fn value(name: Name, text: &str) -> Result<f64, String> {
+fn value(name: CounterName, text: &str) -> Result<f64, String> {
     // i64 holds all there is: 2^63 µJ is 9 TJ, and 2^63 bytes take months at the fastest memory.
     let raw: i64 = text
         .parse()
@@ -98,33 +98,33 @@ fn reason(error: &io::Error, file: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn fails(name: Name, text: &str, expected: &str) {
+    fn fails(name: CounterName, text: &str, expected: &str) {
         let error = value(name, text).expect_err("accepted");
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
     fn numbers_become_base_units() {
-        assert_eq!(value(Name::EnergyPackage, "1500000"), Ok(1.5));
-        assert_eq!(value(Name::Frequency, "4700000"), Ok(4.7e9));
-        assert_eq!(value(Name::Temperature, "-40000"), Ok(-40.0));
-        assert_eq!(value(Name::LlcOccupancy, "0"), Ok(0.0));
-        assert_eq!(value(Name::PowerSensor, "-250000"), Ok(-0.25));
+        assert_eq!(value(CounterName::EnergyPackage, "1500000"), Ok(1.5));
+        assert_eq!(value(CounterName::Frequency, "4700000"), Ok(4.7e9));
+        assert_eq!(value(CounterName::Temperature, "-40000"), Ok(-40.0));
+        assert_eq!(value(CounterName::LlcOccupancy, "0"), Ok(0.0));
+        assert_eq!(value(CounterName::PowerSensor, "-250000"), Ok(-0.25));
     }
 
     #[test]
     fn what_is_no_number_is_quoted() {
-        fails(Name::MbmTotal, "Unavailable", "'Unavailable'");
-        fails(Name::Frequency, "<unknown>", "'<unknown>'");
-        fails(Name::Temperature, "", "''");
-        fails(Name::EnergyCore, "1e99", "'1e99'");
+        fails(CounterName::MbmTotal, "Unavailable", "'Unavailable'");
+        fails(CounterName::Frequency, "<unknown>", "'<unknown>'");
+        fails(CounterName::Temperature, "", "''");
+        fails(CounterName::EnergyCore, "1e99", "'1e99'");
     }
 
     #[test]
     fn numbers_that_mean_none_are_none() {
-        fails(Name::Frequency, "0", "does not know");
-        fails(Name::Temperature, "-274000", "does not know");
-        fails(Name::EnergyPackage, "-1", "does not know");
+        fails(CounterName::Frequency, "0", "does not know");
+        fails(CounterName::Temperature, "-274000", "does not know");
+        fails(CounterName::EnergyPackage, "-1", "does not know");
     }
 
     #[test]

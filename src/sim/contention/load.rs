@@ -3,8 +3,8 @@
 
 use super::{FULL, Rate, User, stay};
 use crate::pmu::sample::LINE_BYTES;
-use crate::sim::machine::Machine;
-use crate::sim::program::Phase;
+use crate::sim::machine::SimulatedMachine;
+use crate::sim::program::ProgramPhase;
 use crate::topology::MAX_CORE_TYPES;
 
 /// Misses make up at most this part of a phase's time alone, whatever its profile says; assumed.
@@ -28,7 +28,7 @@ const NEGLIGIBLE: f64 = 1e-4;
 
 /// A phase on a machine.
 #[derive(Clone, Debug)]
-pub(in crate::sim) struct Load {
+pub(in crate::sim) struct PhaseLoad {
     /// Alone, by core type.
     pub(super) ns_per_instruction: [f64; MAX_CORE_TYPES],
     /// What a miss costs alone, by core type, and what of it no contention makes longer besides.
@@ -49,9 +49,9 @@ pub(in crate::sim) struct Load {
     pub(in crate::sim) branches: f64,
 }
 
-impl Load {
+impl PhaseLoad {
     /// What `phase` is on `machine`.
-    pub(in crate::sim) fn new(machine: &Machine, phase: &Phase) -> Self {
+    pub(in crate::sim) fn new(machine: &SimulatedMachine, phase: &ProgramPhase) -> Self {
         let mut load = Self {
             ns_per_instruction: [0.0; MAX_CORE_TYPES],
             miss_ns: [0.0; MAX_CORE_TYPES],
@@ -103,7 +103,7 @@ impl Load {
 
     /// Time per instruction alone on the fastest core type, ns: what the profile says of the
     /// reference, of which computing goes by this core's clock and waiting by this machine's memory.
-    fn fastest_ns(&self, machine: &Machine, phase: &Phase) -> f64 {
+    fn fastest_ns(&self, machine: &SimulatedMachine, phase: &ProgramPhase) -> f64 {
         let all = 1e9 / (phase.ipc * REFERENCE_HZ);
         // There the second level is the last.
         let reference = Self {
@@ -183,7 +183,7 @@ impl Load {
 }
 
 /// What part of the memory's latency a miss of this phase costs.
-fn apart(phase: &Phase, overlap: f64, prefetch: f64) -> f64 {
+fn apart(phase: &ProgramPhase, overlap: f64, prefetch: f64) -> f64 {
     let free = 1.0 - phase.sequential - phase.dependent;
     phase.sequential / prefetch + free / overlap + phase.dependent
 }

@@ -13,13 +13,13 @@ const CHASE: usize = 3;
 fn contention(machine: &str) -> Contention {
     let library = Library::builtin().unwrap();
     let machine = library.machine(machine).unwrap();
-    let load = |name| Load::new(&machine, &library.program(name).unwrap().phases[0]);
+    let load = |name| PhaseLoad::new(&machine, &library.program(name).unwrap().phases[0]);
     let loads = ["stream", "resident", "integer", "chase"].map(load);
     Contention::new(&machine, loads.to_vec())
 }
 
 /// How much longer the first takes than alone.
-fn slowdown(contention: &mut Contention, mut runners: Vec<Runner>) -> f64 {
+fn slowdown(contention: &mut Contention, mut runners: Vec<RunningThread>) -> f64 {
     let first = runners[0];
     runners.sort_unstable();
     let place = runners.iter().position(|&runner| runner == first).unwrap();
@@ -29,13 +29,13 @@ fn slowdown(contention: &mut Contention, mut runners: Vec<Runner>) -> f64 {
 
 /// On the boards each core type has a cache, by name: that of big cores is the second on the
 /// Juno board, where a53 comes before a57, and the first on the other one.
-fn on(board: &str, core_type: usize, load: usize) -> Runner {
+fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
     let llc = if board == "juno-r1" {
         1 - core_type
     } else {
         core_type
     };
-    Runner {
+    RunningThread {
         llc,
         core_type,
         load,
@@ -96,7 +96,7 @@ proptest! {
     ) {
         const LOADS: [usize; 3] = [STREAM, RESIDENT, CHASE];
         let mut contention = contention("odroid-xu4");
-        let mut runners: Vec<Runner> = Vec::new();
+        let mut runners: Vec<RunningThread> = Vec::new();
         for (&load, &count) in LOADS.iter().zip(&counts) {
             runners.extend(std::iter::repeat_n(on("odroid-xu4", 0, load), count));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     /// A virtual time, ns. Simulations begin and end far from its wrap.
     pub(super) at: u64,
     /// When it came, by number.
@@ -14,22 +14,22 @@ pub(super) struct Place {
 
 /// A queue.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: BTreeSet<(Place, u32)>,
+pub(super) struct FairQueue {
+    waiting: BTreeSet<(QueuePlace, u32)>,
 }
 
-impl Queue {
-    pub(super) fn insert(&mut self, thread: u32, place: Place) {
+impl FairQueue {
+    pub(super) fn insert(&mut self, thread: u32, place: QueuePlace) {
         self.waiting.insert((place, thread));
     }
 
     /// Takes a thread out; whether it was in.
-    pub(super) fn remove(&mut self, thread: u32, place: Place) -> bool {
+    pub(super) fn remove(&mut self, thread: u32, place: QueuePlace) -> bool {
         self.waiting.remove(&(place, thread))
     }
 
     /// Threads and their places, first to last.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, QueuePlace)> + '_ {
         self.waiting.iter().map(|&(place, thread)| (thread, place))
     }
 
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn who_is_furthest_behind_goes_first_and_equals_in_the_order_they_came() {
-        let mut queue = Queue::default();
-        let place = |at, order| Place { at, order };
+        let mut queue = FairQueue::default();
+        let place = |at, order| QueuePlace { at, order };
         queue.insert(1, place(30, 1));
         queue.insert(2, place(20, 3));
         queue.insert(3, place(20, 2));

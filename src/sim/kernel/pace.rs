@@ -2,14 +2,14 @@
 //! How time goes by for threads that run: what they have done since, how fast they are from now on,
 //! and when they come to the end of it.
 
-use super::super::contention::{Rate, Runner};
-use super::super::event::Event;
-use super::Kernel;
+use super::super::contention::{Rate, RunningThread};
+use super::super::event::SimulatedEvent;
+use super::SimulatedKernel;
 
 /// Less than this is left over by rounding: instructions' worth of time, ns.
 const ROUNDING_NS: f64 = 1.0;
 
-impl Kernel {
+impl SimulatedKernel {
     /// Brings what the thread on a CPU has done up to date.
     pub(super) fn settle(&mut self, cpu: u32) {
         let core_type = self.cpu(cpu).core_type;
@@ -97,7 +97,7 @@ impl Kernel {
             let Some(thread) = c.current else { continue };
             let load = self.thread(thread).load;
             if self.contention.loads[load].matters() {
-                let runner = Runner {
+                let runner = RunningThread {
                     llc: c.llc % self.machine.llcs_in_module,
                     core_type: c.core_type,
                     load,
@@ -136,7 +136,7 @@ impl Kernel {
         }
         c.tick_armed = true;
         c.next_tick = now + tick - (now + tick - c.offset) % tick;
-        self.events.push(c.next_tick, Event::Tick(cpu));
+        self.events.push(c.next_tick, SimulatedEvent::Tick(cpu));
     }
 
     /// A tick has come: the next one, if the CPU is busy. Whether it is.
@@ -162,7 +162,7 @@ impl Kernel {
         let takes = t.debt + left * t.rate.ns_per_instruction - since;
         if takes < (c.next_tick - self.now) as f64 {
             let at = self.now + takes.max(0.0).ceil() as u64;
-            self.events.push(at, Event::Work(cpu, c.stamp));
+            self.events.push(at, SimulatedEvent::Work(cpu, c.stamp));
         }
     }
 

@@ -2,11 +2,11 @@
 //! Answers to what the BPF half calls: timers, idle CPUs, kicks, performance, queues.
 
 use super::ffi::{self, DSQ_GLOBAL, DSQ_LOCAL, DSQ_LOCAL_ON};
-use super::kernel::{Kernel, Kick, Later};
-use super::queue::{Place, Queue};
-use super::task::{At, Mask, TaskId, Verdict};
+use super::kernel::{Kick, Later, NativeKernel};
+use super::queue::{NativeQueue, QueueKey};
+use super::task::{At, Insertion, Mask, TaskIndex};
 
-impl Kernel {
+impl NativeKernel {
     // Timers.
 
     pub(super) fn timer_start(&self, timer: *mut ffi::bpf_timer, ns: u64) {
@@ -125,7 +125,7 @@ impl Kernel {
         if state.queues.contains_key(&dsq) {
             return -(ffi::EEXIST as i32);
         }
-        state.queues.insert(dsq, Queue::default());
+        state.queues.insert(dsq, NativeQueue::default());
         0
     }
 
@@ -148,7 +148,7 @@ impl Kernel {
         At::Global
     }
 
-    pub(super) fn queue<R>(&self, at: At, with: impl FnOnce(&mut Queue) -> R) -> R {
+    pub(super) fn queue<R>(&self, at: At, with: impl FnOnce(&mut NativeQueue) -> R) -> R {
         let state = &mut *self.st();
         with(match at {
             At::Local(cpu) => &mut state.cpus[cpu as usize].local,
@@ -164,9 +164,9 @@ impl Kernel {
     pub(super) fn next_in(
         &self,
         dsq: u64,
-        place: Option<Place>,
+        place: Option<QueueKey>,
         seq: u64,
-    ) -> Option<(Place, TaskId)> {
+    ) -> Option<(QueueKey, TaskIndex)> {
         self.queue(self.find_queue(dsq, self.here()), |queue| {
             queue.after(place, seq)
         })
@@ -181,7 +181,7 @@ impl Kernel {
     /// `scx_bpf_dsq_insert()` and `scx_bpf_dsq_insert_vtime()` within select_cpu and enqueue.
     pub(super) fn dsq_insert(
         &self,
-        task: TaskId,
+        task: TaskIndex,
         dsq: u64,
         slice: u64,
         vtime: Option<u64>,
@@ -205,7 +205,7 @@ impl Kernel {
         if let Some(vtime) = vtime {
             raw.scx.dsq_vtime = vtime;
         }
-        let verdict = Verdict {
+        let verdict = Insertion {
             dsq,
             flags,
             by_vtime: vtime.is_some(),

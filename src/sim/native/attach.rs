@@ -14,14 +14,14 @@ use anyhow::{Result, ensure};
 use super::calls::CALLS;
 use super::cpu::Runs;
 use super::ffi;
-use super::half::Half;
-use super::kernel::Kernel;
-use super::machine::{Machine, Version};
-use super::queue::Queue;
-use super::task::{Mask, TaskId};
+use super::half::NativeHalf;
+use super::kernel::NativeKernel;
+use super::machine::{NativeMachine, Version};
+use super::queue::NativeQueue;
+use super::task::{Mask, TaskIndex};
 use crate::carried::{self, Carried};
 
-impl Kernel {
+impl NativeKernel {
     /// Does the kernel call no more than it must, for what is of this CPU?
     pub(super) fn bypasses(&self, cpu: u32) -> bool {
         self.look().bypass.has(cpu)
@@ -62,7 +62,7 @@ impl Kernel {
 
     /// `scx_root_disable()`, of a BPF half that is bypassed, up to ops.exit. Returns the tasks that can
     /// run, which are now the kernel's own scheduler's; no CPU runs one, as far as the model goes.
-    pub fn detach(&self, from: u32) -> Vec<TaskId> {
+    pub fn detach(&self, from: u32) -> Vec<TaskIndex> {
         self.enter(from);
         let groups: Vec<_> = self.look().cgroups.iter().map(|of| of.get()).collect();
         for &group in groups.iter().rev() {
@@ -113,19 +113,19 @@ impl Kernel {
     }
 
     /// Another BPF half is loaded, for the CPUs that are online, and attached up to the end of the bypass
-    /// ([`Kernel::bypass`]). `runnable`: tasks that can run, all of the kernel's own scheduler; the first of
-    /// each CPU runs there. Returns whether what is known of the tasks was carried over.
+    /// ([`NativeKernel::bypass`]). `runnable`: tasks that can run, all of the kernel's own scheduler;
+    /// the first of each CPU runs there. Returns whether what is known of the tasks was carried over.
     ///
     /// # Errors
     /// If the BPF half cannot be loaded, or refuses the machine.
     pub fn attach(
         &mut self,
-        machine: &Machine,
+        machine: &NativeMachine,
         carried: Option<&Carried>,
-        runnable: &[TaskId],
+        runnable: &[TaskIndex],
         from: u32,
     ) -> Result<bool> {
-        let mut half = Half::load()?;
+        let mut half = NativeHalf::load()?;
         machine.describe(&mut half)?;
         self.forget_half(carried.is_none());
         self.half = half;
@@ -164,11 +164,11 @@ impl Kernel {
         state.timers.clear();
         state.armed.clear();
         state.queues.clear();
-        state.global = Queue::default();
+        state.global = NativeQueue::default();
     }
 
     /// `scx_root_enable_workfn()`, from ops.init on.
-    fn enable(&self, runnable: &[TaskId], from: u32) -> Result<()> {
+    fn enable(&self, runnable: &[TaskIndex], from: u32) -> Result<()> {
         let all = Mask::first(self.machine.nr_cpus());
         {
             // reset_idle_masks(): for now all count as idle, also those that run something.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the BPF half calls: each goes to the [`Kernel`] that this copy of it belongs to.
+//! What the BPF half calls: each goes to the [`NativeKernel`] that this copy of it belongs to.
 //!
 //! Every function here is called from C within an operation that the same kernel called, on the same
 //! thread; `model` is that kernel, which lives longer than its copy of the BPF half. Only shared
@@ -8,10 +8,10 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use super::ffi::{self, bpf_iter_scx_dsq, bpf_timer, cpumask, native_calls, task_struct};
-use super::kernel::Kernel;
-use super::task::{Mask, TaskId};
+use super::kernel::NativeKernel;
+use super::task::{Mask, TaskIndex};
 
-/// For [`super::half::Half::start`].
+/// For [`super::half::NativeHalf::start`].
 pub(super) static CALLS: native_calls = native_calls {
     dsq_insert: Some(dsq_insert),
     move_to_local: Some(move_to_local),
@@ -38,12 +38,12 @@ pub(super) static CALLS: native_calls = native_calls {
 };
 
 /// SAFETY (of all below): see the head of this file.
-unsafe fn kernel<'a>(model: *mut c_void) -> &'a Kernel {
-    unsafe { &*model.cast::<Kernel>() }
+unsafe fn kernel<'a>(model: *mut c_void) -> &'a NativeKernel {
+    unsafe { &*model.cast::<NativeKernel>() }
 }
 
-unsafe fn id(p: *const task_struct) -> TaskId {
-    TaskId(unsafe { (*p).native_index })
+unsafe fn id(p: *const task_struct) -> TaskIndex {
+    TaskIndex(unsafe { (*p).native_index })
 }
 
 unsafe extern "C" fn dsq_insert(

@@ -9,23 +9,23 @@ use std::cell::UnsafeCell;
 
 use super::cpu::Runs;
 use super::ffi::{self, ENQ_RESTORE};
-use super::kernel::Kernel;
+use super::kernel::NativeKernel;
 use super::machine::Version;
-use super::task::{Entity, Mask, Task, TaskId};
+use super::task::{Entity, Mask, NewTask, TaskIndex};
 
-impl Kernel {
+impl NativeKernel {
     /// Forks a task from what runs on CPU `from`, and wakes it up.
     ///
     /// # Panics
     /// If the BPF half refuses it, or it may use no CPU.
-    pub fn fork(&self, task: &Task, from: u32) -> TaskId {
+    pub fn fork(&self, task: &NewTask, from: u32) -> TaskIndex {
         let id = self.make(task, from);
         self.wake_new(id, from);
         id
     }
 
     /// `wake_up_new_task()`, from what runs on CPU `from`.
-    pub fn wake_new(&self, task: TaskId, from: u32) {
+    pub fn wake_new(&self, task: TaskIndex, from: u32) {
         self.enter(from);
         self.update_curr(from);
         let (cpu, _) = self.select(task, u64::from(ffi::SCX_WAKE_FORK));
@@ -34,7 +34,7 @@ impl Kernel {
     }
 
     /// `scx_fork()` and `scx_post_fork()`: a task that sleeps still.
-    pub fn make(&self, task: &Task, from: u32) -> TaskId {
+    pub fn make(&self, task: &NewTask, from: u32) -> TaskIndex {
         let id = self.create(task, from);
         self.enter(from);
         self.init_task(id, true);
@@ -46,7 +46,7 @@ impl Kernel {
     }
 
     /// The BPF half is told of a task.
-    pub(super) fn init_task(&self, task: TaskId, fork: bool) {
+    pub(super) fn init_task(&self, task: TaskIndex, fork: bool) {
         let group = self.look().tasks[task.index()].cgroup;
         let cgroup = self.cgroup(group);
         let mut args = ffi::scx_init_task_args { fork, cgroup };
@@ -57,14 +57,14 @@ impl Kernel {
     }
 
     /// A task that sleeps still, and of which no scheduler knows.
-    pub(super) fn create(&self, task: &Task, from: u32) -> TaskId {
+    pub(super) fn create(&self, task: &NewTask, from: u32) -> TaskIndex {
         let cpus = task.cpus.unwrap_or(Mask::first(self.machine.nr_cpus()));
         let first = cpus.cpus().next().expect("a task may use some CPU");
         {
             let mut state = self.st();
             let pid = state.next_pid;
             state.next_pid += 1;
-            let id = TaskId(state.tasks.len() as u32);
+            let id = TaskIndex(state.tasks.len() as u32);
             let mut raw = ffi::task_struct {
                 pid,
                 tgid: task.tgid.unwrap_or(pid),
@@ -120,7 +120,7 @@ impl Kernel {
     }
 
     /// `sched_ext_free()`: the kernel forgets a task that has ended.
-    pub fn free(&self, task: TaskId, cpu: u32) {
+    pub fn free(&self, task: TaskIndex, cpu: u32) {
         self.enter(cpu);
         let raw = self.raw(task);
         let mut args = ffi::scx_exit_task_args { cancelled: false };
@@ -137,7 +137,7 @@ impl Kernel {
     }
 
     /// `sched_change_begin()` ... `sched_change_end()`, on the caller's CPU.
-    pub(super) fn change(&self, task: TaskId, from: u32, change: impl FnOnce(&Self)) {
+    pub(super) fn change(&self, task: TaskIndex, from: u32, change: impl FnOnce(&Self)) {
         self.enter(from);
         let cpu = self.cpu_of(task);
         let (queued, runs) = (self.is_queued(task), self.is_running(task));
@@ -161,7 +161,7 @@ impl Kernel {
     }
 
     /// `set_user_nice()`, called on CPU `from`.
-    pub fn set_nice(&self, task: TaskId, nice: i32, from: u32) {
+    pub fn set_nice(&self, task: TaskIndex, nice: i32, from: u32) {
         self.change(task, from, |this| {
             unsafe { (*this.raw(task)).static_prio = 120 + nice }
             this.call(|ops| unsafe { ops.set_weight.unwrap()(this.raw(task), 100) });
@@ -170,7 +170,7 @@ impl Kernel {
     }
 
     /// `sched_setscheduler()` within the policies of sched_ext: normal, batch, idle.
-    pub fn set_policy(&self, task: TaskId, policy: u32, from: u32) {
+    pub fn set_policy(&self, task: TaskIndex, policy: u32, from: u32) {
         self.change(task, from, |this| {
             unsafe { (*this.raw(task)).policy = policy }
             this.call(|ops| unsafe { ops.set_weight.unwrap()(this.raw(task), 100) });
@@ -179,8 +179,8 @@ impl Kernel {
     }
 
     /// `sched_setaffinity()`, called on CPU `from`. A task that runs where it may no longer is moved
-    /// by its CPU's stopper soon: [`Kernel::move_away`], which [`Kernel::settle`] calls.
-    pub fn set_affinity(&self, task: TaskId, cpus: &Mask, from: u32) {
+    /// by its CPU's stopper soon: [`NativeKernel::move_away`], which [`NativeKernel::settle`] calls.
+    pub fn set_affinity(&self, task: TaskIndex, cpus: &Mask, from: u32) {
         self.change(task, from, |this| {
             let raw = this.raw(task);
             unsafe {
@@ -210,7 +210,7 @@ impl Kernel {
     /// `migrate_disable_switch()`: a task whose migration is disabled has left its CPU to another
     /// one; it may use no other from now on, and the BPF half is told. The kernel takes it off its
     /// queue and puts it back for that.
-    pub(super) fn switched_out(&self, task: TaskId) {
+    pub(super) fn switched_out(&self, task: TaskIndex) {
         let raw = self.raw(task);
         let own = unsafe { (*raw).cpus_ptr == &raw const (*raw).native_cpus };
         if !own || !self.is_migration_disabled(task) || !self.is_queued(task) {
@@ -254,7 +254,7 @@ impl Kernel {
     }
 
     /// `move_queued_task()`, on the CPU where the model is.
-    pub(super) fn move_queued(&self, task: TaskId) {
+    pub(super) fn move_queued(&self, task: TaskIndex) {
         let mut cpus = Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits });
         cpus.intersect(&self.look().online);
         let Some(to) = cpus.cpus().next() else {
@@ -265,7 +265,7 @@ impl Kernel {
     }
 
     /// `migration_cpu_stop()`: the stopper takes the task's CPU, and sends the task elsewhere.
-    pub fn move_away(&self, task: TaskId) {
+    pub fn move_away(&self, task: TaskIndex) {
         let cpu = self.cpu_of(task);
         let needless = self.allows(task, cpu) || !self.is_queued(task);
         if needless || self.is_migration_disabled(task) {
@@ -374,7 +374,7 @@ impl Kernel {
     }
 
     /// `sched_move_task()`, called on CPU `from`.
-    pub fn move_to_cgroup(&self, task: TaskId, group: Option<usize>, from: u32) {
+    pub fn move_to_cgroup(&self, task: TaskIndex, group: Option<usize>, from: u32) {
         let before = self.look().tasks[task.0 as usize].cgroup;
         let (old, new) = (self.cgroup(before), self.cgroup(group));
         self.change(task, from, |this| {
@@ -388,7 +388,7 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
+impl Drop for NativeKernel {
     fn drop(&mut self) {
         for task in &self.state.get_mut().tasks {
             // SAFETY: the BPF half runs no more; what it stored with a task is freed once.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::cpu::Runs;
 use super::ffi::{cgroup_ctx, process_ctx};
-use super::kernel::Kernel;
-use super::task::{At, Entity, TaskId};
+use super::kernel::NativeKernel;
+use super::task::{At, Entity, TaskIndex};
 use crate::bpf::intf;
 
 const MS: u64 = 1_000_000;
@@ -36,7 +36,7 @@ impl Default for Bounds {
     }
 }
 
-impl Kernel {
+impl NativeKernel {
     /// What is wrong at this moment, if anything.
     ///
     /// # Errors
@@ -76,13 +76,13 @@ impl Kernel {
         }
     }
 
-    fn name(&self, task: TaskId) -> String {
+    fn name(&self, task: TaskIndex) -> String {
         let raw = self.task_struct(task);
         format!("task {} of CPU {}", raw.pid, raw.native_cpu)
     }
 
     /// Where it is, it is once, and it may be there.
-    fn check_task(&self, task: TaskId) -> Result<(), String> {
+    fn check_task(&self, task: TaskIndex) -> Result<(), String> {
         let (queued, running) = (self.is_queued(task), self.is_running(task));
         let (at, deferred) = {
             let state = self.look();
@@ -125,7 +125,7 @@ impl Kernel {
     }
 
     /// It has not waited for too long; not at all, or beside a CPU that has nothing to do.
-    fn check_wait(&self, task: TaskId, idle: &[u32], bounds: &Bounds) -> Result<(), String> {
+    fn check_wait(&self, task: TaskIndex, idle: &[u32], bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
         let (at, since, came) = {
             let state = self.look();
@@ -196,7 +196,7 @@ impl Kernel {
 
     /// It waits where another class has the CPU, which does not count as waiting; but if that lasts, and
     /// another CPU idles, it must not wait there.
-    fn check_held_up(&self, task: TaskId, cpu: u32, bounds: &Bounds) -> Result<(), String> {
+    fn check_held_up(&self, task: TaskIndex, cpu: u32, bounds: &Bounds) -> Result<(), String> {
         let now = self.now();
         self.st().tasks[task.0 as usize].waits_since = Some(now);
         let (taken, told) = {
@@ -233,7 +233,7 @@ impl Kernel {
     }
 
     /// What the BPF half has added up is the sum of what it counted for each task.
-    fn check_counts(&self, alive: &[TaskId]) -> Result<(), String> {
+    fn check_counts(&self, alive: &[TaskIndex]) -> Result<(), String> {
         let mut domains: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
         let mut cpus: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut processes: BTreeMap<u32, (u32, u32, u32)> = BTreeMap::new();

@@ -3,15 +3,15 @@
 
 use std::ffi::c_void;
 
-use super::cpu::{Event, Runs};
+use super::cpu::{NativePerfEvent, Runs};
 use super::ffi;
-use super::kernel::{Kernel, State};
-use super::task::TaskId;
+use super::kernel::{KernelState, NativeKernel};
+use super::task::TaskIndex;
 use crate::bpf::intf;
 
 const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
 
-impl Kernel {
+impl NativeKernel {
     /// Opens the events of a set on a CPU, as the agent does when sets take turns. Counts begin
     /// anywhere.
     pub fn open_events(&self, cpu: u32, set: usize) {
@@ -25,10 +25,10 @@ impl Kernel {
         self.count(cpu);
         let of = &mut self.st().cpus[cpu as usize];
         of.open_set = (nr > 0).then_some((set, nr));
-        let fresh = Event {
+        let fresh = NativePerfEvent {
             count_q10: 1 << 50,
             counts: true,
-            ..Event::default()
+            ..NativePerfEvent::default()
         };
         of.events = [fresh; MAX_EVENTS];
     }
@@ -50,7 +50,7 @@ impl Kernel {
         let now = self.now();
         let core_type = self.machine.type_of(cpu);
         let mut state = self.st();
-        let State { cpus, tasks, .. } = &mut *state;
+        let KernelState { cpus, tasks, .. } = &mut *state;
         let of = &mut cpus[cpu as usize];
         // What runs in other classes counts, too, and belongs to no task.
         const OTHERS: [u32; MAX_EVENTS] = [1024; MAX_EVENTS];
@@ -81,7 +81,7 @@ impl Kernel {
     }
 
     /// What a task has counted of an event in truth, wherever it ran.
-    pub fn counted(&self, task: TaskId, k: usize) -> u64 {
+    pub fn counted(&self, task: TaskIndex, k: usize) -> u64 {
         if self.is_running(task) {
             self.count(self.cpu_of(task));
         }
@@ -102,7 +102,7 @@ impl Kernel {
         if cpu != self.here() {
             return Err(ffi::INVALID);
         }
-        let Event {
+        let NativePerfEvent {
             count_q10,
             enabled,
             running,

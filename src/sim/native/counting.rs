@@ -19,7 +19,7 @@ fn ipc(sample: &intf::task_sample) -> f64 {
 #[test]
 fn a_lone_spinner_gives_a_sample_each_50_ms() {
     let mut scene = sampling(&[1, 1], 50 * MS);
-    scene.hogs(1, &Task::default());
+    scene.hogs(1, &NewTask::default());
     scene.run(10 * S);
     let samples = scene.kernel.take_samples();
     assert!(samples.len().abs_diff(200) <= 2, "{}", samples.len());
@@ -32,7 +32,7 @@ fn a_lone_spinner_gives_a_sample_each_50_ms() {
 #[test]
 fn nothing_wrong_gets_through_while_others_count() {
     let mut scene = sampling(&[1], 50 * MS);
-    scene.hogs(1, &Task::default());
+    scene.hogs(1, &NewTask::default());
     scene.run(S);
     for round in 0..300 {
         scene.kernel.detach_event(0, round % 2, round % 3 == 0);
@@ -58,7 +58,7 @@ fn nothing_wrong_gets_through_while_others_count() {
 #[test]
 fn real_time_tasks_do_not_disturb() {
     let mut scene = sampling(&[1], 50 * MS);
-    scene.hogs(1, &Task::default());
+    scene.hogs(1, &NewTask::default());
     scene.run(500 * MS);
     for _ in 0..100 {
         scene.kernel.take_cpu(0, 0);
@@ -77,7 +77,7 @@ fn real_time_tasks_do_not_disturb() {
 #[test]
 fn a_task_that_does_little_is_not_counted() {
     let mut scene = sampling(&[1, 1], 5 * MS);
-    let lazy = scene.worker(&Task::default(), MS, 49 * MS);
+    let lazy = scene.worker(&NewTask::default(), MS, 49 * MS);
     scene.run(10 * S);
     let samples = scene.kernel.take_samples();
     let counted: u64 = samples.iter().map(|sample| sample.run_ns).sum();
@@ -86,7 +86,7 @@ fn a_task_that_does_little_is_not_counted() {
 }
 
 /// To the last instruction, in as many samples as there are: of all that ever ran.
-fn assert_exact(scene: &Scene, samples: &[intf::task_sample], tasks: &[TaskId]) {
+fn assert_exact(scene: &Scene, samples: &[intf::task_sample], tasks: &[TaskIndex]) {
     for &task in tasks {
         let tid = scene.kernel.task_struct(task).pid as u32;
         let of = samples.iter().filter(|sample| sample.tid == tid);
@@ -103,7 +103,7 @@ fn assert_exact(scene: &Scene, samples: &[intf::task_sample], tasks: &[TaskId]) 
 fn counts_are_exact_in_a_storm_of_forks() {
     let mut scene = sampling(&[2, 2], 50 * MS);
     let children: Vec<_> = (0..200)
-        .map(|_| scene.kernel.fork(&Task::default(), 0))
+        .map(|_| scene.kernel.fork(&NewTask::default(), 0))
         .collect();
     let mut left = children.clone();
     while !left.is_empty() {
@@ -127,11 +127,11 @@ fn counts_are_exact_in_a_storm_of_forks() {
 
 #[test]
 fn counts_are_exact_over_switches_and_changes_of_the_core_type() {
-    let mut scene = Scene::new(&Machine {
+    let mut scene = Scene::new(&NativeMachine {
         slice_ns: Some(500 * US),
         ..machine(&[2, 2]).sampling(20 * MS)
     });
-    let tasks = scene.hogs(6, &Task::default());
+    let tasks = scene.hogs(6, &NewTask::default());
     // Two that hand over to each other all the time.
     for _ in 0..2 {
         scene.worker(&pinned(1), 30 * US, 20 * US);
@@ -164,7 +164,7 @@ fn counts_are_exact_over_switches_and_changes_of_the_core_type() {
 #[test]
 fn samples_that_are_not_taken_are_lost_and_counted() {
     let mut scene = sampling(&[2], 5 * MS);
-    let hogs = scene.hogs(4, &Task::default());
+    let hogs = scene.hogs(4, &NewTask::default());
     scene.run(S);
     let lost = |scene: &Scene| scene.kernel.stat(intf::stat_id_STAT_SAMPLES_LOST);
     assert_eq!(lost(&scene), 0);
@@ -190,11 +190,11 @@ fn samples_that_are_not_taken_are_lost_and_counted() {
 
 #[test]
 fn sets_of_events_take_turns_and_each_sample_is_of_one() {
-    let mut scene = Scene::new(&Machine {
+    let mut scene = Scene::new(&NativeMachine {
         set_events: vec![vec![3, 3], vec![3, 3]],
         ..machine(&[1, 1]).sampling(50 * MS)
     });
-    scene.hogs(1, &Task::default());
+    scene.hogs(1, &NewTask::default());
     for turn in 0..40 {
         let set = turn % 2;
         // First the agent closes the old ones, then it says which are open.

@@ -4,8 +4,8 @@
 use std::cell::UnsafeCell;
 
 use super::ffi;
-use super::queue::Queue;
-use super::task::TaskId;
+use super::queue::NativeQueue;
+use super::task::TaskIndex;
 use crate::bpf::intf;
 
 const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
@@ -16,14 +16,14 @@ pub enum Runs {
     /// Its idle task.
     Idle,
     /// A task of sched_ext.
-    Task(TaskId),
+    Task(TaskIndex),
     /// One of a scheduling class above: real-time, deadline or stop.
     Other,
 }
 
 /// A perf event on one CPU. Counts and times since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Event {
+pub(super) struct NativePerfEvent {
     pub(super) count_q10: u64,
     pub(super) enabled: u64,
     pub(super) running: u64,
@@ -32,9 +32,9 @@ pub(super) struct Event {
 }
 
 /// A CPU.
-pub(super) struct Cpu {
+pub(super) struct NativeCpu {
     pub(super) runs: Runs,
-    pub(super) local: Queue,
+    pub(super) local: NativeQueue,
     /// Stand for the idle task and for those of other classes in what the BPF half asks.
     pub(super) idle_task: Box<UnsafeCell<ffi::task_struct>>,
     pub(super) other_task: Box<UnsafeCell<ffi::task_struct>>,
@@ -51,11 +51,11 @@ pub(super) struct Cpu {
     pub(super) perf: u32,
     /// The set of events that is open, of so many events.
     pub(super) open_set: Option<(usize, usize)>,
-    pub(super) events: [Event; MAX_EVENTS],
+    pub(super) events: [NativePerfEvent; MAX_EVENTS],
     pub(super) counted_at: u64,
 }
 
-impl Cpu {
+impl NativeCpu {
     pub(super) fn new(cpu: u32) -> Self {
         let stand_in = |pid, comm: &[u8]| {
             let mut task = ffi::task_struct {
@@ -72,7 +72,7 @@ impl Cpu {
         };
         Self {
             runs: Runs::Idle,
-            local: Queue::default(),
+            local: NativeQueue::default(),
             idle_task: stand_in(0, b"swapper"),
             other_task: stand_in(999_999, b"rt"),
             in_balance: false,

@@ -4,14 +4,14 @@
 
 use super::cpu::Runs;
 use super::ffi::{self, ENQ_HEAD, ENQ_PREEMPT, ENQ_REENQ};
-use super::kernel::{Kernel, Later};
+use super::kernel::{Later, NativeKernel};
 use super::machine::Version;
-use super::queue::Place;
-use super::task::{At, TaskId};
+use super::queue::QueueKey;
+use super::task::{At, TaskIndex};
 
-impl Kernel {
+impl NativeKernel {
     /// `dispatch_enqueue()`.
-    pub(super) fn insert(&self, at: At, task: TaskId, by_vtime: bool, flags: u64) {
+    pub(super) fn insert(&self, at: At, task: TaskIndex, by_vtime: bool, flags: u64) {
         let raw = unsafe { &*self.raw(task) };
         self.trace(|| format!("{} goes to {at:?}, flags {flags:#x}", raw.pid));
         if self.look().tasks[task.0 as usize].at.is_some() {
@@ -46,7 +46,7 @@ impl Kernel {
     }
 
     /// `local_dsq_post_enq()`.
-    fn inserted_locally(&self, cpu: u32, task: TaskId, flags: u64) {
+    fn inserted_locally(&self, cpu: u32, task: TaskIndex, flags: u64) {
         if self.look().cpus[cpu as usize].in_balance {
             return;
         }
@@ -60,7 +60,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn unlink(&self, task: TaskId) {
+    pub(super) fn unlink(&self, task: TaskIndex) {
         let at = self.st().tasks[task.0 as usize].at.take();
         if let Some((at, place)) = at {
             let removed = self.queue(at, |queue| queue.remove(place));
@@ -70,7 +70,7 @@ impl Kernel {
 
     /// `do_enqueue_task()`, after `enqueue_task_scx()`. `sticky`: straight to its CPU's local queue,
     /// since it comes there from another CPU, or runs and is put back.
-    pub(super) fn enqueue(&self, task: TaskId, flags: u64, sticky: bool) {
+    pub(super) fn enqueue(&self, task: TaskIndex, flags: u64, sticky: bool) {
         let cpu = self.cpu_of(task);
         unsafe { (*self.raw(task)).scx.flags |= ffi::SCX_TASK_QUEUED }
         if sticky {
@@ -106,7 +106,7 @@ impl Kernel {
             let mut state = self.st();
             let entity = &mut state.tasks[task.0 as usize];
             entity.deferred = true;
-            entity.verdict = Some(super::task::Verdict {
+            entity.verdict = Some(super::task::Insertion {
                 flags: verdict.flags | flags,
                 ..verdict
             });
@@ -117,7 +117,7 @@ impl Kernel {
     }
 
     /// The same, where the BPF half is not asked.
-    fn enqueue_without(&self, task: TaskId, flags: u64) {
+    fn enqueue_without(&self, task: TaskIndex, flags: u64) {
         let cpu = self.cpu_of(task);
         self.st().tasks[task.0 as usize].verdict = None;
         unsafe { (*self.raw(task)).scx.slice = u64::from(ffi::SCX_SLICE_DFL) }
@@ -129,7 +129,7 @@ impl Kernel {
     }
 
     /// `dequeue_task_scx()`: off its run queue, whether it runs or waits.
-    pub(super) fn dequeue(&self, task: TaskId) {
+    pub(super) fn dequeue(&self, task: TaskIndex) {
         if !self.is_queued(task) {
             return;
         }
@@ -153,7 +153,7 @@ impl Kernel {
     }
 
     /// `task_can_run_on_remote_rq()`; `must`: that it cannot ends the scheduler.
-    fn may_move_to(&self, task: TaskId, cpu: u32, must: bool) -> bool {
+    fn may_move_to(&self, task: TaskIndex, cpu: u32, must: bool) -> bool {
         let why = if self.is_migration_disabled(task) {
             "its migration is disabled"
         } else if !self.allows(task, cpu) {
@@ -173,7 +173,7 @@ impl Kernel {
 
     /// `move_remote_task_to_local_dsq()`. Up to 6.18 the upper half of the flags is lost, since
     /// `enqueue_task_scx()` takes an int.
-    fn migrate(&self, task: TaskId, cpu: u32, flags: u64) {
+    fn migrate(&self, task: TaskIndex, cpu: u32, flags: u64) {
         self.dequeue(task);
         unsafe { (*self.raw(task)).native_cpu = cpu as i32 }
         let lost = self.machine.version < Version(6, 19);
@@ -190,7 +190,7 @@ impl Kernel {
 
     /// To a local queue: `dispatch_to_local_dsq()`, and `move_task_between_dsqs()` (`moved`: from
     /// another queue).
-    fn to_local(&self, task: TaskId, cpu: u32, flags: u64, moved: bool) -> bool {
+    fn to_local(&self, task: TaskIndex, cpu: u32, flags: u64, moved: bool) -> bool {
         if self.cpu_of(task) != cpu {
             // To an offline CPU nothing goes, which is no fault of the BPF half's.
             if !self.is_online(cpu) || !self.may_move_to(task, cpu, true) {
@@ -221,7 +221,7 @@ impl Kernel {
 
     /// `consume_dispatch_q()`: the first task that the CPU may take.
     pub(super) fn consume(&self, cpu: u32, at: At) -> bool {
-        let mut place: Option<Place> = None;
+        let mut place: Option<QueueKey> = None;
         while let Some((next, task)) = self.queue(at, |queue| queue.after(place, u64::MAX)) {
             place = Some(next);
             if self.cpu_of(task) == cpu || self.may_move_to(task, cpu, false) {
@@ -249,7 +249,7 @@ impl Kernel {
         &self,
         from: u64,
         first_seq: u64,
-        task: TaskId,
+        task: TaskIndex,
         to: u64,
         slice: Option<u64>,
         vtime: Option<u64>,
@@ -300,7 +300,7 @@ impl Kernel {
 
     /// `reenq_local()`: what is in a queue now goes through enqueue anew.
     fn requeue(&self, at: At) -> u32 {
-        let tasks: Vec<TaskId> = self.queue(at, |queue| queue.iter().collect());
+        let tasks: Vec<TaskIndex> = self.queue(at, |queue| queue.iter().collect());
         let mut nr = 0;
         for task in tasks {
             // A task that is about to move with its CPU's stopper stays.
@@ -352,7 +352,7 @@ impl Kernel {
     }
 
     /// `process_ddsp_deferred_locals()`.
-    fn insert_deferred(&self, task: TaskId) {
+    fn insert_deferred(&self, task: TaskIndex) {
         let verdict = {
             let entity = &mut self.st().tasks[task.0 as usize];
             if !std::mem::take(&mut entity.deferred) {

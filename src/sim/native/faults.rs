@@ -14,7 +14,7 @@ use crate::policy::Action;
 use crate::scheduler::encode::encode;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
-fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {
+fn brief(kernel: &NativeKernel, task: &NewTask, burst_ns: u64) -> TaskIndex {
     let task = kernel.fork(task, 0);
     for _ in 0..20 {
         kernel.run_for(burst_ns);
@@ -31,8 +31,8 @@ fn brief(kernel: &Kernel, task: &Task, burst_ns: u64) -> TaskId {
 #[test]
 fn what_a_rule_keeps_on_efficient_cores_does_not_hop_among_them_while_a_fast_one_idles() {
     for ruled in [true, false] {
-        let kernel = Kernel::new(&Machine::of(&[1, 2])).unwrap();
-        let task = kernel.fork(&Task::default(), 0);
+        let kernel = NativeKernel::new(&NativeMachine::of(&[1, 2])).unwrap();
+        let task = kernel.fork(&NewTask::default(), 0);
         kernel.run_for(20 * MS);
         let by = if ruled { Author::Rules } else { Author::Policy };
         assert!(kernel.hint(task, 1, by));
@@ -55,7 +55,7 @@ fn of_many_that_see_one_idle_fast_core_one_goes_and_all_others_stay() {
     // Two P cores with two threads each, eight E cores, two LP-E cores on an island of their own.
     let mut topology = topology(&[(0, 4), (1, 8), (2, 2)], &[0]);
     topology.types[2].low_power_island = true;
-    let kernel = Kernel::new(&Machine::on(topology)).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::on(topology)).unwrap();
     kernel.fork(&pinned(2), 2);
     let tasks: Vec<_> = (4..12).map(|cpu| kernel.fork(&pinned(cpu), cpu)).collect();
     kernel.run_for(2 * MS);
@@ -80,8 +80,8 @@ fn of_many_that_see_one_idle_fast_core_one_goes_and_all_others_stay() {
 
 #[test]
 fn a_frequency_request_ends_by_one_clock_only() {
-    let kernel = Kernel::new(&Machine::of(&[1])).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1])).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(30 * MS);
     kernel.block(0);
     kernel.skew_ktime(3600 * 1000 * MS as i64);
@@ -99,10 +99,10 @@ fn a_frequency_request_ends_by_one_clock_only() {
 
 #[test]
 fn a_cpu_that_leaves_idle_is_measured_from_then_on() {
-    let mut machine = Machine::of(&[1]);
+    let mut machine = NativeMachine::of(&[1]);
     machine.hz = 100;
-    let kernel = Kernel::new(&machine).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&machine).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(50 * MS);
     kernel.block(0);
     kernel.run_for(500 * MS);
@@ -114,8 +114,8 @@ fn a_cpu_that_leaves_idle_is_measured_from_then_on() {
 
 #[test]
 fn a_cpu_that_was_kicked_in_vain_is_found_again() {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(MS);
     let idle = 1 - kernel.cpu_of(task);
     type AnyIdleFor = unsafe extern "C" fn(*mut ffi::task_struct) -> i32;
@@ -138,8 +138,8 @@ fn a_cpu_that_was_kicked_in_vain_is_found_again() {
 
 #[test]
 fn a_cpu_that_may_not_take_what_waits_stays_asleep() {
-    let kernel = Kernel::new(&Machine::of(&[3])).unwrap();
-    let crowd = Task {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[3])).unwrap();
+    let crowd = NewTask {
         cpus: Some(Mask::first(2)),
         ..Default::default()
     };
@@ -156,8 +156,8 @@ fn a_cpu_that_may_not_take_what_waits_stays_asleep() {
 
 #[test]
 fn a_change_of_nice_is_no_sleep() {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     for round in 0..40 {
         kernel.run_for(MS);
         kernel.set_nice(task, round % 3, 1 - kernel.cpu_of(task));
@@ -175,12 +175,12 @@ fn a_change_of_nice_is_no_sleep() {
 
 #[test]
 fn the_agents_threads_have_one_allowance_together() {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
     for cpu in 0..2 {
         kernel.fork(&pinned(cpu), cpu);
     }
     kernel.run_for(50 * MS);
-    let agent = |cpu| Task {
+    let agent = |cpu| NewTask {
         tgid: Some(AGENT_TGID),
         ..pinned(cpu)
     };
@@ -193,15 +193,15 @@ fn the_agents_threads_have_one_allowance_together() {
 
 #[test]
 fn a_full_table_is_tried_once_and_a_sleepers_slot_can_be_taken_back() {
-    let mut machine = Machine::of(&[4]);
+    let mut machine = NativeMachine::of(&[4]);
     machine.slots = 4;
-    let kernel = Kernel::new(&machine).unwrap();
+    let kernel = NativeKernel::new(&machine).unwrap();
     let sleepers: Vec<_> = (0..4).map(|cpu| kernel.fork(&pinned(cpu), cpu)).collect();
     kernel.run_for(20 * MS);
     for cpu in 0..4 {
         kernel.block(cpu);
     }
-    let task = kernel.fork(&Task::default(), 0);
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(200 * MS);
     assert!(kernel.slot(task).is_none());
     assert_eq!(kernel.stat(intf::stat_id_STAT_SLOTS_FULL), 1);
@@ -231,8 +231,8 @@ fn a_full_table_is_tried_once_and_a_sleepers_slot_can_be_taken_back() {
 #[test]
 fn a_synchronous_wake_up_takes_an_idle_cpu_rather_than_wait_for_its_waker() {
     for busy in [false, true] {
-        let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
-        let [waker, wakee] = [0, 1].map(|_| brief(&kernel, &Task::default(), MS / 2));
+        let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
+        let [waker, wakee] = [0, 1].map(|_| brief(&kernel, &NewTask::default(), MS / 2));
         if busy {
             kernel.fork(&pinned(1), 1);
             kernel.run_for(20 * MS);
@@ -251,7 +251,7 @@ fn a_synchronous_wake_up_takes_an_idle_cpu_rather_than_wait_for_its_waker() {
 
 #[test]
 fn what_is_brief_on_the_fastest_cores_is_brief_on_slower_ones() {
-    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 1])).unwrap();
     // A frame of 3 ms on P takes 6 ms on E, which is half as fast.
     let task = brief(&kernel, &pinned(1), 6 * MS);
     let known = kernel.task_ctx(task).unwrap();
@@ -264,13 +264,13 @@ fn what_is_brief_on_the_fastest_cores_is_brief_on_slower_ones() {
 
 #[test]
 fn what_a_kernel_thread_preempts_does_not_wait_for_one_that_takes_long() {
-    let kernel = Kernel::new(&Machine::of(&[1])).unwrap();
-    let kworker = Task {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1])).unwrap();
+    let kworker = NewTask {
         flags: PF_KTHREAD,
         ..pinned(0)
     };
     let kworker = brief(&kernel, &kworker, MS / 20);
-    let task = kernel.fork(&Task::default(), 0);
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(50 * MS);
     kernel.wake(kworker, 0, WAKE);
     kernel.run_for(MS / 2);
@@ -283,7 +283,7 @@ fn what_a_kernel_thread_preempts_does_not_wait_for_one_that_takes_long() {
 fn a_cpu_that_came_online_since_serves_what_is_pinned_to_it() {
     let mut topology = topology(&[(0, 2)], &[]);
     topology.nr_cpu_ids = 3;
-    let kernel = Kernel::new(&Machine::on(topology)).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::on(topology)).unwrap();
     let tasks = [0, 1].map(|_| kernel.fork(&pinned(2), 2));
     kernel.run_for(200 * MS);
     let ran = tasks.map(|task| kernel.task_struct(task).se.sum_exec_runtime / MS);
@@ -293,10 +293,10 @@ fn a_cpu_that_came_online_since_serves_what_is_pinned_to_it() {
 
 #[test]
 fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
-    let mut machine = Machine::of(&[1]).sampling(50 * MS);
+    let mut machine = NativeMachine::of(&[1]).sampling(50 * MS);
     machine.set_events = vec![vec![2, 2]];
-    let kernel = Kernel::new(&machine).unwrap();
-    kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&machine).unwrap();
+    kernel.fork(&NewTask::default(), 0);
     kernel.run_for(3 * MS);
     kernel.half().set_at("current_set", 0, 1u8);
     kernel.open_events(0, 1);
@@ -311,8 +311,8 @@ fn counts_of_two_sets_do_not_add_up_while_a_task_has_no_slot() {
 
 #[test]
 fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
-    let busy = Task {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
+    let busy = NewTask {
         tgid: Some(AGENT_TGID),
         ..Default::default()
     };
@@ -320,7 +320,7 @@ fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
     kernel.run_for(5 * MS);
     let here = kernel.cpu_of(thread);
     // Another one of the agent's that may run there alone computes from now on.
-    let other = Task {
+    let other = NewTask {
         tgid: Some(AGENT_TGID),
         ..pinned(here)
     };
@@ -339,8 +339,8 @@ fn a_preempted_thread_of_the_agent_goes_to_an_idle_cpu() {
 /// It has no other chance, while the agent goes first.
 #[test]
 fn what_was_on_its_way_to_a_cpu_as_the_agent_woke_up_there_does_not_wait_for_it() {
-    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
-    let agent = Task {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 1])).unwrap();
+    let agent = NewTask {
         tgid: Some(AGENT_TGID),
         ..pinned(0)
     };
@@ -364,7 +364,7 @@ fn what_was_on_its_way_to_a_cpu_as_the_agent_woke_up_there_does_not_wait_for_it(
 
 #[test]
 fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
-    let kernel = Kernel::new(&Machine::of(&[4])).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[4])).unwrap();
     for cpu in 0..2 {
         kernel.fork(&pinned(cpu), cpu);
     }
@@ -382,8 +382,8 @@ fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
 /// that waits.
 #[test]
 fn a_task_that_is_alone_since_its_fork_is_known_to_run() {
-    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 1])).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(20 * MS);
     let state = kernel.slot(task).unwrap().state;
     assert_eq!(u32::from(state), intf::task_state_TASK_IS_RUNNING);
@@ -391,7 +391,7 @@ fn a_task_that_is_alone_since_its_fork_is_known_to_run() {
 
 #[test]
 fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
-    let kernel = Kernel::new(&Machine::of(&[2]).sampling(50 * MS)).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2]).sampling(50 * MS)).unwrap();
     kernel.skew_cpu(1, -20_000);
     let task = kernel.fork(&pinned(0), 0);
     kernel.run_for(20 * MS);
@@ -406,11 +406,11 @@ fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
 #[test]
 fn what_a_parked_cpu_held_runs_again_on_every_kernel() {
     for (can_kick, can_iterate) in [(true, true), (false, true), (false, false)] {
-        let mut machine = Machine::of(&[1, 1]);
+        let mut machine = NativeMachine::of(&[1, 1]);
         (machine.can_kick, machine.can_iterate) = (can_kick, can_iterate);
         machine.version = Version(7, 1);
-        let kernel = Kernel::new(&machine).unwrap();
-        let held = kernel.fork(&Task::default(), 0);
+        let kernel = NativeKernel::new(&machine).unwrap();
+        let held = kernel.fork(&NewTask::default(), 0);
         kernel.run_for(20 * MS);
         let parks = Action::Park(kernel.cpu_of(held), Duration::from_millis(40));
         kernel.apply(&[encode(&parks, Author::Policy)], 1);
@@ -423,9 +423,9 @@ fn what_a_parked_cpu_held_runs_again_on_every_kernel() {
 
 /// A machine of two CPUs that a scheduler was just attached to, while a task ran on the first: for all that
 /// the kernel knows both idle.
-fn attached_to_a_busy_cpu() -> Box<Kernel> {
-    let machine = Machine::of(&[2]);
-    let mut kernel = Kernel::new(&machine).unwrap();
+fn attached_to_a_busy_cpu() -> Box<NativeKernel> {
+    let machine = NativeMachine::of(&[2]);
+    let mut kernel = NativeKernel::new(&machine).unwrap();
     kernel.fork(&on([0, 1]), 0);
     kernel.settle();
     kernel.bypass(true, 1);
@@ -450,7 +450,7 @@ fn nor_once_a_real_time_task_has_taken_it() {
     let kernel = attached_to_a_busy_cpu();
     kernel.take_cpu(0, 0);
     kernel.settle();
-    let task = kernel.fork(&Task::default(), 0);
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.settle();
     // What ran there is on the other one by now, and both queue for that.
     assert_eq!(kernel.queued_on(0), []);
@@ -460,9 +460,9 @@ fn nor_once_a_real_time_task_has_taken_it() {
 /// While the machine suspends the kernel does not say which CPUs go idle, and up to 7.2 not even afterwards.
 #[test]
 fn a_cpu_that_went_idle_unseen_is_found_where_it_cannot_be_woken() {
-    let mut machine = Machine::of(&[2]);
+    let mut machine = NativeMachine::of(&[2]);
     (machine.version, machine.can_kick) = (Version(7, 2), false);
-    let kernel = Kernel::new(&machine).unwrap();
+    let kernel = NativeKernel::new(&machine).unwrap();
     kernel.fork(&pinned(0), 0);
     kernel.fork(&pinned(1), 1);
     kernel.run_for(20 * MS);
@@ -471,7 +471,7 @@ fn a_cpu_that_went_idle_unseen_is_found_where_it_cannot_be_woken() {
     kernel.block(1);
     kernel.bypass(false, 0);
     kernel.settle();
-    let task = kernel.fork(&Task::default(), 0);
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(MS);
     assert!(kernel.is_running(task));
 }

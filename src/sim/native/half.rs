@@ -37,7 +37,7 @@ fn object() -> &'static [u8] {
 
 /// One BPF half with memory of its own. The loader knows objects by their inode, so each copy is a
 /// file of its own, in memory.
-pub struct Half {
+pub struct NativeHalf {
     /// What the kernel's model calls.
     pub(super) ops: *const ffi::sched_ext_ops,
     start: unsafe extern "C" fn(u32) -> bool,
@@ -56,8 +56,8 @@ pub struct Half {
     _file: File,
 }
 
-impl Half {
-    /// Loads another copy. Nothing of it runs before [`Half::start`].
+impl NativeHalf {
+    /// Loads another copy. Nothing of it runs before [`NativeHalf::start`].
     ///
     /// # Errors
     /// If the kernel refuses memory that can be executed.
@@ -123,7 +123,7 @@ impl Half {
         }
     }
 
-    /// Changes how many elements a map has, before [`Half::start`].
+    /// Changes how many elements a map has, before [`NativeHalf::start`].
     ///
     /// # Panics
     /// If there is no such map.
@@ -161,7 +161,8 @@ impl Half {
         unsafe { &*self.ops }
     }
 
-    /// The table of tasks, and how many slots of it were ever taken; for [`crate::table::Reader`].
+    /// The table of tasks, and how many slots of it were ever taken; for
+    /// [`crate::table::TableReader`].
     pub fn slots(&self) -> (&[types::task_slot], usize) {
         // SAFETY: an array of so many, of the type that both bindings are made from. The agent reads
         // it while no operation runs.
@@ -241,7 +242,7 @@ impl Half {
     }
 }
 
-impl Heir for Half {
+impl Heir for NativeHalf {
     fn table(&mut self) -> &mut [types::task_slot] {
         // SAFETY: as in Half::slots(); the BPF half writes it, too, and does not run now.
         unsafe { std::slice::from_raw_parts_mut(self.global("slots"), MAX_SLOTS) }
@@ -277,7 +278,7 @@ impl Heir for Half {
     }
 }
 
-impl Drop for Half {
+impl Drop for NativeHalf {
     fn drop(&mut self) {
         if self.started {
             // SAFETY: nothing runs in it any more, and the maps are not used after this.

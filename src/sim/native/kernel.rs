@@ -9,12 +9,12 @@ use std::marker::PhantomPinned;
 use anyhow::{Result, ensure};
 
 use super::calls::CALLS;
-use super::cpu::{Cpu, Runs};
+use super::cpu::{NativeCpu, Runs};
 use super::ffi::{self, DSQ_GLOBAL};
-use super::half::Half;
-use super::machine::Machine;
-use super::queue::Queue;
-use super::task::{At, Entity, Mask, TaskId};
+use super::half::NativeHalf;
+use super::machine::NativeMachine;
+use super::queue::NativeQueue;
+use super::task::{At, Entity, Mask, TaskIndex};
 use crate::agent::Author;
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
@@ -39,17 +39,17 @@ pub struct Kick {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Later {
     /// The verdict of a task that names another CPU's queue.
-    Insert(TaskId),
+    Insert(TaskIndex),
     Kick(Kick),
     /// All tasks of a queue go through enqueue anew.
     Requeue(At),
 }
 
-pub(super) struct State {
+pub(super) struct KernelState {
     pub(super) tasks: Vec<Entity>,
-    pub(super) cpus: Vec<Cpu>,
-    pub(super) queues: BTreeMap<u64, Queue>,
-    pub(super) global: Queue,
+    pub(super) cpus: Vec<NativeCpu>,
+    pub(super) queues: BTreeMap<u64, NativeQueue>,
+    pub(super) global: NativeQueue,
     pub(super) idle: Mask,
     /// CPUs that take tasks.
     pub(super) online: Mask,
@@ -62,20 +62,20 @@ pub(super) struct State {
     /// Which of the tasks that sleep is woken up when a CPU is there next: any number.
     pub(super) racer: Option<u64>,
     /// Tasks whose waker waits for that lock, with the flags.
-    pub(super) held_up: Vec<(TaskId, u64)>,
+    pub(super) held_up: Vec<(TaskIndex, u64)>,
     /// CPUs that are to tell that they idle, though they did before.
     pub(super) renotify: Mask,
     pub(super) later: Vec<Later>,
     /// CPUs that are to schedule.
     pub(super) resched: Vec<u32>,
     /// Tasks that run where they may no longer: their CPUs' stoppers are to move them.
-    pub(super) stops: Vec<TaskId>,
+    pub(super) stops: Vec<TaskIndex>,
     /// Tasks that began to run, and where, since this was last emptied.
-    pub(super) started: Vec<(u32, TaskId)>,
+    pub(super) started: Vec<(u32, TaskIndex)>,
     /// CPUs that no longer run any, since this was last emptied.
     pub(super) stopped: Vec<u32>,
     /// Tasks that have not ended.
-    pub(super) alive: Vec<TaskId>,
+    pub(super) alive: Vec<TaskIndex>,
     /// Armed timers: when, in which order, and on which CPU.
     pub(super) timers: BTreeMap<(u64, u64), (*mut ffi::bpf_timer, u32)>,
     /// Where in `timers` each is.
@@ -91,7 +91,7 @@ pub(super) struct State {
     /// `cpu.weight` of each.
     pub(super) cgroup_weights: Vec<u32>,
     /// The task that select_cpu or enqueue is asked about: the only one that may be inserted.
-    pub(super) verdict_of: Option<TaskId>,
+    pub(super) verdict_of: Option<TaskIndex>,
     /// Tasks that ops.dispatch has moved to a local queue.
     pub(super) nr_moved: u32,
     pub(super) next_pid: i32,
@@ -101,11 +101,11 @@ pub(super) struct State {
 ///
 /// Shared references only: an operation of the BPF half calls back into its kernel, which may call
 /// an operation again. The state is borrowed for no longer than nothing else can run.
-pub struct Kernel {
-    pub(super) half: Half,
-    pub(super) machine: Machine,
+pub struct NativeKernel {
+    pub(super) half: NativeHalf,
+    pub(super) machine: NativeMachine,
     pub(super) here: UnsafeCell<ffi::native_here>,
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<KernelState>,
     pub(super) now: Cell<u64>,
     /// What is put off stays in `later` for the caller to run: other CPUs may come between.
     pub(super) waits: Cell<bool>,
@@ -118,15 +118,15 @@ pub struct Kernel {
     _pinned: PhantomPinned,
 }
 
-impl Kernel {
+impl NativeKernel {
     /// A kernel for this machine, to which the BPF half is attached; all its CPUs are idle. Time
     /// begins an hour after the boot.
     ///
     /// # Errors
     /// If the BPF half cannot be loaded, or refuses the machine.
-    pub fn new(machine: &Machine) -> Result<Box<Self>> {
+    pub fn new(machine: &NativeMachine) -> Result<Box<Self>> {
         let nr_cpus = machine.nr_cpus();
-        let mut half = Half::load()?;
+        let mut half = NativeHalf::load()?;
         machine.describe(&mut half)?;
         let samples_map = half.global("samples");
         let mut kernel = Box::new(Self {
@@ -137,11 +137,11 @@ impl Kernel {
                 cursor: nr_cpus.saturating_sub(1),
                 ..Default::default()
             }),
-            state: RefCell::new(State {
+            state: RefCell::new(KernelState {
                 tasks: Vec::new(),
-                cpus: (0..nr_cpus).map(Cpu::new).collect(),
+                cpus: (0..nr_cpus).map(NativeCpu::new).collect(),
                 queues: BTreeMap::new(),
-                global: Queue::default(),
+                global: NativeQueue::default(),
                 idle: Mask::NONE,
                 online: Mask::first(nr_cpus),
                 bypass: Mask::NONE,
@@ -198,20 +198,20 @@ impl Kernel {
     }
 
     /// The BPF half's memory.
-    pub fn half(&self) -> &Half {
+    pub fn half(&self) -> &NativeHalf {
         &self.half
     }
 
     /// The machine.
-    pub fn machine(&self) -> &Machine {
+    pub fn machine(&self) -> &NativeMachine {
         &self.machine
     }
 
-    pub(super) fn st(&self) -> RefMut<'_, State> {
+    pub(super) fn st(&self) -> RefMut<'_, KernelState> {
         self.state.borrow_mut()
     }
 
-    pub(super) fn look(&self) -> Ref<'_, State> {
+    pub(super) fn look(&self) -> Ref<'_, KernelState> {
         self.state.borrow()
     }
 
@@ -290,25 +290,25 @@ impl Kernel {
 
     // Tasks.
 
-    pub(super) fn raw(&self, task: TaskId) -> *mut ffi::task_struct {
+    pub(super) fn raw(&self, task: TaskIndex) -> *mut ffi::task_struct {
         self.look().tasks[task.0 as usize].raw.get()
     }
 
     /// The kernel's side of a task, as it is at this moment.
-    pub fn task_struct(&self, task: TaskId) -> ffi::task_struct {
+    pub fn task_struct(&self, task: TaskIndex) -> ffi::task_struct {
         // SAFETY: it lives as long as the kernel, and is written on this thread only.
         unsafe { *self.raw(task) }
     }
 
     /// What the BPF half remembers of a task, as it is at this moment; none once it has ended.
-    pub fn task_ctx(&self, task: TaskId) -> Option<ffi::task_ctx> {
+    pub fn task_ctx(&self, task: TaskIndex) -> Option<ffi::task_ctx> {
         self.with_task_ctx(task, |ctx| *ctx)
     }
 
     /// The same, without a copy.
     pub(super) fn with_task_ctx<R>(
         &self,
-        task: TaskId,
+        task: TaskIndex,
         look: impl FnOnce(&ffi::task_ctx) -> R,
     ) -> Option<R> {
         // SAFETY: the storage is one of task_ctxs, the only map of its kind; while `look` has the
@@ -323,7 +323,7 @@ impl Kernel {
     }
 
     /// A task's slot in the table, if it has one.
-    pub fn slot(&self, task: TaskId) -> Option<intf::task_slot> {
+    pub fn slot(&self, task: TaskIndex) -> Option<intf::task_slot> {
         let slot = self.task_ctx(task)?.slot;
         (slot < intf::hetero_consts_MAX_SLOTS).then(|| {
             let slots = self.half.global::<intf::task_slot>("slots");
@@ -356,42 +356,42 @@ impl Kernel {
     }
 
     /// The task with this id.
-    pub fn task_of(&self, pid: i32) -> Option<TaskId> {
+    pub fn task_of(&self, pid: i32) -> Option<TaskIndex> {
         let state = self.look();
         let found = state.tasks.iter().position(|task| {
             // SAFETY: as in task_struct().
             task.alive && unsafe { (*task.raw.get()).pid } == pid
         });
-        found.map(|index| TaskId(index as u32))
+        found.map(|index| TaskIndex(index as u32))
     }
 
-    pub(super) fn is_queued(&self, task: TaskId) -> bool {
+    pub(super) fn is_queued(&self, task: TaskIndex) -> bool {
         self.task_struct_flags(task) & ffi::SCX_TASK_QUEUED != 0
     }
 
-    fn task_struct_flags(&self, task: TaskId) -> u32 {
+    fn task_struct_flags(&self, task: TaskIndex) -> u32 {
         // SAFETY: as in task_struct().
         unsafe { (*self.raw(task)).scx.flags }
     }
 
     /// Can it run, and does not?
-    pub fn waits(&self, task: TaskId) -> bool {
+    pub fn waits(&self, task: TaskIndex) -> bool {
         self.is_queued(task) && !self.is_running(task)
     }
 
     /// The CPU whose run queue a task is of.
-    pub fn cpu_of(&self, task: TaskId) -> u32 {
+    pub fn cpu_of(&self, task: TaskIndex) -> u32 {
         // SAFETY: as in task_struct().
         unsafe { (*self.raw(task)).native_cpu as u32 }
     }
 
     /// May it run there, as far as its affinity goes?
-    pub(super) fn allows(&self, task: TaskId, cpu: u32) -> bool {
+    pub(super) fn allows(&self, task: TaskIndex, cpu: u32) -> bool {
         // SAFETY: cpus_ptr points to the task's own mask.
         Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits }).has(cpu)
     }
 
-    pub(super) fn is_migration_disabled(&self, task: TaskId) -> bool {
+    pub(super) fn is_migration_disabled(&self, task: TaskIndex) -> bool {
         // SAFETY: as in task_struct().
         unsafe { (*self.raw(task)).migration_disabled != 0 }
     }
@@ -402,7 +402,7 @@ impl Kernel {
     }
 
     /// Does it run at this moment?
-    pub fn is_running(&self, task: TaskId) -> bool {
+    pub fn is_running(&self, task: TaskIndex) -> bool {
         self.runs(self.cpu_of(task)) == Runs::Task(task)
     }
 
@@ -437,7 +437,7 @@ impl Kernel {
     }
 
     /// Tasks in the queue with this id (`SCX_DSQ_GLOBAL` and those of `src/bpf/`), first one first.
-    pub fn queued(&self, dsq: u64) -> Vec<TaskId> {
+    pub fn queued(&self, dsq: u64) -> Vec<TaskIndex> {
         let state = self.look();
         match dsq {
             DSQ_GLOBAL => state.global.iter().collect(),
@@ -449,12 +449,12 @@ impl Kernel {
     }
 
     /// Tasks in a CPU's local queue.
-    pub fn queued_on(&self, cpu: u32) -> Vec<TaskId> {
+    pub fn queued_on(&self, cpu: u32) -> Vec<TaskIndex> {
         self.look().cpus[cpu as usize].local.iter().collect()
     }
 
     /// A task as the agent names it, if it has a slot.
-    pub fn seen(&self, task: TaskId) -> Option<table::TaskId> {
+    pub fn seen(&self, task: TaskIndex) -> Option<table::TaskId> {
         Some(table::TaskId {
             slot: self.task_ctx(task)?.slot,
             generation: self.slot(task)?.generation,
@@ -463,7 +463,7 @@ impl Kernel {
 
     /// Gives a task that has a slot a hint, as a policy or a rule of the user's does. Whether it was
     /// applied.
-    pub(crate) fn hint(&self, task: TaskId, core_type: u8, by: Author) -> bool {
+    pub(crate) fn hint(&self, task: TaskIndex, core_type: u8, by: Author) -> bool {
         let Some(id) = self.seen(task) else {
             return false;
         };
@@ -494,7 +494,7 @@ impl Kernel {
     }
 
     /// What a task's word says when it is looked at.
-    pub fn set_spin_word(&self, task: TaskId, word: u32) {
+    pub fn set_spin_word(&self, task: TaskIndex, word: u32) {
         self.st().tasks[task.0 as usize].spin_word = word;
     }
 }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::ffi;
-use super::half::Half;
+use super::half::NativeHalf;
 use crate::bpf::intf;
 use crate::described::Described;
 use crate::mechanism::{self, Mechanism};
@@ -22,7 +22,7 @@ pub struct Version(pub u32, pub u32);
 
 /// The machine, what its kernel can do, and the options that concern the BPF half.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct NativeMachine {
     /// Its CPUs.
     pub topology: Topology,
     /// Which kernel is modelled: 6.16 to 7.3.
@@ -49,7 +49,7 @@ pub struct Machine {
     pub without: Vec<Mechanism>,
 }
 
-impl Machine {
+impl NativeMachine {
     /// A machine of so many CPUs of each type, fastest first, on a kernel that lacks nothing.
     pub fn of(cpus_by_type: &[u32]) -> Self {
         let clusters: Vec<_> = cpus_by_type.iter().copied().enumerate().collect();
@@ -122,7 +122,7 @@ impl Machine {
     }
 
     /// Writes what the agent writes before loading.
-    pub(super) fn describe(&self, half: &mut Half) -> Result<()> {
+    pub(super) fn describe(&self, half: &mut NativeHalf) -> Result<()> {
         let told = Described::of(&self.topology)?;
         half.set("nr_cpu_ids", told.nr_cpu_ids);
         half.set("nr_types", told.nr_types);

@@ -12,8 +12,8 @@ use crate::policy::Action;
 use crate::scheduler::encode::encode;
 
 /// The type of each CPU that one of these runs on.
-fn types(scene: &Scene, tasks: &[TaskId]) -> Vec<usize> {
-    let on = |&task: &TaskId| {
+fn types(scene: &Scene, tasks: &[TaskIndex]) -> Vec<usize> {
+    let on = |&task: &TaskIndex| {
         assert!(scene.kernel.is_running(task));
         scene.kernel.machine().type_of(scene.kernel.cpu_of(task))
     };
@@ -21,7 +21,7 @@ fn types(scene: &Scene, tasks: &[TaskId]) -> Vec<usize> {
 }
 
 /// Which part of these tasks' time was on each type in so much time.
-fn parts(scene: &mut Scene, tasks: &[TaskId], ns: u64) -> [f64; 2] {
+fn parts(scene: &mut Scene, tasks: &[TaskIndex], ns: u64) -> [f64; 2] {
     let sum = |scene: &Scene, core_type: usize| -> u64 {
         let ran = tasks.iter().map(|&task| scene.ran_on(task)[core_type]);
         ran.sum()
@@ -36,11 +36,11 @@ fn parts(scene: &mut Scene, tasks: &[TaskId], ns: u64) -> [f64; 2] {
 #[test]
 fn a_lone_busy_task_ends_up_on_a_fast_core() {
     for can_kick in [true, false] {
-        let mut scene = Scene::new(&Machine {
+        let mut scene = Scene::new(&NativeMachine {
             can_kick,
             ..machine(&[2, 2])
         });
-        let task = scene.hogs(1, &Task::default())[0];
+        let task = scene.hogs(1, &NewTask::default())[0];
         for slow in [2, 3] {
             scene.kernel.set_affinity(task, &Mask::of([slow]), 0);
             scene.run(200 * MS);
@@ -58,10 +58,10 @@ fn a_lone_busy_task_ends_up_on_a_fast_core() {
 #[test]
 fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     let mut scene = Scene::new(&machine(&[2, 2]));
-    let two = scene.hogs(2, &Task::default());
+    let two = scene.hogs(2, &NewTask::default());
     scene.run(20 * MS);
     assert_eq!(types(&scene, &two), [0, 0]);
-    let all = [two, scene.hogs(4, &Task::default())].concat();
+    let all = [two, scene.hogs(4, &NewTask::default())].concat();
     scene.run(20 * MS);
     let ran: u64 = scene.measure(&all, S).iter().sum();
     assert!(ran > 4 * S * 999 / 1000, "{ran} ns");
@@ -71,7 +71,7 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
 #[test]
 fn a_cpu_that_falls_idle_takes_what_waits_for_others_at_once() {
     let scene = Scene::new(&machine(&[1, 1]));
-    scene.hogs(3, &Task::default());
+    scene.hogs(3, &NewTask::default());
     scene.kernel.run_for(50 * MS);
     let waiting = [0, 1].map(|domain| scene.kernel.queued(domain).len());
     assert_eq!(waiting.iter().sum::<usize>(), 1);
@@ -86,17 +86,17 @@ fn a_cpu_that_falls_idle_takes_what_waits_for_others_at_once() {
 /// A P core with two threads, then an E core with two.
 #[test]
 fn with_smt_whole_cores_are_filled_before_second_threads() {
-    let mut scene = Scene::new(&Machine {
+    let mut scene = Scene::new(&NativeMachine {
         without: left_out(),
-        ..Machine::on(topology(&[(0, 2), (1, 2)], &[0, 1]))
+        ..NativeMachine::on(topology(&[(0, 2), (1, 2)], &[0, 1]))
     });
-    let tasks = scene.hogs(2, &Task::default());
+    let tasks = scene.hogs(2, &NewTask::default());
     scene.run(50 * MS);
     let mut on = types(&scene, &tasks);
     on.sort_unstable();
     assert_eq!(on, [0, 1]);
     // A third goes to the second thread of the P core.
-    let third = scene.hogs(1, &Task::default());
+    let third = scene.hogs(1, &NewTask::default());
     scene.run(50 * MS);
     let mut on = types(&scene, &[tasks, third].concat());
     on.sort_unstable();
@@ -108,12 +108,12 @@ fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     let mut scene = Scene::new(&machine(&[2, 2]));
     // What src/scheduler/saving.rs writes.
     scene.kernel.half().set("filled_first", 1u32);
-    let two = scene.hogs(2, &Task::default());
+    let two = scene.hogs(2, &NewTask::default());
     scene.kernel.settle();
     assert_eq!(types(&scene, &two), [1, 1], "before any tick");
     scene.run(50 * MS);
     assert_eq!(types(&scene, &two), [1, 1]);
-    let four_more = scene.hogs(4, &Task::default());
+    let four_more = scene.hogs(4, &NewTask::default());
     let all = [&two[..], &four_more].concat();
     scene.run(S);
     let ran: u64 = scene.measure(&all, S).iter().sum();
@@ -136,8 +136,8 @@ fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
 #[test]
 fn affinity_changed_in_sleep_holds_on_waking() {
     let mut scene = Scene::new(&machine(&[2, 2]));
-    scene.hogs(4, &Task::default());
-    let sleeper = scene.kernel.fork(&Task::default(), 0);
+    scene.hogs(4, &NewTask::default());
+    let sleeper = scene.kernel.fork(&NewTask::default(), 0);
     for round in 0..200 {
         while !scene.kernel.is_running(sleeper) {
             scene.run(MS);
@@ -195,7 +195,7 @@ fn a_parked_cpu_runs_nothing_but_what_must_not_wait_until_its_deadline() {
     );
     scene.run(5 * MS);
     let kernel_thread = scene.kernel.fork(
-        &Task {
+        &NewTask {
             flags: PF_KTHREAD,
             ..pinned(0)
         },

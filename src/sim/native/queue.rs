@@ -4,24 +4,29 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::TaskId;
+use super::TaskIndex;
 
 /// Where a task is in its queue. Virtual time is compared as signed, which orders it all through a
 /// simulation that begins at a small positive time.
-pub(super) type Place = (i64, u64);
+pub(super) type QueueKey = (i64, u64);
 
 #[derive(Default)]
-pub(super) struct Queue {
-    tasks: BTreeMap<Place, TaskId>,
+pub(super) struct NativeQueue {
+    tasks: BTreeMap<QueueKey, TaskIndex>,
     /// Tasks that came so far.
     seq: u64,
     by_vtime: bool,
 }
 
-impl Queue {
+impl NativeQueue {
     /// Inserts a task. `None` if the order is not that of the tasks that wait already, which the kernel
     /// refuses.
-    pub(super) fn insert(&mut self, task: TaskId, vtime: Option<u64>, head: bool) -> Option<Place> {
+    pub(super) fn insert(
+        &mut self,
+        task: TaskIndex,
+        vtime: Option<u64>,
+        head: bool,
+    ) -> Option<QueueKey> {
         if !self.tasks.is_empty() && self.by_vtime != vtime.is_some() {
             return None;
         }
@@ -38,7 +43,7 @@ impl Queue {
         Some(place)
     }
 
-    pub(super) fn remove(&mut self, place: Place) -> Option<TaskId> {
+    pub(super) fn remove(&mut self, place: QueueKey) -> Option<TaskIndex> {
         self.tasks.remove(&place)
     }
 
@@ -46,7 +51,7 @@ impl Queue {
         self.tasks.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = TaskIndex> {
         self.tasks.values().copied()
     }
 
@@ -56,7 +61,7 @@ impl Queue {
     }
 
     /// The first one after `place`, or of all, that came no later than `seq`.
-    pub(super) fn after(&self, place: Option<Place>, seq: u64) -> Option<(Place, TaskId)> {
+    pub(super) fn after(&self, place: Option<QueueKey>, seq: u64) -> Option<(QueueKey, TaskIndex)> {
         let from = place.map_or(Unbounded, Excluded);
         let mut rest = self.tasks.range((from, Unbounded));
         let next = rest.find(|(place, _)| place.1 <= seq);

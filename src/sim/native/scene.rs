@@ -9,7 +9,7 @@ use crate::agent::Author;
 use crate::mechanism::Mechanism;
 use crate::policy::{Policy, Snapshot};
 use crate::scheduler::encode::encode;
-use crate::table::Reader;
+use crate::table::TableReader;
 
 pub(super) const US: u64 = 1000;
 pub(super) const MS: u64 = 1_000_000;
@@ -29,30 +29,30 @@ pub(super) fn left_out() -> Vec<Mechanism> {
 }
 
 /// A machine of so many CPUs of each type, but for what is left out.
-pub(super) fn machine(cpus_by_type: &[u32]) -> Machine {
-    Machine {
+pub(super) fn machine(cpus_by_type: &[u32]) -> NativeMachine {
+    NativeMachine {
         without: left_out(),
-        ..Machine::of(cpus_by_type)
+        ..NativeMachine::of(cpus_by_type)
     }
 }
 
 /// A task that may use no other CPU.
-pub(super) fn pinned(cpu: u32) -> Task {
+pub(super) fn pinned(cpu: u32) -> NewTask {
     on([cpu])
 }
 
 /// A task that may use these CPUs alone.
-pub(super) fn on(cpus: impl IntoIterator<Item = u32>) -> Task {
-    Task {
+pub(super) fn on(cpus: impl IntoIterator<Item = u32>) -> NewTask {
+    NewTask {
         cpus: Some(Mask::of(cpus)),
-        ..Task::default()
+        ..NewTask::default()
     }
 }
 
-pub(super) fn nice(nice: i32) -> Task {
-    Task {
+pub(super) fn nice(nice: i32) -> NewTask {
+    NewTask {
         nice,
-        ..Task::default()
+        ..NewTask::default()
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn spread(values: impl IntoIterator<Item = u64>) -> f64 {
 
 /// One that works for `burst_ns` and sleeps for `sleep_ns`, in turn.
 struct Worker {
-    task: TaskId,
+    task: TaskIndex,
     burst_ns: u64,
     sleep_ns: u64,
     /// It is due again so long after it was due last, and not after it was done.
@@ -81,30 +81,30 @@ struct Worker {
 
 /// A kernel with an agent that says that it is alive, and tasks that work and sleep.
 pub(super) struct Scene {
-    pub(super) kernel: Box<Kernel>,
+    pub(super) kernel: Box<NativeKernel>,
     workers: Vec<Worker>,
     /// The agent is stopped.
     pub(super) silent: bool,
-    reader: Reader,
+    reader: TableReader,
 }
 
 impl Scene {
-    pub(super) fn new(machine: &Machine) -> Self {
+    pub(super) fn new(machine: &NativeMachine) -> Self {
         Self {
-            kernel: Kernel::new(machine).unwrap(),
+            kernel: NativeKernel::new(machine).unwrap(),
             workers: Vec::new(),
             silent: false,
-            reader: Reader::default(),
+            reader: TableReader::default(),
         }
     }
 
     /// So many tasks that compute.
-    pub(super) fn hogs(&self, count: usize, task: &Task) -> Vec<TaskId> {
+    pub(super) fn hogs(&self, count: usize, task: &NewTask) -> Vec<TaskIndex> {
         (0..count).map(|_| self.kernel.fork(task, 0)).collect()
     }
 
     /// A task that works for `burst_ns` and then sleeps for `sleep_ns`, again and again.
-    pub(super) fn worker(&mut self, task: &Task, burst_ns: u64, sleep_ns: u64) -> TaskId {
+    pub(super) fn worker(&mut self, task: &NewTask, burst_ns: u64, sleep_ns: u64) -> TaskIndex {
         let task = self.kernel.fork(task, 0);
         self.workers.push(Worker {
             task,
@@ -120,20 +120,20 @@ impl Scene {
     }
 
     /// A task that has `work_ns` to do each `period_ns`.
-    pub(super) fn periodic(&mut self, task: &Task, work_ns: u64, period_ns: u64) -> TaskId {
+    pub(super) fn periodic(&mut self, task: &NewTask, work_ns: u64, period_ns: u64) -> TaskIndex {
         let task = self.worker(task, work_ns, period_ns);
         self.workers.last_mut().expect("just pushed").in_step = true;
         task
     }
 
     /// From each waking of a worker to the end of its work, since this was last asked, ns.
-    pub(super) fn took(&mut self, task: TaskId) -> Vec<u64> {
+    pub(super) fn took(&mut self, task: TaskIndex) -> Vec<u64> {
         let found = self.workers.iter_mut().find(|worker| worker.task == task);
         std::mem::take(&mut found.expect("a worker").took)
     }
 
     /// For how long a task has run, ns.
-    pub(super) fn ran(&self, task: TaskId) -> u64 {
+    pub(super) fn ran(&self, task: TaskIndex) -> u64 {
         let se = self.kernel.task_struct(task).se;
         let since = match self.kernel.is_running(task) {
             true => self.kernel.now().saturating_sub(se.exec_start),
@@ -143,7 +143,7 @@ impl Scene {
     }
 
     /// On the CPUs of each core type, as far as a task has been charged, ns.
-    pub(super) fn ran_on(&self, task: TaskId) -> [u64; 4] {
+    pub(super) fn ran_on(&self, task: TaskIndex) -> [u64; 4] {
         self.kernel.slot(task).map_or([0; 4], |slot| slot.run_ns)
     }
 
@@ -169,7 +169,7 @@ impl Scene {
     }
 
     /// The same, and what each of these ran meanwhile, ns.
-    pub(super) fn measure(&mut self, tasks: &[TaskId], ns: u64) -> Vec<u64> {
+    pub(super) fn measure(&mut self, tasks: &[TaskIndex], ns: u64) -> Vec<u64> {
         let before: Vec<_> = tasks.iter().map(|&task| self.ran(task)).collect();
         self.run(ns);
         let now = tasks.iter().map(|&task| self.ran(task));
@@ -177,7 +177,7 @@ impl Scene {
     }
 
     /// The longest time for which one of these did not run, in so much time, ns.
-    pub(super) fn longest_wait(&mut self, tasks: &[TaskId], ns: u64) -> u64 {
+    pub(super) fn longest_wait(&mut self, tasks: &[TaskIndex], ns: u64) -> u64 {
         let mut seen: Vec<_> = tasks.iter().map(|&task| (self.ran(task), 0)).collect();
         let mut longest = 0;
         for _ in 0..ns / MS {
@@ -232,7 +232,7 @@ impl Scene {
     }
 
     /// What the agent tells of where `task` is to be: a policy's hint, or a rule's.
-    pub(super) fn hint(&self, task: TaskId, core_type: u8, ruled: bool) {
+    pub(super) fn hint(&self, task: TaskIndex, core_type: u8, ruled: bool) {
         let by = if ruled { Author::Rules } else { Author::Policy };
         assert!(self.kernel.hint(task, core_type, by));
     }

@@ -4,13 +4,13 @@
 
 use super::cpu::Runs;
 use super::ffi::{self, ENQ_HEAD, ENQ_LAST};
-use super::kernel::Kernel;
-use super::task::{At, TaskId};
+use super::kernel::NativeKernel;
+use super::task::{At, TaskIndex};
 
 /// How often a CPU asks ops.dispatch in a row: `SCX_DSP_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 32;
 
-impl Kernel {
+impl NativeKernel {
     /// `update_curr_scx()`: brings the run time of what a CPU runs up to date.
     pub(super) fn update_curr(&self, cpu: u32) {
         self.count(cpu);
@@ -26,7 +26,7 @@ impl Kernel {
         raw.scx.slice = raw.scx.slice.saturating_sub(ran);
     }
 
-    fn slice(&self, task: TaskId) -> u64 {
+    fn slice(&self, task: TaskIndex) -> u64 {
         unsafe { (*self.raw(task)).scx.slice }
     }
 
@@ -149,7 +149,7 @@ impl Kernel {
 
     /// `set_next_task_scx()`, on the CPU where the model is: that of the caller, if another CPU
     /// changes what the task is.
-    pub(super) fn set_next(&self, cpu: u32, task: TaskId) {
+    pub(super) fn set_next(&self, cpu: u32, task: TaskIndex) {
         self.unlink(task);
         self.set_runs(cpu, Runs::Task(task));
         self.st().tasks[task.0 as usize].begins(cpu, self.now());
@@ -160,7 +160,7 @@ impl Kernel {
     }
 
     /// `put_prev_task_scx()`. `flags`: `ENQ_LAST` if the CPU idles next.
-    pub(super) fn put_prev(&self, cpu: u32, task: TaskId, flags: Option<u64>) {
+    pub(super) fn put_prev(&self, cpu: u32, task: TaskIndex, flags: Option<u64>) {
         self.update_curr(cpu);
         if !self.is_queued(task) {
             return;

@@ -4,16 +4,16 @@
 use std::cell::UnsafeCell;
 
 use super::ffi;
-use super::queue::Place;
+use super::queue::QueueKey;
 use crate::bpf::intf;
 
 const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
 
 /// Index of a task; not used again when the task is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(pub u32);
+pub struct TaskIndex(pub u32);
 
-impl TaskId {
+impl TaskIndex {
     /// Which of the tasks that were ever made.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -115,7 +115,7 @@ impl Mask {
 
 /// What a task is when it is forked; the default is nice 0, its own process, any CPU.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct NewTask {
     /// Its name.
     pub comm: String,
     /// -20 to 19.
@@ -130,7 +130,7 @@ pub struct Task {
     pub cpus: Option<Mask>,
     /// What each event of its counts in 1024 ns, by core type; cycles come second.
     pub rates: [[u32; 12]; 4],
-    /// Its cgroup, as [`super::Kernel::make_cgroup`] numbered it.
+    /// Its cgroup, as [`super::NativeKernel::make_cgroup`] numbered it.
     pub cgroup: Option<usize>,
 }
 
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-impl Default for Task {
+impl Default for NewTask {
     fn default() -> Self {
         // 1 GHz; two instructions a cycle on the fastest type, one on the next, and so on down.
         let rates = [2048, 1024, 682, 512].map(|instructions| {
@@ -168,9 +168,9 @@ pub(super) struct Entity {
     pub(super) alive: bool,
     /// The BPF half was told of it: ops.init_task.
     pub(super) known: bool,
-    pub(super) at: Option<(At, Place)>,
+    pub(super) at: Option<(At, QueueKey)>,
     /// The verdict of ops.select_cpu or ops.enqueue, while they run and until it is carried out.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<Insertion>,
     /// Its verdict names another CPU's queue, and waits until the run queue's lock is free.
     pub(super) deferred: bool,
     pub(super) rates: [[u32; 12]; 4],
@@ -204,7 +204,7 @@ impl Entity {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct Insertion {
     pub(super) dsq: u64,
     pub(super) flags: u64,
     pub(super) by_vtime: bool,

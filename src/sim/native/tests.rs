@@ -10,8 +10,8 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn a_task_runs_where_it_wakes_up_and_its_time_is_charged() {
-    let kernel = Kernel::new(&Machine::of(&[2, 2])).unwrap();
-    let task = kernel.fork(&Task::default(), 3);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2, 2])).unwrap();
+    let task = kernel.fork(&NewTask::default(), 3);
     kernel.run_for(20 * MS);
     let cpu = kernel.cpu_of(task);
     assert_eq!(kernel.runs(cpu), Runs::Task(task));
@@ -30,11 +30,11 @@ fn a_task_runs_where_it_wakes_up_and_its_time_is_charged() {
 #[test]
 fn machines_share_nothing() {
     let kernels: Vec<_> = (0..3)
-        .map(|_| Kernel::new(&Machine::of(&[1, 1])).unwrap())
+        .map(|_| NativeKernel::new(&NativeMachine::of(&[1, 1])).unwrap())
         .collect();
     let tasks: Vec<_> = kernels
         .iter()
-        .map(|kernel| kernel.fork(&Task::default(), 0))
+        .map(|kernel| kernel.fork(&NewTask::default(), 0))
         .collect();
     for ((kernel, task), ms) in kernels.iter().zip(&tasks).zip([10, 20, 30]) {
         kernel.run_for(ms * MS);
@@ -46,8 +46,8 @@ fn machines_share_nothing() {
 /// change tasks from others: nothing of that may get into a sample.
 #[test]
 fn a_running_task_that_is_reniced_from_another_cpu_gives_no_impossible_sample() {
-    let kernel = Kernel::new(&Machine::of(&[2, 2]).sampling(50 * MS)).unwrap();
-    let task = kernel.fork(&Task::default(), 0);
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2, 2]).sampling(50 * MS)).unwrap();
+    let task = kernel.fork(&NewTask::default(), 0);
     kernel.run_for(120 * MS);
     kernel.set_nice(task, 5, 3);
     kernel.run_for(200 * MS);
@@ -65,8 +65,10 @@ fn a_running_task_that_is_reniced_from_another_cpu_gives_no_impossible_sample() 
 
 #[test]
 fn six_tasks_on_two_and_two_cpus_get_alike() {
-    let kernel = Kernel::new(&Machine::of(&[2, 2])).unwrap();
-    let tasks: Vec<_> = (0..6).map(|_| kernel.fork(&Task::default(), 0)).collect();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2, 2])).unwrap();
+    let tasks: Vec<_> = (0..6)
+        .map(|_| kernel.fork(&NewTask::default(), 0))
+        .collect();
     for _ in 0..100 {
         kernel.run_for(100 * MS);
         kernel.beat();
@@ -89,7 +91,7 @@ const SEEDS: std::ops::Range<u64> = 0..200;
     clippy::print_stderr,
     reason = "the seed is what is needed to see it again"
 )]
-fn failures(seeds: std::ops::Range<u64>, without: &[Mechanism], most: usize) -> Vec<Failure> {
+fn failures(seeds: std::ops::Range<u64>, without: &[Mechanism], most: usize) -> Vec<BrokenRule> {
     let calm = std::env::var("NATIVE_CALM").unwrap_or_default();
     let is_calm = |chaos: &Chaos| calm.split(',').any(|name| name == format!("{chaos:?}"));
     let chaos = Chaos::ALL
@@ -121,7 +123,7 @@ fn failures(seeds: std::ops::Range<u64>, without: &[Mechanism], most: usize) -> 
 }
 
 /// The command that shows a failure event by event.
-fn again(failure: &Failure, without: &[Mechanism]) -> String {
+fn again(failure: &BrokenRule, without: &[Mechanism]) -> String {
     let not = |chaos: &Chaos| !failure.chaos.contains(chaos);
     let calm = Chaos::ALL.into_iter().filter(not);
     let calm: Vec<String> = calm.map(|chaos| format!("{chaos:?}")).collect();

@@ -9,8 +9,8 @@ use crate::bpf::intf;
 const FRAME: u64 = 16_666_667;
 
 /// Ticks come as on Debian's kernels, every 4 ms.
-fn ticking(cpus_by_type: &[u32]) -> Machine {
-    Machine {
+fn ticking(cpus_by_type: &[u32]) -> NativeMachine {
+    NativeMachine {
         hz: 250,
         ..machine(cpus_by_type)
     }
@@ -24,8 +24,8 @@ fn median(mut values: Vec<u64>) -> u64 {
 #[test]
 fn a_frame_loop_under_full_load_misses_no_frame() {
     let mut scene = Scene::new(&ticking(&[4]));
-    let hogs = scene.hogs(16, &Task::default());
-    let frames = scene.periodic(&Task::default(), 2 * MS, FRAME);
+    let hogs = scene.hogs(16, &NewTask::default());
+    let frames = scene.periodic(&NewTask::default(), 2 * MS, FRAME);
     // So many until it is known to be brief.
     scene.run(30 * FRAME);
     scene.took(frames);
@@ -44,8 +44,8 @@ fn a_frame_loop_under_full_load_misses_no_frame() {
 #[test]
 fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
     let mut scene = Scene::new(&machine(&[4]));
-    scene.hogs(16, &Task::default());
-    let frames = scene.periodic(&Task::default(), 2 * MS, FRAME);
+    scene.hogs(16, &NewTask::default());
+    let frames = scene.periodic(&NewTask::default(), 2 * MS, FRAME);
     scene.run(30 * FRAME);
     scene.took(frames);
     for round in 0..160 {
@@ -67,7 +67,7 @@ fn frames_that_a_real_time_task_interrupts_go_on_elsewhere() {
 #[test]
 fn what_waits_where_a_real_time_task_comes_goes_elsewhere() {
     let mut scene = Scene::new(&machine(&[2]));
-    let [first, second] = [(); 2].map(|()| scene.kernel.fork(&Task::default(), 0));
+    let [first, second] = [(); 2].map(|()| scene.kernel.fork(&NewTask::default(), 0));
     scene.run(50 * MS);
     let cpu = scene.kernel.cpu_of(first);
     scene.kernel.take_cpu(cpu, 0);
@@ -85,13 +85,13 @@ fn what_something_brief_puts_aside_goes_on_where_it_was() {
     let mut scene = Scene::new(&ticking(&[4]));
     // No two in step.
     let bursts = [7, 9, 11, 13].map(|ms| ms * MS + 70 * US);
-    let workers = bursts.map(|burst| scene.worker(&Task::default(), burst, MS / 5));
-    scene.worker(&Task::default(), 10 * US, 2 * MS);
+    let workers = bursts.map(|burst| scene.worker(&NewTask::default(), burst, MS / 5));
+    scene.worker(&NewTask::default(), 10 * US, 2 * MS);
     scene.run(S / 2);
     let preempted = scene.kernel.stat(intf::stat_id_STAT_PREEMPTED);
     let mut moves = 0;
     let place = |scene: &Scene| -> Vec<_> {
-        let place = |&task: &TaskId| {
+        let place = |&task: &TaskIndex| {
             let busy = scene.kernel.is_queued(task);
             busy.then(|| {
                 (
@@ -123,12 +123,12 @@ fn what_something_brief_puts_aside_goes_on_where_it_was() {
 #[test]
 fn what_is_new_in_a_crowd_soon_gets_a_turn() {
     let mut scene = Scene::new(&ticking(&[4]));
-    scene.hogs(80, &Task::default());
+    scene.hogs(80, &NewTask::default());
     scene.run(S);
     let begins = (0..50).map(|round| {
         scene.run(20 * MS);
         let begun = scene.kernel.now();
-        let new = scene.kernel.fork(&Task::default(), round % 4);
+        let new = scene.kernel.fork(&NewTask::default(), round % 4);
         while scene.ran(new) == 0 {
             scene.run(MS / 10);
         }
@@ -141,7 +141,7 @@ fn what_is_new_in_a_crowd_soon_gets_a_turn() {
 }
 
 /// So many times to and fro between two that say that they are about to sleep, as pipes do.
-fn ping_pong(scene: &mut Scene, tasks: [TaskId; 2], rounds: u64) {
+fn ping_pong(scene: &mut Scene, tasks: [TaskIndex; 2], rounds: u64) {
     for round in 0..2 * rounds {
         let [from, to] = match round % 2 {
             0 => tasks,
@@ -168,7 +168,7 @@ fn ping_pong(scene: &mut Scene, tasks: [TaskId; 2], rounds: u64) {
 fn a_task_woken_by_one_about_to_sleep_stays_near_unless_a_cpu_is_idle() {
     const ROUNDS: u64 = 500;
     let mut scene = Scene::new(&machine(&[4]));
-    let tasks = [(); 2].map(|()| scene.kernel.fork(&Task::default(), 0));
+    let tasks = [(); 2].map(|()| scene.kernel.fork(&NewTask::default(), 0));
     scene.run(MS / 10);
     scene.kernel.block(scene.kernel.cpu_of(tasks[1]));
     scene.kernel.settle();
@@ -244,14 +244,14 @@ fn performance_is_asked_for_by_how_busy_a_cpu_is() {
 fn what_is_preempted_inside_an_rcu_section_soon_gets_out_of_it() {
     let mut scene = Scene::new(&machine(&[4]));
     scene.kernel.fork(
-        &Task {
+        &NewTask {
             nice: -20,
             ..pinned(3)
         },
         3,
     );
     let reader = scene.kernel.fork(
-        &Task {
+        &NewTask {
             nice: 19,
             ..pinned(3)
         },
@@ -279,11 +279,11 @@ fn what_is_preempted_inside_an_rcu_section_soon_gets_out_of_it() {
 #[test]
 fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
     let mut scene = Scene::new(&machine(&[4, 4]));
-    scene.hogs(500, &Task::default());
-    let agent = Task {
+    scene.hogs(500, &NewTask::default());
+    let agent = NewTask {
         tgid: Some(AGENT_TGID),
         nice: 19,
-        ..Task::default()
+        ..NewTask::default()
     };
     let agent = scene.periodic(&agent, 6 * MS, 100 * MS);
     scene.run(S);
@@ -299,8 +299,8 @@ fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
 #[test]
 fn a_kernel_thread_of_a_cpu_goes_first() {
     let mut scene = Scene::new(&machine(&[2]));
-    scene.hogs(8, &Task::default());
-    let kworker = Task {
+    scene.hogs(8, &NewTask::default());
+    let kworker = NewTask {
         flags: PF_KTHREAD,
         ..pinned(1)
     };
@@ -324,9 +324,9 @@ fn a_kernel_thread_of_a_cpu_goes_first() {
 #[test]
 fn half_the_cpus_idle_brief_tasks_hold_up_nothing_that_computes() {
     let mut scene = Scene::new(&machine(&[4]));
-    let hogs = scene.hogs(2, &Task::default());
+    let hogs = scene.hogs(2, &NewTask::default());
     let workers: Vec<_> = (0..4)
-        .map(|_| scene.worker(&Task::default(), 200 * US, 3 * MS))
+        .map(|_| scene.worker(&NewTask::default(), 200 * US, 3 * MS))
         .collect();
     scene.run(500 * MS);
     let ran = scene.measure(&hogs, 2 * S);

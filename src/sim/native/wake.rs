@@ -3,8 +3,8 @@
 
 use super::cpu::Runs;
 use super::ffi::{self, DSQ_GLOBAL, ENQ_CPU_SELECTED, ENQ_WAKEUP};
-use super::kernel::Kernel;
-use super::task::{Mask, TaskId};
+use super::kernel::NativeKernel;
+use super::task::{Mask, TaskIndex};
 
 /// A wake-up like most: `SCX_WAKE_TTWU`.
 pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
@@ -12,9 +12,9 @@ pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
 /// A task that sleeps.
 const TASK_INTERRUPTIBLE: u32 = 1;
 
-impl Kernel {
+impl NativeKernel {
     /// `try_to_wake_up()` from what runs on `from`; `flags`: `SCX_WAKE_TTWU` (8), `SCX_WAKE_SYNC` (16).
-    pub fn wake(&self, task: TaskId, from: u32, flags: u64) {
+    pub fn wake(&self, task: TaskIndex, from: u32, flags: u64) {
         if self.is_queued(task) {
             return;
         }
@@ -65,7 +65,7 @@ impl Kernel {
     }
 
     /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
-    pub(super) fn select(&self, task: TaskId, flags: u64) -> (u32, bool) {
+    pub(super) fn select(&self, task: TaskIndex, flags: u64) -> (u32, bool) {
         let raw = self.task_struct(task);
         let mut allowed = Mask(unsafe { (*raw.cpus_ptr).bits });
         allowed.intersect(&self.look().online);
@@ -103,7 +103,7 @@ impl Kernel {
     }
 
     /// `activate_task()` and `wakeup_preempt()`.
-    pub(super) fn activate(&self, task: TaskId, cpu: u32, flags: u64) {
+    pub(super) fn activate(&self, task: TaskIndex, cpu: u32, flags: u64) {
         unsafe { (*self.raw(task)).native_cpu = cpu as i32 }
         self.st().tasks[task.0 as usize].waits_since = Some(self.now());
         self.enqueue(task, flags, false);
@@ -132,7 +132,7 @@ impl Kernel {
     }
 
     /// Tasks in the kernel's own queue.
-    pub fn queued_globally(&self) -> Vec<TaskId> {
+    pub fn queued_globally(&self) -> Vec<TaskIndex> {
         self.queued(DSQ_GLOBAL)
     }
 }

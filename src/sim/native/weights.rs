@@ -19,7 +19,7 @@ fn assert_shares(ran: &[u64], weights: &[f64], within: f64) {
 #[test]
 fn nice_0_and_nice_19_share_one_cpu_by_weight() {
     let mut scene = Scene::new(&machine(&[2, 2]));
-    let tasks = [0, 19].map(|nice| scene.kernel.fork(&Task { nice, ..pinned(1) }, 1));
+    let tasks = [0, 19].map(|nice| scene.kernel.fork(&NewTask { nice, ..pinned(1) }, 1));
     scene.run(S);
     let ran = scene.measure(&tasks, 8 * S);
     assert_shares(&ran, &[1024.0, 15.0], 0.1);
@@ -39,7 +39,7 @@ fn nice_0_and_nice_19_share_all_cpus_by_weight() {
 fn of_four_times_as_many_as_cpus_none_waits_for_long_and_all_get_alike() {
     for threads in [16, 5] {
         let mut scene = Scene::new(&machine(&[2, 2]));
-        let hogs = scene.hogs(threads, &Task::default());
+        let hogs = scene.hogs(threads, &NewTask::default());
         scene.run(S);
         let before: Vec<_> = hogs.iter().map(|&hog| scene.ran(hog)).collect();
         let longest = scene.longest_wait(&hogs, 4 * S);
@@ -64,7 +64,7 @@ fn equal_threads_get_equal_time_on_each_type_while_a_policy_swaps_them() {
             limits: None,
             without: &[],
         });
-        let hogs = scene.hogs(threads, &Task::default());
+        let hogs = scene.hogs(threads, &NewTask::default());
         let mut swapping = |scene: &mut Scene, ns: u64| {
             for _ in 0..ns / (20 * MS) {
                 scene.run(20 * MS);
@@ -94,7 +94,7 @@ fn beside_a_storm_of_wakeups_computing_tasks_get_their_shares_by_weight() {
     let mut scene = Scene::new(&machine(&[4]));
     let tasks = [scene.hogs(4, &nice(0)), scene.hogs(4, &nice(5))].concat();
     for _ in 0..4 {
-        scene.worker(&Task::default(), MS, MS);
+        scene.worker(&NewTask::default(), MS, MS);
     }
     scene.run(S);
     let ran = scene.measure(&tasks, 8 * S);
@@ -108,11 +108,11 @@ fn beside_a_storm_of_wakeups_computing_tasks_get_their_shares_by_weight() {
 
 #[test]
 fn more_tasks_than_the_table_holds_run_all_the_same_and_what_ends_makes_room() {
-    let mut scene = Scene::new(&Machine {
+    let mut scene = Scene::new(&NativeMachine {
         slots: 8,
         ..machine(&[2, 2])
     });
-    let hogs = scene.hogs(24, &Task::default());
+    let hogs = scene.hogs(24, &NewTask::default());
     scene.run(S);
     let ran = scene.measure(&hogs, 5 * S);
     assert!(spread(ran.iter().copied()) < 0.15, "{ran:?}");
@@ -138,8 +138,8 @@ fn busy(
     cgroup: usize,
     count: usize,
     cpus: impl IntoIterator<Item = u32>,
-) -> Vec<TaskId> {
-    let task = Task {
+) -> Vec<TaskIndex> {
+    let task = NewTask {
         cgroup: Some(cgroup),
         ..on(cpus)
     };
@@ -147,12 +147,12 @@ fn busy(
 }
 
 /// What each group of tasks runs together in a while, once things have settled.
-fn sums(scene: &mut Scene, groups: &[&[TaskId]]) -> Vec<u64> {
+fn sums(scene: &mut Scene, groups: &[&[TaskIndex]]) -> Vec<u64> {
     scene.run(S);
     let all = groups.concat();
     let ran = scene.measure(&all, 4 * S);
     let mut ran = ran.into_iter();
-    let sum = |group: &&[TaskId]| ran.by_ref().take(group.len()).sum();
+    let sum = |group: &&[TaskIndex]| ran.by_ref().take(group.len()).sum();
     groups.iter().map(sum).collect()
 }
 
@@ -219,7 +219,7 @@ fn weights_multiply_down_the_tree_and_tasks_may_move_in_it() {
 fn while_the_agent_is_silent_equal_threads_get_equal_time_on_fast_cores() {
     for threads in [4, 9] {
         let mut scene = Scene::new(&machine(&[2, 2]));
-        let hogs = scene.hogs(threads, &Task::default());
+        let hogs = scene.hogs(threads, &NewTask::default());
         scene.run(S);
         for (index, &hog) in hogs.iter().enumerate() {
             scene.hint(hog, u8::from(index >= 2), false);

@@ -19,18 +19,18 @@ use super::check::Bounds;
 use super::cpu::Runs;
 use super::dice::Dice;
 use super::ffi;
-use super::kernel::{Kernel, Later};
-use super::machine::{Machine, topology};
-use super::task::TaskId;
+use super::kernel::{Later, NativeKernel};
+use super::machine::{NativeMachine, topology};
+use super::task::TaskIndex;
 use crate::bpf::types;
 use crate::mechanism::Mechanism;
 use life::Life;
 use machine::{forget_a_cpu, random_machine};
-use restart::Stage;
+use restart::RestartStage;
 use rules::Watch;
 
 pub use calm::Calm;
-pub use chaos::{Chaos, Failure};
+pub use chaos::{BrokenRule, Chaos};
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -40,11 +40,11 @@ enum Event {
     Tick(u32),
     Resched(u32),
     /// A task has done what it woke up for, unless it has been switched since.
-    BurstEnds(TaskId, u64),
-    Wake(TaskId),
-    Stop(TaskId),
+    BurstEnds(TaskIndex, u64),
+    Wake(TaskIndex),
+    Stop(TaskIndex),
     GiveBack(u32),
-    Free(TaskId),
+    Free(TaskIndex),
     /// What an operation put off, of `World::deferred`.
     Deferred(u64),
     Agent,
@@ -55,13 +55,13 @@ enum Event {
 /// A machine, its kernel, its tasks and its agent.
 pub struct World {
     /// The kernel.
-    pub kernel: Box<Kernel>,
+    pub kernel: Box<NativeKernel>,
     dice: Dice,
     /// Decides on restarts and the like, so that a life is the same until the first of them.
     fate: Dice,
-    stage: Stage,
+    stage: RestartStage,
     /// The machine with all its CPUs online.
-    whole: Machine,
+    whole: NativeMachine,
     seed: u64,
     chaos: BTreeSet<Chaos>,
     bounds: Bounds,
@@ -72,7 +72,7 @@ pub struct World {
     lives: Vec<Life>,
     ticks: Vec<bool>,
     /// Tasks whose stoppers are on their way.
-    stops: BTreeSet<TaskId>,
+    stops: BTreeSet<TaskIndex>,
     /// By a number of its own: on which CPU, and what.
     deferred: BTreeMap<u64, (u32, Vec<Later>)>,
     /// No sooner than that; in the order in which it was put off.
@@ -143,7 +143,7 @@ impl World {
         let clusters: Vec<_> = (0..nr_clusters)
             .map(|nr| (usize::from(2 * nr >= nr_clusters), nr_cpus / nr_clusters))
             .collect();
-        let machine = Machine::on(topology(&clusters, &[]));
+        let machine = NativeMachine::on(topology(&clusters, &[]));
         let calm = [Chaos::Nice, Chaos::Hints].into_iter().collect();
         let mut world = Self::on(&machine, Dice::new(1), 1, &calm)?;
         world.most_tasks = nr_tasks;
@@ -156,13 +156,13 @@ impl World {
         Ok(world)
     }
 
-    fn on(machine: &Machine, dice: Dice, seed: u64, chaos: &BTreeSet<Chaos>) -> Result<Self> {
-        let kernel = Kernel::new(machine)?;
+    fn on(machine: &NativeMachine, dice: Dice, seed: u64, chaos: &BTreeSet<Chaos>) -> Result<Self> {
+        let kernel = NativeKernel::new(machine)?;
         Ok(Self {
             begun: kernel.now(),
             dice,
             fate: Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            stage: Stage::Calm,
+            stage: RestartStage::Calm,
             whole: machine.clone(),
             seed,
             chaos: chaos.clone(),
@@ -188,9 +188,9 @@ impl World {
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn run(&mut self, nr_events: u64) -> Result<(), Failure> {
+    pub fn run(&mut self, nr_events: u64) -> Result<(), BrokenRule> {
         for _ in 0..nr_events {
-            self.step().map_err(|message| Failure {
+            self.step().map_err(|message| BrokenRule {
                 machine: self.kernel.machine.in_short(),
                 seed: self.seed,
                 event: self.nr_events,
@@ -206,7 +206,7 @@ impl World {
     ///
     /// # Errors
     /// If the BPF half cannot be loaded.
-    pub fn shrink(failure: Failure, without: &[Mechanism]) -> Result<Failure> {
+    pub fn shrink(failure: BrokenRule, without: &[Mechanism]) -> Result<BrokenRule> {
         let mut smallest = failure;
         for chaos in Chaos::ALL {
             let mut less = smallest.chaos.clone();
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    fn any_task(&mut self) -> Option<TaskId> {
+    fn any_task(&mut self) -> Option<TaskIndex> {
         let nr = self.kernel.look().alive.len();
         let index = self.dice.below(nr as u64) as usize;
         self.kernel.look().alive.get(index).copied()
@@ -368,7 +368,7 @@ impl World {
                     let slept = !self.kernel.is_queued(task);
                     self.kernel.wake(task, cpu, u64::from(ffi::SCX_WAKE_TTWU));
                     // A bypassed one is not asked.
-                    if slept && self.stage == Stage::Calm {
+                    if slept && self.stage == RestartStage::Calm {
                         self.watch.woke(&self.kernel, task);
                     }
                 }

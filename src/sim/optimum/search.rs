@@ -2,7 +2,7 @@
 //! All columns of a mix: phases and places.
 
 use super::{Columns, Counts, MOST_COLUMNS};
-use crate::sim::contention::{Contention, Runner};
+use crate::sim::contention::{Contention, RunningThread};
 use crate::sim::experiment::Bench;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -87,11 +87,11 @@ impl Search<'_> {
         if self.columns.count == MOST_COLUMNS {
             return None;
         }
-        let mut runners: Vec<(Runner, usize)> = Vec::new();
+        let mut runners: Vec<(RunningThread, usize)> = Vec::new();
         for (program, counts) in self.chosen.iter().enumerate() {
             let load = self.bench.members()[program].0.stages[phases[program]].load;
             for (core_type, &count) in counts.iter().enumerate().take(self.types) {
-                let runner = Runner {
+                let runner = RunningThread {
                     llc: self.llcs[core_type],
                     core_type,
                     load,
@@ -107,7 +107,7 @@ impl Search<'_> {
             let (disturbed, alone): (Vec<_>, Vec<_>) = group
                 .iter()
                 .partition(|(runner, _)| self.bench.loads()[runner.load].matters());
-            let key: Vec<Runner> = disturbed.iter().map(|(runner, _)| *runner).collect();
+            let key: Vec<RunningThread> = disturbed.iter().map(|(runner, _)| *runner).collect();
             for ((_, program), rate) in disturbed.iter().zip(self.contention.rates(&key)) {
                 speeds[*program] += 1.0 / rate.ns_per_instruction;
             }

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 use log::{info, warn};
 
 use super::REPEATS;
-use super::loads::{Chase, LINE, Ring, Stream, words};
-use super::measure::{Job, Outcome, Sensor, together};
+use super::loads::{Chase, LINE, PointerRing, Stream, words};
+use super::measure::{LoadOutcome, MissCounter, PlacedLoad, together};
 use super::search::{self, Point};
 use super::store;
-use crate::pmu::{Machine, availability};
+use crate::pmu::{MachinePmus, availability};
 use crate::topology::{Topology, cpulist};
 
 /// The most domains that are measured: those of other machines are as these.
@@ -25,18 +25,18 @@ const ASSUMED_LLC: usize = 32 << 20;
 const PROBE_SPINS: u64 = 500;
 
 /// Sensors by CPU.
-pub(super) type Sensors<'m> = BTreeMap<u32, Sensor<'m>>;
+pub(super) type Sensors<'m> = BTreeMap<u32, MissCounter<'m>>;
 
 /// Sensors for all CPUs.
 ///
 /// # Errors
 /// Why misses cannot be counted on one of them.
-pub(super) fn sensors<'m>(machine: &'m Machine, topology: &Topology) -> Result<Sensors<'m>> {
+pub(super) fn sensors<'m>(machine: &'m MachinePmus, topology: &Topology) -> Result<Sensors<'m>> {
     if machine.pmus.is_empty() {
         availability(machine).map_err(anyhow::Error::msg)?;
     }
     let cpus = topology.cpus.iter();
-    cpus.map(|cpu| Ok((cpu.id, Sensor::new(machine, cpu.id)?)))
+    cpus.map(|cpu| Ok((cpu.id, MissCounter::new(machine, cpu.id)?)))
         .collect()
 }
 
@@ -47,7 +47,10 @@ struct Site {
 }
 
 /// Measures each kind of domain once, but for such as have one core only.
-pub(super) fn measure_all(topology: &Topology, sensors: &Sensors) -> Result<Vec<store::Domain>> {
+pub(super) fn measure_all(
+    topology: &Topology,
+    sensors: &Sensors,
+) -> Result<Vec<store::ContentionDomain>> {
     let sites = sites(topology);
     if sites.len() > MOST_DOMAINS {
         warn!("the first {MOST_DOMAINS} kinds of contention domain are measured, no others");
@@ -134,7 +137,7 @@ fn available() -> Option<usize> {
 
 /// The victim alone and among others.
 struct Trial {
-    alone: Outcome,
+    alone: LoadOutcome,
     slowdown: f64,
     /// BTR of the others, bytes/s.
     others: f64,
@@ -143,33 +146,38 @@ struct Trial {
 struct Bench<'a> {
     site: &'a Site,
     sensors: &'a Sensors<'a>,
-    ring: Ring<'a>,
+    ring: PointerRing<'a>,
     streams: Vec<Vec<u64>>,
 }
 
 impl Bench<'_> {
-    fn run(&self, jobs: Vec<Job>) -> Result<Vec<Outcome>> {
+    fn run(&self, jobs: Vec<PlacedLoad>) -> Result<Vec<LoadOutcome>> {
         together(jobs, |cpu| self.sensors.get(&cpu))
     }
 
     /// The chase on the victim's CPU.
-    fn victim(&self, spins: u64) -> Job<'_> {
-        Job {
+    fn victim(&self, spins: u64) -> PlacedLoad<'_> {
+        PlacedLoad {
             cpu: self.site.cpus[0],
             load: Box::new(Chase::new(self.ring, spins)),
         }
     }
 
-    fn alone(&self, spins: u64) -> Result<Outcome> {
+    fn alone(&self, spins: u64) -> Result<LoadOutcome> {
         Ok(self.run(vec![self.victim(spins)])?[0])
     }
 
     /// All but the first `skipped` CPUs stream, each at `pace` bytes/s; what leads comes first.
-    fn streaming(&mut self, lead: Option<u64>, skipped: usize, pace: f64) -> Result<Vec<Outcome>> {
+    fn streaming(
+        &mut self,
+        lead: Option<u64>,
+        skipped: usize,
+        pace: f64,
+    ) -> Result<Vec<LoadOutcome>> {
         let mut streams = std::mem::take(&mut self.streams);
-        let mut jobs: Vec<Job> = lead.map(|spins| self.victim(spins)).into_iter().collect();
+        let mut jobs: Vec<PlacedLoad> = lead.map(|spins| self.victim(spins)).into_iter().collect();
         let pairs = self.site.cpus.iter().zip(&mut streams).skip(skipped);
-        jobs.extend(pairs.map(|(&cpu, memory)| Job {
+        jobs.extend(pairs.map(|(&cpu, memory)| PlacedLoad {
             cpu,
             load: Box::new(Stream::new(memory, pace)),
         }));
@@ -195,12 +203,12 @@ impl Bench<'_> {
     }
 }
 
-fn measure(site: &Site, sensors: &Sensors) -> Result<store::Domain> {
+fn measure(site: &Site, sensors: &Sensors) -> Result<store::ContentionDomain> {
     let Memory { mut ring, streams } = Memory::new(site);
     let mut bench = Bench {
         site,
         sensors,
-        ring: Ring::new(&mut ring),
+        ring: PointerRing::new(&mut ring),
         streams,
     };
     let (cpus, victim) = (cpulist::format(&sorted(&site.cpus)), site.cpus[0]);
@@ -251,7 +259,7 @@ fn measure(site: &Site, sensors: &Sensors) -> Result<store::Domain> {
             format!("CPU {victim} counts no misses of its last-level cache, so there is no BTR")
         })
     };
-    Ok(store::Domain {
+    Ok(store::ContentionDomain {
         cpus,
         victim,
         bandwidth,

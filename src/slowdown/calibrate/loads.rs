@@ -142,9 +142,9 @@ fn wait(bytes: usize, bytes_per_second: f64) -> Duration {
 
 /// Lines of memory, each of which points to another, in one ring.
 #[derive(Clone, Copy)]
-pub(super) struct Ring<'m>(&'m [u64]);
+pub(super) struct PointerRing<'m>(&'m [u64]);
 
-impl<'m> Ring<'m> {
+impl<'m> PointerRing<'m> {
     /// Makes one of `memory`, which is a power of two of lines, in an order that no prefetcher
     /// guesses: a full-period linear congruential sequence, which needs no second pass.
     pub(super) fn new(memory: &'m mut [u64]) -> Self {
@@ -170,7 +170,7 @@ pub(super) struct Chase<'m> {
 
 impl<'m> Chase<'m> {
     /// With so many rounds of computation after each miss.
-    pub(super) fn new(ring: Ring<'m>, spins: u64) -> Self {
+    pub(super) fn new(ring: PointerRing<'m>, spins: u64) -> Self {
         Self {
             at: &ring.0[0],
             spins,
@@ -207,7 +207,7 @@ mod tests {
     fn the_chase_comes_by_every_line_once() {
         let mut memory = vec![0; words(1024)];
         let base = memory.as_ptr() as u64;
-        let ring = Ring::new(&mut memory);
+        let ring = PointerRing::new(&mut memory);
         let (mut at, mut seen) = (0, vec![false; 1024]);
         for _ in 0..1024 {
             assert!(!std::mem::replace(&mut seen[at / LINE], true));

@@ -12,7 +12,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::loads::{LINE, Load};
-use crate::pmu::{Counter, Encoding, Machine, Meaning, Options, Pmu, Target};
+use crate::pmu::{Counter, CounterOptions, Encoding, MachinePmus, Meaning, Pmu, Target};
 
 /// Before it counts: caches fill and queues settle.
 const WARM_UP: Duration = Duration::from_millis(40);
@@ -20,7 +20,7 @@ const WARM_UP: Duration = Duration::from_millis(40);
 const MEASURE: Duration = Duration::from_millis(100);
 
 /// A load, and where it runs.
-pub(super) struct Job<'l> {
+pub(super) struct PlacedLoad<'l> {
     /// The CPU.
     pub cpu: u32,
     /// What it does there.
@@ -29,7 +29,7 @@ pub(super) struct Job<'l> {
 
 /// What came of a job.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct LoadOutcome {
     /// Work/s, in the load's own unit.
     pub rate: f64,
     /// Bytes/s moved by misses of the last-level cache; 0 if not counted.
@@ -37,17 +37,17 @@ pub(super) struct Outcome {
 }
 
 /// Counts the last-level misses of a thread.
-pub(super) struct Sensor<'m> {
+pub(super) struct MissCounter<'m> {
     pmu: &'m Pmu,
     misses: Encoding,
 }
 
-impl<'m> Sensor<'m> {
+impl<'m> MissCounter<'m> {
     /// For a thread on `cpu`. Opens one for a moment, to see whether that is possible.
     ///
     /// # Errors
     /// Why it cannot be counted there.
-    pub(super) fn new(machine: &'m Machine, cpu: u32) -> Result<Self> {
+    pub(super) fn new(machine: &'m MachinePmus, cpu: u32) -> Result<Self> {
         let pmu = machine
             .pmu_of(cpu)
             .with_context(|| format!("no PMU counts on CPU {cpu}"))?;
@@ -61,9 +61,9 @@ impl<'m> Sensor<'m> {
 
     /// Of the calling thread, in user mode, where the loads are.
     fn open(&self) -> Result<Counter> {
-        let options = Options {
+        let options = CounterOptions {
             exclude_kernel: true,
-            ..Options::default()
+            ..CounterOptions::default()
         };
         let target = Target::Thread(0);
         Ok(Counter::open(
@@ -81,12 +81,12 @@ impl<'m> Sensor<'m> {
 /// # Errors
 /// A thread could not be pinned, or its counter was taken away.
 pub(super) fn together<'m>(
-    jobs: Vec<Job>,
-    sensor: impl Fn(u32) -> Option<&'m Sensor<'m>> + Sync,
-) -> Result<Vec<Outcome>> {
+    jobs: Vec<PlacedLoad>,
+    sensor: impl Fn(u32) -> Option<&'m MissCounter<'m>> + Sync,
+) -> Result<Vec<LoadOutcome>> {
     let start = Barrier::new(jobs.len());
     let running = AtomicUsize::new(jobs.len());
-    let run = |job: Job| {
+    let run = |job: PlacedLoad| {
         let ready = prepare(&job, &sensor);
         start.wait();
         let mut load = job.load;
@@ -104,7 +104,7 @@ pub(super) fn together<'m>(
             .into_iter()
             .map(|job| scope.spawn(move || run(job)))
             .collect();
-        let outcome = |thread: ScopedJoinHandle<Result<Outcome>>| {
+        let outcome = |thread: ScopedJoinHandle<Result<LoadOutcome>>| {
             let died = |_| Err(anyhow!("a load came to an end by itself"));
             thread.join().unwrap_or_else(died)
         };
@@ -113,8 +113,8 @@ pub(super) fn together<'m>(
 }
 
 fn prepare<'m>(
-    job: &Job,
-    sensor: &impl Fn(u32) -> Option<&'m Sensor<'m>>,
+    job: &PlacedLoad,
+    sensor: &impl Fn(u32) -> Option<&'m MissCounter<'m>>,
 ) -> Result<Option<Counter>> {
     let mut cpus = CpuSet::new();
     cpus.set(job.cpu as usize)
@@ -125,10 +125,10 @@ fn prepare<'m>(
                 job.cpu
             )
         })?;
-    sensor(job.cpu).map(Sensor::open).transpose()
+    sensor(job.cpu).map(MissCounter::open).transpose()
 }
 
-fn measure(cpu: u32, load: &mut dyn Load, counter: Option<Counter>) -> Result<Outcome> {
+fn measure(cpu: u32, load: &mut dyn Load, counter: Option<Counter>) -> Result<LoadOutcome> {
     let read = || counter.as_ref().map(Counter::read).transpose();
     let begin = Instant::now();
     while begin.elapsed() < WARM_UP {
@@ -145,7 +145,7 @@ fn measure(cpu: u32, load: &mut dyn Load, counter: Option<Counter>) -> Result<Ou
         })?,
         _ => 0,
     };
-    Ok(Outcome {
+    Ok(LoadOutcome {
         rate: work as f64 / seconds,
         btr: misses as f64 * LINE as f64 / seconds,
     })

@@ -22,9 +22,9 @@ use anyhow::{Result, bail};
 use log::{info, warn};
 
 use crate::output;
-use crate::pmu::Machine;
+use crate::pmu::MachinePmus;
 use crate::topology::{CoreTypesSpec, Identity, Topology, cpu_name};
-use measure::{Job, together};
+use measure::{PlacedLoad, together};
 use store::{Calibration, Compute};
 
 /// How often each measurement is repeated; the middle one counts.
@@ -92,7 +92,7 @@ fn measure_all(topology: &Topology) -> Result<Calibration> {
     let rates: Vec<Vec<f64>> = compute.iter().map(|of| of.rates.clone()).collect();
     let capacities = search::capacities(&rates);
 
-    let machine = Machine::detect();
+    let machine = MachinePmus::detect();
     let (domains, no_thresholds) = match domain::sensors(&machine, topology) {
         Ok(sensors) => {
             let domains = domain::measure_all(topology, &sensors)?;
@@ -127,7 +127,7 @@ fn compute(topology: &Topology) -> Result<Vec<Compute>> {
         let rate = |load: usize| {
             let runs = (0..REPEATS).map(|_| {
                 let load = loads::compute(load);
-                Ok(together(vec![Job { cpu, load }], |_| None)?[0].rate)
+                Ok(together(vec![PlacedLoad { cpu, load }], |_| None)?[0].rate)
             });
             Ok(search::median(runs.collect::<Result<_>>()?))
         };

@@ -41,7 +41,7 @@ pub struct Calibration {
     /// Rate of each load that only computes, rounds/s, by core type.
     pub compute: Vec<Compute>,
     /// What was measured in each contention domain.
-    pub domains: Vec<Domain>,
+    pub domains: Vec<ContentionDomain>,
 }
 
 /// The rates of a core type.
@@ -57,7 +57,7 @@ pub struct Compute {
 
 /// A contention domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Domain {
+pub struct ContentionDomain {
     /// Its CPUs that took part, as a list: one a core.
     pub cpus: String,
     /// The one that was disturbed.

@@ -7,7 +7,7 @@ use crate::topology::MAX_CORE_TYPES;
 const SECOND: u64 = 1_000_000_000;
 
 /// Two threads, on a fast CPU and a slow one of half the capacity, that have run and come so far.
-fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
+fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
     let thread = |slot: u32| {
         let index = slot as usize;
         let mut run_ns = [0; MAX_CORE_TYPES];
@@ -28,7 +28,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
                 tgid: 100,
                 comm: Comm(*b"worker\0\0\0\0\0\0\0\0\0\0"),
                 start_time: 0,
-                state: State::Running,
+                state: TaskState::Running,
                 cpu: slot as i32,
                 core_type: index,
                 hint: None,
@@ -60,7 +60,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> Reading {
         llc: 0,
         busy_ns: at_s * SECOND / 4,
     };
-    Reading {
+    LiveReading {
         totals: Totals {
             at_ns: at_s * SECOND,
             policy: "camps".into(),

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use scx_hetero::policy::{Insight, Name};
-use scx_hetero::stats::live::{CpuReading, Reading, ThreadReading};
-use scx_hetero::stats::story::{Move, Phase, Story, ThreadStory};
+use scx_hetero::stats::live::{CpuReading, LiveReading, ThreadReading};
+use scx_hetero::stats::story::{HistoryEntry, Move, Story, ThreadStory};
 use scx_hetero::stats::work::Work;
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
-use scx_hetero::table::{Comm, State, Task, TaskId};
+use scx_hetero::table::{Comm, Task, TaskId, TaskState};
 
 /// It gives a terminal another title, and turns round what follows.
 pub(super) const HOSTILE: &str = "\x1b]2;owned\x07\u{202e}x";
@@ -59,9 +59,9 @@ pub(super) fn thread(index: usize, seconds: u64) -> ThreadReading {
         comm: comm(name),
         start_time: 1,
         state: if load > 50 {
-            State::Running
+            TaskState::Running
         } else {
-            State::Blocked
+            TaskState::Blocked
         },
         cpu: (index % 8) as i32,
         core_type,
@@ -120,7 +120,7 @@ pub(super) fn work(seconds: u64) -> Work {
 }
 
 /// The whole of it: 4 P and 4 E CPUs.
-pub(super) fn reading(seconds: u64, policy: Name) -> Reading {
+pub(super) fn reading(seconds: u64, policy: Name) -> LiveReading {
     let kind = |name: &str| CoreTypeTotals {
         name: name.into(),
         cpus: 4,
@@ -134,7 +134,7 @@ pub(super) fn reading(seconds: u64, policy: Name) -> Reading {
         llc: 0,
         busy_ns: seconds * SECOND * u64::from(100 - 5 * cpu) / 100,
     };
-    Reading {
+    LiveReading {
         totals: Totals {
             at_ns: seconds * SECOND,
             policy: policy.to_string(),
@@ -185,7 +185,7 @@ pub(super) fn story(pid: u32) -> Story {
         btr: Some(120e6),
         hit_rate: Some(0.93),
         phase: Some(0),
-        phases: vec![Phase {
+        phases: vec![HistoryEntry {
             l1_per_kilo: Some(350.0),
             branch_percent: Some(12.0),
             ipc: 1.9,
@@ -219,13 +219,13 @@ pub(super) fn story(pid: u32) -> Story {
 /// A socket that answers as a scheduler does, until it is dropped; a second passes with each
 /// reading.
 pub(super) struct Fake {
-    _server: stats::Server,
+    _server: stats::StatisticsServer,
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Fake {
     pub(super) fn start(socket: &Path) -> Self {
-        let server = stats::Server::listen(socket, None).unwrap();
+        let server = stats::StatisticsServer::listen(socket, None).unwrap();
         let (answers, requests) = server.channels();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Data, Row};
 use crate::ml::events;
-use crate::ml::header::{self, Header};
+use crate::ml::header::{self, TableHeader};
 use crate::pmu::plain;
 use crate::text;
 
@@ -46,7 +46,7 @@ impl Data {
             // FNV-1a.
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        match (Header::read(path)?, &self.header) {
+        match (TableHeader::read(path)?, &self.header) {
             (Some(new), None) => self.header = Some(new),
             (Some(new), Some(old)) => {
                 if let Some(difference) = new.machine.identity.differs(&old.machine.identity) {

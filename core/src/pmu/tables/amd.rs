@@ -3,9 +3,9 @@
 //! counters, and any counter counts any event.
 
 use super::super::event::Meaning::*;
-use super::{Counters, Layout, Row, Table, row};
+use super::{ConfigLayout, Counters, EventRow, EventTable, row};
 
-const ROWS: &[Row] = &[
+const ROWS: &[EventRow] = &[
     row(Instructions, "ex_ret_instr", 0xc0, 0),
     row(Cycles, "ls_not_halted_cyc", 0x76, 0),
     row(RefCycles, "ls_not_halted_p0_cyc.p0_freq_cyc", 0x120, 0x01),
@@ -57,17 +57,17 @@ const COUNTERS: Counters = Counters {
 };
 
 /// Zen 4 and Zen 4c.
-pub(super) static ZEN4: Table = Table {
+pub(super) static ZEN4: EventTable = EventTable {
     name: "zen4",
-    layout: Layout::Amd,
+    layout: ConfigLayout::Amd,
     counters: COUNTERS,
     rows: ROWS,
 };
 
 /// Zen 5 and Zen 5c.
-pub(super) static ZEN5: Table = Table {
+pub(super) static ZEN5: EventTable = EventTable {
     name: "zen5",
-    layout: Layout::Amd,
+    layout: ConfigLayout::Amd,
     counters: COUNTERS,
     rows: ROWS,
 };

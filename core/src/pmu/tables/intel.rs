@@ -3,7 +3,7 @@
 //! on all of them; reference cycles have no other, under the kernel's own code for it.
 
 use super::super::event::Meaning::*;
-use super::{Counters, Layout, Row, Table, row};
+use super::{ConfigLayout, Counters, EventRow, EventTable, row};
 
 /// P cores count many events on the first four of their general counters only.
 const FIRST_4: u64 = 0xf;
@@ -12,36 +12,36 @@ const fn counters(general: u32, fixed: u32) -> Counters {
     Counters { general, fixed }
 }
 
-const P_INSTRUCTIONS: Row = row(Instructions, "INST_RETIRED.ANY_P", 0xc0, 0).fixed(0);
-const P_CYCLES: Row = row(Cycles, "CPU_CLK_UNHALTED.THREAD_P", 0x3c, 0).fixed(1);
-const E_CYCLES: Row = row(Cycles, "CPU_CLK_UNHALTED.CORE_P", 0x3c, 0).fixed(1);
-const REF_CYCLES: Row = row(RefCycles, "CPU_CLK_UNHALTED.REF_TSC", 0, 3)
+const P_INSTRUCTIONS: EventRow = row(Instructions, "INST_RETIRED.ANY_P", 0xc0, 0).fixed(0);
+const P_CYCLES: EventRow = row(Cycles, "CPU_CLK_UNHALTED.THREAD_P", 0x3c, 0).fixed(1);
+const E_CYCLES: EventRow = row(Cycles, "CPU_CLK_UNHALTED.CORE_P", 0x3c, 0).fixed(1);
+const REF_CYCLES: EventRow = row(RefCycles, "CPU_CLK_UNHALTED.REF_TSC", 0, 3)
     .fixed(2)
     .on(0);
-const BRANCHES: Row = row(Branches, "BR_INST_RETIRED.ALL_BRANCHES", 0xc4, 0);
-const BRANCH_MISSES: Row = row(BranchMisses, "BR_MISP_RETIRED.ALL_BRANCHES", 0xc5, 0);
-const LLC_REFERENCES: Row = row(LlcReferences, "LONGEST_LAT_CACHE.REFERENCE", 0x2e, 0x4f);
-const LLC_MISSES: Row = row(LlcMisses, "LONGEST_LAT_CACHE.MISS", 0x2e, 0x41);
-const P_LOADS: Row = row(Loads, "MEM_INST_RETIRED.ALL_LOADS", 0xd0, 0x81).on(FIRST_4);
-const P_STORES: Row = row(Stores, "MEM_INST_RETIRED.ALL_STORES", 0xd0, 0x82).on(FIRST_4);
-const P_L1_ACCESSES: Row = row(L1Accesses, "MEM_INST_RETIRED.ANY", 0xd0, 0x83).on(FIRST_4);
-const P_L1_MISSES: Row = row(L1Misses, "L1D.REPLACEMENT", 0x51, 0x01).on(FIRST_4);
-const P_L2_ACCESSES: Row = row(L2Accesses, "L2_RQSTS.REFERENCES", 0x24, 0xff).on(FIRST_4);
-const P_L2_MISSES: Row = row(L2Misses, "L2_RQSTS.MISS", 0x24, 0x3f).on(FIRST_4);
-const P_FP: Row = row(FpOps, "FP_ARITH_INST_RETIRED.{SCALAR,VECTOR}", 0xc7, 0xff);
-const P_STALLED: Row = row(StalledMem, "CYCLE_ACTIVITY.STALLS_L2_MISS", 0xa3, 0x05)
+const BRANCHES: EventRow = row(Branches, "BR_INST_RETIRED.ALL_BRANCHES", 0xc4, 0);
+const BRANCH_MISSES: EventRow = row(BranchMisses, "BR_MISP_RETIRED.ALL_BRANCHES", 0xc5, 0);
+const LLC_REFERENCES: EventRow = row(LlcReferences, "LONGEST_LAT_CACHE.REFERENCE", 0x2e, 0x4f);
+const LLC_MISSES: EventRow = row(LlcMisses, "LONGEST_LAT_CACHE.MISS", 0x2e, 0x41);
+const P_LOADS: EventRow = row(Loads, "MEM_INST_RETIRED.ALL_LOADS", 0xd0, 0x81).on(FIRST_4);
+const P_STORES: EventRow = row(Stores, "MEM_INST_RETIRED.ALL_STORES", 0xd0, 0x82).on(FIRST_4);
+const P_L1_ACCESSES: EventRow = row(L1Accesses, "MEM_INST_RETIRED.ANY", 0xd0, 0x83).on(FIRST_4);
+const P_L1_MISSES: EventRow = row(L1Misses, "L1D.REPLACEMENT", 0x51, 0x01).on(FIRST_4);
+const P_L2_ACCESSES: EventRow = row(L2Accesses, "L2_RQSTS.REFERENCES", 0x24, 0xff).on(FIRST_4);
+const P_L2_MISSES: EventRow = row(L2Misses, "L2_RQSTS.MISS", 0x24, 0x3f).on(FIRST_4);
+const P_FP: EventRow = row(FpOps, "FP_ARITH_INST_RETIRED.{SCALAR,VECTOR}", 0xc7, 0xff);
+const P_STALLED: EventRow = row(StalledMem, "CYCLE_ACTIVITY.STALLS_L2_MISS", 0xa3, 0x05)
     .cmask(5)
     .on(FIRST_4);
-const P_DIVIDER: Row = row(Divider, "ARITH.DIV_ACTIVE", 0xb0, 0x09).cmask(1);
-const E_LOADS: Row = row(Loads, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
-const E_STORES: Row = row(Stores, "MEM_UOPS_RETIRED.ALL_STORES", 0xd0, 0x82);
-const E_L1_LOADS: Row = row(L1Accesses, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
-const E_L2_MISSES: Row = row(L2Misses, "L2_REQUEST.MISS", 0x24, 0x01);
-const E_STALLED: Row = row(StalledMem, "MEM_BOUND_STALLS_LOAD.L2_MISS", 0x34, 0x7e);
-const E_DTLB: Row = row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0e);
-const E_DIVIDER: Row = row(Divider, "ARITH.DIV_ACTIVE", 0xcd, 0x03).cmask(1);
+const P_DIVIDER: EventRow = row(Divider, "ARITH.DIV_ACTIVE", 0xb0, 0x09).cmask(1);
+const E_LOADS: EventRow = row(Loads, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
+const E_STORES: EventRow = row(Stores, "MEM_UOPS_RETIRED.ALL_STORES", 0xd0, 0x82);
+const E_L1_LOADS: EventRow = row(L1Accesses, "MEM_UOPS_RETIRED.ALL_LOADS", 0xd0, 0x81);
+const E_L2_MISSES: EventRow = row(L2Misses, "L2_REQUEST.MISS", 0x24, 0x01);
+const E_STALLED: EventRow = row(StalledMem, "MEM_BOUND_STALLS_LOAD.L2_MISS", 0x34, 0x7e);
+const E_DTLB: EventRow = row(DtlbMisses, "DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0e);
+const E_DIVIDER: EventRow = row(Divider, "ARITH.DIV_ACTIVE", 0xcd, 0x03).cmask(1);
 
-const GOLDEN_COVE_ROWS: &[Row] = &[
+const GOLDEN_COVE_ROWS: &[EventRow] = &[
     P_INSTRUCTIONS,
     P_CYCLES,
     REF_CYCLES,
@@ -69,25 +69,25 @@ const GOLDEN_COVE_ROWS: &[Row] = &[
 ];
 
 /// P cores of Alder and Raptor Lake; Sapphire and Emerald Rapids.
-pub(super) static GOLDEN_COVE: Table = Table {
+pub(super) static GOLDEN_COVE: EventTable = EventTable {
     name: "golden-cove",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(8, 4),
     rows: GOLDEN_COVE_ROWS,
 };
 
 /// P cores of Meteor Lake and Arrow Lake-U; Granite Rapids.
-pub(super) static REDWOOD_COVE: Table = Table {
+pub(super) static REDWOOD_COVE: EventTable = EventTable {
     name: "redwood-cove",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(8, 4),
     rows: GOLDEN_COVE_ROWS,
 };
 
 /// P cores of Lunar Lake and Arrow Lake.
-pub(super) static LION_COVE: Table = Table {
+pub(super) static LION_COVE: EventTable = EventTable {
     name: "lion-cove",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(10, 4),
     rows: &[
         P_INSTRUCTIONS,
@@ -112,9 +112,9 @@ pub(super) static LION_COVE: Table = Table {
 };
 
 /// E cores of Alder and Raptor Lake; Alder Lake-N.
-pub(super) static GRACEMONT: Table = Table {
+pub(super) static GRACEMONT: EventTable = EventTable {
     name: "gracemont",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(6, 3),
     rows: &[
         P_INSTRUCTIONS,
@@ -142,9 +142,9 @@ pub(super) static GRACEMONT: Table = Table {
 };
 
 /// E and LP-E cores of Meteor Lake and Arrow Lake-U, LP-E cores of Arrow Lake-H; Sierra Forest.
-pub(super) static CRESTMONT: Table = Table {
+pub(super) static CRESTMONT: EventTable = EventTable {
     name: "crestmont",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(8, 3),
     rows: &[
         P_INSTRUCTIONS,
@@ -173,9 +173,9 @@ pub(super) static CRESTMONT: Table = Table {
 };
 
 /// E cores of Lunar Lake and Arrow Lake.
-pub(super) static SKYMONT: Table = Table {
+pub(super) static SKYMONT: EventTable = EventTable {
     name: "skymont",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(8, 3),
     rows: &[
         P_INSTRUCTIONS,
@@ -199,9 +199,9 @@ pub(super) static SKYMONT: Table = Table {
 };
 
 /// Ice Lake, Tiger Lake and Rocket Lake.
-pub(super) static ICE_LAKE: Table = Table {
+pub(super) static ICE_LAKE: EventTable = EventTable {
     name: "ice-lake",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(8, 4),
     rows: &[
         P_INSTRUCTIONS,
@@ -232,9 +232,9 @@ pub(super) static ICE_LAKE: Table = Table {
 };
 
 /// Skylake and its likes up to Comet Lake and Cascade Lake. Four general counters a thread.
-pub(super) static SKYLAKE: Table = Table {
+pub(super) static SKYLAKE: EventTable = EventTable {
     name: "skylake",
-    layout: Layout::Intel,
+    layout: ConfigLayout::Intel,
     counters: counters(4, 3),
     rows: &[
         P_INSTRUCTIONS,

@@ -25,7 +25,7 @@ pub struct Counters {
 
 /// Bit fields of `perf_event_attr.config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum ConfigLayout {
     /// Intel: event 0-7, umask 8-15, edge 18, inv 23, cmask 24-31.
     Intel,
     /// AMD: as Intel, and the event's upper bits at 32-35.
@@ -36,7 +36,7 @@ pub enum Layout {
 
 /// One event of a microarchitecture.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct EventRow {
     /// What it counts.
     pub meaning: Meaning,
     /// The vendor's name, as in the kernel's event lists.
@@ -53,7 +53,7 @@ pub struct Row {
     pub fixed: Option<u8>,
 }
 
-impl Row {
+impl EventRow {
     /// Only these general counters can count it.
     const fn on(mut self, general: u64) -> Self {
         self.general = general;
@@ -74,8 +74,8 @@ impl Row {
 }
 
 /// A row for an event that any general counter can count.
-const fn row(meaning: Meaning, name: &'static str, event: u16, umask: u8) -> Row {
-    Row {
+const fn row(meaning: Meaning, name: &'static str, event: u16, umask: u8) -> EventRow {
+    EventRow {
         meaning,
         name,
         event,
@@ -88,29 +88,29 @@ const fn row(meaning: Meaning, name: &'static str, event: u16, umask: u8) -> Row
 
 /// The events of a microarchitecture.
 #[derive(Debug)]
-pub struct Table {
+pub struct EventTable {
     /// Its name, such as `golden-cove`.
     pub name: &'static str,
     /// How a row becomes a `config`.
-    pub layout: Layout,
+    pub layout: ConfigLayout,
     /// Counters of a CPU, as the vendor builds it.
     pub counters: Counters,
     /// The events, at most one for a meaning.
-    pub rows: &'static [Row],
+    pub rows: &'static [EventRow],
 }
 
-impl Table {
+impl EventTable {
     /// The row for a meaning.
-    pub fn row(&self, meaning: Meaning) -> Option<&'static Row> {
+    pub fn row(&self, meaning: Meaning) -> Option<&'static EventRow> {
         self.rows.iter().find(|row| row.meaning == meaning)
     }
 
     /// How the PMU is told to count what `row` says.
-    pub fn encode(&self, row: &Row) -> Encoding {
+    pub fn encode(&self, row: &EventRow) -> Encoding {
         let event = u64::from(row.event);
         let config = match self.layout {
-            Layout::Arm => event,
-            Layout::Intel | Layout::Amd => {
+            ConfigLayout::Arm => event,
+            ConfigLayout::Intel | ConfigLayout::Amd => {
                 event & 0xff
                     | u64::from(row.umask) << 8
                     | u64::from(row.cmask) << 24
@@ -130,7 +130,7 @@ impl Table {
 }
 
 /// All tables.
-pub static TABLES: &[&Table] = &[
+pub static TABLES: &[&EventTable] = &[
     &intel::GOLDEN_COVE,
     &intel::REDWOOD_COVE,
     &intel::LION_COVE,
@@ -153,7 +153,7 @@ pub static TABLES: &[&Table] = &[
 ];
 
 /// The table of this name.
-pub fn by_name(name: &str) -> Option<&'static Table> {
+pub fn by_name(name: &str) -> Option<&'static EventTable> {
     TABLES.iter().copied().find(|table| table.name == name)
 }
 

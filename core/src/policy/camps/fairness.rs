@@ -9,11 +9,11 @@
 //! (100/F), so that the threads in between get leads in between. Where the lead cannot be had, for
 //! a thread is no faster than it is, the high SFs stay on the fast cores, which is what `hsp` does.
 
-use super::threads::Threads;
+use super::threads::ThreadEstimators;
 use crate::policy::Snapshot;
 use crate::policy::tools::ledger::Ledger;
 use crate::policy::tools::progress::Progress;
-use crate::policy::tools::swap::Runner;
+use crate::policy::tools::swap::SwapCandidate;
 use crate::table::Task;
 use crate::topology::Topology;
 
@@ -56,8 +56,8 @@ impl Fairness {
         snapshot: &Snapshot,
         elapsed_ns: u64,
         progress: &Progress,
-        threads: &Threads,
-        runners: &mut [Runner],
+        threads: &ThreadEstimators,
+        runners: &mut [SwapCandidate],
     ) {
         let tasks = snapshot.tasks.iter();
         let taking_part = tasks.filter(|task| progress.takes_part(task));
@@ -79,7 +79,7 @@ impl Fairness {
 
 /// SF of a thread, fastest type over slowest, TLP scaled as progress is (section 4.5). One that is not known is
 /// taken to be such that the thread goes where it will be known: high on slow types, low on fast.
-fn sf(task: &Task, place: usize, threads: &Threads, topology: &Topology) -> f64 {
+fn sf(task: &Task, place: usize, threads: &ThreadEstimators, topology: &Topology) -> f64 {
     let slowest = topology.types.len() - 1;
     let estimator = threads.estimator(task.id);
     let capacity = |core_type: usize| f64::from(topology.types[core_type].capacity.max(1));

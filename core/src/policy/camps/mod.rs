@@ -23,10 +23,10 @@ use super::name::{About, Knows};
 use super::reason::{Measure, Reasons};
 use super::tools::balance::balance;
 use super::tools::progress::{Progress, patience_ns};
-use super::tools::swap::{Planned, Runner};
+use super::tools::swap::{PlannedSwaps, SwapCandidate};
 use super::tools::threshold::Threshold;
 use super::tools::{LOOK, is_contested};
-use super::{Action, Insight, Policy, Reason, Seen, Snapshot, Tally};
+use super::{Action, Insight, Policy, PolicyTally, Reason, Seen, Snapshot};
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -35,8 +35,8 @@ use crate::slowdown::{History, Thresholds};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
 use fairness::Fairness;
-use nwc::{Nwc, Rules, Wish};
-use threads::Threads;
+use nwc::{Nwc, NwcRules, Wish};
+use threads::ThreadEstimators;
 use worth::{Forecast, Worths};
 
 /// What users are told.
@@ -46,8 +46,8 @@ pub(super) const ABOUT: About = About {
     knows: &[Knows::Fairness],
     build: |settings| {
         let works = |part| !settings.without.contains(&part);
-        let options = Options::default();
-        Box::new(Camps::new(Options {
+        let options = CampsOptions::default();
+        Box::new(Camps::new(CampsOptions {
             migration_interval: settings.swap_interval,
             fairness: settings.fairness,
             limits: settings.limits,
@@ -75,13 +75,13 @@ const LEAST_PART: f64 = 0.1;
 
 /// How `camps` is to behave.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct CampsOptions {
     /// Wanted time between migrations on the whole machine (section 4.3: 400 ms).
     pub migration_interval: Duration,
     /// When contention is low, as calibrated; `None` is by the clock.
     pub limits: Option<Thresholds>,
     /// NWC mode; `None` is never.
-    pub nwc: Option<Rules>,
+    pub nwc: Option<NwcRules>,
     /// Threads so many thresholds apart change places even if neither gains (Algorithm 1: 2); `None`
     /// is never.
     pub escape: Option<i64>,
@@ -92,12 +92,12 @@ pub struct Options {
     pub fairness: u8,
 }
 
-impl Default for Options {
+impl Default for CampsOptions {
     fn default() -> Self {
         Self {
             migration_interval: Duration::from_millis(400),
             limits: None,
-            nwc: Some(Rules::default()),
+            nwc: Some(NwcRules::default()),
             escape: Some(ESCAPE),
             entries: THREAD_ENTRIES,
             fairness: 100,
@@ -107,7 +107,7 @@ impl Default for Options {
 
 /// See the module.
 pub struct Camps {
-    threads: Threads,
+    threads: ThreadEstimators,
     progress: Progress,
     threshold: Threshold,
     escape: Option<i64>,
@@ -116,20 +116,20 @@ pub struct Camps {
     fairness: Option<Fairness>,
     looked_at_ns: Option<u64>,
     reasons: Reasons,
-    runners: Vec<Runner>,
+    runners: Vec<SwapCandidate>,
     forecasts: Vec<Forecast>,
     worths: Worths,
     wishes: Vec<Wish>,
     /// What NWC mode sees, kept for its memory.
-    nwc_threads: Vec<nwc::Thread>,
+    nwc_threads: Vec<nwc::NwcThread>,
     busy_cpus: Vec<nwc::BusyCpu>,
 }
 
 impl Camps {
     /// Makes the policy.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: CampsOptions) -> Self {
         Self {
-            threads: Threads::new(options.limits, options.entries),
+            threads: ThreadEstimators::new(options.limits, options.entries),
             progress: Progress::default(),
             threshold: Threshold::new(options.migration_interval),
             escape: options.escape,
@@ -153,7 +153,7 @@ impl Camps {
     }
 
     /// What is known of each thread.
-    pub fn threads(&self) -> &Threads {
+    pub fn threads(&self) -> &ThreadEstimators {
         &self.threads
     }
 
@@ -173,7 +173,7 @@ impl Camps {
             let part = 1.0 - capacity(slow) / capacity(fast);
             threshold as f64 * part.max(LEAST_PART)
         };
-        let mut planned = Planned::default();
+        let mut planned = PlannedSwaps::default();
         worths.look(topology, threads.load());
         while planned.has_room() {
             self.forecasts.clear();
@@ -215,7 +215,7 @@ impl Camps {
             let known = self.threads.known(runner.seen.task);
             let estimator = known.map(|(estimator, _)| estimator);
             let (total_hits, total_learned) = estimator.map_or((0, 0), |e| e.totals());
-            nwc::Thread {
+            nwc::NwcThread {
                 task: runner.seen.task,
                 cpu: runner.cpu,
                 on_big: runner.place == BIG,
@@ -246,7 +246,7 @@ impl Camps {
         self.busy_cpus.clear();
         self.busy_cpus
             .extend(snapshot.tasks.iter().filter_map(busy_cpu));
-        let look = nwc::Look {
+        let look = nwc::NwcView {
             now_ns: snapshot.now_ns,
             threads: &self.nwc_threads,
             cpus: &self.busy_cpus,
@@ -342,10 +342,10 @@ impl Policy for Camps {
         self.progress.note(&actions[first..], snapshot.now_ns);
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> PolicyTally {
         let (phase_hits, phase_misses) = self.threads.hits_and_misses();
         let nwc = self.nwc.as_ref();
-        Tally {
+        PolicyTally {
             phase_hits,
             phase_misses,
             forced_swaps: self.forced_swaps,
@@ -377,7 +377,7 @@ impl Policy for Camps {
     }
 }
 
-fn mean_progress(runners: &[Runner]) -> i64 {
+fn mean_progress(runners: &[SwapCandidate]) -> i64 {
     let sum: i128 = runners
         .iter()
         .map(|runner| i128::from(runner.progress))

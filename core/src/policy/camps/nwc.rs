@@ -2,7 +2,7 @@
 //! NWC mode, the non-work-conserving one: low contention made on purpose, to learn how fast one
 //! thread is undisturbed (CAMPS 2018, section 4.4), within bounds that the paper leaves open.
 //!
-//! A state machine on plain values: each [`Nwc::step`] takes a [`Look`] at the machine and says
+//! A state machine on plain values: each [`Nwc::step`] takes a [`NwcView`] of the machine and says
 //! what is wished for. It acts on nothing itself.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::table::TaskId;
 
 /// The rules and their bounds; times in ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct NwcRules {
     /// k: a thread is judged by so many intervals.
     pub intervals: u32,
     /// Below this phase hit rate a thread wants in, above it an episode has served its purpose.
@@ -34,7 +34,7 @@ pub struct Rules {
     pub max_back_off_ns: u64,
 }
 
-impl Default for Rules {
+impl Default for NwcRules {
     /// 80 %, and 100 ms at a time, are the paper's; k is a second of 50 ms intervals.
     fn default() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Default for Rules {
 
 /// A thread that takes part in scheduling, as NWC mode sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Thread {
+pub struct NwcThread {
     /// Which.
     pub task: TaskId,
     /// CPU on which it ran last.
@@ -96,11 +96,11 @@ pub struct BusyCpu {
 
 /// What the machine looks like.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct NwcView<'a> {
     /// Monotonic, ns.
     pub now_ns: u64,
     /// Runnable threads that take part. A thread that is missing has blocked or ended.
-    pub threads: &'a [Thread],
+    pub threads: &'a [NwcThread],
     /// CPUs that are running something.
     pub cpus: &'a [BusyCpu],
     /// When contention is low.
@@ -118,7 +118,7 @@ pub enum Wish {
         /// Those that make room.
         partner: Option<TaskId>,
     },
-    /// Keep a CPU idle for so long from now on, at most [`Rules::idle_ns`]; zero is no longer.
+    /// Keep a CPU idle for so long from now on, at most [`NwcRules::idle_ns`]; zero is no longer.
     Park(u32, Duration),
 }
 
@@ -137,7 +137,7 @@ pub enum Exit {
 struct Episode {
     thread: TaskId,
     began_ns: u64,
-    /// The thread's [`Thread::total_learned`] at the beginning.
+    /// The thread's [`NwcThread::total_learned`] at the beginning.
     began_learned: u32,
     /// Its intervals and hits when the first sample was seen to have gone in.
     first: Option<(u32, u32)>,
@@ -156,14 +156,14 @@ struct BackOff {
 /// The state machine.
 #[derive(Debug)]
 pub struct Nwc {
-    rules: Rules,
+    rules: NwcRules,
     episode: Option<Episode>,
     /// CPUs that are idled for the episode.
     parked: Vec<u32>,
     /// Those that have to follow; kept for its memory.
     more: Vec<u32>,
     back_offs: FxHashMap<TaskId, BackOff>,
-    /// Time that may be spent, ns; grows by [`Rules::share`] of all time.
+    /// Time that may be spent, ns; grows by [`NwcRules::share`] of all time.
     credit_ns: f64,
     looked_at_ns: Option<u64>,
     spent_ns: u64,
@@ -174,7 +174,7 @@ pub struct Nwc {
 
 impl Nwc {
     /// Out of NWC mode.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: NwcRules) -> Self {
         Self {
             rules,
             episode: None,
@@ -216,12 +216,12 @@ impl Nwc {
     }
 
     /// The rules in force.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &NwcRules {
         &self.rules
     }
 
     /// Looks at the machine, enters or leaves NWC mode, and appends what it wishes to `wishes`.
-    pub fn step(&mut self, look: &Look, wishes: &mut Vec<Wish>) {
+    pub fn step(&mut self, look: &NwcView, wishes: &mut Vec<Wish>) {
         let elapsed = look.now_ns - self.looked_at_ns.unwrap_or(look.now_ns).min(look.now_ns);
         self.looked_at_ns = Some(look.now_ns);
         // Credit saved up lasts for two episodes.
@@ -246,12 +246,12 @@ impl Nwc {
         self.back_offs.retain(|&task, _| is_alive(task));
     }
 
-    fn enter(&mut self, look: &Look) {
+    fn enter(&mut self, look: &NwcView) {
         // Less than half an episode would be too little to learn from.
         if self.credit_ns < 0.5 * self.rules.episode_ns as f64 {
             return;
         }
-        let wants_in = |thread: &&Thread| {
+        let wants_in = |thread: &&NwcThread| {
             let waits = self.back_offs.get(&thread.task);
             thread.warm
                 && thread.may_move
@@ -280,7 +280,7 @@ impl Nwc {
         }
     }
 
-    fn exit(&mut self, look: &Look) -> Option<Exit> {
+    fn exit(&mut self, look: &NwcView) -> Option<Exit> {
         let rules = self.rules;
         let episode = self.episode.as_mut()?;
         let Some(thread) = look.threads.iter().find(|t| t.task == episode.thread) else {
@@ -322,7 +322,7 @@ impl Nwc {
             .insert(episode.thread, BackOff { wait_ns, until_ns });
     }
 
-    fn pursue(&mut self, look: &Look, wishes: &mut Vec<Wish>) {
+    fn pursue(&mut self, look: &NwcView, wishes: &mut Vec<Wish>) {
         let idle_ns = self.rules.idle_ns;
         let Some(episode) = self.episode.as_mut() else {
             return;
@@ -367,7 +367,7 @@ impl Nwc {
 /// highest BTR; none if contention is low, or if idling all would not do. The paper idles big cores,
 /// whose cluster shares its cache with no other; where core types share one, the aggressor may be on any
 /// of them.
-fn to_park(thread: &Thread, look: &Look, parked: &mut Vec<u32>) {
+fn to_park(thread: &NwcThread, look: &NwcView, parked: &mut Vec<u32>) {
     parked.clear();
     let Some(here) = look.cpus.iter().find(|cpu| cpu.cpu == thread.cpu) else {
         return;

@@ -2,7 +2,7 @@
 //! The policy as a whole on plain values.
 
 use super::*;
-use crate::table::State;
+use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
 /// Six threads on two big and four small cores; all samples are given to the policy each 50 ms.
@@ -14,7 +14,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(options: Options) -> Self {
+    fn new(options: CampsOptions) -> Self {
         Self {
             topology: board(2, 4),
             tasks: (0..6).map(|i| task(i, i, usize::from(i >= 2))).collect(),
@@ -43,10 +43,10 @@ impl Bench {
 
 const QUIET: [(f64, f64); 6] = [(2.0, 0.0); 6];
 
-fn no_nwc() -> Options {
-    Options {
+fn no_nwc() -> CampsOptions {
+    CampsOptions {
         nwc: None,
-        ..Options::default()
+        ..CampsOptions::default()
     }
 }
 
@@ -147,15 +147,15 @@ fn who_disturbs_one_that_lags_leaves_the_fast_cores_though_it_lags_itself() {
 
 #[test]
 fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
-    let rules = Rules {
+    let rules = NwcRules {
         intervals: 10,
         share: 1.0,
         episode_ns: 400 * MS,
-        ..Rules::default()
+        ..NwcRules::default()
     };
-    let mut bench = Bench::new(Options {
+    let mut bench = Bench::new(CampsOptions {
         nwc: Some(rules),
-        ..Options::default()
+        ..CampsOptions::default()
     });
     // All memory-bound: no thread ever learns anything.
     let loud = [(1.0, 5e9); 6];
@@ -176,7 +176,7 @@ fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
     let swaps = |actions: &[Action]| actions.iter().any(|a| matches!(a, Action::Swap(_)));
     assert!(!swaps(&bench.step(&loud)));
     // If the core were idled, it would learn, and the mode end.
-    bench.tasks[1].state = State::Blocked;
+    bench.tasks[1].state = TaskState::Blocked;
     let mut left = 0;
     while bench.camps.nwc().unwrap().thread() == Some(thread) {
         bench.step(&loud);

@@ -6,14 +6,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::sensitivity::Sensitivity;
 use super::worth::{Forecast, Worths};
-use crate::pmu::sample::{Metrics, Sample};
+use crate::pmu::sample::{Sample, SampleMetrics};
 use crate::policy::tools::speeds::{Prior, Speeds};
-use crate::policy::tools::swap::Runner;
+use crate::policy::tools::swap::SwapCandidate;
 use crate::policy::tools::tell;
 use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::history::APPLICATION_ENTRIES;
-use crate::slowdown::{Estimator, History, Load, Outcome, Phase, Reading, Thresholds};
-use crate::table::{State, Task, TaskId};
+use crate::slowdown::{Estimator, History, MemoryLoad, Phase, Reading, ReadingOutcome, Thresholds};
+use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// The fastest core type.
@@ -25,12 +25,12 @@ struct Noted {
     /// Index into the snapshot.
     at: usize,
     core_type: usize,
-    metrics: Metrics,
+    metrics: SampleMetrics,
 }
 
 struct Thread {
     estimator: Estimator,
-    last: Option<Outcome>,
+    last: Option<ReadingOutcome>,
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
     btr_on: [Option<f64>; MAX_CORE_TYPES],
@@ -48,7 +48,7 @@ struct Thread {
 }
 
 /// The estimators of all threads.
-pub struct Threads {
+pub struct ThreadEstimators {
     /// As calibrated.
     limits: Option<Thresholds>,
     /// Of a thread's history table.
@@ -61,8 +61,8 @@ pub struct Threads {
     noted: Vec<Noted>,
     looked_at_ns: Option<u64>,
     /// Load now and at the last look.
-    load: Load,
-    load_before: Load,
+    load: MemoryLoad,
+    load_before: MemoryLoad,
     /// Process ids that there are; kept for its memory.
     processes: FxHashSet<u32>,
     /// Clock that can be had on the fastest type, Hz: the highest mean clock among the latest
@@ -100,7 +100,7 @@ impl Recent {
     }
 }
 
-impl Threads {
+impl ThreadEstimators {
     pub(super) fn new(limits: Option<Thresholds>, entries: usize) -> Self {
         Self {
             limits,
@@ -110,8 +110,8 @@ impl Threads {
             applications: FxHashMap::default(),
             noted: Vec::new(),
             looked_at_ns: None,
-            load: Load::default(),
-            load_before: Load::default(),
+            load: MemoryLoad::default(),
+            load_before: MemoryLoad::default(),
             processes: FxHashSet::default(),
             big_frequency: None,
             clocks: Recent::default(),
@@ -140,7 +140,7 @@ impl Threads {
     }
 
     /// What was made of a thread's latest sample.
-    pub fn last_outcome(&self, task: TaskId) -> Option<Outcome> {
+    pub fn last_outcome(&self, task: TaskId) -> Option<ReadingOutcome> {
         self.threads.get(&task)?.last
     }
 
@@ -155,7 +155,10 @@ impl Threads {
             insight.asymmetry[core_type] = thread.asymmetry[core_type];
         }
         insight.asymmetry[BIG] = Some(1.0);
-        let known = matches!(thread.last, Some(Outcome::Hit | Outcome::Learned { .. }));
+        let known = matches!(
+            thread.last,
+            Some(ReadingOutcome::Hit | ReadingOutcome::Learned { .. })
+        );
         insight.btr = thread
             .btr_on
             .iter()
@@ -174,8 +177,8 @@ impl Threads {
         Some((&thread.estimator, thread.btr))
     }
 
-    /// Notes a sample. Whether contention was low is for [`Threads::look`] to say, which knows what
-    /// runs where.
+    /// Notes a sample. Whether contention was low is for [`ThreadEstimators::look`] to say, which
+    /// knows what runs where.
     pub(super) fn take(&mut self, sample: &Sample) {
         if !sample.last && sample.core_type < MAX_CORE_TYPES {
             self.noted.push(Noted {
@@ -222,7 +225,7 @@ impl Threads {
                 // One that was preempted for a moment, by the agent that looks, say, is in the
                 // others' way all the same.
                 let ran = task.total_ns().saturating_sub(thread.total_ns);
-                let waits = task.state == State::Queued && ran > 0 && 2 * ran >= elapsed;
+                let waits = task.state == TaskState::Queued && ran > 0 && 2 * ran >= elapsed;
                 thread.cpu = running_on(task).or(waits.then_some(task.cpu.max(0) as u32));
                 thread.total_ns = task.total_ns();
             }
@@ -273,7 +276,7 @@ impl Threads {
             let cpu = topology.cpu(*cpu);
             cpu.is_some_and(|cpu| cpu.core_type == sample.core_type)
         };
-        let low = |load: &Load, cpu| load.is_low(topology, cpu, thread.btr, &limits);
+        let low = |load: &MemoryLoad, cpu| load.is_low(topology, cpu, thread.btr, &limits);
         let before = thread
             .cpu_before
             .filter(is_there)
@@ -299,19 +302,24 @@ impl Threads {
             .or_insert_with(|| History::new(self.entries * APPLICATION_ENTRIES));
         let outcome = thread.estimator.observe(&reading, Some(shared));
         match outcome {
-            Outcome::Discarded => {}
-            Outcome::Hit | Outcome::Learned { new: false } => self.hits_and_misses.0 += 1,
-            Outcome::Miss | Outcome::Unknown | Outcome::Learned { new: true } => {
+            ReadingOutcome::Discarded => {}
+            ReadingOutcome::Hit | ReadingOutcome::Learned { new: false } => {
+                self.hits_and_misses.0 += 1
+            }
+            ReadingOutcome::Miss
+            | ReadingOutcome::Unknown
+            | ReadingOutcome::Learned { new: true } => {
                 self.hits_and_misses.1 += 1;
             }
         }
-        if sample.core_type != BIG && matches!(outcome, Outcome::Hit | Outcome::Miss) {
+        if sample.core_type != BIG && matches!(outcome, ReadingOutcome::Hit | ReadingOutcome::Miss)
+        {
             let part = &mut thread.asymmetry[sample.core_type];
             let slowdown = thread.estimator.slowdown(sample.core_type);
             *part = asymmetry(*part, slowdown, low_contention);
         }
         // What it met while the sample was taken: the mean of both looks, where both know.
-        let met = |load: &Load, cpu: Option<u32>| {
+        let met = |load: &MemoryLoad, cpu: Option<u32>| {
             let cpu = topology.cpu(cpu.filter(is_there)?)?;
             let own = load.on(cpu.id).unwrap_or(0.0);
             Some((load.in_domain(cpu.llc) - own).max(0.0))
@@ -324,7 +332,7 @@ impl Threads {
         };
         let is_new = matches!(
             outcome,
-            Outcome::Hit | Outcome::Miss | Outcome::Learned { .. }
+            ReadingOutcome::Hit | ReadingOutcome::Miss | ReadingOutcome::Learned { .. }
         );
         let contention = thread.contention(sample.core_type).filter(|_| is_new);
         if let (Some(others), Some(contention)) = (met, contention) {
@@ -335,7 +343,7 @@ impl Threads {
     }
 
     /// How much each uses memory.
-    pub(super) fn load(&self) -> &Load {
+    pub(super) fn load(&self) -> &MemoryLoad {
         &self.load
     }
 
@@ -344,7 +352,7 @@ impl Threads {
     pub(super) fn forecast(
         &self,
         topology: &Topology,
-        runner: &Runner,
+        runner: &SwapCandidate,
         worths: &Worths,
     ) -> Forecast {
         // Of more threads than there are fast CPUs some would wait even alone (section 4.5).
@@ -483,7 +491,7 @@ fn runs(threads: &FxHashMap<TaskId, Thread>, task: &Task) -> Option<(u32, f64)> 
 }
 
 fn running_on(task: &Task) -> Option<u32> {
-    (task.state == State::Running)
+    (task.state == TaskState::Running)
         .then(|| u32::try_from(task.cpu).ok())
         .flatten()
 }
@@ -498,7 +506,7 @@ mod tests {
     fn expected(looks: &[[(f64, f64); 2]], then_ns: u64) -> f64 {
         let topology = board(2, 4);
         let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
-        let mut threads = Threads::new(None, 22);
+        let mut threads = ThreadEstimators::new(None, 22);
         let mut now_ns = 0;
         for (number, look) in looks.iter().enumerate() {
             now_ns += if number + 1 == looks.len() {
@@ -521,7 +529,7 @@ mod tests {
         }
         let mut worths = Worths::default();
         worths.look(&topology, threads.load());
-        let runner = Runner::new(&tasks[0], 0, 0);
+        let runner = SwapCandidate::new(&tasks[0], 0, 0);
         threads.forecast(&topology, &runner, &worths).speed[0]
     }
 

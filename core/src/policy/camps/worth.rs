@@ -20,8 +20,8 @@
 //! greatest sum of weighted rates at every moment comes to what is best over time (max-weight
 //! scheduling: Tassiulas and Ephremides 1992), of which pairwise swaps are a local search.
 
-use crate::policy::tools::swap::Runner;
-use crate::slowdown::Load;
+use crate::policy::tools::swap::SwapCandidate;
+use crate::slowdown::MemoryLoad;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What speed is worth besides lag, in thresholds of it.
@@ -53,7 +53,7 @@ pub struct Worths {
 
 impl Worths {
     /// Takes note of how much memory each uses.
-    pub fn look(&mut self, topology: &Topology, load: &Load) {
+    pub fn look(&mut self, topology: &Topology, load: &MemoryLoad) {
         let domains = topology.cpus.iter().map(|cpu| cpu.llc + 1).max();
         let domains = domains.unwrap_or(0);
         self.load.clear();
@@ -68,7 +68,12 @@ impl Worths {
     }
 
     /// BTR, bytes/s, of the others that a runner which transfers `btr` would meet on each core type.
-    pub fn others(&self, topology: &Topology, runner: &Runner, btr: f64) -> [f64; MAX_CORE_TYPES] {
+    pub fn others(
+        &self,
+        topology: &Topology,
+        runner: &SwapCandidate,
+        btr: f64,
+    ) -> [f64; MAX_CORE_TYPES] {
         self.without_own(topology, runner, &self.load, self.means(&self.load), btr)
             .map(|others| others.max(0.0))
     }
@@ -78,14 +83,15 @@ impl Worths {
     pub fn refill(
         &mut self,
         topology: &Topology,
-        runners: &[Runner],
+        runners: &[SwapCandidate],
         forecasts: &[Forecast],
         threshold: i64,
     ) {
         let progress = runners.iter().map(|runner| runner.progress as f64);
         let mean = progress.sum::<f64>() / runners.len().max(1) as f64;
-        let weight = |runner: &Runner| mean - runner.progress as f64 + SPEED * threshold as f64;
-        let suffers = |runner: &Runner, forecast: &Forecast| {
+        let weight =
+            |runner: &SwapCandidate| mean - runner.progress as f64 + SPEED * threshold as f64;
+        let suffers = |runner: &SwapCandidate, forecast: &Forecast| {
             weight(runner) * forecast.speed[runner.place] * forecast.sensitivity
         };
         let both = || runners.iter().zip(forecasts);
@@ -123,11 +129,11 @@ impl Worths {
     pub fn swap(
         &mut self,
         topology: &Topology,
-        runners: &mut [Runner],
+        runners: &mut [SwapCandidate],
         forecasts: &[Forecast],
         pair: [usize; 2],
     ) {
-        let mut transfer = |runner: &Runner, forecast: &Forecast, sign: f64| {
+        let mut transfer = |runner: &SwapCandidate, forecast: &Forecast, sign: f64| {
             if let Some(cpu) = topology.cpu(runner.cpu) {
                 self.load[cpu.llc] += sign * forecast.btr[runner.place];
             }
@@ -160,7 +166,7 @@ impl Worths {
     fn without_own(
         &self,
         topology: &Topology,
-        runner: &Runner,
+        runner: &SwapCandidate,
         by_domain: &[f64],
         mut means: [f64; MAX_CORE_TYPES],
         own: f64,
@@ -190,9 +196,9 @@ mod tests {
         let mut free = [0, 2];
         let runner = |&(place, progress, ..): &(usize, i64, f64, f64)| {
             free[place] += 1;
-            Runner::new(&task(free[place], free[place] - 1, place), place, progress)
+            SwapCandidate::new(&task(free[place], free[place] - 1, place), place, progress)
         };
-        let runners: Vec<Runner> = threads.iter().map(runner).collect();
+        let runners: Vec<SwapCandidate> = threads.iter().map(runner).collect();
         let forecast = |&(_, _, btr, sensitivity): &(usize, i64, f64, f64)| Forecast {
             speed: [1.0, 0.5, 0.0, 0.0],
             sensitivity,
@@ -201,7 +207,7 @@ mod tests {
         let forecasts: Vec<Forecast> = threads.iter().map(forecast).collect();
         let running = runners.iter().zip(threads).map(|(r, t)| (r.cpu, t.2));
         let mut worths = Worths::default();
-        worths.look(&topology, &Load::of(&topology, running));
+        worths.look(&topology, &MemoryLoad::of(&topology, running));
         worths.refill(&topology, &runners, &forecasts, THRESHOLD);
         worths
     }
@@ -239,8 +245,8 @@ mod tests {
         let topology = board(2, 4);
         let running = [(0, 5.0), (1, 2.0), (2, 1.0), (3, 3.0)];
         let mut worths = Worths::default();
-        worths.look(&topology, &Load::of(&topology, running.into_iter()));
-        let runner = Runner::new(&task(0, 0, 0), 0, 0);
+        worths.look(&topology, &MemoryLoad::of(&topology, running.into_iter()));
+        let runner = SwapCandidate::new(&task(0, 0, 0), 0, 0);
         let others = worths.others(&topology, &runner, 5.0);
         assert_eq!(others[..2], [2.0, 4.0]);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
-use crate::table::State;
+use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
 /// Threads that compute all the time, with SFs that a model estimates.
@@ -33,7 +33,7 @@ impl Bench {
     fn step(&mut self) -> Vec<Action> {
         self.now_ns += 200 * MS;
         for (task, &sf) in self.tasks.iter_mut().zip(&self.sfs) {
-            if task.state == State::Running {
+            if task.state == TaskState::Running {
                 task.run_ns[task.core_type] += 200 * MS;
                 let ipc = if task.core_type == 0 { sf } else { 1.0 };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
@@ -125,7 +125,7 @@ fn who_hardly_runs_is_left_alone_and_loses_its_hint() {
     let mut bench = Bench::new((2, 4), &[1.2, 1.4, 2.0, 1.6, 2.4, 1.8]);
     bench.steps(10);
     assert_eq!(bench.tasks[4].hint, Some(0));
-    bench.tasks[4].state = State::Blocked;
+    bench.tasks[4].state = TaskState::Blocked;
     bench.steps(60);
     assert_eq!(bench.tasks[4].hint, None);
     bench.tasks[4].core_type = 1;

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 
 use super::progress::Progress;
-use super::swap::Runner;
+use super::swap::SwapCandidate;
 use crate::placement;
 use crate::policy::{Action, Snapshot};
 use crate::topology::MAX_CORE_TYPES;
@@ -16,7 +16,7 @@ use crate::topology::MAX_CORE_TYPES;
 pub(crate) fn balance(
     snapshot: &Snapshot,
     progress: &Progress,
-    runners: &mut [Runner],
+    runners: &mut [SwapCandidate],
     actions: &mut Vec<Action>,
 ) {
     let nr_types = snapshot.topology.types.len();
@@ -38,7 +38,7 @@ pub(crate) fn balance(
         return;
     }
     let is_free =
-        |runner: &Runner| runner.place < nr_types && !progress.is_moving(runner.seen.task);
+        |runner: &SwapCandidate| runner.place < nr_types && !progress.is_moving(runner.seen.task);
 
     // Up: from types that hold too many to faster ones that hold too few. Those that spin only
     // where no other has a use for the place.
@@ -76,7 +76,7 @@ pub(crate) fn balance(
     }
 }
 
-fn may_use(runner: &Runner, core_type: usize) -> bool {
+fn may_use(runner: &SwapCandidate, core_type: usize) -> bool {
     runner.allowed & (1 << core_type) != 0
 }
 

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::mean::Mean;
 use crate::policy::Snapshot;
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 
 /// A look counts for one in so many in what a thread wants, at the least: looks of 0.8 s under `rank`, of
 /// 3.2 s under `hsp`.
@@ -48,7 +48,7 @@ impl Demand {
                 .and_modify(|account| account.look(task, now, elapsed))
                 .or_insert_with(|| Account {
                     total_ns: task.total_ns(),
-                    awake: task.state != State::Blocked,
+                    awake: task.state != TaskState::Blocked,
                     wants: Mean::default(),
                     sent: None,
                 });
@@ -87,7 +87,7 @@ impl Demand {
 impl Account {
     fn look(&mut self, task: &Task, now: u64, elapsed: u64) {
         let total_ns = task.total_ns();
-        let awake = task.state != State::Blocked;
+        let awake = task.state != TaskState::Blocked;
         if elapsed > 0 {
             // A thread that was runnable then and is now had work all the while, and may have waited.
             let share = if awake && self.awake {
@@ -127,14 +127,14 @@ mod tests {
     #[test]
     fn who_waits_wants_as_much_as_who_runs() {
         let runs = after(20, |_, task| task.run_ns[0] += 200 * MS);
-        let waits = after(20, |_, task| task.state = State::Queued);
+        let waits = after(20, |_, task| task.state = TaskState::Queued);
         assert!(runs > 0.99 && waits > 0.99, "{runs} {waits}");
     }
 
     #[test]
     fn who_mostly_sleeps_wants_what_it_uses() {
         let uses = after(40, |_, task| {
-            task.state = State::Blocked;
+            task.state = TaskState::Blocked;
             task.run_ns[1] += 20 * MS;
         });
         assert!((uses - 0.1).abs() < 0.01, "{uses}");

@@ -8,7 +8,7 @@ use super::explore::Explorer;
 use super::is_contested;
 use super::progress::Progress;
 use super::speedup::Speedups;
-use super::swap::{Planned, Runner};
+use super::swap::{PlannedSwaps, SwapCandidate};
 use crate::placement;
 use crate::policy::reason::{Measure, Reason, Reasons};
 use crate::policy::{Action, Insight, Snapshot};
@@ -19,7 +19,7 @@ use crate::topology::MAX_CORE_TYPES;
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     progress: Progress,
-    runners: Vec<Runner>,
+    runners: Vec<SwapCandidate>,
     reasons: Reasons,
     /// What ranks are.
     measure: Measure,
@@ -76,7 +76,7 @@ impl Exchange {
             if self.progress.takes_part(task) {
                 let rank = rank(task, self.progress.of(task).unwrap_or_default());
                 let place = self.progress.place(task);
-                self.runners.push(Runner::new(task, place, rank));
+                self.runners.push(SwapCandidate::new(task, place, rank));
             }
         }
     }
@@ -98,7 +98,7 @@ impl Exchange {
                 let worth = worth(task);
                 let rank = worth[slowest] - worth[0];
                 let place = self.progress.place(task);
-                let mut runner = Runner::new(task, place, rank as i64);
+                let mut runner = SwapCandidate::new(task, place, rank as i64);
                 runner.worth = worth;
                 self.runners.push(runner);
             }
@@ -124,7 +124,7 @@ impl Exchange {
         apart: i64,
         actions: &mut Vec<Action>,
     ) -> u32 {
-        let lag = |runner: &Runner, _, _| -runner.progress as f64;
+        let lag = |runner: &SwapCandidate, _, _| -runner.progress as f64;
         self.act_by(snapshot, explorer, lag, apart as f64, actions)
     }
 
@@ -137,8 +137,9 @@ impl Exchange {
         least: f64,
         actions: &mut Vec<Action>,
     ) -> u32 {
-        let gain =
-            |runner: &Runner, on: usize, and_not: usize| runner.worth[on] - runner.worth[and_not];
+        let gain = |runner: &SwapCandidate, on: usize, and_not: usize| {
+            runner.worth[on] - runner.worth[and_not]
+        };
         self.act_by(snapshot, explorer, gain, least, actions)
     }
 
@@ -146,7 +147,7 @@ impl Exchange {
         &mut self,
         snapshot: &Snapshot,
         explorer: Option<(&mut Explorer, &Speedups)>,
-        gain: impl Fn(&Runner, usize, usize) -> f64,
+        gain: impl Fn(&SwapCandidate, usize, usize) -> f64,
         least: f64,
         actions: &mut Vec<Action>,
     ) -> u32 {
@@ -163,7 +164,7 @@ impl Exchange {
             }
             let runners = &self.runners;
             let of = |runner: usize, on, and_not| gain(&runners[runner], on, and_not);
-            let mut planned = Planned::default();
+            let mut planned = PlannedSwaps::default();
             while planned.has_room()
                 && let Some([down, up]) = planned.add(runners, nr_types, of, |_, _| least, actions)
             {

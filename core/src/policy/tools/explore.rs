@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use super::speedup::Speedups;
-use super::swap::Runner;
+use super::swap::SwapCandidate;
 use crate::policy::{Action, Snapshot};
 use crate::table::TaskId;
 
@@ -40,7 +40,7 @@ impl Explorer {
         &mut self,
         snapshot: &Snapshot,
         speedups: &Speedups,
-        runners: &mut Vec<Runner>,
+        runners: &mut Vec<SwapCandidate>,
         actions: &mut Vec<Action>,
     ) {
         let now = snapshot.now_ns;
@@ -81,14 +81,14 @@ impl Explorer {
         self.busy = busy;
     }
 
-    fn is_visiting(&self, runner: &Runner, now: u64) -> bool {
+    fn is_visiting(&self, runner: &SwapCandidate, now: u64) -> bool {
         let began = self.visits.get(&(runner.seen.task, runner.place));
         began.is_some_and(|began| now - began < VISIT_NS)
     }
 
     /// Whether `runner` should be looked at on core type `to`. Only a thread that was sampled
     /// where it is: elsewhere it may be that nothing can be counted at all.
-    fn wants(&self, runner: &Runner, to: usize, speedups: &Speedups) -> bool {
+    fn wants(&self, runner: &SwapCandidate, to: usize, speedups: &Speedups) -> bool {
         let task = runner.seen.task;
         to != runner.place
             && runner.allowed & 1 << to != 0
@@ -103,18 +103,18 @@ impl Explorer {
     /// rank suits that place best. `runners` are in order of rank.
     fn partner<'a>(
         &self,
-        runner: &Runner,
+        runner: &SwapCandidate,
         to: usize,
-        runners: &'a [Runner],
+        runners: &'a [SwapCandidate],
         busy: &[TaskId],
         speedups: &Speedups,
-    ) -> Option<&'a Runner> {
-        let may = |other: &&Runner| {
+    ) -> Option<&'a SwapCandidate> {
+        let may = |other: &&SwapCandidate| {
             other.place == to
                 && other.allowed & 1 << runner.place != 0
                 && !busy.contains(&other.seen.task)
         };
-        let alike = |other: &&Runner| self.wants(other, runner.place, speedups);
+        let alike = |other: &&SwapCandidate| self.wants(other, runner.place, speedups);
         let mut free = runners.iter().filter(may);
         let mutual = runners.iter().filter(may).find(alike);
         mutual.or_else(|| {
@@ -169,8 +169,9 @@ mod tests {
             };
             let mut actions = Vec::new();
             self.speedups.look(&snapshot, &mut Vec::new());
-            let ranked = |task: &Task| Runner::new(task, task.core_type, task.id.slot.into());
-            let mut runners: Vec<Runner> = self.tasks.iter().map(ranked).collect();
+            let ranked =
+                |task: &Task| SwapCandidate::new(task, task.core_type, task.id.slot.into());
+            let mut runners: Vec<SwapCandidate> = self.tasks.iter().map(ranked).collect();
             self.explorer
                 .step(&snapshot, &self.speedups, &mut runners, &mut actions);
             let mut swaps = Vec::new();

@@ -54,7 +54,7 @@ impl Entry {
     }
 
     /// Speeds by core type.
-    fn speeds(&self, machine: &Machine) -> Speeds {
+    fn speeds(&self, machine: &KnownMachine) -> Speeds {
         let ips = |core_type: usize| {
             let ipc = self.ipc[core_type].of_at_least(MEASURED)?;
             Some(ipc * machine.clocks[core_type]?)
@@ -64,7 +64,7 @@ impl Entry {
     }
 
     /// SF of the fastest core type over the slowest.
-    fn sf(&self, machine: &Machine) -> f64 {
+    fn sf(&self, machine: &KnownMachine) -> f64 {
         match machine.prior.slowest() {
             0 => self.estimate(),
             slowest => 1.0 / self.speeds(machine)[slowest],
@@ -74,7 +74,7 @@ impl Entry {
 
 /// What is known of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Machine {
+struct KnownMachine {
     prior: Prior,
     /// Mean clock by core type, Hz, once known.
     clocks: [Option<f64>; MAX_CORE_TYPES],
@@ -100,7 +100,7 @@ impl Thread {
     }
 
     /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, sample: &Sample, sf: f64, machine: &Machine) -> f64 {
+    fn take(&mut self, sample: &Sample, sf: f64, machine: &KnownMachine) -> f64 {
         let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
@@ -147,7 +147,7 @@ pub(crate) struct Learnt {
     programs: FxHashMap<u32, Mean>,
     /// Process ids that there are; kept for its memory.
     processes: FxHashSet<u32>,
-    machine: Machine,
+    machine: KnownMachine,
 }
 
 impl Learnt {
@@ -173,7 +173,7 @@ impl Learnt {
     /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
     /// ended.
     pub(crate) fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
-        self.machine = Machine {
+        self.machine = KnownMachine {
             prior: Prior::of(snapshot.topology),
             clocks: *clocks,
         };

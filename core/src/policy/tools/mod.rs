@@ -19,7 +19,7 @@ pub(super) mod threshold;
 use std::time::Duration;
 
 use crate::topology::MAX_CORE_TYPES;
-use swap::Runner;
+use swap::SwapCandidate;
 
 /// Time between decisions: the paper's monitoring interval.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 const CHANGE: f32 = 0.03;
 
 /// Whether threads compete: some are on a type faster than that of others.
-pub(super) fn is_contested(runners: &[Runner]) -> bool {
+pub(super) fn is_contested(runners: &[SwapCandidate]) -> bool {
     let mut places = runners.iter().map(|runner| runner.place);
     let first = places.next();
     places.any(|place| Some(place) != first)

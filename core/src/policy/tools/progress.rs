@@ -7,9 +7,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::swap::Runner;
+use super::swap::SwapCandidate;
 use crate::policy::{Action, Snapshot};
-use crate::table::{State, Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 
 /// A thread takes part if it wants at least this share of a CPU.
 const BUSY: f64 = 0.25;
@@ -86,7 +86,7 @@ impl Progress {
                 fresh
             });
             account.look(task, now, elapsed);
-            let is_active = task.state != State::Blocked || task.total_ns() > account.total_ns;
+            let is_active = task.state != TaskState::Blocked || task.total_ns() > account.total_ns;
             if is_active {
                 let slept = now
                     .saturating_sub(account.active_at_ns)
@@ -101,7 +101,7 @@ impl Progress {
                 account.active_at_ns = now;
             }
             account.total_ns = task.total_ns();
-            account.queued = task.state == State::Queued;
+            account.queued = task.state == TaskState::Queued;
             if account.takes_part(task) {
                 let p = account.progress(task);
                 let (least, most) = reached.unwrap_or((p, p));
@@ -145,24 +145,24 @@ impl Progress {
     }
 
     /// Appends those that take part, in the order of the snapshot.
-    pub(crate) fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<Runner>) {
+    pub(crate) fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<SwapCandidate>) {
         for task in snapshot.tasks {
             if let Some(account) = self.accounts.get(&task.id)
                 && account.takes_part(task)
             {
                 let (place, progress) = (account.place(task), account.progress(task));
-                runners.push(Runner::new(task, place, progress));
+                runners.push(SwapCandidate::new(task, place, progress));
             }
         }
     }
 
     /// Leaves those that have arrived where they were sent.
-    pub(crate) fn settled(&self, runners: &mut Vec<Runner>) {
+    pub(crate) fn settled(&self, runners: &mut Vec<SwapCandidate>) {
         runners.retain(|runner| !self.is_moving(runner.seen.task));
     }
 
     /// Whether a task has been where it was sent for long enough, or was driven from there.
-    pub(crate) fn is_rested(&self, runner: &Runner, now_ns: u64) -> bool {
+    pub(crate) fn is_rested(&self, runner: &SwapCandidate, now_ns: u64) -> bool {
         let account = self.accounts.get(&runner.seen.task);
         let sent = account.and_then(|account| account.sent);
         sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
@@ -191,7 +191,7 @@ impl Account {
         Self {
             offset: 0,
             total_ns: task.total_ns(),
-            queued: task.state == State::Queued,
+            queued: task.state == TaskState::Queued,
             usage: 0.0,
             busy: false,
             active_at_ns: now,
@@ -201,7 +201,7 @@ impl Account {
     }
 
     fn is_busy(&self, task: &Task) -> bool {
-        self.busy && task.state != State::Blocked && !task.kthread
+        self.busy && task.state != TaskState::Blocked && !task.kthread
     }
 
     fn takes_part(&self, task: &Task) -> bool {
@@ -210,7 +210,7 @@ impl Account {
 
     fn place(&self, task: &Task) -> usize {
         match self.going {
-            Some((to, _)) if task.state == State::Queued => to,
+            Some((to, _)) if task.state == TaskState::Queued => to,
             _ => task.core_type,
         }
     }
@@ -222,7 +222,7 @@ impl Account {
     fn look(&mut self, task: &Task, now: u64, elapsed: u64) {
         let ran = task.total_ns().saturating_sub(self.total_ns);
         if elapsed > 0 {
-            let waited = task.state == State::Queued && self.queued;
+            let waited = task.state == TaskState::Queued && self.queued;
             let share = if waited {
                 1.0
             } else {
@@ -232,7 +232,9 @@ impl Account {
         }
         self.busy = self.usage >= if self.busy { STILL_BUSY } else { BUSY };
         if let Some((to, until)) = self.going
-            && (task.core_type == to || now >= until || (ran > 0 && task.state == State::Running))
+            && (task.core_type == to
+                || now >= until
+                || (ran > 0 && task.state == TaskState::Running))
         {
             self.going = None;
         }
@@ -283,7 +285,7 @@ mod tests {
         /// Tasks that are running run for so long, without any progress; then it looks.
         fn step(&mut self, ns: u64) {
             for task in &mut self.tasks {
-                if task.state == State::Running {
+                if task.state == TaskState::Running {
                     task.run_ns[task.core_type] += ns;
                 }
             }
@@ -324,7 +326,7 @@ mod tests {
         for _ in 0..3 {
             bench.look(50 * MS);
         }
-        let mut runner = Runner::new(&bench.tasks[0], 0, 0);
+        let mut runner = SwapCandidate::new(&bench.tasks[0], 0, 0);
         assert!(bench.progress.is_rested(&runner, bench.now_ns));
         let sent = Action::Hint((&bench.tasks[0]).into(), Some(0));
         bench.progress.note(&[sent], bench.now_ns);
@@ -350,11 +352,11 @@ mod tests {
     #[test]
     fn who_slept_long_comes_back_level_with_the_one_furthest_behind() {
         let mut bench = Bench::new(&[100, 900, 500]);
-        bench.tasks[0].state = State::Blocked;
+        bench.tasks[0].state = TaskState::Blocked;
         for _ in 0..10 {
             bench.step(50 * MS);
         }
-        bench.tasks[0].state = State::Running;
+        bench.tasks[0].state = TaskState::Running;
         bench.step(50 * MS);
         assert_eq!(bench.of(0), 500);
         assert_eq!((bench.of(1), bench.of(2)), (900, 500));
@@ -364,11 +366,11 @@ mod tests {
     fn short_sleep_changes_nothing_and_long_sleep_never_sets_back() {
         let mut bench = Bench::new(&[100, 900, 500]);
         for (sleeper, looks) in [(0, 4), (1, 20)] {
-            bench.tasks[sleeper].state = State::Blocked;
+            bench.tasks[sleeper].state = TaskState::Blocked;
             for _ in 0..looks {
                 bench.step(50 * MS);
             }
-            bench.tasks[sleeper].state = State::Running;
+            bench.tasks[sleeper].state = TaskState::Running;
             bench.step(50 * MS);
         }
         assert_eq!((bench.of(0), bench.of(1)), (100, 900));
@@ -385,17 +387,17 @@ mod tests {
     fn blocked_idle_pinned_restricted_and_kernel_threads_take_no_part() {
         let mut bench = Bench::new(&[0; 6]);
         assert_eq!(bench.progress.taking_part(&bench), [0, 1, 2, 3, 4, 5]);
-        bench.tasks[0].state = State::Blocked;
+        bench.tasks[0].state = TaskState::Blocked;
         bench.tasks[1].pinned = true;
         bench.tasks[2].allowed_types = 0b10;
         bench.tasks[3].kthread = true;
         assert_eq!(bench.progress.taking_part(&bench), [4, 5]);
         // Hardly ever running, though runnable at the moment of the look.
-        bench.tasks[4].state = State::Blocked;
+        bench.tasks[4].state = TaskState::Blocked;
         for _ in 0..20 {
             bench.step(50 * MS);
         }
-        bench.tasks[4].state = State::Running;
+        bench.tasks[4].state = TaskState::Running;
         bench.tasks[4].run_ns[1] += MS;
         for task in &mut bench.tasks[5..] {
             task.run_ns[1] += 50 * MS;
@@ -411,16 +413,16 @@ mod tests {
         bench
             .progress
             .note(&[Action::Hint(seen, Some(0))], bench.now_ns);
-        bench.tasks[2].state = State::Queued;
+        bench.tasks[2].state = TaskState::Queued;
         bench.step(50 * MS);
         assert_eq!(bench.progress.place(&bench.tasks[2]), 0);
         assert!(bench.progress.is_moving(bench.tasks[2].id));
-        bench.tasks[2].state = State::Running;
+        bench.tasks[2].state = TaskState::Running;
         bench.tasks[2].core_type = 0;
         bench.step(50 * MS);
         assert!(!bench.progress.is_moving(bench.tasks[2].id));
         bench.tasks[2].core_type = 1;
-        bench.tasks[2].state = State::Queued;
+        bench.tasks[2].state = TaskState::Queued;
         assert_eq!(bench.progress.place(&bench.tasks[2]), 1);
     }
 }

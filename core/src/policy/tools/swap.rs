@@ -15,7 +15,7 @@ const MAX_SWAPS: usize = 4;
 
 /// A thread that may be swapped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Runner {
+pub struct SwapCandidate {
     /// The task as the policy saw it.
     pub seen: Seen,
     /// Core type where it is or is on its way to, index.
@@ -36,7 +36,7 @@ pub struct Runner {
     pub worth: [f64; MAX_CORE_TYPES],
 }
 
-impl Runner {
+impl SwapCandidate {
     /// A task that is here, or on its way.
     pub fn new(task: &Task, place: usize, progress: i64) -> Self {
         Self {
@@ -71,13 +71,13 @@ struct Swap {
 
 /// The swaps planned in one go.
 #[derive(Default)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedSwaps {
     /// Indices of runners that change places.
     done: [[usize; 2]; MAX_SWAPS],
     swaps: usize,
 }
 
-impl Planned {
+impl PlannedSwaps {
     /// How many there are.
     pub(crate) fn swaps(&self) -> u32 {
         self.swaps as u32
@@ -95,7 +95,7 @@ impl Planned {
     /// [`TaskId`], so equal input gives equal output. Takes O(n).
     pub(crate) fn add(
         &mut self,
-        runners: &[Runner],
+        runners: &[SwapCandidate],
         nr_types: usize,
         gain: impl Fn(usize, usize, usize) -> f64,
         least: impl Fn(usize, usize) -> f64,
@@ -121,7 +121,7 @@ impl Planned {
 
 /// The best swap between two core types of those that are `free` for one, if any.
 fn best(
-    runners: &[Runner],
+    runners: &[SwapCandidate],
     fast: usize,
     slow: usize,
     gain: impl Fn(usize) -> f64,
@@ -151,8 +151,8 @@ mod tests {
 
     const THRESHOLD: i64 = 100;
 
-    fn runner(slot: u32, place: usize, progress: i64) -> Runner {
-        Runner {
+    fn runner(slot: u32, place: usize, progress: i64) -> SwapCandidate {
+        SwapCandidate {
             seen: Seen {
                 task: TaskId {
                     slot,
@@ -199,13 +199,13 @@ mod tests {
     fn who_loses_least_makes_room_for_who_gains_most() {
         let runners: Vec<_> = (0..6).map(|i| runner(i, usize::from(i >= 3), 0)).collect();
         let gains = [200.0, 90.0, 150.0, 180.0, 195.0, 60.0];
-        let (mut planned, mut actions) = (Planned::default(), Vec::new());
+        let (mut planned, mut actions) = (PlannedSwaps::default(), Vec::new());
         let mut add = || planned.add(&runners, 2, |i, _, _| gains[i], |_, _| 100.0, &mut actions);
         assert_eq!([add(), add()], [Some([1, 4]), None]);
     }
 
-    fn planned(runners: Vec<Runner>, nr_types: usize) -> Vec<(u32, u32)> {
-        let (mut planned, mut actions) = (Planned::default(), Vec::new());
+    fn planned(runners: Vec<SwapCandidate>, nr_types: usize) -> Vec<(u32, u32)> {
+        let (mut planned, mut actions) = (PlannedSwaps::default(), Vec::new());
         let lag = |runner: usize, _, _| -runners[runner].progress as f64;
         let least = |_, _| THRESHOLD as f64;
         while planned.has_room()

@@ -5,8 +5,8 @@ use super::*;
 use crate::policy::Seen;
 
 /// A task that runs on one CPU of each type trades places with the other.
-fn swap(kernel: &Kernel, tasks: [TaskId; 2]) {
-    let seen = |task: TaskId| Seen {
+fn swap(kernel: &NativeKernel, tasks: [TaskIndex; 2]) {
+    let seen = |task: TaskIndex| Seen {
         task: kernel.seen(task).expect("it has a slot"),
         on: kernel.machine().type_of(kernel.cpu_of(task)),
     };
@@ -19,7 +19,7 @@ fn swap(kernel: &Kernel, tasks: [TaskId; 2]) {
 
 #[test]
 fn a_swap_does_not_send_a_task_behind_a_real_time_one() {
-    let kernel = Kernel::new(&Machine::of(&[1, 2])).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 2])).unwrap();
     let tasks = [0, 1].map(|cpu| kernel.fork(&pinned(cpu), cpu));
     kernel.run_for(20 * MS);
     let any = Mask::first(3);
@@ -34,8 +34,8 @@ fn a_swap_does_not_send_a_task_behind_a_real_time_one() {
 
 /// For how long a task that wakes up with CPU 0 for its last one waits, which a real-time task has, while
 /// another computes on CPU 1; ns, 60 ms at most.
-fn waits_with_last_cpu_taken(task: &Task, parked: bool, from_idle: bool) -> u64 {
-    let kernel = Kernel::new(&Machine::of(&[2])).unwrap();
+fn waits_with_last_cpu_taken(task: &NewTask, parked: bool, from_idle: bool) -> u64 {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
     let task = kernel.fork(task, 0);
     kernel.set_affinity(task, &Mask::of([0]), 1);
     kernel.run_for(5 * MS);
@@ -61,16 +61,16 @@ fn waits_with_last_cpu_taken(task: &Task, parked: bool, from_idle: bool) -> u64 
 }
 
 /// Parks a CPU for as long as can be.
-fn parks(kernel: &Kernel, cpu: u32) {
+fn parks(kernel: &NativeKernel, cpu: u32) {
     let parks = Action::Park(cpu, Duration::from_millis(100));
     kernel.apply(&[encode(&parks, Author::Policy)], 1);
 }
 
 #[test]
 fn the_agent_does_not_wait_behind_a_real_time_task() {
-    let agent = Task {
+    let agent = NewTask {
         tgid: Some(AGENT_TGID),
-        ..Task::default()
+        ..NewTask::default()
     };
     for from_idle in [true, false] {
         let waited = waits_with_last_cpu_taken(&agent, false, from_idle);
@@ -80,9 +80,9 @@ fn the_agent_does_not_wait_behind_a_real_time_task() {
 
 #[test]
 fn nor_does_what_is_urgent_on_a_parked_cpu() {
-    let urgent = Task {
+    let urgent = NewTask {
         flags: PF_KTHREAD,
-        ..Task::default()
+        ..NewTask::default()
     };
     for from_idle in [true, false] {
         let waited = waits_with_last_cpu_taken(&urgent, true, from_idle);
@@ -93,10 +93,10 @@ fn nor_does_what_is_urgent_on_a_parked_cpu() {
 /// The wish of the agent is for a type whose only CPU is parked.
 #[test]
 fn nor_what_is_urgent_and_wished_on_a_parked_cpu() {
-    let kernel = Kernel::new(&Machine::of(&[1, 1])).unwrap();
-    let urgent = Task {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 1])).unwrap();
+    let urgent = NewTask {
         flags: PF_KTHREAD,
-        ..Task::default()
+        ..NewTask::default()
     };
     let task = kernel.fork(&urgent, 0);
     kernel.run_for(20 * MS);
@@ -120,10 +120,10 @@ fn nor_what_is_urgent_and_wished_on_a_parked_cpu() {
 #[test]
 fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() {
     for (can_kick, can_iterate) in [(true, true), (false, true), (false, false)] {
-        let mut machine = Machine::of(&[2]);
+        let mut machine = NativeMachine::of(&[2]);
         (machine.can_kick, machine.can_iterate) = (can_kick, can_iterate);
         machine.version = Version(7, 1);
-        let kernel = Kernel::new(&machine).unwrap();
+        let kernel = NativeKernel::new(&machine).unwrap();
         let held = kernel.fork(&pinned(0), 0);
         kernel.run_for(20 * MS);
         kernel.set_affinity(held, &Mask::first(2), 0);
@@ -143,11 +143,11 @@ fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() 
 /// What ran there went to a better CPU: it idles, and nothing is left to be put aside.
 #[test]
 fn a_brief_task_does_not_take_over_a_cpu_that_its_task_has_left() {
-    let kernel = Kernel::new(&Machine::of(&[1, 2])).unwrap();
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1, 2])).unwrap();
     let wakee = brief(&kernel, &pinned(1), MS / 2);
     kernel.fork(&pinned(0), 0);
     kernel.fork(&pinned(2), 2);
-    let leaves = kernel.fork(&Task::default(), 1);
+    let leaves = kernel.fork(&NewTask::default(), 1);
     kernel.run_for(20 * MS);
     assert_eq!(kernel.cpu_of(leaves), 1);
     kernel.block(0);

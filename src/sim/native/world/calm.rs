@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 
 use super::super::dice::Dice;
-use super::super::machine::{AGENT_TGID, Machine, Version};
-use super::super::task::{Mask, Task, TaskId};
+use super::super::machine::{AGENT_TGID, NativeMachine, Version};
+use super::super::task::{Mask, NewTask, TaskIndex};
 use super::life::Life;
 use super::{MS, US, World};
 use crate::agent::Author;
@@ -103,9 +103,9 @@ impl World {
         } as u32;
         let mut machine = match calm {
             Calm::Silence | Calm::Rotation => {
-                Machine::of(&[1 + dice.below(3) as u32, 1 + dice.below(4) as u32])
+                NativeMachine::of(&[1 + dice.below(3) as u32, 1 + dice.below(4) as u32])
             }
-            _ => Machine::of(&[nr_cpus]),
+            _ => NativeMachine::of(&[nr_cpus]),
         };
         machine.hz = dice.of(&[250, 1000]);
         machine.version = dice.of(&[Version(6, 16), Version(6, 18), Version(7, 0), Version(7, 3)]);
@@ -149,21 +149,21 @@ impl World {
         Ok(())
     }
 
-    fn hogs(&mut self, nr: u64) -> Vec<TaskId> {
+    fn hogs(&mut self, nr: u64) -> Vec<TaskIndex> {
         let nr_cpus = self.kernel.machine.nr_cpus();
         let tasks = (0..nr).map(|nr| {
             let cpu = nr as u32 % nr_cpus;
-            self.fork_as(&Task::default(), Life::of(0, 0), cpu)
+            self.fork_as(&NewTask::default(), Life::of(0, 0), cpu)
         });
         tasks.collect()
     }
 
-    fn ran(&self, task: TaskId) -> u64 {
+    fn ran(&self, task: TaskIndex) -> u64 {
         self.kernel.update_curr(self.kernel.cpu_of(task));
         self.kernel.task_struct(task).se.sum_exec_runtime
     }
 
-    fn longest_wait(&self, tasks: &[TaskId]) -> u64 {
+    fn longest_wait(&self, tasks: &[TaskIndex]) -> u64 {
         let state = self.kernel.look();
         let now = self.kernel.now();
         let waits = tasks.iter().map(|task| {
@@ -187,10 +187,10 @@ impl World {
         }
         let mut tasks = Vec::new();
         for &(nice, cgroup) in &plan.tasks {
-            let task = Task {
+            let task = NewTask {
                 nice,
                 cgroup,
-                ..Task::default()
+                ..NewTask::default()
             };
             let cpu = self.any_cpu();
             tasks.push(self.fork_as(&task, Life::of(0, 0), cpu));
@@ -243,7 +243,7 @@ impl World {
         let per_cpu = 1 + self.dice.below(3);
         self.hogs(per_cpu * u64::from(nr_cpus));
         let life = Life::of(self.dice.of(&[300 * US, MS]), 15 * MS);
-        let brief = self.fork_as(&Task::default(), life, 0);
+        let brief = self.fork_as(&NewTask::default(), life, 0);
         self.live_with_agent_for(1000 * MS)?;
         self.forget_waits();
         self.live_with_agent_for(3000 * MS)?;
@@ -258,7 +258,7 @@ impl World {
         let hogs = self.hogs(nr_cpus.into());
         for _ in 0..nr_cpus {
             let sleep = self.dice.around(8 * MS);
-            self.fork_as(&Task::default(), Life::of(30 * US, sleep), 0);
+            self.fork_as(&NewTask::default(), Life::of(30 * US, sleep), 0);
         }
         self.live_with_agent_for(1000 * MS)?;
         self.forget_waits();
@@ -281,7 +281,7 @@ impl World {
         let newcomers: Vec<_> = (0..4)
             .map(|_| {
                 let cpu = self.any_cpu();
-                let task = self.fork_as(&Task::default(), Life::of(0, 0), cpu);
+                let task = self.fork_as(&NewTask::default(), Life::of(0, 0), cpu);
                 self.live_with_agent_for(1000 * MS).map(|()| task)
             })
             .collect::<Result<_, _>>()?;
@@ -297,7 +297,7 @@ impl World {
         Ok(())
     }
 
-    fn first_wait(&self, task: TaskId) -> u64 {
+    fn first_wait(&self, task: TaskIndex) -> u64 {
         self.kernel.look().tasks[task.0 as usize]
             .first_wait
             .unwrap_or(u64::MAX / 8)
@@ -306,14 +306,14 @@ impl World {
     fn live_in_pairs(&mut self, nr_cpus: u32) -> Result<(), String> {
         // One CPU is theirs; all others compute.
         for cpu in 1..nr_cpus {
-            let pinned = Task {
+            let pinned = NewTask {
                 cpus: Some(Mask::of([cpu])),
-                ..Task::default()
+                ..NewTask::default()
             };
             self.fork_as(&pinned, Life::of(0, 0), cpu);
         }
-        let first = self.fork_as(&Task::default(), Life::of(80 * US, MS), 0);
-        let second = self.fork_as(&Task::default(), Life::of(80 * US, MS), 0);
+        let first = self.fork_as(&NewTask::default(), Life::of(80 * US, MS), 0);
+        let second = self.fork_as(&NewTask::default(), Life::of(80 * US, MS), 0);
         // They are known to be brief before they meet.
         self.live_with_agent_for(500 * MS)?;
         self.lives[first.0 as usize].partner = Some(second);
@@ -328,9 +328,9 @@ impl World {
 
     fn live_in_rcu_sections(&mut self, nr_cpus: u32) -> Result<(), String> {
         self.hogs(150 * u64::from(nr_cpus));
-        let least = Task {
+        let least = NewTask {
             nice: 19,
-            ..Task::default()
+            ..NewTask::default()
         };
         let task = self.fork_as(&least, Life::of(0, 0), 0);
         // SAFETY: the model writes it between operations.
@@ -350,9 +350,9 @@ impl World {
 
     fn live_beside_the_agent(&mut self, nr_cpus: u32) -> Result<(), String> {
         self.hogs(60 * u64::from(nr_cpus));
-        let task = Task {
+        let task = NewTask {
             tgid: Some(AGENT_TGID),
-            ..Task::default()
+            ..NewTask::default()
         };
         let agent = self.fork_as(&task, Life::of(12 * MS, 100 * MS), 0);
         self.live_with_agent_for(4000 * MS)?;
@@ -369,7 +369,7 @@ impl World {
         self.hogs(nr_cpus.into());
         for _ in 0..3 {
             let sleep = self.dice.around(20 * MS);
-            self.fork_as(&Task::default(), Life::of(30 * US, sleep), 0);
+            self.fork_as(&NewTask::default(), Life::of(30 * US, sleep), 0);
         }
         self.live_with_agent_for(6000 * MS)
     }
@@ -397,9 +397,9 @@ impl World {
         let all = Mask::first(2);
         let nr_kept = 4 + self.dice.below(4);
         let mut on = |cpu| {
-            let task = Task {
+            let task = NewTask {
                 cpus: Some(Mask::of([cpu])),
-                ..Task::default()
+                ..NewTask::default()
             };
             self.fork_as(&task, Life::of(0, 0), cpu)
         };

@@ -78,7 +78,7 @@ impl Chaos {
 
 /// A broken rule.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct BrokenRule {
     /// The machine and its kernel, in short.
     pub machine: String,
     /// Of [`super::World::random`].
@@ -93,7 +93,7 @@ pub struct Failure {
     pub chaos: BTreeSet<Chaos>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BrokenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             machine,

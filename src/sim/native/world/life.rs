@@ -4,7 +4,7 @@
 use super::super::cpu::Runs;
 use super::super::ffi;
 use super::super::machine::AGENT_TGID;
-use super::super::task::{Mask, Task, TaskId};
+use super::super::task::{Mask, NewTask, TaskIndex};
 use super::{Chaos, Event, MS, US, World};
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Life {
     pub(super) generation: u64,
     pub(super) ends: bool,
     /// It sleeps until this one wakes it up, synchronously, and wakes it up in turn.
-    pub(super) partner: Option<TaskId>,
+    pub(super) partner: Option<TaskIndex>,
 }
 
 impl Life {
@@ -46,10 +46,10 @@ impl World {
             0 => Mask::first(self.kernel.machine.nr_cpus()),
             _ => Mask::of([self.any_cpu()]),
         };
-        let mut task = Task {
+        let mut task = NewTask {
             flags,
             cpus: Some(cpus),
-            ..Task::default()
+            ..NewTask::default()
         };
         if self.has(Chaos::Nice) {
             task.nice = self.dice.below(40) as i32 - 20;
@@ -95,13 +95,13 @@ impl World {
         self.fork_as(&task, life, from);
     }
 
-    pub(super) fn fork_as(&mut self, task: &Task, life: Life, from: u32) -> TaskId {
+    pub(super) fn fork_as(&mut self, task: &NewTask, life: Life, from: u32) -> TaskIndex {
         self.lives.push(life);
         self.kernel.fork(task, from)
     }
 
     /// A task has done what it woke up for.
-    pub(super) fn end_burst(&mut self, task: TaskId) {
+    pub(super) fn end_burst(&mut self, task: TaskIndex) {
         let cpu = self.kernel.cpu_of(task);
         self.kernel.update_curr(cpu);
         let ran = self.kernel.task_struct(task).se.sum_exec_runtime;

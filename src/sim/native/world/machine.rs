@@ -2,14 +2,14 @@
 //! A random machine.
 
 use super::super::dice::Dice;
-use super::super::machine::{Machine, Version, topology};
+use super::super::machine::{NativeMachine, Version, topology};
 use super::MS;
 use crate::bpf::intf;
 use crate::mechanism::Mechanism;
 use crate::topology::Topology;
 
 /// A machine that this seed makes.
-pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> Machine {
+pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> NativeMachine {
     let types = dice.of(&[1, 2, 2, 2, 3, 3, 4]);
     let mut clusters = Vec::new();
     for core_type in 0..types {
@@ -25,7 +25,7 @@ pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> Machine 
     if dice.one_in(64) {
         clusters.push((0, dice.of(&[64, 120])));
     }
-    let mut machine = Machine::on(topology(&clusters, &smt));
+    let mut machine = NativeMachine::on(topology(&clusters, &smt));
     machine.version = dice.of(&[
         Version(6, 16),
         Version(6, 17),
@@ -50,7 +50,7 @@ pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> Machine 
 
 /// One CPU has come online since the BPF half was loaded, which knows nothing of it: for as long as the
 /// kernel takes to end the scheduler.
-pub(super) fn forget_a_cpu(machine: &mut Machine, dice: &mut Dice) {
+pub(super) fn forget_a_cpu(machine: &mut NativeMachine, dice: &mut Dice) {
     let topology = &mut machine.topology;
     let cpu = dice.below(topology.nr_cpu_ids.into()) as u32;
     let alone = |cpus: &[u32]| cpus == [cpu];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::super::cpu::Runs;
 use super::super::ffi;
-use super::super::task::{Mask, Task, TaskId};
+use super::super::task::{Mask, NewTask, TaskIndex};
 use super::life::Life;
 use super::machine::without_cpus;
 use super::{Chaos, Event, MS, US, World};
@@ -24,7 +24,7 @@ pub(super) enum Upheaval {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum RestartStage {
     Calm,
     /// The kernel is about to bypass the BPF half.
     Begun(Upheaval),
@@ -47,21 +47,21 @@ impl World {
     pub(super) fn upheave(&mut self) -> Result<(), String> {
         let from = self.online_cpu();
         let again = match self.stage {
-            Stage::Calm => self.begin_upheaval(),
-            Stage::Begun(upheaval) => {
+            RestartStage::Calm => self.begin_upheaval(),
+            RestartStage::Begun(upheaval) => {
                 self.kernel.bypass(true, from);
-                self.stage = Stage::Bypassed(upheaval);
+                self.stage = RestartStage::Bypassed(upheaval);
                 self.fate.of(&[0, 100 * US, 5 * MS, 40 * MS])
             }
-            Stage::Bypassed(Upheaval::Suspend) | Stage::Attached => {
+            RestartStage::Bypassed(Upheaval::Suspend) | RestartStage::Attached => {
                 self.kernel.bypass(false, from);
                 self.watch.begin_anew(&self.kernel);
-                self.stage = Stage::Calm;
+                self.stage = RestartStage::Calm;
                 self.fate.around(400 * MS)
             }
-            Stage::Bypassed(Upheaval::Restart { carries }) => {
+            RestartStage::Bypassed(Upheaval::Restart { carries }) => {
                 self.restart(carries, from)?;
-                self.stage = Stage::Attached;
+                self.stage = RestartStage::Attached;
                 self.fate.of(&[0, 100 * US, 5 * MS])
             }
         };
@@ -87,7 +87,7 @@ impl World {
             _ => Upheaval::Restart { carries: false },
         };
         self.kernel.trace(|| format!("{upheaval:?}"));
-        self.stage = Stage::Begun(upheaval);
+        self.stage = RestartStage::Begun(upheaval);
         // The kernel ends the scheduler from a thread of its own.
         self.fate.of(&[0, 50 * US, 2 * MS])
     }
@@ -102,7 +102,7 @@ impl World {
             return true;
         }
         let alive = self.kernel.look().alive.clone();
-        let stays = |&task: &TaskId| {
+        let stays = |&task: &TaskIndex| {
             self.kernel.cpu_of(task) == cpu && self.kernel.is_migration_disabled(task)
         };
         let last = self.kernel.look().online.len() == 1;
@@ -136,9 +136,9 @@ impl World {
 
     fn attach(
         &mut self,
-        machine: &super::Machine,
+        machine: &super::NativeMachine,
         carried: Option<&Carried>,
-        runnable: &[TaskId],
+        runnable: &[TaskIndex],
         from: u32,
     ) -> Result<bool, String> {
         let done = self.kernel.attach(machine, carried, runnable, from);
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// The slot of each task that has one.
-    fn slots(&self) -> BTreeMap<TaskId, u32> {
+    fn slots(&self) -> BTreeMap<TaskIndex, u32> {
         let alive = self.kernel.look().alive.clone();
         let slots = alive.into_iter().filter_map(|task| {
             let slot = self.kernel.with_task_ctx(task, |ctx| ctx.slot)?;
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Each task has the slot that it had, if that was carried over; none has that of another.
-    fn check_slots(&self, before: Option<&BTreeMap<TaskId, u32>>) -> Result<(), String> {
+    fn check_slots(&self, before: Option<&BTreeMap<TaskIndex, u32>>) -> Result<(), String> {
         let mut owners = BTreeMap::new();
         for (task, index) in self.slots() {
             let (raw, slot) = (self.kernel.task_struct(task), self.kernel.slot(task));
@@ -183,7 +183,7 @@ impl World {
 
     /// What tasks do while the kernel's own scheduler has them, of which no BPF half is told. Returns
     /// those that can run, which each have a CPU that is online.
-    fn live_without(&mut self, mut runnable: Vec<TaskId>) -> Vec<TaskId> {
+    fn live_without(&mut self, mut runnable: Vec<TaskIndex>) -> Vec<TaskIndex> {
         let most = self.fate.of(&[0, 3 * MS, 80 * MS, 600 * MS]);
         let passed = self.fate.below(most + 1);
         self.kernel.advance(passed);
@@ -241,14 +241,14 @@ impl World {
     }
 
     /// A new task, which may have the id of one that ended.
-    fn succeed(&mut self, ended: TaskId, runnable: &mut Vec<TaskId>) {
+    fn succeed(&mut self, ended: TaskIndex, runnable: &mut Vec<TaskIndex>) {
         if !self.has(Chaos::Forks) || self.fate.one_in(3) {
             return;
         }
         let pid = self.kernel.task_struct(ended).pid;
-        let mut task = Task {
+        let mut task = NewTask {
             cpus: Some(self.fateful_mask()),
-            ..Task::default()
+            ..NewTask::default()
         };
         for rates in &mut task.rates {
             rates[0] = 300 + self.fate.below(3000) as u32;
@@ -266,7 +266,7 @@ impl World {
     }
 
     /// A task that can run is somewhere, and has run for some of the time.
-    fn settle_down(&mut self, task: TaskId, passed: u64) {
+    fn settle_down(&mut self, task: TaskIndex, passed: u64) {
         let raw = self.kernel.raw(task);
         let ran = self.fate.below(passed + 1);
         let mut cpus = self.kernel.look().online;
@@ -290,7 +290,7 @@ impl World {
     }
 
     /// A task whose CPUs are all offline is parked, or not woken up, until one comes back.
-    pub(super) fn can_wake(&self, task: TaskId) -> bool {
+    pub(super) fn can_wake(&self, task: TaskIndex) -> bool {
         let online = self.kernel.look().online;
         let mut cpus = online.cpus();
         cpus.any(|cpu| self.kernel.allows(task, cpu))

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use super::super::cpu::Runs;
 use super::super::ffi::{self, task_ctx};
-use super::super::kernel::Kernel;
-use super::super::task::TaskId;
+use super::super::kernel::NativeKernel;
+use super::super::task::TaskIndex;
 use super::MS;
 use crate::bpf::{intf, types};
 
@@ -33,7 +33,7 @@ pub(super) struct Watch {
     /// CPUs that went idle while the kernel did not say so, up to 7.2 not even later.
     missed: Vec<bool>,
     /// A task's run time, and that with what it slept, when it last did much.
-    frugal: HashMap<TaskId, (u64, u64)>,
+    frugal: HashMap<TaskIndex, (u64, u64)>,
     /// A task that has just ended with something in its account.
     flushed: Option<i32>,
     wrong: Option<String>,
@@ -45,7 +45,7 @@ fn is_brief(ctx: &task_ctx) -> bool {
 }
 
 impl Watch {
-    pub(super) fn new(kernel: &Kernel) -> Self {
+    pub(super) fn new(kernel: &NativeKernel) -> Self {
         let nr = kernel.machine.nr_cpus() as usize;
         Self {
             busy_since: vec![None; nr],
@@ -67,7 +67,7 @@ impl Watch {
     }
 
     /// A task began to run.
-    pub(super) fn started(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+    pub(super) fn started(&mut self, kernel: &NativeKernel, cpu: u32, task: TaskIndex) {
         let now = kernel.now();
         self.started_at[cpu as usize] = now;
         self.missed[cpu as usize] = false;
@@ -94,7 +94,7 @@ impl Watch {
     }
 
     /// A task weighs where it runs.
-    fn check_domain(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+    fn check_domain(&mut self, kernel: &NativeKernel, cpu: u32, task: TaskIndex) {
         let Some(of) = kernel.machine.topology.cpu(cpu) else {
             return;
         };
@@ -108,7 +108,7 @@ impl Watch {
     }
 
     /// A task was woken up: it has no claim to the time that it slept.
-    pub(super) fn woke(&mut self, kernel: &Kernel, task: TaskId) {
+    pub(super) fn woke(&mut self, kernel: &NativeKernel, task: TaskIndex) {
         let offset: u64 = kernel.half.get("clock_offset");
         let slice: u64 = kernel.half.get("slice_ns");
         // Each CPU's clock is its own.
@@ -125,7 +125,7 @@ impl Watch {
     }
 
     /// The BPF half was attached anew, or has missed what CPUs did.
-    pub(super) fn begin_anew(&mut self, kernel: &Kernel) {
+    pub(super) fn begin_anew(&mut self, kernel: &NativeKernel) {
         let (now, state) = (kernel.now(), kernel.look());
         for (cpu, of) in (0..).zip(&state.cpus) {
             let idle = of.runs == Runs::Idle;
@@ -143,7 +143,7 @@ impl Watch {
     }
 
     /// The tick of a CPU came by, which ran `task` until then.
-    pub(super) fn ticked(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+    pub(super) fn ticked(&mut self, kernel: &NativeKernel, cpu: u32, task: TaskIndex) {
         self.check_heartbeat(kernel);
         let since = self.busy_since[cpu as usize];
         let busy = since.is_some_and(|since| kernel.now() - since > BUSY_NS);
@@ -158,7 +158,7 @@ impl Watch {
         }
     }
 
-    fn check_heartbeat(&mut self, kernel: &Kernel) {
+    fn check_heartbeat(&mut self, kernel: &NativeKernel) {
         let seen: u64 = kernel.half.get("agent_seen");
         let sleeps: u32 = kernel.half.get("agent_sleeps");
         let stalled: u32 = kernel.half.get("agent_stalled");
@@ -172,7 +172,7 @@ impl Watch {
     }
 
     /// What a tick must have found out about the task that it interrupted.
-    fn check_runner(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+    fn check_runner(&mut self, kernel: &NativeKernel, cpu: u32, task: TaskIndex) {
         let Some(ctx) = kernel.task_ctx(task) else {
             return;
         };
@@ -190,7 +190,7 @@ impl Watch {
     }
 
     /// A parked CPU runs only what must not wait.
-    fn check_parked(&mut self, kernel: &Kernel, cpu: u32, task: TaskId) {
+    fn check_parked(&mut self, kernel: &NativeKernel, cpu: u32, task: TaskIndex) {
         let contexts = kernel.half.global::<ffi::cpu_ctx>("cpu_ctxs");
         // SAFETY: within the array; no operation runs.
         let until = unsafe { (*contexts.add(cpu as usize)).parked_until };
@@ -207,7 +207,7 @@ impl Watch {
     }
 
     /// What the agent asked for was done.
-    pub(super) fn applied(&mut self, kernel: &Kernel, actions: &[types::action]) {
+    pub(super) fn applied(&mut self, kernel: &NativeKernel, actions: &[types::action]) {
         for action in actions {
             let parks = action.op == intf::action_op_ACTION_PARK;
             let known = kernel.machine.topology.cpu(action.slot).is_some();
@@ -232,7 +232,7 @@ impl Watch {
     }
 
     /// A task is about to be freed.
-    pub(super) fn ends(&mut self, kernel: &Kernel, task: TaskId) {
+    pub(super) fn ends(&mut self, kernel: &NativeKernel, task: TaskIndex) {
         self.frugal.remove(&task);
         let pid = kernel.task_struct(task).pid;
         let counted = kernel.slot(task).is_some()
@@ -243,7 +243,7 @@ impl Watch {
     }
 
     /// The samples since the last call of this.
-    pub(super) fn samples(&mut self, kernel: &Kernel) -> Result<(), String> {
+    pub(super) fn samples(&mut self, kernel: &NativeKernel) -> Result<(), String> {
         let samples = kernel.take_samples();
         if let Some(pid) = self.flushed.take() {
             let sent = samples

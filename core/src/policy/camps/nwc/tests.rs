@@ -17,8 +17,8 @@ fn id(slot: u32) -> TaskId {
 }
 
 /// Thread `slot` on the CPU of that number; 0 to 3 are big.
-fn thread(slot: u32, btr: f64) -> Thread {
-    Thread {
+fn thread(slot: u32, btr: f64) -> NwcThread {
+    NwcThread {
         task: id(slot),
         cpu: slot,
         on_big: slot < 4,
@@ -34,15 +34,15 @@ fn thread(slot: u32, btr: f64) -> Thread {
     }
 }
 
-fn needy(slot: u32, btr: f64) -> Thread {
-    Thread {
+fn needy(slot: u32, btr: f64) -> NwcThread {
+    NwcThread {
         hit_rate: 0.5,
         ..thread(slot, btr)
     }
 }
 
-fn cpus(threads: &[Thread]) -> Vec<BusyCpu> {
-    let cpu = |thread: &Thread| BusyCpu {
+fn cpus(threads: &[NwcThread]) -> Vec<BusyCpu> {
+    let cpu = |thread: &NwcThread| BusyCpu {
         cpu: thread.cpu,
         llc: usize::from(!thread.on_big),
         core: thread.cpu,
@@ -52,9 +52,9 @@ fn cpus(threads: &[Thread]) -> Vec<BusyCpu> {
     threads.iter().map(cpu).collect()
 }
 
-fn step_with(nwc: &mut Nwc, ms: u64, threads: &[Thread], cpus: &[BusyCpu]) -> Vec<Wish> {
+fn step_with(nwc: &mut Nwc, ms: u64, threads: &[NwcThread], cpus: &[BusyCpu]) -> Vec<Wish> {
     let mut wishes = Vec::new();
-    let look = Look {
+    let look = NwcView {
         now_ns: ms * MS,
         threads,
         cpus,
@@ -64,13 +64,13 @@ fn step_with(nwc: &mut Nwc, ms: u64, threads: &[Thread], cpus: &[BusyCpu]) -> Ve
     wishes
 }
 
-fn step(nwc: &mut Nwc, ms: u64, threads: &[Thread]) -> Vec<Wish> {
+fn step(nwc: &mut Nwc, ms: u64, threads: &[NwcThread]) -> Vec<Wish> {
     step_with(nwc, ms, threads, &cpus(threads))
 }
 
 /// One that has been looking on for long enough to have credit.
 fn ready() -> Nwc {
-    let mut nwc = Nwc::new(Rules::default());
+    let mut nwc = Nwc::new(NwcRules::default());
     step(&mut nwc, 0, &[]);
     step(&mut nwc, 100_000, &[]);
     nwc
@@ -78,41 +78,41 @@ fn ready() -> Nwc {
 
 #[test]
 fn entry_takes_a_low_hit_rate_and_no_inserted_samples_over_k_intervals() {
-    let enters = |thread: Thread| {
+    let enters = |thread: NwcThread| {
         let mut nwc = ready();
         step(&mut nwc, 100_000, &[thread]);
         nwc.thread() == Some(thread.task)
     };
     let base = needy(1, 50.0);
     assert!(enters(base));
-    assert!(!enters(Thread {
+    assert!(!enters(NwcThread {
         hit_rate: 0.8,
         ..base
     }));
-    assert!(!enters(Thread { learned: 1, ..base }));
+    assert!(!enters(NwcThread { learned: 1, ..base }));
     assert!(
-        !enters(Thread {
+        !enters(NwcThread {
             intervals: 19,
             ..base
         }),
         "k intervals first"
     );
     assert!(
-        !enters(Thread {
+        !enters(NwcThread {
             warm: false,
             ..base
         }),
         "warm-up"
     );
     assert!(
-        !enters(Thread {
+        !enters(NwcThread {
             far_ahead: true,
             ..base
         }),
         "far ahead"
     );
     assert!(
-        !enters(Thread {
+        !enters(NwcThread {
             may_move: false,
             ..base
         }),
@@ -261,7 +261,7 @@ fn episodes_are_bounded_and_failures_back_off_exponentially() {
 
 #[test]
 fn at_most_a_twentieth_of_the_time_whoever_asks() {
-    let mut nwc = Nwc::new(Rules::default());
+    let mut nwc = Nwc::new(NwcRules::default());
     let mut ms = 0;
     let mut stays = 0;
     while ms < 1_000_000 {
