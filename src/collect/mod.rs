@@ -29,7 +29,7 @@ use crate::output;
 use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
-use measured::{Measured, MeasuredTable, Place};
+use measured::{Measured, MeasuredTable, SetPlace};
 use suite::Program;
 use windows::{ProgramRun, deviation};
 
@@ -44,7 +44,7 @@ const MOST_RUNS: usize = 10;
 struct Counted {
     name: String,
     sets: Vec<EventSet>,
-    places: Vec<Place>,
+    places: Vec<SetPlace>,
 }
 
 /// The exit status of an interruption, as a shell has it.
