@@ -59,7 +59,7 @@ soak:            ## run 10^8 events of random lives on the BPF half, with Addres
 	@testbed/soak $(SEEDS)
 
 bench-switch: setup build ## what switching and waking cost, beside other schedulers
-	@bench/switch-cost $(KERNEL)
+	@experiments/switch-cost $(KERNEL)
 
 try-userland: setup ## build the example that schedules in user space, and see it at work (takes libseccomp-dev)
 	$(cargo) build --release -p scx_hetero-userland

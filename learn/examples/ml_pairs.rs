@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! For bench/ml-peers/compare.py: the pairs that `scx_hetero train` learns its classifier from, as
-//! CSV, and on standard error how long ours takes.
+//! For experiments/ml-peers/compare.py: the pairs that `scx_hetero train` learns its classifier from,
+//! as CSV, and on standard error how long ours takes.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Trees that others have learnt: XGBoost's own JSON, and what `bench/ml-peers/export-sklearn.py`
-//! prints, which is ours.
+//! Trees that others have learnt: XGBoost's own JSON, and what
+//! `experiments/ml-peers/export_sklearn.py` prints, which is ours.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub fn parse(text: &str, per: Per) -> Result<Trees> {
     }
     ensure!(
         value.get("trees").is_some(),
-        "it is neither XGBoost's JSON nor what export-sklearn.py prints"
+        "it is neither XGBoost's JSON nor what export_sklearn.py prints"
     );
     let trees: Trees = serde_json::from_value(value).context("it is damaged")?;
     ensure!(

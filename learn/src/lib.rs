@@ -8,7 +8,7 @@
 
 pub mod import;
 pub mod kinds;
-pub mod report;
+pub mod plot;
 pub mod select;
 pub mod show;
 pub mod train;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use log::{info, warn};
 
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::{import, report, select, show};
+use crate::{import, plot, select, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -46,7 +46,7 @@ pub fn run(args: &Train) -> Result<()> {
     let learnt = learn(&data, args)?;
     learnt.model.check()?;
     if let Some(path) = &args.report {
-        let drawn = report::draw(&learnt.model, &learnt.speedups)?;
+        let drawn = plot::draw(&learnt.model, &learnt.speedups)?;
         write_whole(path, drawn.as_bytes())?;
     }
     write_whole(output, learnt.model.to_json()?.as_bytes())?;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Accounting: run time, virtual time, progress, runnable weight per domain,
- * runnable threads per process, and the task's slot in the table.
+ * and the task's slot in the table.
  */
 #ifndef __HETERO_ACCOUNT_BPF_H
 #define __HETERO_ACCOUNT_BPF_H
 
 #include "cgroup.bpf.h"
+#include "process.bpf.h"
 #include "spin.bpf.h"
 
 #define SCHED_POLICY_IDLE	5
@@ -467,47 +468,6 @@ static void refresh_entitlement(void)
 		surplus += dctx->surplus;
 	}
 	share_to_weight = entitlement_factor(share_to_weight, weight, surplus);
-}
-
-/* A place for a process; beyond the last one its threads are taken for one each. */
-static u32 new_process(u32 tgid)
-{
-	u32 index = take_place(&free_processes, &nr_processes_used, MAX_PROCESSES);
-	struct process_ctx *pctx = MEMBER_VPTR(process_ctxs, [index]);
-
-	if (!pctx)
-		return NO_PROCESS;
-	if (bpf_map_update_elem(&processes, &tgid, &index, BPF_NOEXIST)) {
-		bpf_map_push_elem(&free_processes, &index, 0);
-		return NO_PROCESS;
-	}
-	pctx->nr_threads = 0;
-	pctx->nr_runnable = 0;
-	pctx->nr_spinning = 0;
-	return index;
-}
-
-static void join_process(struct task_struct *p, struct task_ctx *tctx)
-{
-	u32 tgid = p->tgid, *index = bpf_map_lookup_elem(&processes, &tgid);
-	struct process_ctx *pctx;
-
-	tctx->process = index ? *index : new_process(tgid);
-	pctx = process_ctx_of(tctx);
-	if (pctx)
-		__sync_fetch_and_add(&pctx->nr_threads, 1);
-}
-
-static void leave_process(struct task_struct *p, struct task_ctx *tctx)
-{
-	struct process_ctx *pctx = process_ctx_of(tctx);
-	u32 tgid = p->tgid, index = tctx->process;
-
-	tctx->process = NO_PROCESS;
-	if (!pctx || __sync_fetch_and_add(&pctx->nr_threads, -1) != 1)
-		return;
-	bpf_map_delete_elem(&processes, &tgid);
-	bpf_map_push_elem(&free_processes, &index, 0);
 }
 
 #endif /* __HETERO_ACCOUNT_BPF_H */

@@ -10,6 +10,7 @@
 #include "intf.h"
 #include "arith.h"
 #include "state.bpf.h"
+#include "process.bpf.h"
 #include "idle.bpf.h"
 #include "rescue.bpf.h"
 #include "cgroup.bpf.h"

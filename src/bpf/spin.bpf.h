@@ -7,7 +7,7 @@
 #ifndef __HETERO_SPIN_BPF_H
 #define __HETERO_SPIN_BPF_H
 
-#include "state.bpf.h"
+#include "process.bpf.h"
 
 /* Beside those of its process that work: what TLP scaling counts. */
 static void note_spinning(struct task_ctx *tctx, bool spinning)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * All that the BPF half remembers: the machine as the agent described it, one
- * context per CPU, per queue ("domain"), per task and per process, and the
- * table of task slots.
+ * context per CPU, per queue ("domain") and per task, and the table of task
+ * slots.
  */
 #ifndef __HETERO_STATE_BPF_H
 #define __HETERO_STATE_BPF_H
@@ -228,35 +228,6 @@ struct {
 } task_ctxs SEC(".maps");
 
 /*
- * Threads of a process. Each knows where that is, so that the look by tgid, which costs hundreds of
- * instructions, is left to their beginning and their end.
- */
-struct process_ctx {
-	u32 nr_threads;
-	u32 nr_runnable;
-	u32 nr_spinning;	/* of the runnable ones */
-	u32 pad;
-};
-
-struct process_ctx process_ctxs[MAX_PROCESSES] SEC(".bss.processes");
-u32 nr_processes_used;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, MAX_PROCESSES);
-	__type(value, u32);
-} free_processes SEC(".maps");
-
-/* Places in process_ctxs by tgid, which survives the exec of a thread. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_PROCESSES);
-	__type(key, u32);
-	__type(value, u32);
-} processes SEC(".maps");
-
-/*
  * A place in one of these tables that was given back, first in, first out, or else one never used;
  * @most if there is none left.
  */
@@ -325,11 +296,6 @@ static u32 cpus_of_domain(u32 domain)
 	const volatile u32 *nr_cpus = MEMBER_VPTR(domain_nr_cpus, [domain]);
 
 	return nr_cpus ? *nr_cpus : 0;
-}
-
-static struct process_ctx *process_ctx_of(struct task_ctx *tctx)
-{
-	return MEMBER_VPTR(process_ctxs, [tctx->process]);
 }
 
 static struct domain_ctx *domain_ctx_of(u32 domain)

@@ -35,7 +35,7 @@ pub struct Args {
     pub(super) output: PathBuf,
 
     /// Programs to measure, a TOML file with `[[program]]`: name, variant, command
-    /// [default: those of bench/programs]
+    /// [default: those of experiments/programs]
     #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
     suite: Option<PathBuf>,
 

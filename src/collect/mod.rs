@@ -8,9 +8,9 @@
 //! with when the command is given again.
 
 mod args;
+pub(crate) mod measured;
 mod run;
 mod suite;
-pub(crate) mod table;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ use crate::output;
 use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
+use measured::{Measured, MeasuredTable, SetPlace};
 use suite::Program;
-use table::{Measured, MeasuredTable, Place};
 use windows::{ProgramRun, deviation};
 
 /// The standard deviation that runs may have, over their mean (topology-aware-ml-2024, section 3.3).
@@ -44,7 +44,7 @@ const MOST_RUNS: usize = 10;
 struct Counted {
     name: String,
     sets: Vec<EventSet>,
-    places: Vec<Place>,
+    places: Vec<SetPlace>,
 }
 
 /// The exit status of an interruption, as a shell has it.

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// What is measured if nothing else is asked for: programs that are in `bench/programs`.
+/// What is measured if nothing else is asked for: programs that are in `experiments/programs`.
 const BUILTIN: &str = include_str!("suite.toml");
 
 /// Programs in a TOML file: `[[program]]` with `name`, `variant` and `command`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 
-use super::report::Format;
+use super::lines::Format;
 use crate::pmu::virtual_counters::CounterName;
 use crate::pmu::{Event, Meaning};
 use crate::topology::CoreTypesSpec;

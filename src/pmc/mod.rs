@@ -8,14 +8,14 @@
 //! [`report`] prints, and [`session`] is what goes on while the program runs.
 
 mod args;
+mod columns;
 pub(crate) mod counting;
 mod events;
+mod lines;
 pub(crate) mod perf;
-mod report;
 mod ring;
 pub(crate) mod sampling;
 mod session;
-mod table;
 pub(crate) mod target;
 mod totals;
 

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 
 use super::args::Args;
 use super::counting::{Counting, CountingPlace, places, plans};
+use super::lines::{Label, LineKind, PmcReport};
 use super::perf::How;
-use super::report::{Label, LineKind, PmcReport};
 use super::ring;
 use super::sampling::{self, ByThread, SampledThreads, Sampling, Trigger};
 use super::target::{self, Launcher};

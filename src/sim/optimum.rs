@@ -275,7 +275,7 @@ mod tests {
         columns
     }
 
-    /// As bench/mix works it out: the share of a big core with which each makes this progress.
+    /// As experiments/mix works it out: the share of a big core with which each makes this progress.
     fn evenly(sfs: &[f64], big: f64) -> f64 {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {

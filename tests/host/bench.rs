@@ -265,7 +265,10 @@ fn a_program_that_fails_in_company_is_told_and_tried_again() {
 fn the_simulator_has_the_mixes_of_the_virtual_machines() {
     let library = Library::builtin().unwrap();
     for machine in ["alder-lake-4p4e", "juno-r1", "odroid-xu4"] {
-        let path = format!("{}/bench/mixes/{machine}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!(
+            "{}/experiments/mixes/{machine}.toml",
+            env!("CARGO_MANIFEST_DIR")
+        );
         let file = Mixes::read(Path::new(&path)).unwrap();
         assert_eq!(file.mixes.len(), 8, "{machine}");
         let cpus = library.machine(machine).unwrap().cpus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the agent's decisions cost. Nothing is asserted of time: `bench/look-cost` counts
+//! What the agent's decisions cost. Nothing is asserted of time: `experiments/look-cost` counts
 //! instructions.
 
 use std::hint::black_box;
@@ -26,7 +26,7 @@ fn threads() -> u32 {
 
 /// Of a policy, by the environment, on eight CPUs.
 #[test]
-#[ignore = "for bench/look-cost, which counts its instructions"]
+#[ignore = "for experiments/look-cost, which counts its instructions"]
 fn looks() {
     let name = std::env::var("POLICY").unwrap_or("rank".to_string());
     let name = Name::from_str(&name, false).unwrap();
@@ -82,7 +82,7 @@ fn looks() {
 }
 
 #[test]
-#[ignore = "for bench/look-cost, which counts its instructions"]
+#[ignore = "for experiments/look-cost, which counts its instructions"]
 fn estimates() {
     let (_tree, topology, machine) = crate::fixtures::alder_lake();
     let path = "models/virtual-alder-lake-4p4e.model.json";

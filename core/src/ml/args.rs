@@ -154,7 +154,7 @@ pub struct Here {
     pub here: bool,
 
     /// With --here, the programs to measure, as for 'scx_hetero collect' [default:
-    /// those of bench/programs]
+    /// those of experiments/programs]
     #[arg(long, value_name = "FILE", requires = "here")]
     pub suite: Option<PathBuf>,
 

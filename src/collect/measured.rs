@@ -26,7 +26,7 @@ pub(crate) const COLUMNS: [&str; 9] = [
 ];
 
 /// Where an event is counted on a core type: its feature, number of the set, place in it.
-pub(crate) type Place = (String, usize, usize);
+pub(crate) type SetPlace = (String, usize, usize);
 
 /// All runs of a program on a core type.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Measured<'c> {
     /// The core type.
     pub core_type: &'c str,
     /// What was counted where.
-    pub places: &'c [Place],
+    pub places: &'c [SetPlace],
     /// The runs.
     pub runs: Vec<ProgramRun>,
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// Three windows of so many ns each, with one event.
-    fn measured<'c>(core_type: &'c str, run_ns: f64, places: &'c [Place]) -> Measured<'c> {
+    fn measured<'c>(core_type: &'c str, run_ns: f64, places: &'c [SetPlace]) -> Measured<'c> {
         let window = Window {
             run_ns,
             counts: vec![1000.0, 2000.0, 30.0],

@@ -4,7 +4,7 @@
 same pairs and the same groups of programs left out.
 
     cargo run --release -p scx_hetero-learn --example ml_pairs models/alder-lake-4p4e.csv >pairs.csv
-    bench/ml-peers/compare.py pairs.csv
+    experiments/ml-peers/compare.py pairs.csv
 """
 
 import sys

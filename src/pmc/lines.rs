@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
-use super::table::{Align, Column, LineWriter, amount, quantity};
+use super::columns::{Align, Column, LineWriter, amount, quantity};
 use super::totals::{OutputRow, Value};
 use crate::pmu::virtual_counters::{Description, VirtualReading};
 use crate::pmu::{Event, Meaning};
