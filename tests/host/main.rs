@@ -28,6 +28,7 @@ mod policy;
 mod policy_rules;
 mod program;
 mod record;
+mod share;
 mod sim;
 mod topology;
 mod virtual_counters;
