@@ -82,8 +82,7 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
 fn tell(to: &Path, shared: &Shared) -> Result<()> {
     let renamed = match shared.renamed {
         0 => String::new(),
-        1 => ", one of them as program-1".to_string(),
-        n => format!(", {n} of them as program-1 to program-{n}"),
+        n => format!(", {n} of them by number"),
     };
     output::print(format_args!(
         "{} holds {} programs{renamed}. Look at it before you give it away; docs/ml.md says where to.",

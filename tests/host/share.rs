@@ -139,7 +139,7 @@ fn nothing_private_is_shared() {
         assert!(!shared.contains(secret), "{secret} in {shared}");
     }
     assert!(
-        told.contains("holds 5 programs, 3 of them as program-1 to program-3"),
+        told.contains("holds 5 programs, 3 of them by number"),
         "{told}"
     );
     for line in [
