@@ -21,10 +21,12 @@ const LIMIT: u64 = 30;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "scx_hetero collect [OPTIONS]\n       \
-                      scx_hetero collect [OPTIONS] -- COMMAND [ARGS]...",
+                      scx_hetero collect [OPTIONS] -- COMMAND [ARGS]...\n       \
+                      scx_hetero collect --from FILE --share FILE [--share-names]",
     after_help = "Examples:\n  \
                   scx_hetero collect -o mine.csv\n  \
-                  scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n\n\
+                  scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n  \
+                  scx_hetero collect --from mine.csv --share shared.csv  measures nothing\n\n\
                   The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \
                   command goes on."
@@ -67,6 +69,22 @@ pub struct Args {
     #[arg(long, value_name = "NAME=CPUS,...")]
     pub(super) core_types: Option<CoreTypesSpec>,
 
+    /// Write the table also without anything private, to be given to others: programs
+    /// that are not this project's become program-1, program-2, ...
+    #[arg(long, value_name = "FILE")]
+    pub(super) share: Option<PathBuf>,
+
+    /// Share programs under their own names; their variants are numbered all the same
+    #[arg(long, requires = "share")]
+    pub(super) share_names: bool,
+
+    /// Share this table, measured before, on this machine or another
+    #[arg(long, value_name = "FILE", requires = "share", conflicts_with_all = [
+        "output", "suite", "machine", "window", "windows", "limit", "events", "user_only",
+        "core_types", "command",
+    ])]
+    pub(super) from: Option<PathBuf>,
+
     /// A command to measure instead
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -90,8 +108,16 @@ impl Args {
             events: Vec::new(),
             user_only: false,
             core_types,
+            share: None,
+            share_names: false,
+            from: None,
             command: Vec::new(),
         }
+    }
+
+    /// The table that is written, or else shared.
+    pub(super) fn table(&self) -> &Path {
+        self.from.as_deref().unwrap_or(&self.output)
     }
 
     /// The programs to measure.

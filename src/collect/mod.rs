@@ -10,10 +10,12 @@
 mod args;
 pub(crate) mod measured;
 mod run;
+mod share;
 mod suite;
 mod windows;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Result, anyhow, bail};
@@ -30,6 +32,7 @@ use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability,
 use crate::text::stamp;
 use crate::topology::Topology;
 use measured::{Measured, MeasuredTable, SetPlace};
+use share::Shared;
 use suite::Program;
 use windows::{ProgramRun, deviation};
 
@@ -50,16 +53,42 @@ struct Counted {
 /// The exit status of an interruption, as a shell has it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Measures and writes. The exit status.
+/// Measures, writes, and shares if asked to. The exit status.
 ///
 /// # Errors
-/// As [`fill`]; or some programs could not be measured, and the others are in the table.
+/// As [`fill`] and [`share::share`]; or some programs could not be measured, and the others are in
+/// the table.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
-    match fill(args, stop)? {
-        None => Ok(INTERRUPTED),
-        Some(0) => Ok(0),
-        Some(failed) => bail!("{failed} programs could not be measured"),
+    if let Some(to) = &args.share {
+        share::check(args.table(), to)?;
     }
+    let failed = match args.from {
+        Some(_) => 0,
+        None => match fill(args, stop)? {
+            None => return Ok(INTERRUPTED),
+            Some(failed) => failed,
+        },
+    };
+    if let Some(to) = &args.share {
+        tell(to, &share::share(args.table(), to, args.share_names)?)?;
+    }
+    match failed {
+        0 => Ok(0),
+        failed => bail!("{failed} programs could not be measured"),
+    }
+}
+
+/// Tells what is shared: its owner is to look at it first.
+fn tell(to: &Path, shared: &Shared) -> Result<()> {
+    let renamed = match shared.renamed {
+        0 => String::new(),
+        n => format!(", {n} of them by number"),
+    };
+    output::print(format_args!(
+        "{} holds {} programs{renamed}. Look at it before you give it away; docs/ml.md says where to.",
+        to.display(),
+        shared.programs
+    ))
 }
 
 /// Measures and writes. How many programs could not be measured, of which it has told; `None` if

@@ -83,7 +83,11 @@ impl Suite {
         }
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    /// Of a file's text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let suite: Self = toml::from_str(text)?;
         ensure!(!suite.programs.is_empty(), "it names no program");
         let mut labels = BTreeSet::new();

@@ -3,7 +3,7 @@
 //! path writes the line once for each of these CPUs, and `{}` in the contents is that CPU.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use scx_hetero::pmu;
 use scx_hetero::topology::{CoreTypesSpec, Sysfs, Topology, cpulist};
@@ -105,6 +105,19 @@ impl Machine {
     pub(crate) fn with_types(&self, spec: &str) -> anyhow::Result<Topology> {
         Topology::read(&self.sysfs(), Some(&spec.parse::<CoreTypesSpec>()?))
     }
+}
+
+/// The folder of measurements and captures from real machines, with a README of its own: where
+/// `REAL_HARDWARE` says, else beside the repository. They are others' and not copied, so a test
+/// that has none says that it skips `what`, and passes.
+pub(crate) fn real_hardware(what: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/real-hardware");
+    let folder = std::env::var_os("REAL_HARDWARE").map_or(beside, PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: {what}, for {} is not there", folder.display());
+    None
 }
 
 /// An Alder Lake laptop whose PMUs are known.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Core types, clusters and SMT siblings, as found in the sysfs trees of known machines.
 
+mod captured;
+mod cpuid;
 mod odd;
 mod shown;
 
 use std::process::Command;
 
 use crate::fixtures::{CPU, Machine};
-use scx_hetero::topology::{CoreTypesSpec, MAX_CORE_TYPES, Source, Sysfs, Topology, cpulist};
+use scx_hetero::topology::{CoreTypesSpec, Cpu, MAX_CORE_TYPES, Source, Sysfs, Topology, cpulist};
 
 const ALL: [&str; 8] = [
     "epyc-9354p",
@@ -162,7 +164,8 @@ fn arrow_lake_h_has_p_cores_on_both_sides_of_the_e_cores_and_an_island() {
     let topology = Machine::new("ultra-9-285h").topology();
     assert_eq!(types(&topology), "P 0-1,10-13, E 2-9, LP-E 14-15");
     assert_eq!(domains(&topology), "P 0-1,10-13, E 2-5, E 6-9, LP-E 14-15");
-    assert_eq!(topology.source, Source::PmuAndL3);
+    assert_eq!(topology.source, Source::Pmu);
+    assert_eq!(pmus(&topology), ["cpu_core", "cpu_atom", "cpu_lowpower"]);
 }
 
 #[test]

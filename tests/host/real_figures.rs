@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The virtual machines' programs beside programs that others measured on real CPUs: how much a fast
+//! core gains, and what the programs are like. `--nocapture` prints the table of docs/testbed.md,
+//! "Beside real CPUs", which says where the model does not reach.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::fixtures::real_hardware;
+
+/// A row of a CSV file, by column.
+type Row = BTreeMap<String, String>;
+/// What a program did on the fast core type, and on the slow one.
+type Pair = [Row; 2];
+
+fn rows(path: &Path) -> Vec<Row> {
+    let mut reader =
+        csv::Reader::from_path(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    reader.deserialize().map(Result::unwrap).collect()
+}
+
+/// `None` where the cell is empty.
+fn number(row: &Row, column: &str) -> Option<f64> {
+    let cell = row.get(column).unwrap_or_else(|| panic!("no {column}"));
+    (!cell.is_empty()).then(|| cell.parse().unwrap())
+}
+
+fn ratio(row: &Row, column: &str, per: &str) -> Option<f64> {
+    Some(number(row, column)? / number(row, per)?)
+}
+
+/// Programs that were measured on both core types.
+fn pairs(rows: Vec<Row>, names: [&str; 2], core_type: &str, fast: &str) -> Vec<Pair> {
+    let mut pairs: BTreeMap<[String; 2], [Option<Row>; 2]> = BTreeMap::new();
+    for row in rows {
+        let of = pairs
+            .entry(names.map(|name| row[name].clone()))
+            .or_default();
+        let side = usize::from(row[core_type] != fast);
+        of[side] = Some(row);
+    }
+    let both = pairs.into_values().filter_map(|[a, b]| Some([a?, b?]));
+    both.collect()
+}
+
+/// Least, median, most.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    assert!(!values.is_empty());
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    let median = match values.len() % 2 {
+        0 => (values[half - 1] + values[half]) / 2.0,
+        _ => values[half],
+    };
+    [values[0], median, values[values.len() - 1]]
+}
+
+/// Real programs or the virtual machine's: what each figure is of, by name.
+struct Set {
+    figures: BTreeMap<&'static str, [f64; 3]>,
+}
+
+impl Set {
+    fn new<const N: usize>(figures: [(&'static str, Vec<f64>); N]) -> Self {
+        let figures = figures.map(|(name, values)| (name, spread(values)));
+        Self {
+            figures: figures.into(),
+        }
+    }
+
+    /// Of the data for a model; `mhz` are the machine's clocks.
+    fn of_virtual(machine: &str, mhz: [f64; 2]) -> Self {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+        let mut rows = rows(&models.join(format!("{machine}.csv")));
+        rows.retain(|row| row["window"].is_empty());
+        let pairs = pairs(rows, ["program", "variant"], "core-type", "P");
+        let sf = |[fast, slow]: &Pair| {
+            let time = |row| ratio(row, "run-ns", "instructions");
+            Some(time(slow)? / time(fast)?)
+        };
+        let at_one_clock = |pair: &Pair| Some(sf(pair)? * mhz[1] / mhz[0]);
+        Self::of_pairs(&pairs, sf, at_one_clock, |row, what| match what {
+            What::Ipc => ratio(row, "instructions", "cycles"),
+            What::Branches => Some(100.0 * ratio(row, "branches", "instructions")?),
+            What::Misses => Some(1000.0 * ratio(row, "branch-misses", "instructions")?),
+        })
+    }
+
+    /// SPEC's programs on an Intel CPU, all suites.
+    fn of_spec(folder: &Path, cpu: &str) -> Self {
+        let rows = rows(&folder.join(format!("spec-intel-core-{cpu}.csv")));
+        let pairs = pairs(rows, ["suite", "program"], "core_type", "P");
+        let sf = |[fast, slow]: &Pair| Some(number(slow, "time_s")? / number(fast, "time_s")?);
+        let at_one_clock = |pair: &Pair| {
+            let [fast, slow] = pair;
+            Some(sf(pair)? * number(slow, "mhz")? / number(fast, "mhz")?)
+        };
+        Self::of_pairs(&pairs, sf, at_one_clock, |row, what| match what {
+            What::Ipc => number(row, "ipc"),
+            What::Branches => Some(100.0 * ratio(row, "branches", "instructions")?),
+            What::Misses => number(row, "branch_mpki"),
+        })
+    }
+
+    /// cBench on an ODROID-XU3, the programs that the CPU bounds.
+    fn of_xu3(folder: &Path) -> Self {
+        let mut speedups = rows(&folder.join("xu3-cbench-speedup.csv"));
+        speedups.retain(|row| row["cpu_bound"] == "1");
+        let mut events = rows(&folder.join("xu3-cbench-a15-events.csv"));
+        let bound = |row: &Row| speedups.iter().any(|s| s["program"] == row["program"]);
+        events.retain(|row| row["mhz"] == "2000" && bound(row));
+        let sf = || speedups.iter().filter_map(|row| number(row, "sf_cset"));
+        let of = |what: &dyn Fn(&Row) -> Option<f64>| events.iter().filter_map(what).collect();
+        Self::new([
+            (SF, sf().collect()),
+            (
+                SF_AT_ONE_CLOCK,
+                sf().map(|sf| sf * 1400.0 / 2000.0).collect(),
+            ),
+            (IPC[0], of(&|row| ratio(row, "inst_retired", "cpu_cycles"))),
+            (
+                MISSES[0],
+                of(&|row| Some(1000.0 * ratio(row, "branch_mispred", "inst_retired")?)),
+            ),
+        ])
+    }
+
+    fn of_pairs(
+        pairs: &[Pair],
+        sf: impl Fn(&Pair) -> Option<f64>,
+        at_one_clock: impl Fn(&Pair) -> Option<f64>,
+        of: impl Fn(&Row, What) -> Option<f64>,
+    ) -> Self {
+        let all = |what, side: usize| {
+            pairs
+                .iter()
+                .filter_map(|pair| of(&pair[side], what))
+                .collect()
+        };
+        Self::new([
+            (SF, pairs.iter().filter_map(sf).collect()),
+            (
+                SF_AT_ONE_CLOCK,
+                pairs.iter().filter_map(at_one_clock).collect(),
+            ),
+            (IPC[0], all(What::Ipc, 0)),
+            (IPC[1], all(What::Ipc, 1)),
+            (BRANCHES, all(What::Branches, 0)),
+            (MISSES[0], all(What::Misses, 0)),
+            (MISSES[1], all(What::Misses, 1)),
+        ])
+    }
+
+    /// A row of the table for each figure that both have.
+    fn beside(&self, real: &Self) -> String {
+        let shown =
+            |[least, median, most]: &[f64; 3]| format!("{least:.2} / {median:.2} / {most:.2}");
+        let row = |name: &str, real: &[f64; 3], ours: &[f64; 3]| {
+            let apart = 100.0 * (ours[1] / real[1] - 1.0);
+            format!(
+                "| {name} | {} | {} | {apart:+.0} % |\n",
+                shown(real),
+                shown(ours)
+            )
+        };
+        let both = real.figures.iter().filter_map(|(name, real)| {
+            let ours = self.figures.get(name)?;
+            Some(row(name, real, ours))
+        });
+        both.collect()
+    }
+
+    /// The medians must be no farther apart than `percent`.
+    #[track_caller]
+    fn assert_medians(&self, real: &Self, within: &[(&str, f64)]) {
+        for (name, percent) in within {
+            let apart = 100.0 * (self.figures[name][1] / real.figures[name][1] - 1.0);
+            assert!(apart.abs() <= *percent, "{name}: {apart:.1} % apart");
+        }
+    }
+}
+
+/// What is counted on each core type.
+#[derive(Clone, Copy)]
+enum What {
+    Ipc,
+    Branches,
+    Misses,
+}
+
+const SF: &str = "SF";
+const SF_AT_ONE_CLOCK: &str = "SF at one clock";
+const IPC: [&str; 2] = ["IPC, fast core", "IPC, slow core"];
+const BRANCHES: &str = "branches, % of instructions";
+const MISSES: [&str; 2] = [
+    "branch misses per 1000 instructions, fast core",
+    "branch misses per 1000 instructions, slow core",
+];
+
+#[test]
+fn alder_lake_is_beside_two_real_ones() {
+    let Some(folder) = real_hardware("SPEC on real CPUs") else {
+        return;
+    };
+    let ours = Set::of_virtual("alder-lake-4p4e", [4400.0, 3300.0]);
+    let [real, other] = ["i9-12900ks", "i7-13700k"].map(|cpu| Set::of_spec(&folder, cpu));
+    println!(
+        "i9-12900KS\n{}i7-13700K\n{}",
+        ours.beside(&real),
+        ours.beside(&other)
+    );
+    // As the README of the tables has it.
+    assert_eq!(
+        real.figures[SF].map(|sf| (100.0 * sf).round()),
+        [136.0, 184.0, 403.0]
+    );
+
+    // The clocks' ratio is the same, so that SFs need no correction.
+    ours.assert_medians(
+        &real,
+        &[(SF, 10.0), (SF_AT_ONE_CLOCK, 10.0), (BRANCHES, 15.0)],
+    );
+    ours.assert_medians(
+        &other,
+        &[(SF, 10.0), (SF_AT_ONE_CLOCK, 10.0), (BRANCHES, 15.0)],
+    );
+    let [least, _, most] = ours.figures[SF];
+    assert!((1.16..=1.56).contains(&least), "15 % about the least SF");
+    // Without 521.wrf_r, which gains 4.03, the most is 2.81.
+    assert!((2.53..=3.09).contains(&most), "10 % about the second most");
+
+    // Not reached: an instruction costs at least what its class does, so that IPC ends at 2.5.
+    assert!(ours.figures[IPC[0]][2] < 2.5 && real.figures[IPC[0]][2] > 5.0);
+    ours.assert_medians(&real, &[(IPC[0], 45.0), (IPC[1], 45.0), (MISSES[0], 75.0)]);
+}
+
+#[test]
+fn odroid_xu4_is_beside_a_real_xu3() {
+    let Some(folder) = real_hardware("cBench on an ODROID-XU3") else {
+        return;
+    };
+    let ours = Set::of_virtual("odroid-xu4", [2000.0, 1400.0]);
+    let real = Set::of_xu3(&folder);
+    println!("ODROID-XU3\n{}", ours.beside(&real));
+    // Not reached: the model is fitted to the range of SPEC in CAMPS, where SFs are greater.
+    let [median, most] = [1, 2].map(|i| ours.figures[SF][i] / real.figures[SF][i]);
+    assert!((1.4..=1.7).contains(&median), "{median}");
+    assert!(most > 2.0, "{most}");
+    ours.assert_medians(&real, &[(IPC[0], 30.0)]);
+}
