@@ -17,6 +17,7 @@ const LINKABLE: &[&str] = &[
     "CC0-1.0",
     "GPL-2.0-or-later",
     "ISC",
+    "LGPL-2.1", // SPDX's older name of the next
     "LGPL-2.1-only",
     "LGPL-2.1-or-later",
     "MIT",
@@ -40,8 +41,9 @@ fn goes_with(own: &str, licence: &str) -> bool {
     expression.evaluate(linkable)
 }
 
-/// Name and licence of each crate that a package is made of; `edges` is which dependencies count.
-fn crates(package: &str, edges: &str) -> BTreeSet<(String, String)> {
+/// Name and licence of each crate that a package is made of; `edges` is which dependencies count, `more`
+/// are other arguments of `cargo tree`.
+pub(crate) fn crates(package: &str, edges: &str, more: &[&str]) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",
@@ -53,6 +55,7 @@ fn crates(package: &str, edges: &str) -> BTreeSet<(String, String)> {
             "none",
         ])
         .args(["--format", "{p}\t{l}", "--offline", "--locked"])
+        .args(more)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -68,15 +71,17 @@ fn crates(package: &str, edges: &str) -> BTreeSet<(String, String)> {
 }
 
 /// What ends up in a program.
-const LINKED: &str = "normal,no-proc-macro";
+pub(crate) const LINKED: &str = "normal,no-proc-macro";
 /// The scheduler's package, and the licence that all of it must go with.
 const SCHEDULER: (&str, &str) = ("scx_hetero", "GPL-2.0-only");
 const LEARNS: (&str, &str) = ("scx_hetero-learn", "Apache-2.0");
+/// In no ordinary build, but its tree is known all the same.
+const EXAMPLE: (&str, &str) = ("scx_hetero-userland", "GPL-2.0-only");
 
 #[test]
 fn all_that_is_linked_goes_with_the_programs_licence() {
-    for (package, own) in [SCHEDULER, LEARNS] {
-        let crates = crates(package, LINKED);
+    for (package, own) in [SCHEDULER, LEARNS, EXAMPLE] {
+        let crates = crates(package, LINKED, &[]);
         assert!(crates.len() > 50, "{crates:?}");
         let unfit: Vec<_> = crates
             .iter()
@@ -90,7 +95,7 @@ fn all_that_is_linked_goes_with_the_programs_licence() {
 
 #[test]
 fn the_scheduler_links_nothing_that_only_learning_takes() {
-    let crates = crates(SCHEDULER.0, LINKED);
+    let crates = crates(SCHEDULER.0, LINKED, &[]);
     let of_learning =
         |name: &str| name.starts_with("linfa") || name == "ndarray" || name == "plotters";
     assert!(!crates.iter().any(|(name, _)| of_learning(name)));
@@ -98,7 +103,7 @@ fn the_scheduler_links_nothing_that_only_learning_takes() {
 
 #[test]
 fn the_core_is_built_without_clang_and_libbpf() {
-    let crates = crates("hetero-core", "normal,build");
+    let crates = crates("hetero-core", "normal,build", &[]);
     assert!(crates.len() > 30, "{crates:?}");
     for taboo in ["bindgen", "cc", "clang-sys", "libbpf-sys", "scx_utils"] {
         assert!(!crates.iter().any(|(name, _)| name == taboo), "{taboo}");

@@ -10,6 +10,7 @@ mod building;
 mod camps;
 mod contributing;
 mod cost;
+mod dependencies;
 mod doctor;
 mod fixtures;
 mod licences;
