@@ -44,21 +44,21 @@ fn goes_with(own: &str, licence: &str) -> bool {
 /// Name and licence of each crate that a package is made of; `edges` is which dependencies count, `more`
 /// are other arguments of `cargo tree`.
 pub(crate) fn crates(package: &str, edges: &str, more: &[&str]) -> BTreeSet<(String, String)> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--package",
-            package,
-            "--edges",
-            edges,
-            "--prefix",
-            "none",
-        ])
-        .args(["--format", "{p}\t{l}", "--offline", "--locked"])
-        .args(more)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
+    let tree = |more: &[&str]| {
+        Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--prefix", "none"])
+            .args(["--format", "{p}\t{l}", "--edges", edges])
+            .args(["--package", package])
+            .args(more)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap()
+    };
+    let mut output = tree(&[more, &["--offline"]].concat());
+    if !output.status.success() {
+        // What no ordinary build takes may not have been downloaded yet.
+        output = tree(more);
+    }
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     let text = String::from_utf8(output.stdout).unwrap();
