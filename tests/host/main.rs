@@ -27,6 +27,7 @@ mod policies;
 mod policy;
 mod policy_rules;
 mod program;
+mod real_hardware;
 mod record;
 mod sim;
 mod topology;
