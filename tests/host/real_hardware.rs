@@ -46,7 +46,7 @@ fn sfs(rows: &[BTreeMap<String, String>], suite: &str) -> [f64; 3] {
     let mut sfs: Vec<f64> = times.values().map(|[p, e]| e / p).collect();
     sfs.sort_by(f64::total_cmp);
     let middle = sfs.len() / 2;
-    let median = if sfs.len() % 2 == 0 {
+    let median = if sfs.len().is_multiple_of(2) {
         (sfs[middle - 1] + sfs[middle]) / 2.0
     } else {
         sfs[middle]
