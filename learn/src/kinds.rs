@@ -115,7 +115,7 @@ pub fn replace_by_linear(
 }
 
 /// What says a number of a row's values; of a pair's, above 0 is that the first gains more.
-type Says = Box<dyn Fn(&[f64]) -> f64>;
+pub type Says = Box<dyn Fn(&[f64]) -> f64>;
 
 /// Learns and scores one kind: SF with each of the groups `each` left out, pairs with every two of `few`.
 ///
@@ -320,7 +320,10 @@ fn thinned<T: Copy>(all: &[T], most: usize) -> Vec<T> {
 }
 
 /// What estimates SF, learnt from rows of one core type; `None` if the kind does not.
-fn speedup(kind: LinfaKind, data: &Data, rows: &[usize], view: &View) -> Result<Option<Says>> {
+///
+/// # Errors
+/// It cannot be learnt.
+pub fn speedup(kind: LinfaKind, data: &Data, rows: &[usize], view: &View) -> Result<Option<Says>> {
     Ok(Some(match kind {
         LinfaKind::Linear => as_asked(&linear(data, rows, view)?)?,
         LinfaKind::Svm => {

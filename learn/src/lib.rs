@@ -6,9 +6,15 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
+pub mod beside;
+pub mod fit;
 pub mod import;
 pub mod kinds;
 pub mod plot;
+pub mod resample;
 pub mod select;
+pub mod settle;
 pub mod show;
 pub mod train;
+pub mod trial;
+pub mod ways;

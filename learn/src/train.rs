@@ -7,8 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use log::{info, warn};
 
+use crate::beside::{Beside, FEW_ROWS};
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::{import, plot, select, show};
+use crate::settle::{Limits, Settled, settle};
+use crate::{beside, import, plot, select, show, ways};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -16,7 +18,7 @@ use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::{self, View};
 use hetero_core::ml::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
 use hetero_core::ml::validate::{
-    Comparisons, Contest, HeldOutSpeedups, begin, best, comparisons, groups, pairs, speedups,
+    Comparisons, Contest, HeldOutSpeedups, comparisons, groups, pairs, speedups,
 };
 use hetero_core::output;
 use hetero_core::text::stamp;
@@ -55,9 +57,13 @@ pub fn run(args: &Train) -> Result<()> {
         true => show::kinds(&learnt.model.core_types, &learnt.kinds),
         false => String::new(),
     };
+    for doubt in learnt.guesses.iter().filter_map(Beside::doubt) {
+        warn!("{doubt}");
+    }
     output::print(format_args!(
-        "{}{}{}\nWritten to {}.",
+        "{}{}{}{}\nWritten to {}.",
         show::text(&learnt.model),
+        beside::text(&learnt.guesses),
         comparisons.unwrap_or_default(),
         kinds,
         output.display()
@@ -72,6 +78,8 @@ struct Learnt {
     comparisons: Option<Comparisons>,
     /// Every kind of models that was tried, boosted trees first.
     kinds: Vec<(String, Worth)>,
+    /// By core type: beside plain guesses.
+    guesses: Vec<Beside>,
 }
 
 fn learn(data: &Data, args: &Train) -> Result<Learnt> {
@@ -128,7 +136,10 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         );
     }
 
-    let (mut views, mut ways, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    let pairs = pairs(data, MOST_PAIRS, SEED);
+    let linear = args.model_kind == ModelKind::Linear;
+    let mut guesses = Vec::new();
+    let (mut views, mut learnt_by, mut found) = (Vec::new(), Vec::new(), Vec::new());
     let mut took = Duration::ZERO;
     for (core_type, kind) in data.core_types.iter().enumerate() {
         let all = data.usable(&[core_type]);
@@ -148,20 +159,39 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             let events = events(names.iter().map(String::as_str));
             pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
         };
-        let mut boosting = begin(data, core_type, &all, boosting(Loss::Squared), &few)?;
-        let view = match args.all_features {
-            true => View {
-                features: all,
-                core_type: false,
-            },
-            false => select::select(data, core_type, &all, &boosting, &few, &at_once)?,
+        let limits = Limits {
+            boosting: boosting(Loss::Squared),
+            all_features: args.all_features,
+            at_once: &at_once,
         };
+        let settled = settle(data, core_type, all.clone(), &limits, [&few, &each])?;
         let rows = data.rows_of(core_type);
-        boosting.trees = args.trees.into();
-        let first = speedups(data, core_type, &view, &boosting, &each)?;
-        // As many trees as were best for programs that were not learnt from.
-        boosting.trees = best(&first.curve).max(usize::from(!boosting.linear));
-        let of_new = speedups(data, core_type, &view, &boosting, &each)?;
+        let imports = imported(Some(kind))?.is_some();
+        if !imports {
+            let anew = rows.len() <= FEW_ROWS;
+            let learn = |data: &Data, rows: &[usize]| match anew {
+                true => ways::train(data, rows, &all, &limits, linear),
+                false => ways::as_settled(data, rows, settled.clone(), linear),
+            };
+            let tried = (&learn as _, anew);
+            guesses.push(beside::beside(
+                data,
+                core_type,
+                tried,
+                &pairs,
+                [&each, &few],
+            )?);
+        }
+        let Settled {
+            view,
+            boosting,
+            curve,
+        } = settled;
+        let mut of_new = speedups(data, core_type, &view, &boosting, &each)?;
+        if let Some(guesses) = guesses.last().filter(|guesses| guesses.anew && !imports) {
+            // Of few programs a choice that has seen them all flatters the model.
+            of_new.pairs = guesses.said();
+        }
         let begun = Instant::now();
         let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
         took += begun.elapsed();
@@ -170,10 +200,10 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             imported: false,
             scores: of_new.nearness(),
             importances: fitted.importances,
-            curve: first.curve,
+            curve,
             trees,
         });
-        ways.push(boosting);
+        learnt_by.push(boosting);
         found.push(of_new);
         views.push(view);
         if let Some(trees) = imported(Some(kind))? {
@@ -196,7 +226,6 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         })
         .collect();
     let (mut compared, mut kinds) = (None, Vec::new());
-    let linear = args.model_kind == ModelKind::Linear;
     if chosen.is_empty() {
         ensure!(
             !linear,
@@ -209,7 +238,6 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             features: chosen,
             core_type: data.core_types.len() > 1,
         };
-        let pairs = pairs(data, MOST_PAIRS, SEED);
         ensure!(
             !pairs.is_empty(),
             "all programs gain the same (one class only): there is nothing to tell apart"
@@ -222,7 +250,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             view: &view,
             classifier: boosting(Loss::Logistic),
             speedup_views: &views,
-            speedup: &ways,
+            speedup: &learnt_by,
         };
         let scores = comparisons(data, &pairs, &contest, &few, &mut || ())?;
         let classifier = match imported(None)? {
@@ -279,6 +307,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         speedups: found,
         comparisons: compared,
         kinds,
+        guesses,
     })
 }
 

@@ -29,6 +29,7 @@ mod policy;
 mod policy_rules;
 mod program;
 mod real_figures;
+mod real_hardware;
 mod record;
 mod share;
 mod sim;

@@ -44,6 +44,11 @@ impl Row {
             sf,
         }
     }
+
+    /// Instructions per second, if known.
+    pub fn ips(&self) -> Option<f64> {
+        self.ips
+    }
 }
 
 /// What there is to learn from.
@@ -259,6 +264,19 @@ impl Data {
                  tells less of SF than per cycle."
                     .to_string(),
             ),
+        }
+    }
+
+    /// The same with these rows only.
+    pub fn part(&self, rows: &[usize]) -> Self {
+        let rows = rows.iter().map(|&row| self.rows[row].clone());
+        Self {
+            features: self.features.clone(),
+            core_types: self.core_types.clone(),
+            rows: rows.collect(),
+            header: self.header.clone(),
+            notes: Vec::new(),
+            ..*self
         }
     }
 

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use super::tree::Columns;
 
 /// Added to each feature's sum of squares, so that features that say the same share a weight.
-const RIDGE: f64 = 0.01;
+pub const RIDGE: f64 = 0.01;
 /// An absolute deviation is its square by its inverse: so rows count by the inverse of what they deviated
 /// by last, in so many rounds (iteratively reweighted least squares).
-const ROUNDS: usize = 30;
+pub const ROUNDS: usize = 30;
 /// Deviations below this part of the mean target count as if they were so large.
 const NEAR: f64 = 0.001;
 
@@ -21,24 +21,43 @@ const NEAR: f64 = 0.001;
 /// # Errors
 /// The numbers are beyond what can be computed with.
 pub fn fit(columns: &Columns, targets: &[f64]) -> Result<(f64, Vec<f64>)> {
+    fit_by(columns, targets, RIDGE, ROUNDS)
+}
+
+/// The same with another penalty than [`RIDGE`] (ridge regression), and another number of rounds than
+/// [`ROUNDS`]: after none it is by least squares.
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_by(
+    columns: &Columns,
+    targets: &[f64],
+    ridge: f64,
+    rounds: usize,
+) -> Result<(f64, Vec<f64>)> {
     let size = targets.iter().map(|target| target.abs()).sum::<f64>() / columns.rows as f64;
     let near = f64::max(NEAR * size, f64::MIN_POSITIVE);
     let mut counts = vec![1.0; columns.rows];
-    let mut found = least_squares(columns, targets, &counts)?;
-    for _ in 0..ROUNDS {
+    let mut found = least_squares(columns, targets, &counts, ridge)?;
+    for _ in 0..rounds {
         let said = scores(columns, found.0, &found.1);
         for ((count, target), said) in counts.iter_mut().zip(targets).zip(said) {
             *count = near / (target - said).abs().max(near);
         }
         let mean = counts.iter().sum::<f64>() / columns.rows as f64;
         counts.iter_mut().for_each(|count| *count /= mean);
-        found = least_squares(columns, targets, &counts)?;
+        found = least_squares(columns, targets, &counts, ridge)?;
     }
     Ok(found)
 }
 
 /// The same by least squares, where row n counts `counts[n]` times.
-fn least_squares(columns: &Columns, targets: &[f64], counts: &[f64]) -> Result<(f64, Vec<f64>)> {
+fn least_squares(
+    columns: &Columns,
+    targets: &[f64],
+    counts: &[f64],
+    ridge: f64,
+) -> Result<(f64, Vec<f64>)> {
     let number: f64 = counts.iter().sum();
     let mean = |values: &[f64]| {
         let terms = values
@@ -60,7 +79,7 @@ fn least_squares(columns: &Columns, targets: &[f64], counts: &[f64]) -> Result<(
             let mut row: Vec<f64> = (0..features)
                 .map(|b| product(a, &columns.columns[b], means[b]))
                 .collect();
-            row[a] += RIDGE;
+            row[a] += ridge;
             row.push(product(a, targets, target));
             row
         })

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a way to learn SF is worth: tried on programs that it has not learnt from, whatever it chooses
+//! (features, penalties, numbers of trees) chosen anew from what each fold learns from.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use hetero_core::ml::data::Data;
+use hetero_core::ml::learn::Pair;
+
+use crate::resample::Interval;
+
+/// What says the SF of a row.
+pub type Says = Box<dyn Fn(&Data, usize) -> f64>;
+
+/// A way to learn from rows of one core type.
+pub type Learn<'l> = dyn Fn(&Data, &[usize]) -> Result<Says> + 'l;
+
+/// What is tried.
+pub struct Setting<'s> {
+    /// The tables.
+    pub data: &'s Data,
+    /// Rows that may be learnt from.
+    pub learnt: Vec<usize>,
+    /// Rows that it is tried on; they may be the same.
+    pub tried: Vec<usize>,
+    /// The group of each row. Groups are left out; what shares a program shares a group.
+    pub groups: Vec<usize>,
+    /// The same in fewer groups, of which every two are left out for pairs.
+    pub few: Vec<usize>,
+    /// Pairs of rows that are tried.
+    pub pairs: Vec<Pair>,
+    /// The number of each program, where trials of several tables are looked at together.
+    pub programs: &'s BTreeMap<String, usize>,
+}
+
+/// An estimate of an SF.
+struct Said {
+    program: usize,
+    is: f64,
+    said: f64,
+}
+
+/// What came of the pairs between two programs.
+struct Couple {
+    programs: [usize; 2],
+    right: f64,
+    number: f64,
+}
+
+/// What was said of programs that were not learnt from.
+pub struct Trial {
+    programs: usize,
+    said: Vec<Said>,
+    couples: Vec<Couple>,
+}
+
+impl Setting<'_> {
+    /// Tries one way.
+    ///
+    /// # Errors
+    /// Something cannot be learnt.
+    pub fn of(&self, learn: &Learn) -> Result<Trial> {
+        let data = self.data;
+        let number = |row: usize| self.programs[&data.rows[row].program];
+        let mut said = Vec::new();
+        let without = |groups: &[usize], out: [usize; 2]| -> Vec<usize> {
+            let rows = self.learnt.iter().copied();
+            rows.filter(|&row| !out.contains(&groups[row])).collect()
+        };
+        let last = self.groups.iter().max().map_or(0, |last| last + 1);
+        for group in 0..last {
+            let out = self
+                .tried
+                .iter()
+                .filter(|&&row| self.groups[row] == group)
+                .copied();
+            let out: Vec<usize> = out.collect();
+            let learnt = without(&self.groups, [group; 2]);
+            if out.is_empty() || learnt.is_empty() {
+                continue;
+            }
+            let says = learn(data, &learnt)?;
+            said.extend(out.iter().map(|&row| Said {
+                program: number(row),
+                is: data.rows[row].sf,
+                said: says(data, row),
+            }));
+        }
+        let mut couples: BTreeMap<[usize; 2], (f64, f64)> = BTreeMap::new();
+        let last = self.few.iter().max().map_or(0, |last| last + 1);
+        for two in (0..last).flat_map(|first| (0..=first).map(move |second| [first, second])) {
+            let between = |pair: &&Pair| {
+                let of = [self.few[pair.a], self.few[pair.b]];
+                of == two || of == [two[1], two[0]]
+            };
+            let out: Vec<&Pair> = self.pairs.iter().filter(between).collect();
+            let learnt = without(&self.few, two);
+            if out.is_empty() || learnt.is_empty() {
+                continue;
+            }
+            let says = learn(data, &learnt)?;
+            for &&Pair { a, b } in &out {
+                let is = data.rows[a].sf > data.rows[b].sf;
+                let (first, second) = (says(data, a), says(data, b));
+                let right = match first == second {
+                    // Any order is as good.
+                    true => 0.5,
+                    false => f64::from(u8::from(is == (first > second))),
+                };
+                let couple = couples.entry([number(a), number(b)]).or_default();
+                *couple = (couple.0 + right, couple.1 + 1.0);
+            }
+        }
+        let couple = |(programs, (right, number))| Couple {
+            programs,
+            right,
+            number,
+        };
+        Ok(Trial {
+            programs: self.programs.len(),
+            said,
+            couples: couples.into_iter().map(couple).collect(),
+        })
+    }
+}
+
+impl Trial {
+    /// The part of the pairs that was said right, with programs counting so often.
+    pub fn right_by(&self, weights: &[f64]) -> f64 {
+        let sums = self.couples.iter().fold([0.0; 2], |sums, couple| {
+            let weight: f64 = couple.programs.iter().map(|&n| weights[n]).product();
+            [
+                sums[0] + weight * couple.right,
+                sums[1] + weight * couple.number,
+            ]
+        });
+        sums[0] / sums[1]
+    }
+
+    /// The mean absolute error, with programs counting so often.
+    pub fn error_by(&self, weights: &[f64]) -> f64 {
+        let mean = |value: &dyn Fn(&Said) -> f64| self.mean_by(weights, value);
+        mean(&|one| (one.said - one.is).abs())
+    }
+
+    fn mean_by(&self, weights: &[f64], value: &dyn Fn(&Said) -> f64) -> f64 {
+        let sums = self.said.iter().fold([0.0; 2], |sums, one| {
+            let weight = weights[one.program];
+            [sums[0] + weight * value(one), sums[1] + weight]
+        });
+        sums[0] / sums[1]
+    }
+
+    /// Pearson's correlation of what is and what was said; NaN where one is always the same.
+    pub fn correlation_by(&self, weights: &[f64]) -> f64 {
+        let mean = |value: &dyn Fn(&Said) -> f64| self.mean_by(weights, value);
+        let (is, said) = (mean(&|one| one.is), mean(&|one| one.said));
+        let spread =
+            |a: &dyn Fn(&Said) -> f64, b: &dyn Fn(&Said) -> f64| mean(&|one| a(one) * b(one));
+        let (x, y) = (|one: &Said| one.is - is, |one: &Said| one.said - said);
+        spread(&x, &y) / (spread(&x, &x) * spread(&y, &y)).sqrt()
+    }
+
+    /// What is, and what was said.
+    pub fn pairs(&self) -> Vec<(f64, f64)> {
+        self.said.iter().map(|one| (one.is, one.said)).collect()
+    }
+
+    /// Pairs that were said right.
+    pub fn right(&self) -> Interval {
+        Interval::of(self.programs, |weights| self.right_by(weights))
+    }
+
+    /// The mean absolute error.
+    pub fn error(&self) -> Interval {
+        Interval::of(self.programs, |weights| self.error_by(weights))
+    }
+
+    /// The correlation.
+    pub fn correlation(&self) -> Interval {
+        Interval::of(self.programs, |weights| self.correlation_by(weights))
+    }
+
+    /// By how much its error is less than another's, for the same programs.
+    pub fn nearer_than(&self, other: &Self) -> Interval {
+        Interval::of(self.programs, |weights| {
+            other.error_by(weights) - self.error_by(weights)
+        })
+    }
+}
