@@ -2,14 +2,14 @@
 //! Hardware counters at work: what [`hetero_core::pmu`] plans is opened, read and made samples of here.
 //!
 //! ```no_run
-//! use scx_hetero::pmu::{Counter, Machine, Meaning, Options, Target, plan};
+//! use scx_hetero::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target, plan};
 //!
-//! let machine = Machine::detect();
+//! let machine = MachinePmus::detect();
 //! for pmu in &machine.pmus {
 //!     let plan = plan(&[Meaning::LlcMisses.into(), Meaning::BranchMisses.into()], pmu);
 //!     for encoding in &plan.sets[0].counters {
 //!         let cpu = Target::Cpu(pmu.cpus[0]);
-//!         let counter = Counter::open(pmu, encoding, cpu, None, Options::default())?;
+//!         let counter = Counter::open(pmu, encoding, cpu, None, CounterOptions::default())?;
 //!         println!("{} {:?}", encoding.name, counter.read()?);
 //!     }
 //! }
