@@ -5,7 +5,7 @@
 //! counts only on the CPUs of its own PMU, so that core types come apart by themselves. The
 //! kernel adds up what ended threads have counted. Modules from the bottom up: [`perf`] opens
 //! events, [`ring`] reads samples, [`counting`] and [`sampling`] use them, [`totals`] adds up,
-//! [`report`] prints, and [`session`] is what goes on while the program runs.
+//! [`lines`] prints, and [`session`] is what goes on while the program runs.
 
 mod args;
 mod columns;
