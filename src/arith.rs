@@ -45,7 +45,6 @@ mod native {
         ) -> i64;
         pub(super) fn native_fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32)
         -> u64;
-        pub(super) fn native_next_due(due: u64, now: u64, interval_ns: u64) -> u64;
         pub(super) fn native_run_delta(sum_exec: u64, last: u64) -> u64;
         pub(super) fn native_vtime_before(a: u64, b: u64) -> bool;
         pub(super) fn native_more_crowded(a: u64, cpus_a: u32, b: u64, cpus_b: u32) -> bool;
@@ -168,12 +167,6 @@ pub fn charge_surplus(surplus: i64, run_ns: u64, big: bool, big_part: u32) -> i6
 /// known.
 pub fn fastest_ns(run_ns: u64, inv_slowdown: u32, inv_on_fastest: u32) -> u64 {
     unsafe { native::native_fastest_ns(run_ns, inv_slowdown, inv_on_fastest) }
-}
-
-/// When the next of what may come every `interval_ns` on average is due, if one comes `now` where it was
-/// due at `due`.
-pub fn next_due(due: u64, now: u64, interval_ns: u64) -> u64 {
-    unsafe { native::native_next_due(due, now, interval_ns) }
 }
 
 /// Run time, ns, since it was `last`.

@@ -336,15 +336,6 @@ static inline u64 fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 	return run_ns * inv_slowdown / inv_on_fastest;
 }
 
-/*
- * When the next of what may come every @interval_ns on average is due, if one comes @now where it was due
- * at @due: the generic cell rate algorithm of networks, where one may be somewhat early.
- */
-static inline u64 next_due(u64 due, u64 now, u64 interval_ns)
-{
-	return (vtime_before(due, now) ? now : due) + interval_ns;
-}
-
 /* Run time since the last look; 0 if the clock was set back under us. */
 static inline u64 run_delta(u64 sum_exec, u64 last)
 {

@@ -97,11 +97,6 @@ u64 native_fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 	return fastest_ns(run_ns, inv_slowdown, inv_on_fastest);
 }
 
-u64 native_next_due(u64 due, u64 now, u64 interval_ns)
-{
-	return next_due(due, now, interval_ns);
-}
-
 u64 native_run_delta(u64 sum_exec, u64 last)
 {
 	return run_delta(sum_exec, last);

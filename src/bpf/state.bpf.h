@@ -102,8 +102,6 @@ struct cpu_ctx {
 	u32 share;		/* of what runs here */
 	u32 preemptible;	/* may a brief task preempt that? */
 	u64 preempted_at;	/* when one did so last */
-	u64 preempt_due;	/* when the next should, see next_due() */
-	u32 brief_waits;	/* one that came too early: it is seen to at the next tick */
 	u32 soon_free;		/* one that mostly runs for a moment */
 	u32 perf;		/* asked for, of PERF_ONE */
 	u32 perf_wish;		/* how busy it is */

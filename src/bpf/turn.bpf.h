@@ -17,9 +17,9 @@
 #define MAX_VICTIMS		4
 
 /*
- * What computes on a CPU is put aside once in so long on average, and so much too early at most, for what
- * wakes up each millisecond is now and then a little early. What many messages wake would else cost two
- * switches for each, where the kernel's own scheduler lets some come together.
+ * What computes on a CPU is put aside no sooner than so long after the last time. A task that many
+ * messages wake would else cost two switches for each; the kernel's own scheduler lets some come
+ * together.
  */
 #define PREEMPT_INTERVAL_NS	(1000ULL * 1000)
 
@@ -132,7 +132,7 @@ static void put_aside(s32 cpu, struct task_ctx *by)
 
 /*
  * Take over @cpu from what runs there, if a burst of @tctx costs less virtual time than a slice
- * of that, and none came too early. Then no other task can, for now.
+ * of that, and none did within @interval_ns. Then no other task can, for now.
  */
 static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 {
@@ -142,18 +142,14 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 	if (!cctx->preemptible || tctx->burst_ns * cctx->share >= slice_ns * tctx->share)
 		return false;
 	now = scx_bpf_now();
-	if (vtime_before(now + PREEMPT_INTERVAL_NS, cctx->preempt_due) ||
+	if (vtime_before(now, cctx->preempted_at + interval_ns) ||
 	    !__sync_val_compare_and_swap(&cctx->preemptible, true, false))
 		return false;
-	cctx->preempt_due = next_due(cctx->preempt_due, now, interval_ns);
 	note_put_aside(cctx, tctx, now);
 	return true;
 }
 
-/*
- * The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. What computes on
- * its last one, if that was put aside too often lately, then ends its slice at the next tick.
- */
+/* The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. */
 static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 prev_cpu)
 {
 	u32 hint = wished_type(tctx), domain = domain_of_cpu(prev_cpu), i;
@@ -175,11 +171,11 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 	/* Each CPU's clock is its own: that of another may be ahead. */
 	if (tctx->pinned_cpu != NO_CPU || !dctx ||
 	    vtime_before(dctx->computed_at + COMPUTED_NS, scx_bpf_now()))
-		goto queue;
+		return -ENOENT;
 	masks = bpf_map_lookup_elem(&domain_masks, &domain);
 	cpus = masks ? masks->cpus : NULL;
 	if (!cpus)
-		goto queue;
+		return -ENOENT;
 	bpf_for(i, 0, MAX_VICTIMS) {
 		u32 cpu = bpf_cpumask_any_and_distribute(cast_mask(cpus), p->cpus_ptr);
 
@@ -188,26 +184,17 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 		if (claim_runner(cpu, tctx, PREEMPT_INTERVAL_NS))
 			return cpu;
 	}
-queue:
-	if (!ran && domain == domain_of_cpu(prev_cpu))
-		cpu_ctx_of(prev_cpu)->brief_waits = true;
 	return -ENOENT;
 }
 
 /*
- * Does what runs on @cpu keep something brief waiting that might have preempted it but for the interval?
- * Or, taken for one that is soon done, what it put aside, in a queue from which nothing is stolen? The
- * agent has an allowance.
+ * Does what runs on @cpu, which was taken for one that is soon done, keep waiting what it put aside,
+ * in a queue from which nothing is stolen? The agent has an allowance.
  */
 static bool overstays(struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	/* One branch, for the verifier follows each in all that comes after. */
-	if (cctx->brief_waits & cctx->preemptible) {
-		cctx->brief_waits = false;
-		return true;
-	}
 	if (!cctx->soon_free || cctx->preemptible || tctx->is_agent ||
 	    tctx->run_ns - tctx->woke_at_ns < PREEMPT_INTERVAL_NS)
 		return false;

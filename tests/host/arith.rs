@@ -205,23 +205,6 @@ fn an_unknown_slowdown_or_weight_charges_full_progress() {
 }
 
 #[test]
-fn what_comes_at_intervals_may_be_early_but_not_more_often() {
-    // Late: nothing is saved up.
-    assert_eq!(next_due(3 * MS, 10 * MS, MS), 11 * MS);
-    // As early as it may be, again and again: as often as it should.
-    let mut due = 0;
-    let allowed = (0..1000u64).filter(|step| {
-        let now = S + step * MS / 10;
-        let early = due > now + MS;
-        if !early {
-            due = next_due(due, now, MS);
-        }
-        !early
-    });
-    assert_eq!(allowed.count(), 101);
-}
-
-#[test]
 fn run_time_never_runs_backwards() {
     assert_eq!(run_delta(10, 4), 6);
     assert_eq!(run_delta(4, 10), 0);
