@@ -9,10 +9,10 @@ use hetero_core::ml::boosting::{Boosting, Loss};
 use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::{self, Pair, View, fixed};
 use hetero_core::ml::validate::{groups, two_left_out};
-use scx_hetero_learn::fit::{By, Fit, Seen, Target, trees};
-use scx_hetero_learn::kinds::Kind;
+use scx_hetero_learn::fit::{By, FeatureKind, Fit, LearntTarget, trees};
+use scx_hetero_learn::kinds::LinfaKind;
 use scx_hetero_learn::resample::Interval;
-use scx_hetero_learn::trial::{Says, Setting, Trial};
+use scx_hetero_learn::trial::{HeldOutTrial, RowEstimator, Setting};
 use scx_hetero_learn::ways::Way;
 
 const SEED: u64 = 1;
@@ -76,7 +76,7 @@ fn read(folder: &Path, names: &[&str]) -> Result<Data> {
 /// Plain guesses, and what `train` does.
 fn plain() -> Vec<(&'static str, Way)> {
     let line = Fit {
-        seen: Seen::Ipc,
+        seen: FeatureKind::Ipc,
         ..Fit::squares(0.01)
     };
     vec![
@@ -85,14 +85,14 @@ fn plain() -> Vec<(&'static str, Way)> {
         ("more IPC, more SF", Way::Ipc),
         ("a line on IPC", Way::Fit(line)),
         ("`train`", Way::Train(trees(100, 3, 1))),
-        ("linear, all features", Way::Kind(Kind::Linear)),
+        ("linear, all features", Way::Kind(LinfaKind::Linear)),
     ]
 }
 
 fn log(ridge: f64) -> Fit {
     Fit {
-        seen: Seen::Log,
-        target: Target::Log,
+        seen: FeatureKind::Log,
+        target: LearntTarget::Log,
         ..Fit::squares(ridge)
     }
 }
@@ -129,7 +129,7 @@ fn further() -> Vec<(&'static str, Way)> {
         ..sum.clone()
     };
     let inverse = Fit {
-        target: Target::Inverse,
+        target: LearntTarget::Inverse,
         ..sum.clone()
     };
     let near = |seen| {
@@ -159,7 +159,10 @@ fn further() -> Vec<(&'static str, Way)> {
             "ridge, expected signs",
             ridge(&|ridge| Fit::new(By::Signed { ridge })),
         ),
-        ("ridge, per instruction", ridge(&seen(Seen::Instruction))),
+        (
+            "ridge, per instruction",
+            ridge(&seen(FeatureKind::Instruction)),
+        ),
         ("ridge, logarithms", ridge(&log)),
         ("ridge, logarithms, fewer features", Way::Few(log(0.1))),
         (
@@ -171,9 +174,9 @@ fn further() -> Vec<(&'static str, Way)> {
             "trees, depth 1 or 2, number chosen",
             Way::Best(shallow.clone()),
         ),
-        ("5 nearest", near(Seen::Cycle)),
-        ("5 nearest, logarithms", near(Seen::Log)),
-        ("SVM", Way::Kind(Kind::Svm)),
+        ("5 nearest", near(FeatureKind::Cycle)),
+        ("5 nearest, logarithms", near(FeatureKind::Log)),
+        ("SVM", Way::Kind(LinfaKind::Svm)),
         ("mean of sum, logarithms, stumps", Way::Average(three)),
         (
             "best of sums and trees",
@@ -312,7 +315,7 @@ fn detailed(sets: &[(&str, Data)], programs: &Programs, make: &Make) -> Result<(
     Ok(())
 }
 
-fn percent(trial: &Trial) -> String {
+fn percent(trial: &HeldOutTrial) -> String {
     match Interval::of_percent(trial.right()) {
         right if right.low == right.high => format!("{:.0}", right.value),
         right => format!("{right:.0}"),
@@ -327,14 +330,14 @@ fn matrix(sets: &[(&str, Data)], programs: &Programs) -> Result<()> {
         .collect();
     let mut ways = plain();
     ways.extend(further());
-    let tried = |way: &Way| -> Result<Vec<Trial>> {
+    let tried = |way: &Way| -> Result<Vec<HeldOutTrial>> {
         let one = |&(_, data, side): &(&str, &Data, usize)| {
             let features = data.usable(&[side]);
             one_program(data, side, programs).of(&|data, rows| way.learn(data, rows, &features))
         };
         sides.iter().map(one).collect()
     };
-    let trials: Vec<Vec<Trial>> = ways
+    let trials: Vec<Vec<HeldOutTrial>> = ways
         .iter()
         .map(|(_, way)| tried(way))
         .collect::<Result<_>>()?;
@@ -345,7 +348,7 @@ fn matrix(sets: &[(&str, Data)], programs: &Programs) -> Result<()> {
     println!("|---{}|", "|--:".repeat(sides.len()));
     for ((name, way), trials) in ways.iter().zip(&trials) {
         let ones = vec![1.0; programs.len()];
-        let cell = |trial: &Trial| {
+        let cell = |trial: &HeldOutTrial| {
             let right = 100.0 * trial.right_by(&ones);
             match way.estimates() {
                 true => format!("{right:.0}, {:.2}", trial.error_by(&ones)),
@@ -367,11 +370,11 @@ fn matrix(sets: &[(&str, Data)], programs: &Programs) -> Result<()> {
     let (means, train) = of("the mean of all")
         .zip(of("`train`"))
         .context("both are tried")?;
-    let right = |trials: &[Trial], weights: &[f64]| {
+    let right = |trials: &[HeldOutTrial], weights: &[f64]| {
         let parts = trials.iter().map(|trial| 100.0 * trial.right_by(weights));
         parts.sum::<f64>() / trials.len() as f64
     };
-    let error = |trials: &[Trial], weights: &[f64]| {
+    let error = |trials: &[HeldOutTrial], weights: &[f64]| {
         let both = trials.iter().zip(means);
         let parts = both.map(|(trial, mean)| trial.error_by(weights) / mean.error_by(weights));
         parts.sum::<f64>() / trials.len() as f64
@@ -491,7 +494,7 @@ fn transferred(
 }
 
 /// The SF that the same program has on another CPU.
-fn known(there: String) -> Says {
+fn known(there: String) -> RowEstimator {
     Box::new(move |data, row| {
         let program = &data.rows[row].program;
         let same = |other: &&hetero_core::ml::data::Row| {

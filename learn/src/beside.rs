@@ -10,9 +10,9 @@ use hetero_core::ml::data::{Data, INSTRUCTIONS};
 use hetero_core::ml::learn::Pair;
 use hetero_core::text::wrap;
 
-use crate::fit::{Fit, Seen};
+use crate::fit::{FeatureKind, Fit};
 use crate::resample::Interval;
-use crate::trial::{Learn, Setting, Trial};
+use crate::trial::{HeldOutTrial, Learn, Setting};
 use crate::ways::Way;
 
 /// Up to so many rows of a core type all that `train` chooses is chosen anew in each fold. Of more the
@@ -26,7 +26,7 @@ pub struct Beside {
     core_type: String,
     /// Whether everything was chosen anew in each fold.
     pub anew: bool,
-    ways: Vec<(&'static str, Trial, bool)>,
+    ways: Vec<(&'static str, HeldOutTrial, bool)>,
 }
 
 /// Tries what `learn` makes and plain guesses on the rows of a core type, with each of the groups `each`
@@ -69,7 +69,7 @@ pub fn beside(
     ];
     if data.features.iter().any(|name| name == INSTRUCTIONS) {
         let line = Fit {
-            seen: Seen::Ipc,
+            seen: FeatureKind::Ipc,
             ..Fit::squares(RIDGE)
         };
         guesses.push(("a line on IPC", Way::Fit(line)));
@@ -88,14 +88,15 @@ pub fn beside(
 }
 
 impl Beside {
-    fn trial(&self, name: &str) -> Option<&Trial> {
+    fn trial(&self, name: &str) -> Option<&HeldOutTrial> {
         let found = self.ways.iter().find(|way| way.0 == name);
         found.map(|(_, trial, _)| trial)
     }
 
     /// What is, and what the model said.
     pub fn said(&self) -> Vec<(f64, f64)> {
-        self.trial("this model").map_or(Vec::new(), Trial::pairs)
+        self.trial("this model")
+            .map_or(Vec::new(), HeldOutTrial::pairs)
     }
 
     /// What says that the model has learnt nothing, if so.

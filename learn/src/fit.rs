@@ -10,7 +10,7 @@ use hetero_core::ml::linear;
 use hetero_core::ml::tree::Columns;
 
 use crate::kinds;
-use crate::trial::Says;
+use crate::trial::RowEstimator;
 
 /// Added before a logarithm is taken: events per cycle may be none.
 const LEAST: f64 = 1e-6;
@@ -19,9 +19,9 @@ const LEAST: f64 = 1e-6;
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// What is learnt from.
-    pub seen: Seen,
+    pub seen: FeatureKind,
     /// What is learnt.
-    pub target: Target,
+    pub target: LearntTarget,
     /// By what.
     pub by: By,
     /// Learn the ratio of IPCs, and multiply by that of clocks: the row's own, and the mean of the other
@@ -33,7 +33,7 @@ pub struct Fit {
 
 /// What is learnt from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Seen {
+pub enum FeatureKind {
     /// IPC alone.
     Ipc,
     /// Events per cycle and IPC.
@@ -46,7 +46,7 @@ pub enum Seen {
 
 /// What is learnt.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
+pub enum LearntTarget {
     /// SF.
     Sf,
     /// 1 / SF.
@@ -81,8 +81,8 @@ impl Fit {
     /// Of events per cycle, SF as it is.
     pub fn new(by: By) -> Self {
         Self {
-            seen: Seen::Cycle,
-            target: Target::Sf,
+            seen: FeatureKind::Cycle,
+            target: LearntTarget::Sf,
             by,
             clocks: false,
             of_machine: false,
@@ -117,10 +117,10 @@ impl Fit {
     ///
     /// # Errors
     /// It cannot be learnt.
-    pub fn learn(&self, data: &Data, rows: &[usize], features: &[usize]) -> Result<Says> {
+    pub fn learn(&self, data: &Data, rows: &[usize], features: &[usize]) -> Result<RowEstimator> {
         let ipc = instructions(data)?;
         let features = match self.seen {
-            Seen::Ipc => vec![ipc],
+            FeatureKind::Ipc => vec![ipc],
             _ => features.to_vec(),
         };
         let unit = self.unit(data, rows, ipc);
@@ -154,7 +154,7 @@ impl Fit {
     }
 
     /// By what an SF is divided before it is learnt.
-    fn unit(&self, data: &Data, rows: &[usize], ipc: usize) -> Says {
+    fn unit(&self, data: &Data, rows: &[usize], ipc: usize) -> RowEstimator {
         let clock = move |data: &Data, row: usize| {
             let row = &data.rows[row];
             row.ips().map(|ips| ips / row.features[ipc])
@@ -210,7 +210,7 @@ fn ranges(table: &[Vec<f64>]) -> Vec<[f64; 2]> {
     (0..columns).map(range).collect()
 }
 
-impl Seen {
+impl FeatureKind {
     fn values(self, data: &Data, row: usize, features: &[usize], ipc: usize) -> Vec<f64> {
         let row = &data.rows[row].features;
         let value = |&feature: &usize| {
@@ -240,7 +240,7 @@ impl Seen {
     }
 }
 
-impl Target {
+impl LearntTarget {
     fn of(self, sf: f64) -> f64 {
         match self {
             Self::Sf => sf,
@@ -267,7 +267,7 @@ impl By {
         table: Vec<Vec<f64>>,
         targets: Vec<f64>,
         signs: &[f64],
-        target: Target,
+        target: LearntTarget,
     ) -> Result<kinds::Says> {
         let columns = Columns::from_rows(signs.len(), table.iter().map(Vec::as_slice));
         let weighed = |(base, weights): (f64, Vec<f64>)| -> kinds::Says {
@@ -279,7 +279,11 @@ impl By {
             }
             Self::Signed { ridge } => {
                 // What is 1 / SF falls where SF rises.
-                let turned = if target == Target::Inverse { -1.0 } else { 1.0 };
+                let turned = if target == LearntTarget::Inverse {
+                    -1.0
+                } else {
+                    1.0
+                };
                 weighed(signed(columns, &targets, signs, turned, *ridge)?)
             }
             Self::Trees(boosting) => {

@@ -11,10 +11,10 @@ use hetero_core::ml::learn::Pair;
 use crate::resample::Interval;
 
 /// What says the SF of a row.
-pub type Says = Box<dyn Fn(&Data, usize) -> f64>;
+pub type RowEstimator = Box<dyn Fn(&Data, usize) -> f64>;
 
 /// A way to learn from rows of one core type.
-pub type Learn<'l> = dyn Fn(&Data, &[usize]) -> Result<Says> + 'l;
+pub type Learn<'l> = dyn Fn(&Data, &[usize]) -> Result<RowEstimator> + 'l;
 
 /// What is tried.
 pub struct Setting<'s> {
@@ -49,7 +49,7 @@ struct Couple {
 }
 
 /// What was said of programs that were not learnt from.
-pub struct Trial {
+pub struct HeldOutTrial {
     programs: usize,
     said: Vec<Said>,
     couples: Vec<Couple>,
@@ -60,7 +60,7 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// Something cannot be learnt.
-    pub fn of(&self, learn: &Learn) -> Result<Trial> {
+    pub fn of(&self, learn: &Learn) -> Result<HeldOutTrial> {
         let data = self.data;
         let number = |row: usize| self.programs[&data.rows[row].program];
         let mut said = Vec::new();
@@ -117,7 +117,7 @@ impl Setting<'_> {
             right,
             number,
         };
-        Ok(Trial {
+        Ok(HeldOutTrial {
             programs: self.programs.len(),
             said,
             couples: couples.into_iter().map(couple).collect(),
@@ -125,7 +125,7 @@ impl Setting<'_> {
     }
 }
 
-impl Trial {
+impl HeldOutTrial {
     /// The part of the pairs that was said right, with programs counting so often.
     pub fn right_by(&self, weights: &[f64]) -> f64 {
         let sums = self.couples.iter().fold([0.0; 2], |sums, couple| {

@@ -14,7 +14,7 @@ use hetero_core::ml::validate::groups;
 use crate::fit::{Fit, instructions};
 use crate::kinds::{self, LinfaKind};
 use crate::settle::{Limits, Settled, settle};
-use crate::trial::Says;
+use crate::trial::RowEstimator;
 
 /// Into so many groups programs are dealt by what something is chosen.
 const GROUPS: usize = 8;
@@ -40,7 +40,7 @@ pub enum Way {
     /// What `train` does, with all that it chooses; the limits of boosting.
     Train(Boosting),
     /// Another kind of models (`train --compare`), with all features.
-    LinfaKind(LinfaKind),
+    Kind(LinfaKind),
 }
 
 impl Way {
@@ -48,7 +48,7 @@ impl Way {
     ///
     /// # Errors
     /// It cannot be learnt.
-    pub fn learn(&self, data: &Data, rows: &[usize], features: &[usize]) -> Result<Says> {
+    pub fn learn(&self, data: &Data, rows: &[usize], features: &[usize]) -> Result<RowEstimator> {
         let sfs = || rows.iter().map(|&row| data.rows[row].sf);
         Ok(match self {
             Self::Mean => {
@@ -81,7 +81,7 @@ impl Way {
                 };
                 train(data, rows, features, &limits, false)?
             }
-            Self::LinfaKind(kind) => {
+            Self::Kind(kind) => {
                 let view = View {
                     features: features.to_vec(),
                     core_type: false,
@@ -109,7 +109,7 @@ pub fn train(
     features: &[usize],
     limits: &Limits,
     linear: bool,
-) -> Result<Says> {
+) -> Result<RowEstimator> {
     let part = data.part(rows);
     let core_type = part.rows[0].core_type;
     let programs = part.programs().len();
@@ -127,7 +127,12 @@ pub fn train(
 ///
 /// # Errors
 /// It cannot be learnt.
-pub fn as_settled(data: &Data, rows: &[usize], settled: Settled, linear: bool) -> Result<Says> {
+pub fn as_settled(
+    data: &Data,
+    rows: &[usize],
+    settled: Settled,
+    linear: bool,
+) -> Result<RowEstimator> {
     let Settled { view, boosting, .. } = settled;
     let trees = match linear {
         true => kinds::linear(data, rows, &view)?,
