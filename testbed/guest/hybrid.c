@@ -5,7 +5,8 @@
  *   hybrid start      turn the model on (until then the guest boots unmodelled)
  *   hybrid stop       turn it off
  *   hybrid totals     what the machine has counted on each CPU: the ground truth
- *                     for the counters that Linux shows
+ *                     for the counters that Linux shows; and the energy taken since
+ *                     the model was started, if the machine has any
  *   hybrid name       the machine's name; exit status 1 on any other machine
  *
  * It speaks by CPUID leaves that no real CPU has (see hybrid/cpuid.c).
@@ -37,6 +38,21 @@ static uint64_t ask(unsigned leaf, unsigned sub)
 
 	__cpuid_count(leaf, sub, a, b, c, d);
 	return a | (uint64_t)d << 32;
+}
+
+static void print_energy(void)
+{
+	uint64_t package = ask(CONTROL_TOTAL, TOTAL_PACKAGE_UJ), uncore, dram;
+
+	if (!package)
+		return;
+	uncore = ask(CONTROL_TOTAL, TOTAL_UNCORE_UJ);
+	dram = ask(CONTROL_TOTAL, TOTAL_DRAM_UJ);
+	for (unsigned cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++)
+		printf("cpu%u energy uj=%llu\n", cpu,
+		       (unsigned long long)ask(CONTROL_TOTAL, TOTAL_CPU_UJ | cpu << 16));
+	printf("package energy uj=%llu uncore-uj=%llu\ndram energy uj=%llu\n",
+	       (unsigned long long)package, (unsigned long long)uncore, (unsigned long long)dram);
 }
 
 int main(int argc, char **argv)
@@ -76,6 +92,7 @@ int main(int argc, char **argv)
 				putchar('\n');
 			}
 		}
+		print_energy();
 	} else {
 		fputs("usage: hybrid start|stop|totals|name\n", stderr);
 		return 2;

@@ -216,6 +216,7 @@ static bool wake(unsigned cpu, int by)
 
 static void warp(int64_t ns)
 {
+	energy_warp(ns - devices_ns);
 	advance_devices(ns);
 }
 

@@ -37,6 +37,7 @@ void clock_window(double now_ns, double ns)
 {
 	double busy[MAX_TYPES] = { 0 };
 
+	energy_window(now_ns);
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
 		cpus[i].busy_ns = 0;
@@ -50,6 +51,7 @@ void clock_window(double now_ns, double ns)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
+		mhz = fmin(mhz, energy_limit(t));
 		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
 	}
 }
@@ -78,7 +80,7 @@ bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		*val = 0;
 		return true;
 	}
-	return false;
+	return energy_rdmsr(cpu, msr, val);
 }
 
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
@@ -93,5 +95,5 @@ bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 	case HWP_STATUS:
 		return true;
 	}
-	return false;
+	return energy_wrmsr(cpu, msr, val);
 }
