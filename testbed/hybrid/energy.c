@@ -35,10 +35,18 @@ static struct meter {
 	double slept_ns; /* how long it has been asleep */
 	double nj;
 } meters[MAX_CPUS];
+struct sums {
+	double cores_nj, uncore_nj, dram_nj;
+};
 static struct {
 	double ns, idle_ns; /* settled until; all asleep since then */
-	double cores_nj, uncore_nj, dram_nj;
+	struct sums sum;
 } package;
+/* What the guest has asked for, all of one moment. */
+static struct {
+	double cpu_nj[MAX_CPUS];
+	struct sums sum;
+} shown;
 static struct {
 	uint64_t limit; /* the register */
 	bool set;
@@ -108,8 +116,8 @@ static void settle_cpu(struct cpu *c, double now_ns)
 	if (!started)
 		return;
 	m->nj += nj;
-	package.cores_nj += nj;
-	package.dram_nj += lines * machine.energy.dram_nj;
+	package.sum.cores_nj += nj;
+	package.sum.dram_nj += lines * machine.energy.dram_nj;
 }
 
 static void settle(double now_ns)
@@ -123,8 +131,8 @@ static void settle(double now_ns)
 	package.idle_ns = 0;
 	if (!started)
 		return;
-	package.uncore_nj += idle * machine.energy.idle_w + (passed - idle) * machine.energy.uncore_w;
-	package.dram_nj += passed * machine.energy.dram_w;
+	package.sum.uncore_nj += idle * machine.energy.idle_w + (passed - idle) * machine.energy.uncore_w;
+	package.sum.dram_nj += passed * machine.energy.dram_w;
 }
 
 void energy_warp(double ns)
@@ -176,7 +184,7 @@ static uint64_t limit(void)
 static void spend(double now_ns)
 {
 	double ns = now_ns - budget.ns;
-	double nj = package.cores_nj + package.uncore_nj;
+	double nj = package.sum.cores_nj + package.sum.uncore_nj;
 	double allowed = INFINITY;
 	uint64_t l = limit();
 
@@ -243,15 +251,15 @@ bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		return true;
 	case PKG_ENERGY_STATUS:
 		settle_now(cpu);
-		*val = status(package.cores_nj + package.uncore_nj);
+		*val = status(package.sum.cores_nj + package.sum.uncore_nj);
 		return true;
 	case PP0_ENERGY_STATUS:
 		settle_now(cpu);
-		*val = status(package.cores_nj);
+		*val = status(package.sum.cores_nj);
 		return true;
 	case DRAM_ENERGY_STATUS:
 		settle_now(cpu);
-		*val = status(package.dram_nj);
+		*val = status(package.sum.dram_nj);
 		return true;
 	}
 	return false;
@@ -271,12 +279,15 @@ uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of)
 	if (!machine.energy.on)
 		return 0;
 	switch (what) {
-	case TOTAL_PACKAGE_UJ: /* the others are those of the moment when this was asked for */
+	case TOTAL_PACKAGE_UJ:
 		settle_now(asks->index);
-		return (package.cores_nj + package.uncore_nj) / 1e3;
-	case TOTAL_UNCORE_UJ: return package.uncore_nj / 1e3;
-	case TOTAL_DRAM_UJ: return package.dram_nj / 1e3;
-	case TOTAL_CPU_UJ: return of < machine.n_cpus ? meters[of].nj / 1e3 : 0;
+		for (unsigned i = 0; i < machine.n_cpus; i++)
+			shown.cpu_nj[i] = meters[i].nj;
+		shown.sum = package.sum;
+		return (shown.sum.cores_nj + shown.sum.uncore_nj) / 1e3;
+	case TOTAL_UNCORE_UJ: return shown.sum.uncore_nj / 1e3;
+	case TOTAL_DRAM_UJ: return shown.sum.dram_nj / 1e3;
+	case TOTAL_CPU_UJ: return of < machine.n_cpus ? shown.cpu_nj[of] / 1e3 : 0;
 	}
 	return 0;
 }

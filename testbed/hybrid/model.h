@@ -209,7 +209,7 @@ enum control {
 #define OF_KERNEL 0x100
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 /* Microjoules since the model was started, 0 without energy. The package's is asked
- * for first: it makes the others current. TOTAL_CPU_UJ has the CPU above bit 16. */
+ * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16. */
 enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
 
 /* cpuid.c */
