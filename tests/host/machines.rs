@@ -125,8 +125,8 @@ fn impossible_energies_are_refused_by_their_key() {
     }
 }
 
-#[test]
-fn instructions_are_told_apart() {
+/// Compiles a part of the plugin with its test, and runs that.
+fn checked(part: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("check");
     let hybrid = testbed().join("hybrid");
@@ -134,13 +134,24 @@ fn instructions_are_told_apart() {
         .args(["-O1", "-Wall", "-o"])
         .args([
             &program,
-            &hybrid.join("test/decode.c"),
-            &hybrid.join("decode.c"),
+            &hybrid.join("test").join(part),
+            &hybrid.join(part),
         ])
+        .arg("-lm")
         .status()
         .unwrap();
     assert!(status.success());
     let output = Command::new(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
+}
+
+#[test]
+fn instructions_are_told_apart() {
+    checked("decode.c");
+}
+
+#[test]
+fn energy_is_what_was_worked_out() {
+    checked("energy.c");
 }
