@@ -37,7 +37,6 @@ void clock_window(double now_ns, double ns)
 {
 	double busy[MAX_TYPES] = { 0 };
 
-	energy_window(now_ns);
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
 		cpus[i].busy_ns = 0;
@@ -47,11 +46,11 @@ void clock_window(double now_ns, double ns)
 		unsigned n = (unsigned)lround(busy[t - machine.type]);
 		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
 
+		mhz = fmin(mhz, energy_limit(t));
 		for (unsigned e = 0; e < t->n_thermal; e++)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
-		mhz = fmin(mhz, energy_limit(t));
 		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
 	}
 }
