@@ -5,7 +5,9 @@
  *   hybrid start      turn the model on (until then the guest boots unmodelled)
  *   hybrid stop       turn it off
  *   hybrid totals     what the machine has counted on each CPU: the ground truth
- *                     for the counters that Linux shows
+ *                     for the counters that Linux shows; and what `energy` prints
+ *   hybrid energy     the energy taken since the model was started, and when that
+ *                     was; nothing on a machine without
  *   hybrid name       the machine's name; exit status 1 on any other machine
  *
  * It speaks by CPUID leaves that no real CPU has (see hybrid/cpuid.c).
@@ -16,6 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../hybrid/model.h"
@@ -39,6 +42,24 @@ static uint64_t ask(unsigned leaf, unsigned sub)
 	return a | (uint64_t)d << 32;
 }
 
+static void print_energy(void)
+{
+	uint64_t package = ask(CONTROL_TOTAL, TOTAL_PACKAGE_UJ), uncore, dram;
+	struct timespec now;
+
+	if (!package)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	uncore = ask(CONTROL_TOTAL, TOTAL_UNCORE_UJ);
+	dram = ask(CONTROL_TOTAL, TOTAL_DRAM_UJ);
+	for (unsigned cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++)
+		printf("cpu%u energy uj=%llu\n", cpu,
+		       (unsigned long long)ask(CONTROL_TOTAL, TOTAL_CPU_UJ | cpu << 16));
+	printf("package energy uj=%llu uncore-uj=%llu\ndram energy uj=%llu\ntime energy ns=%llu\n",
+	       (unsigned long long)package, (unsigned long long)uncore, (unsigned long long)dram,
+	       now.tv_sec * 1000000000ull + now.tv_nsec);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned a, b, c, d;
@@ -60,6 +81,8 @@ int main(int argc, char **argv)
 		ask(CONTROL_STOP, 0);
 	} else if (!strcmp(what, "name")) {
 		puts(name);
+	} else if (!strcmp(what, "energy")) {
+		print_energy();
 	} else if (!strcmp(what, "totals")) {
 		for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
 			cpu_set_t one;
@@ -76,8 +99,9 @@ int main(int argc, char **argv)
 				putchar('\n');
 			}
 		}
+		print_energy();
 	} else {
-		fputs("usage: hybrid start|stop|totals|name\n", stderr);
+		fputs("usage: hybrid start|stop|totals|energy|name\n", stderr);
 		return 2;
 	}
 	return 0;

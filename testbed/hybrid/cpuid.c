@@ -68,7 +68,7 @@ static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]
 
 		value = e < N_EVENTS ? t->n[e] : e == TOTAL_CYCLES ? t->cycles :
 			e == TOTAL_STALLED ? t->stalled : e == TOTAL_REF ? t->ref :
-			e == TOTAL_MHZ ? c->mhz : 0;
+			e == TOTAL_MHZ ? c->mhz : energy_total(c, e, sub >> 16);
 		break;
 	}
 	default:

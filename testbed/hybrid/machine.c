@@ -58,12 +58,49 @@ __attribute__((format(printf, 1, 2))) static const char *text(const char *format
 
 #define number(...) strtod(text(__VA_ARGS__), NULL)
 
+static const char *const class[N_CLASSES] = {
+	"insn", "load", "store", "branch", "fp", "mul", "div", "sys",
+};
+
+static void read_energy(struct machine_energy *e)
+{
+	e->on = number("energy");
+	if (!e->on)
+		return;
+	e->uncore_w = number("energy.uncore_w");
+	e->idle_w = number("energy.idle_w");
+	e->dram_w = number("energy.dram_w");
+	e->dram_nj = number("energy.dram_nj");
+	e->pl1_w = number("energy.pl1_w");
+	e->pl1_s = number("energy.pl1_s");
+	e->pl2_w = number("energy.pl2_w");
+}
+
+static void read_type_energy(unsigned i, struct type_energy *e)
+{
+	e->leakage_w = number("type.%u.energy.leakage_w", i);
+	e->cycle_nj = number("type.%u.energy.cycle_nj", i);
+	for (unsigned k = 0; k < N_CLASSES; k++)
+		e->nj[k] = number("type.%u.energy.%s", i, class[k]);
+	e->nj[BRANCH_MISS] = number("type.%u.energy.branch_miss", i);
+	e->nj[L1_MISS] = number("type.%u.energy.l2", i); /* what an L1 lacks, it asks for there */
+	e->nj[L2_MISS] = number("type.%u.energy.llc", i);
+	e->n_volts = number("type.%u.energy.volts", i);
+	e->n_idle = number("type.%u.energy.idle", i);
+	if (!e->n_volts || !e->n_idle || e->n_volts > MAX_POINTS || e->n_idle > MAX_POINTS)
+		fail("a core type needs 1 to %u clocks with volts, and idle states", MAX_POINTS);
+	for (unsigned k = 0; k < e->n_volts; k++) {
+		e->volts[k].mhz = number("type.%u.energy.volts.%u.mhz", i, k);
+		e->volts[k].volt = number("type.%u.energy.volts.%u.volt", i, k);
+	}
+	for (unsigned k = 0; k < e->n_idle; k++) {
+		e->idle[k].after_ns = number("type.%u.energy.idle.%u.after_us", i, k) * 1e3;
+		e->idle[k].watts = number("type.%u.energy.idle.%u.watts", i, k);
+	}
+}
+
 static void read_type(unsigned i, struct core_type *t)
 {
-	static const char *const class[N_CLASSES] = {
-		"insn", "load", "store", "branch", "fp", "mul", "div", "sys",
-	};
-
 	snprintf(t->name, sizeof t->name, "%s", text("type.%u.name", i));
 	t->cpuid_type = number("type.%u.cpuid_type", i);
 	t->pmu = pmu_table(text("type.%u.pmu", i));
@@ -92,6 +129,8 @@ static void read_type(unsigned i, struct core_type *t)
 			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
 			.mhz = number("type.%u.thermal.%u.mhz", i, k),
 		};
+	if (machine.energy.on)
+		read_type_energy(i, &t->energy);
 	if (!t->n_turbo || t->overlap < 1 || t->prefetch < 1)
 		fail("core type %s needs a clock, and at least 1 miss in flight", t->name);
 }
@@ -127,6 +166,7 @@ void machine_read(const char *path)
 	m->n_llcs = number("llcs");
 	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
 		fail("%s is too large a machine", m->name);
+	read_energy(&m->energy);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {

@@ -66,6 +66,7 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	double bytes = store ? 2 * LINE : LINE;
 	llc->bus.bytes += bytes;
 	machine.memory.bytes += bytes;
+	c->lines += store ? 2 : 1;
 
 	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory);
 	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;

@@ -15,6 +15,7 @@
 #define MAX_TYPES 4
 #define MAX_DOMAINS 8
 #define MAX_EVENTS 8 /* thermal events of a type */
+#define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
 #define LINE 64      /* bytes in a cache line */
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 
@@ -41,6 +42,23 @@ struct thermal {
 	double mhz;             /* no faster than this meanwhile */
 };
 
+/* What a core takes, at the voltage of its highest clock: see energy.c. */
+struct type_energy {
+	unsigned n_volts, n_idle;
+	struct { double mhz, volt; } volts[MAX_POINTS];
+	struct { double after_ns, watts; } idle[MAX_POINTS]; /* of sleep, how deep by then */
+	double leakage_w; /* while it runs */
+	double cycle_nj;  /* for each cycle, whatever it does */
+	double nj[N_EVENTS];
+};
+
+struct machine_energy { /* beside the cores */
+	bool on;
+	double uncore_w, idle_w; /* while a core runs, and none */
+	double dram_w, dram_nj;  /* always, and for a line moved */
+	double pl1_w, pl1_s, pl2_w; /* the package's budget on average, and at once; 0: none */
+};
+
 struct core_type {
 	char name[16];
 	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom */
@@ -60,6 +78,7 @@ struct core_type {
 	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
 	unsigned n_thermal;
 	struct thermal thermal[MAX_EVENTS];
+	struct type_energy energy;
 };
 
 struct cache {
@@ -99,6 +118,7 @@ struct machine {
 	double memory_ns;
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
+	struct machine_energy energy;
 };
 
 struct cpu {
@@ -118,6 +138,7 @@ struct cpu {
 	unsigned next_stream;
 	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
 	double patience; /* cycles of pending time that end the slice */
+	uint64_t lines;  /* moved from and to memory */
 	struct totals total[N_MODES];
 };
 
@@ -156,6 +177,14 @@ void clock_window(double now_ns, double ns);
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
+/* energy.c: all of it does nothing on a machine without energy */
+void energy_window(double now_ns); /* before clocks change */
+void energy_warp(double ns);       /* all CPUs sleep for so long */
+double energy_limit(const struct core_type *t); /* MHz that the budget allows */
+bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
+
 /* pmu.c */
 void pmu_init(void);
 bool pmu_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
@@ -179,6 +208,9 @@ enum control {
 #define SIGNATURE 0x48594252 /* "HYBR" */
 #define OF_KERNEL 0x100
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
+/* Microjoules since the model was started, 0 without energy. The package's is asked
+ * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16. */
+enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
 
 /* cpuid.c */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);

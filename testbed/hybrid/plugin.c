@@ -140,6 +140,7 @@ static void advance_devices(double ns)
 		return;
 	double length = devices_ns - (window_end_ns - WINDOW_NS);
 	memory_window(length);
+	energy_window(devices_ns);
 	clock_window(devices_ns, length);
 	window_end_ns = devices_ns + WINDOW_NS;
 }
@@ -216,6 +217,7 @@ static bool wake(unsigned cpu, int by)
 
 static void warp(int64_t ns)
 {
+	energy_warp(ns - devices_ns);
 	advance_devices(ns);
 }
 

@@ -46,6 +46,7 @@ void clock_window(double now_ns, double ns)
 		unsigned n = (unsigned)lround(busy[t - machine.type]);
 		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
 
+		mhz = fmin(mhz, energy_limit(t));
 		for (unsigned e = 0; e < t->n_thermal; e++)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
@@ -78,7 +79,7 @@ bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		*val = 0;
 		return true;
 	}
-	return false;
+	return energy_rdmsr(cpu, msr, val);
 }
 
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
@@ -93,5 +94,5 @@ bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 	case HWP_STATUS:
 		return true;
 	}
-	return false;
+	return energy_wrmsr(cpu, msr, val);
 }

@@ -15,9 +15,10 @@ fn machine(args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap()
 }
 
-/// Alder Lake with one line changed.
-fn refused(from: &str, to: &str) -> String {
-    let text = fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap();
+/// A machine with one line changed.
+fn refused(name: &str, from: &str, to: &str) -> String {
+    let machines = testbed().join("machines");
+    let text = fs::read_to_string(machines.join(format!("{name}.toml"))).unwrap();
     assert!(text.contains(from), "{from}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wrong.toml");
@@ -65,7 +66,7 @@ fn wrong_machines_are_refused_in_words() {
         ("cpus = 4", "cpus = 3", "cannot begin at CPU 3"),
         ("[memory]", "[memory", "wrong.toml"),
     ] {
-        let text = refused(from, to);
+        let text = refused("alder-lake-4p4e", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
     let text = String::from_utf8(machine(&["pdp-11"]).stderr).unwrap();
@@ -73,7 +74,59 @@ fn wrong_machines_are_refused_in_words() {
 }
 
 #[test]
-fn instructions_are_told_apart() {
+fn impossible_energies_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "uncore_w = 3.0",
+            "uncore_w = -3.0",
+            "energy: `uncore_w` must be at least 0",
+        ),
+        (
+            "dram_nj = 12",
+            "dram_nj = nan",
+            "energy: `dram_nj` cannot be nan",
+        ),
+        ("pl2_w = 95", "pl2_w = 20", "`pl2_w` is less than `pl1_w`"),
+        ("leakage_w = 1.2\n", "", "P, energy lacks `leakage_w`"),
+        ("llc = 6", "llc = -6", "P, energy, nj: `llc` must be"),
+        ("llc = 6 }", "llc = 6, l4 = 1 }", "unknown setting `l4`"),
+        (
+            "[2000, 0.78]",
+            "[300, 0.78]",
+            "300 after 400 does not ascend",
+        ),
+        ("[2000, 0.82]", "[2000, 0.6]", "E, energy: `volts` fall"),
+        (
+            "[400, 0.65]",
+            "[400, 0]",
+            "`volts`: [400, 0] must be positive",
+        ),
+        ("[400, 0.65]", "400", "list of [MHz, volts], not 400"),
+        ("[0, 0.6]", "[5, 0.6]", "`idle` must begin at 0"),
+        (
+            "[200, 0.15]",
+            "[200, 1.5]",
+            "`idle`: a deeper state takes 1.5",
+        ),
+        (
+            "[core_type.E.energy]",
+            "[core_type.F.energy]",
+            "core type E lacks `energy`",
+        ),
+        ("[energy]", "[energies]", "P has `energy`, but the machine"),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"pdp-11\"",
+            "no machine pdp-11",
+        ),
+    ] {
+        let text = refused("alder-lake-energy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// Compiles a part of the plugin with its test, and runs that.
+fn checked(part: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("check");
     let hybrid = testbed().join("hybrid");
@@ -81,13 +134,24 @@ fn instructions_are_told_apart() {
         .args(["-O1", "-Wall", "-o"])
         .args([
             &program,
-            &hybrid.join("test/decode.c"),
-            &hybrid.join("decode.c"),
+            &hybrid.join("test").join(part),
+            &hybrid.join(part),
         ])
+        .arg("-lm")
         .status()
         .unwrap();
     assert!(status.success());
     let output = Command::new(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
+}
+
+#[test]
+fn instructions_are_told_apart() {
+    checked("decode.c");
+}
+
+#[test]
+fn energy_is_what_was_worked_out() {
+    checked("energy.c");
 }
