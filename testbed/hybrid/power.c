@@ -38,11 +38,18 @@ void clock_window(double now_ns, double ns)
 	double busy[MAX_TYPES] = { 0 };
 
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
-		cpus[i].busy_ns = 0;
+		const struct cpu *c = &cpus[i], *s = c->smt.sibling;
+
+		if (c->type && (!s || s > c)) /* each core once */
+			busy[c->type - machine.type] +=
+				fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
 	}
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		const struct core_type *t = cpus[i].type;
+
+		cpus[i].busy_ns = 0;
+		if (!t)
+			continue;
 		unsigned n = (unsigned)lround(busy[t - machine.type]);
 		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
 
@@ -50,7 +57,10 @@ void clock_window(double now_ns, double ns)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
-		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
+		double wish = wished(&cpus[i]);
+		if (cpus[i].smt.sibling) /* a core has one clock: the faster wish wins */
+			wish = fmax(wish, wished(cpus[i].smt.sibling));
+		cpus[i].mhz = fmin(mhz, wish);
 	}
 }
 
