@@ -21,7 +21,7 @@ static struct {
 } power[MAX_CPUS];
 
 /* The clock that the guest has asked for; 0 bits mean that it has no wish. */
-static double wished(const struct cpu *c)
+static double wish_of(const struct cpu *c)
 {
 	const struct core_type *t = c->type;
 	unsigned most = power[c->index].request >> 8 & 0xff;
@@ -31,6 +31,12 @@ static double wished(const struct cpu *c)
 	if (!power[c->index].enabled || !level || level >= t->highest_level)
 		return INFINITY;
 	return t->turbo_mhz[0] * fmax(level, LOWEST) / t->highest_level;
+}
+
+/* A core has one clock: of two threads' wishes, the faster. */
+static double wished(const struct cpu *c)
+{
+	return c->smt.sibling ? fmax(wish_of(c), wish_of(c->smt.sibling)) : wish_of(c);
 }
 
 void clock_window(double now_ns, double ns)
@@ -57,10 +63,7 @@ void clock_window(double now_ns, double ns)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
-		double wish = wished(&cpus[i]);
-		if (cpus[i].smt.sibling) /* a core has one clock: the faster wish wins */
-			wish = fmax(wish, wished(cpus[i].smt.sibling));
-		cpus[i].mhz = fmin(mhz, wish);
+		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
 	}
 }
 

@@ -15,13 +15,9 @@ fn machine(args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap()
 }
 
-fn alder_lake() -> String {
-    fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap()
-}
-
 /// Alder Lake with one line changed.
 fn refused(from: &str, to: &str) -> String {
-    let text = alder_lake();
+    let text = fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap();
     assert!(text.contains(from), "{from}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wrong.toml");
@@ -46,34 +42,8 @@ fn every_machine_is_right() {
     }
 }
 
-#[test]
-fn wrong_machines_are_refused_in_words() {
-    for (from, to, word) in [
-        ("[cpuid]", "[cpu_id]", "lacks `cpuid`"),
-        (
-            "counters = 8",
-            "counters = \"many\"",
-            "`counters` cannot be 'many'",
-        ),
-        ("counters = 8", "counter = 8", "lacks `counters`"),
-        (
-            "hybrid = true",
-            "hybrid = true\ncolour = 1",
-            "unknown setting `colour`",
-        ),
-        (
-            "core_type = \"P\"",
-            "core_type = \"Q\"",
-            "there is no core_type Q",
-        ),
-        ("cpus = 4", "cpus = 3", "cannot begin at CPU 3"),
-        ("[memory]", "[memory", "wrong.toml"),
-    ] {
-        let text = refused(from, to);
-        assert!(text.contains(word), "{to}: {text}");
-    }
-    let text = String::from_utf8(machine(&["pdp-11"]).stderr).unwrap();
-    assert!(text.contains("alder-lake-4p4e"), "{text}");
+fn alder_lake() -> String {
+    fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap()
 }
 
 #[test]
@@ -147,6 +117,36 @@ fn cores_of_two_threads_take_two_ids() {
             "{options}"
         );
     }
+}
+
+#[test]
+fn wrong_machines_are_refused_in_words() {
+    for (from, to, word) in [
+        ("[cpuid]", "[cpu_id]", "lacks `cpuid`"),
+        (
+            "counters = 8",
+            "counters = \"many\"",
+            "`counters` cannot be 'many'",
+        ),
+        ("counters = 8", "counter = 8", "lacks `counters`"),
+        (
+            "hybrid = true",
+            "hybrid = true\ncolour = 1",
+            "unknown setting `colour`",
+        ),
+        (
+            "core_type = \"P\"",
+            "core_type = \"Q\"",
+            "there is no core_type Q",
+        ),
+        ("cpus = 4", "cpus = 3", "cannot begin at CPU 3"),
+        ("[memory]", "[memory", "wrong.toml"),
+    ] {
+        let text = refused(from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+    let text = String::from_utf8(machine(&["pdp-11"]).stderr).unwrap();
+    assert!(text.contains("alder-lake-4p4e"), "{text}");
 }
 
 #[test]
