@@ -31,18 +31,23 @@ static void cache_leaf(uint32_t regs[4], unsigned kind, unsigned level, unsigned
 static void caches(const struct cpu *c, uint32_t sub, uint32_t regs[4])
 {
 	const struct cluster *l = c->cluster;
-	unsigned sharing = 0;
+	unsigned core = machine.ids_of_core, from = machine.n_cpus, to = 0;
 
-	for (unsigned i = 0; i < machine.n_clusters; i++)
-		if (machine.cluster[i].llc == l->llc)
-			sharing += machine.cluster[i].cpus;
+	for (unsigned i = 0; i < machine.n_clusters; i++) {
+		const struct cluster *other = &machine.cluster[i];
+
+		if (other->llc != l->llc)
+			continue;
+		from = other->first < from ? other->first : from;
+		to = other->first + other->ids > to ? other->first + other->ids : to;
+	}
 	memset(regs, 0, 4 * sizeof *regs);
 	if (sub < 2)
-		cache_leaf(regs, sub + 1, 1, 1, c->type->l1_kib, c->type->l1_ways);
+		cache_leaf(regs, sub + 1, 1, core, c->type->l1_kib, c->type->l1_ways);
 	else if (sub == 2 && l->l2_kib)
-		cache_leaf(regs, 3, 2, l->shared_l2 ? l->cpus : 1, l->l2_kib, l->l2_ways);
+		cache_leaf(regs, 3, 2, l->shared_l2 ? l->ids : core, l->l2_kib, l->l2_ways);
 	else if (sub == 2 + (l->l2_kib != 0))
-		cache_leaf(regs, 3, l->l2_kib ? 3 : 2, sharing, c->llc->kib, c->llc->ways);
+		cache_leaf(regs, 3, l->l2_kib ? 3 : 2, to - from, c->llc->kib, c->llc->ways);
 }
 
 static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4])
@@ -111,6 +116,11 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		n = machine.n_types > 1 ? 3 : c->type->fixed_counters;
 		regs[2] = (1u << n) - 1;
 		regs[3] = n | 48 << 5 | 1 << 15;
+		return true;
+	case 0xb: /* QEMU has the shifts right, and takes all cores for equal */
+		if (machine.ids_of_core == 1 || sub > 1)
+			return false;
+		regs[1] = sub ? machine.present : c->cluster->threads;
 		return true;
 	case 0x15: /* the TSC counts nanoseconds */
 		regs[0] = regs[1] = 1;

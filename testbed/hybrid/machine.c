@@ -113,6 +113,7 @@ static void read_type(unsigned i, struct core_type *t)
 	t->llc_cycles = number("type.%u.llc_cycles", i);
 	t->overlap = number("type.%u.overlap", i);
 	t->walk_ns = number("type.%u.walk_ns", i);
+	t->smt = number("type.%u.smt", i);
 	t->prefetch = number("type.%u.prefetch", i);
 	t->l1_kib = number("type.%u.l1_kib", i);
 	t->l1_ways = number("type.%u.l1_ways", i);
@@ -164,6 +165,9 @@ void machine_read(const char *path)
 	m->n_types = number("types");
 	m->n_clusters = number("clusters");
 	m->n_llcs = number("llcs");
+	m->n_cpus = number("ids");
+	m->ids_of_core = number("ids_of_core");
+	m->present = number("cpus");
 	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
 		fail("%s is too large a machine", m->name);
 	read_energy(&m->energy);
@@ -184,12 +188,14 @@ void machine_read(const char *path)
 		c->type = number("cluster.%u.type", i);
 		c->llc = number("cluster.%u.llc", i);
 		c->cpus = number("cluster.%u.cpus", i);
-		c->first = m->n_cpus;
+		c->threads = number("cluster.%u.threads", i);
+		c->first = number("cluster.%u.first", i);
 		c->shared_l2 = number("cluster.%u.shared_l2", i);
 		c->l2_kib = number("cluster.%u.l2_kib", i);
 		c->l2_ways = number("cluster.%u.l2_ways", i);
-		m->n_cpus += c->cpus;
-		if (m->n_cpus > MAX_CPUS || c->type >= m->n_types || c->llc >= m->n_llcs)
+		c->ids = c->cpus / c->threads * m->ids_of_core;
+		if (c->first + c->ids > m->n_cpus || m->n_cpus > MAX_CPUS ||
+		    c->type >= m->n_types || c->llc >= m->n_llcs)
 			fail("cluster %u of %s does not fit", i, m->name);
 	}
 	for (unsigned i = 0; i < n_lines; i++)

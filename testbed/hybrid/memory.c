@@ -48,7 +48,7 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	uint64_t *n = c->total[USER].n;
 	/* How many misses like this one are on their way at a time. */
 	bool sequential = in_stream(c, address);
-	double together = sequential ? t->prefetch : chases ? 1 : t->overlap;
+	double together = sequential ? t->prefetch : chases ? 1 : fmax(t->overlap * c->smt.flight, 1);
 
 	n[L1_MISS]++;
 	if (c->l2 && cache_access(c->l2, cache_set(c->l2, line), line)) {

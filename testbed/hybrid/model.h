@@ -70,6 +70,7 @@ struct core_type {
 	double l2_cycles, llc_cycles;
 	double overlap;          /* independent misses in flight together */
 	double prefetch;         /* and sequential ones, fetched ahead */
+	double smt;              /* what two threads of a core compute together: 1 to 2 */
 	double walk_ns;          /* what page walks add to memory's latency if not foreseen */
 	unsigned l1_kib, l1_ways;
 	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
@@ -101,7 +102,7 @@ struct llc {
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
-	unsigned type, first, cpus, llc;
+	unsigned type, first, ids, cpus, threads, llc; /* `ids` of APICs from `first` on */
 	bool shared_l2;
 	unsigned l2_kib, l2_ways; /* 0: none */
 };
@@ -110,7 +111,10 @@ struct machine {
 	char name[64];
 	unsigned family, cpu_model, stepping;
 	bool hybrid;
-	unsigned n_types, n_clusters, n_llcs, n_cpus;
+	unsigned n_types, n_clusters, n_llcs;
+	/* CPUs go by their APIC ids, of which a core has 1 or 2. Where E cores have one
+	 * thread and P cores two, some ids have no CPU: cpus[id].type is NULL. */
+	unsigned n_cpus, ids_of_core, present;
 	struct core_type type[MAX_TYPES];
 	struct cluster cluster[MAX_CPUS];
 	struct llc llc[MAX_DOMAINS];
@@ -119,6 +123,20 @@ struct machine {
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
 	struct machine_energy energy;
+};
+
+/* What two threads of a core do to each other: see smt.c. */
+struct smt {
+	struct cpu *sibling; /* or NULL */
+	double slow, flight; /* factors on what it computes, and on its misses in flight */
+	double looked_ns;    /* by its own clock; since then: */
+	double awake_ns, compute_ns, fp_ns;
+	double awake, compute, fp; /* shares of the time before; of computing: fp */
+};
+
+/* Cycles that a thread leaves to the other one, or spends in the units of FP. */
+struct width {
+	double waits, fp;
 };
 
 struct cpu {
@@ -130,6 +148,7 @@ struct cpu {
 	/* time */
 	double ns; /* its own clock */
 	bool asleep;
+	struct smt smt;
 	double busy_ns; /* awake since the last look at the clocks */
 	/* caches */
 	uint32_t space; /* tag of the address space, for the L1 */
@@ -170,6 +189,12 @@ uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
+
+/* smt.c */
+void smt_pair(struct cpu *first, struct cpu *second);
+void smt_stretch(struct cpu *c, double cycles[N_MODES], const struct width used[N_MODES], double mhz);
+/* A window ends: what threads do to each other follows what they did in it. */
+void smt_window(double now_ns);
 
 /* power.c */
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */

@@ -48,6 +48,7 @@ static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot
 
 #define BRANCHES 4096
 static uint8_t predictor[MAX_CPUS][BRANCHES];
+static unsigned core_mask = ~0u; /* siblings share one */
 
 static double devices_ns; /* the devices' time: that of the slowest vCPU awake */
 static double window_end_ns = WINDOW_NS;
@@ -56,7 +57,7 @@ static double second_ns; /* the clock of the slowest vCPU that does not run */
 
 /* --- from instructions to time ------------------------------------------------ */
 
-static double cost_of(struct cpu *c, struct hot *h, enum mode m)
+static double cost_of(struct cpu *c, struct hot *h, enum mode m, struct width *used)
 {
 	struct totals *t = &c->total[m];
 	const double *cost = c->type->cost;
@@ -69,6 +70,8 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m)
 		t->n[k] += n;
 		cycles += n * cost[k];
 	}
+	used->waits = (uint16_t)(h->b[m] >> 16 * (SYS & 3)) * cost[SYS];
+	used->fp = (uint16_t)(h->b[m] >> 16 * (FP & 3)) * cost[FP];
 	h->a[m] = h->b[m] = 0;
 	/* A rep moves 16 bytes a cycle, or so; QEMU does one access at a time. */
 	t->n[LOAD] += h->repeats[m] / 16;
@@ -94,15 +97,18 @@ void cpu_flush(struct cpu *c)
 {
 	struct hot *h = &hots[c->index];
 	uint64_t before = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN];
+	struct width used[N_MODES];
 	double cycles[N_MODES];
 	double mhz = started ? c->mhz : c->mhz * BOOT_SPEED;
 
 	for (unsigned m = 0; m < N_MODES; m++)
-		cycles[m] = cost_of(c, h, m);
+		cycles[m] = cost_of(c, h, m, &used[m]);
 	/* Only user programs go through the models of caches and branches. */
 	c->total[USER].n[BRANCH_MISS] += h->mispredicted;
 	cycles[USER] += h->mispredicted * c->type->branch_miss;
 	h->mispredicted = 0;
+	if (c->smt.sibling)
+		smt_stretch(c, cycles, used, mhz);
 	double stalled = c->pending_cycles + c->pending_ns * mhz * 1e-3;
 	c->pending_cycles = c->pending_ns = 0;
 	cycles[USER] += stalled;
@@ -114,6 +120,7 @@ void cpu_flush(struct cpu *c)
 	double ns = (cycles[USER] + cycles[KERNEL]) * 1e3 / mhz;
 	c->ns += ns;
 	c->busy_ns += ns;
+	c->smt.awake_ns += ns;
 
 	uint64_t insns = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN] - before;
 	double per_insn = insns > 16 ? ns / insns : c->type->cost[INSN] * 1e3 / mhz;
@@ -142,6 +149,8 @@ static void advance_devices(double ns)
 	memory_window(length);
 	energy_window(devices_ns);
 	clock_window(devices_ns, length);
+	if (machine.ids_of_core > 1)
+		smt_window(devices_ns);
 	window_end_ns = devices_ns + WINDOW_NS;
 }
 
@@ -283,7 +292,7 @@ static void on_branch_target(unsigned cpu, void *here)
 {
 	static const uint8_t next[2][4] = { { 0, 0, 1, 2 }, { 1, 2, 3, 3 } };
 	struct hot *h = &hots[cpu];
-	uint8_t *counter = &predictor[cpu][(h->branch ^ h->branch >> 12) % BRANCHES];
+	uint8_t *counter = &predictor[cpu & core_mask][(h->branch ^ h->branch >> 12) % BRANCHES];
 	bool taken = (uint64_t)here != h->branch;
 
 	h->branch = 0;
@@ -353,18 +362,26 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void init_cpus(void)
 {
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		cpus[i].asleep = true;
 	for (unsigned k = 0; k < machine.n_clusters; k++) {
 		const struct cluster *l = &machine.cluster[k];
 
-		for (unsigned i = l->first; i < l->first + l->cpus; i++) {
+		for (unsigned i = l->first; i < l->first + l->ids; i++) {
 			struct cpu *c = &cpus[i];
 
+			if (i % machine.ids_of_core >= l->threads)
+				continue; /* an id that no CPU has */
 			c->index = i;
+			c->smt.flight = 1;
 			c->cluster = l;
 			c->type = &machine.type[l->type];
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
-			c->asleep = true;
+			if (i % machine.ids_of_core) {
+				smt_pair(&cpus[i - 1], c);
+				continue;
+			}
 			cache_init(&c->l1, c->type->l1_kib, c->type->l1_ways);
 			if (c->l1.sets & (c->l1.sets - 1))
 				fail("the L1 of %s needs a power of two of sets", c->type->name);
@@ -392,9 +409,12 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	if (argc != 1 || strncmp(argv[0], "machine=", 8))
 		fail("usage: -plugin libhybrid.so,machine=FILE (from testbed/machine)");
 	machine_read(argv[0] + 8);
-	if (machine.n_cpus != (unsigned)info->system.smp_vcpus)
+	int vcpus = machine.ids_of_core > 1 ? info->system.max_vcpus : info->system.smp_vcpus;
+	if (machine.n_cpus != (unsigned)vcpus)
 		fail("%s has %u CPUs, not %d: see testbed/machine", machine.name, machine.n_cpus,
-		     info->system.smp_vcpus);
+		     vcpus);
+	if (machine.ids_of_core > 1)
+		core_mask = ~1u;
 	init_cpus();
 
 	board = qemu_plugin_scoreboard_new(sizeof(struct hot));

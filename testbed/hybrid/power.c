@@ -21,7 +21,7 @@ static struct {
 } power[MAX_CPUS];
 
 /* The clock that the guest has asked for; 0 bits mean that it has no wish. */
-static double wished(const struct cpu *c)
+static double wish_of(const struct cpu *c)
 {
 	const struct core_type *t = c->type;
 	unsigned most = power[c->index].request >> 8 & 0xff;
@@ -33,16 +33,29 @@ static double wished(const struct cpu *c)
 	return t->turbo_mhz[0] * fmax(level, LOWEST) / t->highest_level;
 }
 
+/* A core has one clock: of two threads' wishes, the faster. */
+static double wished(const struct cpu *c)
+{
+	return c->smt.sibling ? fmax(wish_of(c), wish_of(c->smt.sibling)) : wish_of(c);
+}
+
 void clock_window(double now_ns, double ns)
 {
 	double busy[MAX_TYPES] = { 0 };
 
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		busy[cpus[i].type - machine.type] += fmin(cpus[i].busy_ns / ns, 1);
-		cpus[i].busy_ns = 0;
+		const struct cpu *c = &cpus[i], *s = c->smt.sibling;
+
+		if (c->type && (!s || s > c)) /* each core once */
+			busy[c->type - machine.type] +=
+				fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
 	}
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		const struct core_type *t = cpus[i].type;
+
+		cpus[i].busy_ns = 0;
+		if (!t)
+			continue;
 		unsigned n = (unsigned)lround(busy[t - machine.type]);
 		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
 

@@ -43,6 +43,83 @@ fn every_machine_is_right() {
     }
 }
 
+fn alder_lake() -> String {
+    fs::read_to_string(testbed().join("machines/alder-lake-4p4e.toml")).unwrap()
+}
+
+#[test]
+fn wrong_threads_are_refused_in_words() {
+    for (threads, smt, words) in [
+        ("threads = 3", None, "`threads` is 1 or 2, not 3"),
+        ("threads = 0", None, "`threads` must be at least 1, not 0"),
+        ("threads = 1.5", None, "`threads` cannot be 1.5"),
+        ("threads = 2", None, "core type P lacks `smt`"),
+        (
+            "threads = 2",
+            Some("0.9"),
+            "`smt` must be at least 1, not 0.9",
+        ),
+        (
+            "threads = 2",
+            Some("2.1"),
+            "`smt` must be at most 2, not 2.1",
+        ),
+        ("threads = 2", Some("nan"), "`smt`"),
+        ("threads = 2", Some("\"much\""), "`smt` cannot be 'much'"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wrong.toml");
+        let mut text = alder_lake().replacen("cpus = 4", &format!("cpus = 4\n{threads}"), 1);
+        if let Some(value) = smt.map(|v| format!("prefetch = 56\nsmt = {v}")) {
+            text = text.replacen("prefetch = 56", &value, 1);
+        }
+        fs::write(&file, text).unwrap();
+        let output = machine(&[file.to_str().unwrap()]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "accepted: {threads}, {smt:?}");
+        assert!(
+            error.contains(words) && !error.contains("Traceback"),
+            "{error}"
+        );
+    }
+}
+
+/// APIC ids: siblings are neighbours, E cores leave every second id free, and a shared
+/// cache begins at a multiple of its size, whatever comes before it.
+#[test]
+fn cores_of_two_threads_take_two_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("smt.toml");
+    let text = alder_lake()
+        .replacen("cpus = 4", "cpus = 6\nthreads = 2", 1)
+        .replacen("prefetch = 56", "prefetch = 56\nsmt = 1.25", 1);
+    fs::write(&file, text).unwrap();
+    let out = folder.path().join("out");
+    let output = machine(&[file.to_str().unwrap(), out.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let settings = fs::read_to_string(out).unwrap();
+    for line in [
+        "cluster.1.first = 8",
+        "cpus = 10",
+        "ids = 16",
+        "ids_of_core = 2",
+    ] {
+        assert!(settings.lines().any(|l| l == line), "{line}: {settings}");
+    }
+    let options = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        options.contains("-smp 6,maxcpus=16,sockets=1,cores=8,threads=2 "),
+        "{options}"
+    );
+    assert_eq!(options.matches("-device max-x86_64-cpu").count(), 4);
+    for core in 4..8 {
+        assert!(
+            options.contains(&format!("core-id={core},thread-id=0")),
+            "{options}"
+        );
+    }
+}
+
 #[test]
 fn wrong_machines_are_refused_in_words() {
     for (from, to, word) in [
