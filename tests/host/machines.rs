@@ -193,6 +193,11 @@ fn impossible_energies_are_refused_by_their_key() {
         ("[energy]", "[energies]", "P has `energy`, but the machine"),
         (
             "like = \"alder-lake-4p4e\"",
+            "like = \"i7-1260p\"",
+            "cluster 0: `threads` and `[energy]` do not go together",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
             "like = \"pdp-11\"",
             "no machine pdp-11",
         ),
