@@ -54,9 +54,7 @@ impl Interval {
             high: at(0.975),
         }
     }
-}
 
-impl Interval {
     /// A part as percent.
     pub fn of_percent(Self { value, low, high }: Self) -> Self {
         Self {

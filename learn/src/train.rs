@@ -166,32 +166,32 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         };
         let settled = settle(data, core_type, all.clone(), &limits, [&few, &each])?;
         let rows = data.rows_of(core_type);
-        let imports = imported(Some(kind))?.is_some();
-        if !imports {
+        let import = imported(Some(kind))?;
+        let mut of_new = None;
+        if import.is_none() {
             let anew = rows.len() <= FEW_ROWS;
             let learn = |data: &Data, rows: &[usize]| match anew {
                 true => ways::train(data, rows, &all, &limits, linear),
                 false => ways::as_settled(data, rows, settled.clone(), linear),
             };
             let tried = (&learn as _, anew);
-            guesses.push(beside::beside(
-                data,
-                core_type,
-                tried,
-                &pairs,
-                [&each, &few],
-            )?);
+            let beside = beside::beside(data, core_type, tried, &pairs, [&each, &few])?;
+            // The scores of weighted sums come with their kind.
+            of_new = (!linear).then(|| HeldOutSpeedups {
+                pairs: beside.said(),
+                ..HeldOutSpeedups::default()
+            });
+            guesses.push(beside);
         }
         let Settled {
             view,
             boosting,
             curve,
         } = settled;
-        let mut of_new = speedups(data, core_type, &view, &boosting, &each)?;
-        if let Some(guesses) = guesses.last().filter(|guesses| guesses.anew && !imports) {
-            // Of few programs a choice that has seen them all flatters the model.
-            of_new.pairs = guesses.said();
-        }
+        let of_new = match of_new {
+            Some(of_new) => of_new,
+            None => speedups(data, core_type, &view, &boosting, &each)?,
+        };
         let begun = Instant::now();
         let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
         took += begun.elapsed();
@@ -206,7 +206,7 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         learnt_by.push(boosting);
         found.push(of_new);
         views.push(view);
-        if let Some(trees) = imported(Some(kind))? {
+        if let Some(trees) = import {
             let on_all = import::score_speedup(data, &rows, &trees)?;
             if let Some(speedup) = model.speedup.last_mut() {
                 *speedup = Speedup::imported(kind, on_all.nearness(), trees);

@@ -9,7 +9,8 @@ use hetero_core::ml::boosting::Boosting;
 use hetero_core::ml::data::Data;
 use hetero_core::ml::forest::to_number;
 use hetero_core::ml::learn::{self, View, fixed};
-use hetero_core::ml::validate::groups;
+use hetero_core::ml::scores::median;
+use hetero_core::ml::validate::{groups, one_left_out};
 
 use crate::fit::{Fit, instructions};
 use crate::kinds::{self, LinfaKind};
@@ -144,16 +145,6 @@ pub fn as_settled(
     }))
 }
 
-/// The median of numbers.
-pub fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    match numbers.len() % 2 {
-        0 => (numbers[middle - 1] + numbers[middle]) / 2.0,
-        _ => numbers[middle],
-    }
-}
-
 /// The sum of absolute errors on programs left out.
 fn error(fit: &Fit, data: &Data, rows: &[usize], features: &[usize]) -> Result<f64> {
     let programs: BTreeSet<&str> = rows
@@ -165,14 +156,12 @@ fn error(fit: &Fit, data: &Data, rows: &[usize], features: &[usize]) -> Result<f
         .enumerate()
         .map(|(n, name)| (name, n % GROUPS))
         .collect();
-    let of = |row: &usize| group[data.rows[*row].program.as_str()];
+    let mut groups = vec![0; data.rows.len()];
+    for &row in rows {
+        groups[row] = group[data.rows[row].program.as_str()];
+    }
     let mut sum = 0.0;
-    for left_out in 0..GROUPS {
-        let (out, learnt): (Vec<usize>, Vec<usize>) =
-            rows.iter().partition(|row| of(row) == left_out);
-        if out.is_empty() || learnt.is_empty() {
-            continue;
-        }
+    for (out, learnt) in one_left_out(rows, &groups) {
         let says = fit.learn(data, &learnt, features)?;
         let errors = out
             .iter()

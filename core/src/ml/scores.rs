@@ -99,6 +99,17 @@ impl Nearness {
     }
 }
 
+/// The median; NaN of none.
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let half = numbers.len() / 2;
+    let at = |n: usize| numbers.get(n).copied().unwrap_or(f64::NAN);
+    match numbers.len() % 2 {
+        0 => (at(half.wrapping_sub(1)) + at(half)) / 2.0,
+        _ => at(half),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +131,13 @@ mod tests {
         assert_eq!(matrix.recall(), 0.8);
         assert_eq!(matrix.f1(), 16.0 / 19.0);
         assert_eq!(Confusion::default().f1(), 0.0);
+    }
+
+    #[test]
+    fn the_median_is_between_the_middle_two() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
     }
 
     #[test]
