@@ -33,5 +33,6 @@ mod real_hardware;
 mod record;
 mod share;
 mod sim;
+mod tables;
 mod topology;
 mod virtual_counters;

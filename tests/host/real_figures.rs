@@ -7,17 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::fixtures::real_hardware;
+use crate::tables::{Row, rows, spread};
 
-/// A row of a CSV file, by column.
-type Row = BTreeMap<String, String>;
 /// What a program did on the fast core type, and on the slow one.
 type Pair = [Row; 2];
-
-fn rows(path: &Path) -> Vec<Row> {
-    let mut reader =
-        csv::Reader::from_path(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    reader.deserialize().map(Result::unwrap).collect()
-}
 
 /// `None` where the cell is empty.
 fn number(row: &Row, column: &str) -> Option<f64> {
@@ -41,18 +34,6 @@ fn pairs(rows: Vec<Row>, names: [&str; 2], core_type: &str, fast: &str) -> Vec<P
     }
     let both = pairs.into_values().filter_map(|[a, b]| Some([a?, b?]));
     both.collect()
-}
-
-/// Least, median, most.
-fn spread(mut values: Vec<f64>) -> [f64; 3] {
-    assert!(!values.is_empty());
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    let median = match values.len() % 2 {
-        0 => (values[half - 1] + values[half]) / 2.0,
-        _ => values[half],
-    };
-    [values[0], median, values[values.len() - 1]]
 }
 
 /// Real programs or the virtual machine's: what each figure is of, by name.

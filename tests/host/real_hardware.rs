@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::program::command;
+use crate::tables::{Row, rows, spread};
 
 /// The tables in the form of `train`, if there are any.
 fn tables() -> Option<tempfile::TempDir> {
@@ -26,32 +27,14 @@ fn tables() -> Option<tempfile::TempDir> {
     Some(folder)
 }
 
-/// The columns of a table by name, row by row.
-fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut lines = text.lines().map(|line| line.split(',').map(String::from));
-    let names: Vec<String> = lines.next().unwrap().collect();
-    lines
-        .map(|cells| names.iter().cloned().zip(cells).collect())
-        .collect()
-}
-
 /// The least, the median and the most SF of a suite.
-fn sfs(rows: &[BTreeMap<String, String>], suite: &str) -> [f64; 3] {
+fn sfs(rows: &[Row], suite: &str) -> [f64; 3] {
     let mut times: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
     for row in rows.iter().filter(|row| row["program"].starts_with(suite)) {
         let side = usize::from(row["core-type"] == "E");
         times.entry(&row["program"]).or_default()[side] = row["run-ns"].parse().unwrap();
     }
-    let mut sfs: Vec<f64> = times.values().map(|[p, e]| e / p).collect();
-    sfs.sort_by(f64::total_cmp);
-    let middle = sfs.len() / 2;
-    let median = if sfs.len().is_multiple_of(2) {
-        (sfs[middle - 1] + sfs[middle]) / 2.0
-    } else {
-        sfs[middle]
-    };
-    [sfs[0], median, sfs[sfs.len() - 1]]
+    spread(times.values().map(|[p, e]| e / p).collect())
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! The detection on what was captured on real machines by others, against the answer that stands
 //! beside each capture. They are no part of this project: see `fixtures::real_hardware`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,18 +9,15 @@ use std::process::Command;
 use super::cpuid::Dump;
 use super::*;
 use crate::fixtures::real_hardware;
-
-/// A row of `cpus.csv`: one CPU, by column.
-type Answer = BTreeMap<String, String>;
+use crate::tables::{Row, rows};
 
 /// The folder of a captured machine, where there is one.
 fn folder(machine: &str) -> Option<PathBuf> {
     Some(real_hardware(machine)?.join("topologies").join(machine))
 }
 
-fn answers(folder: &Path) -> Vec<Answer> {
-    let mut reader = csv::Reader::from_path(folder.join("cpus.csv")).unwrap();
-    reader.deserialize().map(Result::unwrap).collect()
+fn answers(folder: &Path) -> Vec<Row> {
+    rows(&folder.join("cpus.csv"))
 }
 
 /// The machine of a captured sysfs.
@@ -39,7 +35,7 @@ fn unpacked(folder: &Path) -> Machine {
 }
 
 /// A machine of a CPUID dump, with the answer.
-fn from_cpuid(name: &str) -> Option<(Machine, Vec<Answer>)> {
+fn from_cpuid(name: &str) -> Option<(Machine, Vec<Row>)> {
     let folder = folder(name)?;
     let dump = Dump::read(&folder.join("cpuid.csv"));
     Some((dump.machine(), answers(&folder)))
@@ -73,7 +69,7 @@ fn assert_alike<A: PartialEq, B: PartialEq>(
 
 /// Core types and cores as in the answer; the E cores' clusters too, where modules are known.
 #[track_caller]
-fn assert_answer(topology: &Topology, answers: &[Answer]) {
+fn assert_answer(topology: &Topology, answers: &[Row]) {
     assert_sound(topology);
     assert_eq!(topology.cpus.len(), answers.len());
     assert_eq!(topology.disagreements, [""; 0]);
@@ -101,7 +97,7 @@ fn assert_answer(topology: &Topology, answers: &[Answer]) {
 
 /// What was captured is read as it is: lists and numbers of each CPU.
 #[track_caller]
-fn assert_read(machine: &Machine, answers: &[Answer]) {
+fn assert_read(machine: &Machine, answers: &[Row]) {
     let facts = machine.sysfs().facts().unwrap();
     let list = |cpus: &Option<Vec<u32>>| cpulist::format(cpus.as_deref().unwrap());
     let number = |number: Option<u32>| number.map(|n| n.to_string()).unwrap_or_default();
@@ -125,15 +121,22 @@ fn assert_read(machine: &Machine, answers: &[Answer]) {
     }
 }
 
-#[test]
-fn favoured_p_cores_of_a_1370p_are_no_third_type() {
-    let Some(folder) = folder("intel-i7-1370p") else {
-        return;
-    };
+/// The machine of a captured sysfs, read and detected as its answer has it, and that answer.
+#[track_caller]
+fn from_sysfs(name: &str) -> Option<(Machine, Vec<Row>, Topology)> {
+    let folder = folder(name)?;
     let (machine, answers) = (unpacked(&folder), answers(&folder));
     assert_read(&machine, &answers);
     let topology = machine.topology();
     assert_answer(&topology, &answers);
+    Some((machine, answers, topology))
+}
+
+#[test]
+fn favoured_p_cores_of_a_1370p_are_no_third_type() {
+    let Some((machine, answers, topology)) = from_sysfs("intel-i7-1370p") else {
+        return;
+    };
     // No PMU was captured; each number alone is enough.
     assert_eq!(
         topology.summary(),
@@ -149,13 +152,9 @@ fn favoured_p_cores_of_a_1370p_are_no_third_type() {
 
 #[test]
 fn the_clusters_of_a_gb10_hold_both_types() {
-    let Some(folder) = folder("nvidia-gb10") else {
+    let Some((machine, answers, topology)) = from_sysfs("nvidia-gb10") else {
         return;
     };
-    let (machine, answers) = (unpacked(&folder), answers(&folder));
-    assert_read(&machine, &answers);
-    let topology = machine.topology();
-    assert_answer(&topology, &answers);
     // Five capacities, in two groups that are 36 % apart.
     assert_eq!(
         topology.summary(),
