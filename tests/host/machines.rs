@@ -193,16 +193,38 @@ fn impossible_energies_are_refused_by_their_key() {
         ("[energy]", "[energies]", "P has `energy`, but the machine"),
         (
             "like = \"alder-lake-4p4e\"",
-            "like = \"i7-1260p\"",
-            "cluster 0: `threads` and `[energy]` do not go together",
-        ),
-        (
-            "like = \"alder-lake-4p4e\"",
             "like = \"pdp-11\"",
             "no machine pdp-11",
         ),
     ] {
         let text = refused("alder-lake-energy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_sensors_are_refused_by_their_key() {
+    for (from, to, word) in [
+        ("A7 = 0x45", "A8 = 0x45", "`A8` is no core type, nor memory"),
+        ("A7 = 0x45", "A7 = 0x40", "`A7` and `A15` have one address"),
+        (
+            "A7 = 0x45",
+            "A7 = 0x50",
+            "0x08 to 0x77, but for 0x50 to 0x57, not 0x50",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = 0x100",
+            "`A7`: an address is 0x08 to 0x77",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = \"0x45\"",
+            "sensors: `A7` cannot be '0x45'",
+        ),
+        ("[energy.sensors]", "[sensors]", "unknown setting `sensors`"),
+    ] {
+        let text = refused("odroid-xu4-energy", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
 }
@@ -236,4 +258,9 @@ fn instructions_are_told_apart() {
 #[test]
 fn energy_is_what_was_worked_out() {
     checked("energy.c");
+}
+
+#[test]
+fn sensors_show_the_mean_of_a_conversion() {
+    checked("sensor.c");
 }
