@@ -124,7 +124,7 @@ static void settle_cpu(struct cpu *c, double now_ns)
 	m->lines = c->lines;
 	if (started)
 		package.sum.dram_nj += lines * machine.energy.dram_nj;
-	double leakage = busy * e->leakage_w * volts * volts * volts;
+	double leakage = busy * e->leakage_w * volts * volts * volts * heat_leakage();
 	if (c->smt.sibling) { /* the rest is the core's: settle_core() */
 		m->wait_busy += busy;
 		m->wait_clock_nj += clock * volts * volts + leakage;
@@ -253,6 +253,7 @@ static void spend(double now_ns)
 	double watts = (nj - budget.nj) / ns;
 	budget.ns = now_ns;
 	budget.nj = nj;
+	heat_window(watts, ns);
 	budget.recent += (1 - exp(-ns / 1e6)) * (watts - budget.recent);
 	if (l & ENABLED) {
 		double pl1 = (l & 0x7fff) / (double)(1 << POWER_BITS);
@@ -263,6 +264,7 @@ static void spend(double now_ns)
 	}
 	if (l >> 32 & ENABLED)
 		allowed = fmin(allowed, (l >> 32 & 0x7fff) / (double)(1 << POWER_BITS));
+	allowed = fmin(allowed, heat_limit_w());
 	double step = 0.01 * (allowed / fmax(budget.recent, 1e-3) - 1);
 	budget.share *= 1 + fmin(fmax(step, -0.05), 0.02);
 	budget.share = fmin(fmax(budget.share, LEAST_SHARE), 1);
@@ -299,6 +301,8 @@ bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
 	if (!machine.energy.on)
 		return false;
+	if (heat_rdmsr(msr, val))
+		return true;
 	switch (msr) {
 	case RAPL_POWER_UNIT:
 		*val = POWER_BITS | ENERGY_BITS << 8 | TIME_BITS << 16;

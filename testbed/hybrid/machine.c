@@ -74,6 +74,10 @@ static void read_energy(struct machine_energy *e)
 	e->pl1_w = number("energy.pl1_w");
 	e->pl1_s = number("energy.pl1_s");
 	e->pl2_w = number("energy.pl2_w");
+	e->thermal_r = number("energy.thermal_r");
+	e->thermal_s = number("energy.thermal_s");
+	e->ambient_c = number("energy.ambient_c");
+	e->max_c = number("energy.max_c");
 	e->n_sensors = number("energy.sensors");
 	if (e->n_sensors > MAX_SENSORS)
 		fail("at most %u sensors", MAX_SENSORS);

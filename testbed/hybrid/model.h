@@ -58,6 +58,8 @@ struct machine_energy { /* beside the cores */
 	double uncore_w, idle_w; /* while a core runs, and none */
 	double dram_w, dram_nj;  /* always, and for a line moved */
 	double pl1_w, pl1_s, pl2_w; /* the package's budget on average, and at once; 0: none */
+	double thermal_r, thermal_s; /* K/W, s; 0: no heat */
+	double ambient_c, max_c;
 	unsigned n_sensors;
 	struct { unsigned address, of; } sensor[MAX_SENSORS]; /* of which core type; n_types: memory */
 };
@@ -213,6 +215,12 @@ bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
 double energy_of(unsigned type); /* nJ until the last window of its CPUs; of memory: n_types */
+
+/* heat.c: all of it does nothing on a machine without */
+void heat_window(double watts, double ns);
+double heat_leakage(void); /* factor on leakage */
+double heat_limit_w(void);
+bool heat_rdmsr(uint32_t msr, uint64_t *val);
 
 /* sensor.c: energy.c's figures as a board's sensors show them */
 void sensor_window(double now_ns);

@@ -191,6 +191,22 @@ fn impossible_energies_are_refused_by_their_key() {
             "core type E lacks `energy`",
         ),
         ("[energy]", "[energies]", "P has `energy`, but the machine"),
+        ("pl2_w = 95", "thermal_r = 2", "energy lacks `thermal_s`"),
+        (
+            "pl2_w = 95",
+            "thermal_r = 0\nthermal_s = 5",
+            "energy: `thermal_r` must be at least 0.001",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 128",
+            "energy: `max_c` is at most 127, not 128",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 20",
+            "`ambient_c` is not below `max_c`: 25 and 20",
+        ),
         (
             "like = \"alder-lake-4p4e\"",
             "like = \"pdp-11\"",
@@ -258,6 +274,11 @@ fn instructions_are_told_apart() {
 #[test]
 fn energy_is_what_was_worked_out() {
     checked("energy.c");
+}
+
+#[test]
+fn heat_follows_watts_in_its_time() {
+    checked("heat.c");
 }
 
 #[test]
