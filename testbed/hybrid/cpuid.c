@@ -99,6 +99,8 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		return true;
 	case 6:
 		regs[0] |= 1 << 1 | 1 << 7 | 1 << 10; /* turbo; HWP with a preference */
+		if (machine.energy.thermal_r > 0)
+			regs[0] |= 1 << 0 | 1 << 6; /* thermometers of cores and package */
 		regs[2] |= 1;                         /* APERF and MPERF */
 		return true;
 	case 7:

@@ -74,6 +74,17 @@ static void read_energy(struct machine_energy *e)
 	e->pl1_w = number("energy.pl1_w");
 	e->pl1_s = number("energy.pl1_s");
 	e->pl2_w = number("energy.pl2_w");
+	e->thermal_r = number("energy.thermal_r");
+	e->thermal_s = number("energy.thermal_s");
+	e->ambient_c = number("energy.ambient_c");
+	e->max_c = number("energy.max_c");
+	e->n_sensors = number("energy.sensors");
+	if (e->n_sensors > MAX_SENSORS)
+		fail("at most %u sensors", MAX_SENSORS);
+	for (unsigned k = 0; k < e->n_sensors; k++) {
+		e->sensor[k].address = number("energy.sensor.%u.address", k);
+		e->sensor[k].of = number("energy.sensor.%u.of", k);
+	}
 }
 
 static void read_type_energy(unsigned i, struct type_energy *e)

@@ -16,6 +16,7 @@
 #define MAX_DOMAINS 8
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
+#define MAX_SENSORS 8 /* of power */
 #define LINE 64      /* bytes in a cache line */
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 
@@ -57,6 +58,10 @@ struct machine_energy { /* beside the cores */
 	double uncore_w, idle_w; /* while a core runs, and none */
 	double dram_w, dram_nj;  /* always, and for a line moved */
 	double pl1_w, pl1_s, pl2_w; /* the package's budget on average, and at once; 0: none */
+	double thermal_r, thermal_s; /* K/W, s; 0: no heat */
+	double ambient_c, max_c;
+	unsigned n_sensors;
+	struct { unsigned address, of; } sensor[MAX_SENSORS]; /* of which core type; n_types: memory */
 };
 
 struct core_type {
@@ -209,6 +214,17 @@ double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
+double energy_of(unsigned type); /* nJ until the last window of its CPUs; of memory: n_types */
+
+/* heat.c: all of it does nothing on a machine without */
+void heat_window(double watts, double ns);
+double heat_leakage(void); /* factor on leakage */
+double heat_limit_w(void);
+bool heat_rdmsr(uint32_t msr, uint64_t *val);
+
+/* sensor.c: energy.c's figures as a board's sensors show them */
+void sensor_window(double now_ns);
+bool sensor_read(unsigned address, uint8_t command, uint32_t *value);
 
 /* pmu.c */
 void pmu_init(void);
@@ -234,7 +250,8 @@ enum control {
 #define OF_KERNEL 0x100
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 /* Microjoules since the model was started, 0 without energy. The package's is asked
- * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16. */
+ * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16, as
+ * Linux counts them: ids that no CPU has do not count. */
 enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
 
 /* cpuid.c */

@@ -148,6 +148,7 @@ static void advance_devices(double ns)
 	double length = devices_ns - (window_end_ns - WINDOW_NS);
 	memory_window(length);
 	energy_window(devices_ns);
+	sensor_window(devices_ns);
 	clock_window(devices_ns, length);
 	if (machine.ids_of_core > 1)
 		smt_window(devices_ns);
@@ -403,7 +404,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	static const struct qemu_plugin_hybrid_ops ops = {
 		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
 		.cpuid = cpuid_fix, .rdmsr = on_rdmsr, .wrmsr = on_wrmsr,
-		.rdpmc = pmu_rdpmc, .mmu = mmu,
+		.rdpmc = pmu_rdpmc, .mmu = mmu, .sensor = sensor_read,
 	};
 
 	if (argc != 1 || strncmp(argv[0], "machine=", 8))

@@ -191,10 +191,21 @@ fn impossible_energies_are_refused_by_their_key() {
             "core type E lacks `energy`",
         ),
         ("[energy]", "[energies]", "P has `energy`, but the machine"),
+        ("pl2_w = 95", "thermal_r = 2", "energy lacks `thermal_s`"),
         (
-            "like = \"alder-lake-4p4e\"",
-            "like = \"i7-1260p\"",
-            "cluster 0: `threads` and `[energy]` do not go together",
+            "pl2_w = 95",
+            "thermal_r = 0\nthermal_s = 5",
+            "energy: `thermal_r` must be at least 0.001",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 128",
+            "energy: `max_c` is at most 127, not 128",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 20",
+            "`ambient_c` is not below `max_c`: 25 and 20",
         ),
         (
             "like = \"alder-lake-4p4e\"",
@@ -203,6 +214,33 @@ fn impossible_energies_are_refused_by_their_key() {
         ),
     ] {
         let text = refused("alder-lake-energy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_sensors_are_refused_by_their_key() {
+    for (from, to, word) in [
+        ("A7 = 0x45", "A8 = 0x45", "`A8` is no core type, nor memory"),
+        ("A7 = 0x45", "A7 = 0x40", "`A7` and `A15` have one address"),
+        (
+            "A7 = 0x45",
+            "A7 = 0x50",
+            "0x08 to 0x77, but for 0x50 to 0x57, not 0x50",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = 0x100",
+            "`A7`: an address is 0x08 to 0x77",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = \"0x45\"",
+            "sensors: `A7` cannot be '0x45'",
+        ),
+        ("[energy.sensors]", "[sensors]", "unknown setting `sensors`"),
+    ] {
+        let text = refused("odroid-xu4-energy", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
 }
@@ -236,4 +274,14 @@ fn instructions_are_told_apart() {
 #[test]
 fn energy_is_what_was_worked_out() {
     checked("energy.c");
+}
+
+#[test]
+fn heat_follows_watts_in_its_time() {
+    checked("heat.c");
+}
+
+#[test]
+fn sensors_show_the_mean_of_a_conversion() {
+    checked("sensor.c");
 }

@@ -7,6 +7,7 @@ mod calibrate;
 mod camps;
 mod cgroups;
 mod counters;
+mod energy;
 mod faults;
 mod faults_hybrid;
 mod hotplug;
