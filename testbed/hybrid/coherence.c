@@ -13,7 +13,8 @@
  * directory's word use it by one tag, or else lose sight of it and ask again.
  *
  * CPUs run one after another, each a little ahead of others. So that a line is not read
- * before it is written, its reader waits for the time of the write.
+ * before it is written, its reader waits for the time of the write. One that has spun
+ * until it saw the write may be late: the line has been on its way to it since then.
  *
  * Stores that only have to tell readers cost nothing: a store buffer hides them.
  */
@@ -24,6 +25,7 @@
 
 #define LINES_BITS 14 /* of the directory: a MiB of what was used last */
 #define NONE 0xff
+#define SPIN_NS 1000 /* since a PAUSE: what it looks at now is what it waits for */
 
 static struct entry {
 	uint32_t line, tag;
@@ -78,6 +80,7 @@ bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, do
 {
 	struct entry *e = &directory[(line * 2654435769u) >> (32 - LINES_BITS)];
 	uint64_t me = 1ull << c->index;
+	bool spins = now - c->paused_ns < SPIN_NS;
 	bool moves;
 
 	if (e->line != line || !e->seen) {
@@ -92,7 +95,7 @@ bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, do
 	if (moves)
 		*t = (struct transfer){
 			.from = &cpus[e->writer],
-			.wait_ns = fmin(fmax(e->ns - now, 0), machine.window_ns),
+			.wait_ns = fmin(fmax(e->ns - now, spins ? -WINDOW_NS : 0), WINDOW_NS),
 			.contended = fabs(now - e->ns) < WINDOW_NS,
 		};
 	if (store) {

@@ -89,7 +89,7 @@ void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struc
 		n[L2_MISS]++;
 		cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
 	}
-	c->pending_ns += t->wait_ns + machine.latency.ns[distance] / together;
+	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }
 
 static void bus_window(struct bus *b, double ns)

@@ -178,6 +178,7 @@ struct cpu {
 	uint32_t space; /* tag of the address space, for the L1 */
 	struct cache l1, *l2;
 	struct view *view; /* NULL where lines of others cost nothing */
+	double paused_ns;  /* the last time it spun: see coherence.c */
 	uint32_t streams[8];
 	unsigned next_stream;
 	double noise; /* factor on its clock */
@@ -215,7 +216,7 @@ bool cache_holds(const struct cache *c, uint32_t set, uint32_t line);
 /* coherence.c: nothing of it is called on a machine without `latency` */
 struct transfer { /* of a line that another CPU wrote last */
 	const struct cpu *from;
-	double wait_ns; /* until it is written: its writer may be ahead */
+	double wait_ns; /* until it is written: its writer may be ahead; or how long ago that was */
 	bool contended; /* that was within the last window */
 };
 void coherence_init(void);

@@ -381,6 +381,7 @@ static void catch_up(unsigned cpu, double ns)
 
 static void on_pause(unsigned cpu, void *unused)
 {
+	cpus[cpu].paused_ns = cpu_now(&cpus[cpu]);
 	catch_up(cpu, cpus[cpu].ns);
 }
 
