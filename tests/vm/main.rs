@@ -13,6 +13,7 @@ mod hotplug;
 mod interference;
 mod latency;
 mod ml;
+mod noisy;
 mod pmc;
 mod profiles;
 mod record;
