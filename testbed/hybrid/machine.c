@@ -110,6 +110,38 @@ static void read_type_energy(unsigned i, struct type_energy *e)
 	}
 }
 
+static void read_latency(struct latency *l)
+{
+	static const char *const name[N_DISTANCES] = { "sibling", "cluster", "llc", "other" };
+
+	l->on = number("latency");
+	for (unsigned i = 0; l->on && i < N_DISTANCES; i++)
+		l->ns[i] = number("latency.%s_ns", name[i]);
+}
+
+static void read_noise(struct noise *n)
+{
+	n->on = number("noise");
+	if (!n->on)
+		return;
+	n->counts = number("noise.counts");
+	n->misses = number("noise.misses");
+	n->clock = number("noise.clock");
+	n->memory = number("noise.memory");
+}
+
+static void read_exits(unsigned i, struct core_type *t)
+{
+	t->n_exits = number("type.%u.idle_exit", i);
+	if (t->n_exits > MAX_POINTS)
+		fail("a core type has at most %u idle states to leave", MAX_POINTS);
+	for (unsigned k = 0; k < t->n_exits; k++) {
+		t->exit[k].after_ns = number("type.%u.idle_exit.%u.after_us", i, k) * 1e3;
+		t->exit[k].exit_ns = number("type.%u.idle_exit.%u.exit_us", i, k) * 1e3;
+		machine.exits = true;
+	}
+}
+
 static void read_type(unsigned i, struct core_type *t)
 {
 	snprintf(t->name, sizeof t->name, "%s", text("type.%u.name", i));
@@ -143,6 +175,7 @@ static void read_type(unsigned i, struct core_type *t)
 		};
 	if (machine.energy.on)
 		read_type_energy(i, &t->energy);
+	read_exits(i, t);
 	if (!t->n_turbo || t->overlap < 1 || t->prefetch < 1)
 		fail("core type %s needs a clock, and at least 1 miss in flight", t->name);
 }
@@ -182,6 +215,8 @@ void machine_read(const char *path)
 	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
 		fail("%s is too large a machine", m->name);
 	read_energy(&m->energy);
+	read_latency(&m->latency);
+	read_noise(&m->noise);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {

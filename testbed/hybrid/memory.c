@@ -68,8 +68,28 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	machine.memory.bytes += bytes;
 	c->lines += store ? 2 : 1;
 
-	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory);
+	double ns = machine.memory_ns * noise_memory * factor(&llc->bus) * factor(&machine.memory);
 	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;
+}
+
+/*
+ * Reading ahead sees those in a row, as many as misses go together. All others are
+ * taken for what threads wait for each other by, where nothing goes together.
+ */
+void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struct transfer *t)
+{
+	uint64_t *n = c->total[USER].n;
+	enum distance distance = cpu_distance(c, t->from);
+	double together = in_stream(c, address) ? c->type->overlap : 1;
+
+	n[L1_MISS]++;
+	if (c->l2)
+		cache_access(c->l2, cache_set(c->l2, line), line);
+	if (distance != SIBLING && distance != CLUSTER) {
+		n[L2_MISS]++;
+		cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
+	}
+	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }
 
 static void bus_window(struct bus *b, double ns)

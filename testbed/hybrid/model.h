@@ -19,6 +19,7 @@
 #define MAX_SENSORS 8 /* of power */
 #define LINE 64      /* bytes in a cache line */
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
+#define VIEW 2048    /* lines, a power of two: see coherence.c */
 
 /* What is counted for each vCPU, in user and kernel mode apart. */
 enum event {
@@ -85,6 +86,8 @@ struct core_type {
 	unsigned n_thermal;
 	struct thermal thermal[MAX_EVENTS];
 	struct type_energy energy;
+	unsigned n_exits;
+	struct { double after_ns, exit_ns; } exit[MAX_POINTS]; /* from sleep, by how long it was */
 };
 
 struct cache {
@@ -112,6 +115,19 @@ struct cluster { /* CPUs that share an L2, or one with none */
 	unsigned l2_kib, l2_ways; /* 0: none */
 };
 
+enum distance { SIBLING, CLUSTER, LLC, OTHER, N_DISTANCES };
+
+struct latency { /* of a line that another CPU wrote: see coherence.c */
+	bool on;
+	double ns[N_DISTANCES];
+};
+
+/* Standard deviations, as parts of what they disturb: see noise.c. */
+struct noise {
+	bool on;
+	double counts, misses, clock, memory;
+};
+
 struct machine {
 	char name[64];
 	unsigned family, cpu_model, stepping;
@@ -128,6 +144,14 @@ struct machine {
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
 	struct machine_energy energy;
+	struct latency latency;
+	struct noise noise;
+	bool exits; /* from idle states take time */
+};
+
+/* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. */
+struct view {
+	uint32_t read[VIEW], write[VIEW];
 };
 
 /* What two threads of a core do to each other: see smt.c. */
@@ -158,8 +182,11 @@ struct cpu {
 	/* caches */
 	uint32_t space; /* tag of the address space, for the L1 */
 	struct cache l1, *l2;
+	struct view *view; /* NULL where lines of others cost nothing */
+	double paused_ns;  /* the last time it spun: see coherence.c */
 	uint32_t streams[8];
 	unsigned next_stream;
+	double noise; /* factor on its clock */
 	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
 	double patience; /* cycles of pending time that end the slice */
 	uint64_t lines;  /* moved from and to memory */
@@ -189,9 +216,24 @@ void decode(const uint8_t *bytes, unsigned len, struct decoded *out);
 void cache_init(struct cache *c, unsigned kib, unsigned ways);
 bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit */
 uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
+bool cache_holds(const struct cache *c, uint32_t set, uint32_t line);
+
+/* coherence.c: nothing of it is called on a machine without `latency` */
+struct transfer { /* of a line that another CPU wrote last */
+	const struct cpu *from;
+	double wait_ns; /* until it is written: its writer may be ahead; or how long ago that was */
+	bool contended; /* that was within the last window */
+};
+void coherence_init(void);
+enum distance cpu_distance(const struct cpu *a, const struct cpu *b);
+/* An access that a view does not have; true if it is a transfer. `now` is the CPU's time. */
+bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, double now,
+		      struct transfer *t);
 
 /* memory.c: an access that has missed the L1; virtual and physical line number */
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
+/* The same for a line that comes from another CPU. */
+void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struct transfer *t);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
 
@@ -202,6 +244,8 @@ void smt_stretch(struct cpu *c, double cycles[N_MODES], const struct width used[
 void smt_window(double now_ns);
 
 /* power.c */
+/* How long it takes to leave the state that so much sleep has led to. */
+double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
@@ -225,6 +269,12 @@ bool heat_rdmsr(uint32_t msr, uint64_t *val);
 /* sensor.c: energy.c's figures as a board's sensors show them */
 void sensor_window(double now_ns);
 bool sensor_read(unsigned address, uint8_t command, uint32_t *value);
+
+/* noise.c: all but noise_seed() is called only on a machine with noise */
+void noise_seed(uint64_t seed);
+void noise_window(double ns);    /* draws anew what holds for the next one */
+double noise_draw(double sigma); /* a factor of mean 1 */
+extern double noise_memory;      /* factor on memory's latency; 1 on a machine without */
 
 /* pmu.c */
 void pmu_init(void);

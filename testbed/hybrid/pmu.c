@@ -14,6 +14,7 @@
 #define MASK ((1ull << WIDTH) - 1)
 #define MAX_GENERAL 8
 #define MAX_FIXED 4
+#define NOISE_NS 10e6 /* that a counter's error lasts */
 
 enum {
 	PERFCTR0 = 0xc1, MPERF = 0xe7, APERF = 0xe8, EVNTSEL0 = 0x186,
@@ -83,6 +84,8 @@ struct counter {
 	uint64_t seen; /* of what it counts, when `value` was right */
 	enum meaning meaning;
 	bool user, kernel, interrupt, on;
+	/* With noise: the factor on what is counted, until when, and what is not yet whole. */
+	double noise, noise_until_ns, part;
 };
 
 static struct pmu {
@@ -133,6 +136,25 @@ static uint64_t seen(const struct cpu *c, const struct counter *k)
 	       (k->kernel ? of(&c->total[KERNEL], k->meaning) : 0);
 }
 
+/*
+ * What a counter makes of `n` events. Each has an error of its own, the same for a
+ * while: those of one sample would else cancel out.
+ */
+static uint64_t noisy(const struct cpu *c, struct counter *k, int64_t n)
+{
+	if (c->ns >= k->noise_until_ns) {
+		bool miss = k->meaning == BRANCH_MISSES || (k->meaning >= L1_MISSES &&
+							    k->meaning <= LLC_MISSES);
+
+		k->noise = noise_draw(miss ? machine.noise.misses : machine.noise.counts);
+		k->noise_until_ns = c->ns + NOISE_NS;
+	}
+	k->part += n * k->noise;
+	int64_t whole = k->part;
+	k->part -= whole;
+	return whole;
+}
+
 static unsigned status_bit(unsigned i)
 {
 	return i < MAX_GENERAL ? i : 32 + i - MAX_GENERAL;
@@ -152,7 +174,7 @@ uint64_t pmu_update(struct cpu *c)
 		if (!k->on)
 			continue;
 		uint64_t now = seen(c, k);
-		k->value += now - k->seen;
+		k->value += machine.noise.on ? noisy(c, k, now - k->seen) : now - k->seen;
 		k->seen = now;
 		if (k->value > MASK) {
 			k->value &= MASK;

@@ -39,6 +39,15 @@ static double wished(const struct cpu *c)
 	return c->smt.sibling ? fmax(wish_of(c), wish_of(c->smt.sibling)) : wish_of(c);
 }
 
+double exit_ns(const struct core_type *t, double slept_ns)
+{
+	double ns = 0;
+
+	for (unsigned i = 0; i < t->n_exits && slept_ns >= t->exit[i].after_ns; i++)
+		ns = t->exit[i].exit_ns;
+	return ns;
+}
+
 void clock_window(double now_ns, double ns)
 {
 	double busy[MAX_TYPES] = { 0 };
@@ -65,6 +74,8 @@ void clock_window(double now_ns, double ns)
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
 		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
+		if (machine.noise.on)
+			cpus[i].mhz *= cpus[i].noise;
 	}
 }
 

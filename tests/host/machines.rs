@@ -245,6 +245,77 @@ fn impossible_sensors_are_refused_by_their_key() {
     }
 }
 
+#[test]
+fn impossible_latencies_and_noise_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "sibling_ns = 4.3\n",
+            "",
+            "latency lacks `sibling_ns`: there are cores of 2 threads",
+        ),
+        ("llc_ns = 32\n", "", "latency lacks `llc_ns`"),
+        (
+            "other_ns = 33.5",
+            "other_ns = -1",
+            "latency: `other_ns` must be at least 0",
+        ),
+        (
+            "other_ns = 33.5",
+            "other_ns = nan",
+            "latency: `other_ns` cannot be nan",
+        ),
+        (
+            "other_ns = 33.5",
+            "other_ns = 33.5\nmoon_ns = 1",
+            "latency: unknown setting `moon_ns`",
+        ),
+        (
+            "noise = \"low\"",
+            "noise = \"loud\"",
+            "`noise` is off, low or high, not loud",
+        ),
+        ("noise = \"low\"", "noise = 3", "`noise` cannot be 3"),
+        ("[[4, 2]", "[4, 2", "wrong.toml"),
+        ("[[4, 2]", "[4", "P: `idle_exit` is a list of [microseconds"),
+        ("[500, 170]", "[500, 1]", "P: `idle_exit`: a deeper state"),
+        (
+            "[500, 170]",
+            "[3, 170]",
+            "`idle_exit`: microseconds 3 after",
+        ),
+        ("[500, 170]", "[500, -1]", "must be at least 0"),
+    ] {
+        let text = refused("i7-1260p-noisy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// Time is stretched for latencies between cores, as for caches; sleep is the guest's own.
+#[test]
+fn latencies_are_scaled_and_idle_states_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = |name: &str| {
+        let out = folder.path().join("out");
+        let output = machine(&[name, out.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(out).unwrap()
+    };
+    let noisy = settings("i7-1260p-noisy");
+    for line in [
+        "latency.llc_ns = 640",
+        "latency.sibling_ns = 86.0",
+        "noise = 1",
+        "noise.clock = 0.002",
+        "type.1.idle_exit.3.exit_us = 230",
+    ] {
+        assert!(noisy.lines().any(|l| l == line), "{line}: {noisy}");
+    }
+    let plain = settings("i7-1260p");
+    for line in ["latency = 0", "noise = 0", "type.0.idle_exit = 0"] {
+        assert!(plain.lines().any(|l| l == line), "{line}: {plain}");
+    }
+}
+
 /// Compiles a part of the plugin with its test, and runs that.
 fn checked(part: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -284,4 +355,11 @@ fn heat_follows_watts_in_its_time() {
 #[test]
 fn sensors_show_the_mean_of_a_conversion() {
     checked("sensor.c");
+fn lines_come_from_who_wrote_them_last() {
+    checked("coherence.c");
+}
+
+#[test]
+fn noise_is_as_large_as_it_says_and_comes_from_the_seed() {
+    checked("noise.c");
 }

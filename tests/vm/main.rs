@@ -14,6 +14,7 @@ mod hotplug;
 mod interference;
 mod latency;
 mod ml;
+mod noisy;
 mod pmc;
 mod profiles;
 mod record;
