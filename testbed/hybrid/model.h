@@ -17,6 +17,8 @@
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
 #define LINE 64      /* bytes in a cache line */
+#define MAX_RMIDS 1024 /* what Intel's registers have room for */
+#define MAX_CLOS 128
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 
 /* What is counted for each vCPU, in user and kernel mode apart. */
@@ -98,7 +100,13 @@ struct bus {
 struct llc {
 	unsigned kib, ways;
 	struct cache cache;
+	struct rdt *rdt; /* instead of the tags above: see rdt.c; or NULL */
 	struct bus bus;
+};
+
+/* Monitoring and allocation of last-level caches; 0 RMIDs: none. */
+struct resctrl {
+	unsigned rmids, clos;
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
@@ -123,6 +131,7 @@ struct machine {
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
 	struct machine_energy energy;
+	struct resctrl resctrl;
 };
 
 /* What two threads of a core do to each other: see smt.c. */
@@ -189,6 +198,13 @@ uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
+
+/* rdt.c: all of it does nothing on a machine without resctrl */
+void rdt_init(struct llc *l);
+bool rdt_access(const struct cpu *c, uint32_t line); /* of its LLC; true: a hit */
+bool rdt_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* smt.c */
 void smt_pair(struct cpu *first, struct cpu *second);
