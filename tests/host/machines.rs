@@ -207,6 +207,61 @@ fn impossible_energies_are_refused_by_their_key() {
     }
 }
 
+#[test]
+fn impossible_settings_of_resctrl_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "rmids = 64",
+            "rmids = 0",
+            "resctrl: `rmids` must be at least 1, not 0",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 1025",
+            "resctrl: `rmids` must be at most 1024",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 6.4",
+            "resctrl: `rmids` cannot be 6.4",
+        ),
+        ("rmids = 64\n", "", "resctrl lacks `rmids`"),
+        (
+            "clos = 16",
+            "clos = 0",
+            "resctrl: `clos` must be at least 1",
+        ),
+        (
+            "clos = 16",
+            "clos = 129",
+            "resctrl: `clos` must be at most 128",
+        ),
+        (
+            "clos = 16",
+            "clos = 16\nways = 13",
+            "resctrl: unknown setting `ways`",
+        ),
+        (
+            "[resctrl]",
+            "llc.l3.ways = 48\n[resctrl]",
+            "llc l3: `ways` must be at most 32 with",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"juno-r1\"",
+            "cluster 0 lacks `l2`: `[resctrl]`",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"meteor-lake\"",
+            "llc soc: `ways` must be those of the first",
+        ),
+    ] {
+        let text = refused("alder-lake-resctrl", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
 /// Compiles a part of the plugin with its test, and runs that.
 fn checked(part: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -236,4 +291,9 @@ fn instructions_are_told_apart() {
 #[test]
 fn energy_is_what_was_worked_out() {
     checked("energy.c");
+}
+
+#[test]
+fn lines_have_their_rmids_and_masks_bind() {
+    checked("rdt.c");
 }

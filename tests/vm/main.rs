@@ -16,6 +16,7 @@ mod ml;
 mod pmc;
 mod profiles;
 mod record;
+mod resctrl;
 mod scheduling;
 mod soak;
 mod spin;
