@@ -106,6 +106,7 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 	case 7:
 		if (sub == 0 && machine.hybrid)
 			regs[3] |= 1 << 15;
+		rdt_cpuid(c, leaf, sub, regs);
 		return true;
 	case 0xa:
 		regs[0] = regs[1] = regs[2] = regs[3] = 0;
@@ -124,6 +125,9 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 			return false;
 		regs[1] = sub ? machine.present : c->cluster->threads;
 		return true;
+	case 0xf:
+	case 0x10:
+		return rdt_cpuid(c, leaf, sub, regs);
 	case 0x15: /* the TSC counts nanoseconds */
 		regs[0] = regs[1] = 1;
 		regs[2] = 1000000000;

@@ -217,6 +217,10 @@ void machine_read(const char *path)
 	read_energy(&m->energy);
 	read_latency(&m->latency);
 	read_noise(&m->noise);
+	m->resctrl.rmids = number("resctrl.rmids");
+	m->resctrl.clos = number("resctrl.clos");
+	if (m->resctrl.rmids > MAX_RMIDS || m->resctrl.clos > MAX_CLOS)
+		fail("resctrl has up to %u rmids and %u clos", MAX_RMIDS, MAX_CLOS);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {
@@ -225,6 +229,7 @@ void machine_read(const char *path)
 		l->kib = number("llc.%u.kib", i);
 		l->ways = number("llc.%u.ways", i);
 		cache_init(&l->cache, l->kib, l->ways);
+		rdt_init(l);
 		l->bus.bytes_per_ns = number("llc.%u.bandwidth_mb_s", i) / 1e3;
 		l->bus.queue = 1;
 	}

@@ -59,7 +59,8 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 
 	struct llc *llc = c->llc;
 	c->pending_cycles += t->llc_cycles / together;
-	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line))
+	if (llc->rdt ? rdt_access(c, line) :
+		       cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
 	n[LLC_MISS]++;
 	/* A line that was written has to go back some time. */

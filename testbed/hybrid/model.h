@@ -18,6 +18,8 @@
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
 #define MAX_SENSORS 8 /* of power */
 #define LINE 64      /* bytes in a cache line */
+#define MAX_RMIDS 1024 /* what Intel's registers have room for */
+#define MAX_CLOS 128
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 #define VIEW 2048    /* lines, a power of two: see coherence.c */
 
@@ -106,7 +108,13 @@ struct bus {
 struct llc {
 	unsigned kib, ways;
 	struct cache cache;
+	struct rdt *rdt; /* instead of the tags above: see rdt.c; or NULL */
 	struct bus bus;
+};
+
+/* Monitoring and allocation of last-level caches; 0 RMIDs: none. */
+struct resctrl {
+	unsigned rmids, clos;
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
@@ -147,6 +155,7 @@ struct machine {
 	struct latency latency;
 	struct noise noise;
 	bool exits; /* from idle states take time */
+	struct resctrl resctrl;
 };
 
 /* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. */
@@ -236,6 +245,13 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struct transfer *t);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
+
+/* rdt.c: all of it does nothing on a machine without resctrl */
+void rdt_init(struct llc *l);
+bool rdt_access(const struct cpu *c, uint32_t line); /* of its LLC; true: a hit */
+bool rdt_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* smt.c */
 void smt_pair(struct cpu *first, struct cpu *second);

@@ -264,12 +264,12 @@ static void mmu(unsigned cpu, uint64_t cr3)
 
 static bool on_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
-	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val);
+	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val) || rdt_rdmsr(cpu, msr, val);
 }
 
 static bool on_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 {
-	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val);
+	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val) || rdt_wrmsr(cpu, msr, val);
 }
 
 void model_start(void)

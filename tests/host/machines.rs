@@ -355,11 +355,74 @@ fn heat_follows_watts_in_its_time() {
 #[test]
 fn sensors_show_the_mean_of_a_conversion() {
     checked("sensor.c");
-fn lines_come_from_who_wrote_them_last() {
+}
+
+#[test]
+fn lines_come_from_the_cpu_that_wrote_them_last() {
     checked("coherence.c");
 }
 
 #[test]
 fn noise_is_as_large_as_it_says_and_comes_from_the_seed() {
     checked("noise.c");
+}
+
+#[test]
+fn impossible_settings_of_resctrl_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "rmids = 64",
+            "rmids = 0",
+            "resctrl: `rmids` must be at least 1, not 0",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 1025",
+            "resctrl: `rmids` must be at most 1024",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 6.4",
+            "resctrl: `rmids` cannot be 6.4",
+        ),
+        ("rmids = 64\n", "", "resctrl lacks `rmids`"),
+        (
+            "clos = 16",
+            "clos = 0",
+            "resctrl: `clos` must be at least 1",
+        ),
+        (
+            "clos = 16",
+            "clos = 129",
+            "resctrl: `clos` must be at most 128",
+        ),
+        (
+            "clos = 16",
+            "clos = 16\nways = 13",
+            "resctrl: unknown setting `ways`",
+        ),
+        (
+            "[resctrl]",
+            "llc.l3.ways = 48\n[resctrl]",
+            "llc l3: `ways` must be at most 32 with",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"juno-r1\"",
+            "cluster 0 lacks `l2`: `[resctrl]`",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"meteor-lake\"",
+            "llc soc: `ways` must be those of the first",
+        ),
+    ] {
+        let text = refused("alder-lake-resctrl", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn lines_have_their_rmids_and_masks_bind() {
+    checked("rdt.c");
 }

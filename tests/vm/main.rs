@@ -18,6 +18,7 @@ mod noisy;
 mod pmc;
 mod profiles;
 mod record;
+mod resctrl;
 mod scheduling;
 mod soak;
 mod spin;
