@@ -76,6 +76,15 @@ static void read_energy(struct machine_energy *e)
 	e->pl2_w = number("energy.pl2_w");
 }
 
+static void read_hfi(struct machine_hfi *h)
+{
+	h->on = number("hfi");
+	if (!h->on)
+		return;
+	h->interval_ns = number("hfi.interval_ms") * 1e6;
+	h->step = number("hfi.step");
+}
+
 static void read_type_energy(unsigned i, struct type_energy *e)
 {
 	e->leakage_w = number("type.%u.energy.leakage_w", i);
@@ -171,6 +180,7 @@ void machine_read(const char *path)
 	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
 		fail("%s is too large a machine", m->name);
 	read_energy(&m->energy);
+	read_hfi(&m->hfi);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {
