@@ -9,6 +9,7 @@ mod cgroups;
 mod counters;
 mod faults;
 mod faults_hybrid;
+mod feedback;
 mod hotplug;
 mod interference;
 mod latency;
