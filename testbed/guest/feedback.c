@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 
 		if (poll(&p, 1, left * 1e3 + 1) <= 0)
 			continue;
-		if (recv(s, &m, sizeof m, 0) >= NLMSG_HDRLEN + GENL_HDRLEN)
+		if (recv(s, &m, sizeof m, 0) >= (int)(NLMSG_HDRLEN + GENL_HDRLEN))
 			print(&m);
 	}
 	return 0;
