@@ -73,7 +73,8 @@ static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]
 
 		value = e < N_EVENTS ? t->n[e] : e == TOTAL_CYCLES ? t->cycles :
 			e == TOTAL_STALLED ? t->stalled : e == TOTAL_REF ? t->ref :
-			e == TOTAL_MHZ ? c->mhz : energy_total(c, e, sub >> 16);
+			e == TOTAL_MHZ ? c->mhz :
+			e >= TOTAL_HFI ? hfi_total(e, sub >> 16) : energy_total(c, e, sub >> 16);
 		break;
 	}
 	default:
@@ -94,6 +95,9 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 	case 0:
 		regs[0] = 0x1a; /* not higher: 0x1f would speak of the topology again */
 		return true;
+	case 1:
+		hfi_cpuid(cpu, leaf, regs);
+		return true;
 	case 4:
 		caches(c, sub, regs);
 		return true;
@@ -102,6 +106,7 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		if (machine.energy.thermal_r > 0)
 			regs[0] |= 1 << 0 | 1 << 6; /* thermometers of cores and package */
 		regs[2] |= 1;                         /* APERF and MPERF */
+		hfi_cpuid(cpu, leaf, regs);
 		return true;
 	case 7:
 		if (sub == 0 && machine.hybrid)

@@ -71,6 +71,11 @@ static double voltage(const struct type_energy *e, double mhz)
 	return e->volts[i - 1].volt + fmin(part, 1) * (e->volts[i].volt - e->volts[i - 1].volt);
 }
 
+double energy_voltage(const struct core_type *t, double mhz)
+{
+	return voltage(&t->energy, mhz) / voltage(&t->energy, t->turbo_mhz[0]);
+}
+
 /* What sleeping from `from` to `until` after falling asleep takes. */
 static double idle_nj(const struct type_energy *e, double from, double until)
 {
@@ -98,7 +103,7 @@ static void settle_cpu(struct cpu *c, double now_ns)
 {
 	struct meter *m = &meters[c->index];
 	const struct type_energy *e = &c->type->energy;
-	double volts = voltage(e, c->mhz) / voltage(e, c->type->turbo_mhz[0]);
+	double volts = energy_voltage(c->type, c->mhz);
 	double switching = 0, cycles = 0, ref = 0;
 
 	for (unsigned mode = 0; mode < N_MODES; mode++) {

@@ -87,6 +87,15 @@ static void read_energy(struct machine_energy *e)
 	}
 }
 
+static void read_hfi(struct machine_hfi *h)
+{
+	h->on = number("hfi");
+	if (!h->on)
+		return;
+	h->interval_ns = number("hfi.interval_ms") * 1e6;
+	h->step = number("hfi.step");
+}
+
 static void read_type_energy(unsigned i, struct type_energy *e)
 {
 	e->leakage_w = number("type.%u.energy.leakage_w", i);
@@ -221,6 +230,7 @@ void machine_read(const char *path)
 	m->resctrl.clos = number("resctrl.clos");
 	if (m->resctrl.rmids > MAX_RMIDS || m->resctrl.clos > MAX_CLOS)
 		fail("resctrl has up to %u rmids and %u clos", MAX_RMIDS, MAX_CLOS);
+	read_hfi(&m->hfi);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {

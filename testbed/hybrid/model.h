@@ -9,6 +9,7 @@
 #define HYBRID_MODEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MAX_CPUS 64
@@ -17,6 +18,7 @@
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
 #define MAX_SENSORS 8 /* of power */
+#define HFI_CLASSES 4 /* of instructions: see hfi.c */
 #define LINE 64      /* bytes in a cache line */
 #define MAX_RMIDS 1024 /* what Intel's registers have room for */
 #define MAX_CLOS 128
@@ -65,6 +67,12 @@ struct machine_energy { /* beside the cores */
 	double ambient_c, max_c;
 	unsigned n_sensors;
 	struct { unsigned address, of; } sensor[MAX_SENSORS]; /* of which core type; n_types: memory */
+};
+
+struct machine_hfi { /* hardware feedback: see hfi.c */
+	bool on;
+	double interval_ns; /* no more than one table in so long */
+	unsigned step;      /* a change that is worth one, of 255 */
 };
 
 struct core_type {
@@ -156,6 +164,7 @@ struct machine {
 	struct noise noise;
 	bool exits; /* from idle states take time */
 	struct resctrl resctrl;
+	struct machine_hfi hfi;
 };
 
 /* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. */
@@ -264,12 +273,14 @@ void smt_window(double now_ns);
 double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
+double clock_limit(const struct core_type *t); /* MHz that a CPU may have in this window */
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* energy.c: all of it does nothing on a machine without energy */
 void energy_window(double now_ns); /* before clocks change */
 void energy_warp(double ns);       /* all CPUs sleep for so long */
+double energy_voltage(const struct core_type *t, double mhz); /* of that at its highest clock */
 double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
@@ -291,6 +302,13 @@ void noise_seed(uint64_t seed);
 void noise_window(double ns);    /* draws anew what holds for the next one */
 double noise_draw(double sigma); /* a factor of mean 1 */
 extern double noise_memory;      /* factor on memory's latency; 1 on a machine without */
+
+/* hfi.c: all of it does nothing on a machine without */
+void hfi_window(double now_ns, double ns); /* after clocks have been set */
+void hfi_cpuid(unsigned cpu, uint32_t leaf, uint32_t regs[4]); /* leaves 1 and 6 */
+bool hfi_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool hfi_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+uint64_t hfi_total(unsigned what, unsigned of);
 
 /* pmu.c */
 void pmu_init(void);
@@ -319,6 +337,9 @@ enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
  * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16, as
  * Linux counts them: ids that no CPU has do not count. */
 enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
+/* Hardware feedback of the CPU above bit 16: for class 0 performance and efficiency, then for
+ * class 1 and so on; and one more than the class of what ran there, or 0. */
+enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };
 
 /* cpuid.c */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
@@ -327,6 +348,8 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
 void model_start(void);
 void model_stop(void);
+void guest_write(uint64_t address, const void *from, size_t size); /* RAM, by physical address */
+void thermal_interrupt(unsigned cpu);
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

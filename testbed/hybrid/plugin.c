@@ -162,6 +162,7 @@ static void advance_devices(double ns)
 	if (machine.noise.on)
 		noise_window(length);
 	clock_window(devices_ns, length);
+	hfi_window(devices_ns, length);
 	if (machine.ids_of_core > 1)
 		smt_window(devices_ns);
 	window_end_ns = devices_ns + WINDOW_NS;
@@ -286,6 +287,16 @@ void model_stop(void)
 {
 	started = false;
 	qemu_plugin_hybrid_retranslate();
+}
+
+void guest_write(uint64_t address, const void *from, size_t size)
+{
+	qemu_plugin_hybrid_write(address, from, size);
+}
+
+void thermal_interrupt(unsigned cpu)
+{
+	qemu_plugin_hybrid_thermal(cpu);
 }
 
 /* --- what translated code calls --------------------------------------------------- */

@@ -19,6 +19,7 @@ enum {
 static struct {
 	uint64_t enabled, request;
 } power[MAX_CPUS];
+static double limits[MAX_TYPES]; /* 0: no window has ended yet */
 
 /* The clock that the guest has asked for; 0 bits mean that it has no wish. */
 static double wish_of(const struct cpu *c)
@@ -59,13 +60,9 @@ void clock_window(double now_ns, double ns)
 			busy[c->type - machine.type] +=
 				fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
 	}
-	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		const struct core_type *t = cpus[i].type;
-
-		cpus[i].busy_ns = 0;
-		if (!t)
-			continue;
-		unsigned n = (unsigned)lround(busy[t - machine.type]);
+	for (unsigned i = 0; i < machine.n_types; i++) {
+		const struct core_type *t = &machine.type[i];
+		unsigned n = (unsigned)lround(busy[i]);
 		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
 
 		mhz = fmin(mhz, energy_limit(t));
@@ -73,10 +70,25 @@ void clock_window(double now_ns, double ns)
 			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
 			    now_ns - started_ns < t->thermal[e].until_ns)
 				mhz = fmin(mhz, t->thermal[e].mhz);
-		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
-		if (machine.noise.on)
-			cpus[i].mhz *= cpus[i].noise;
+		limits[i] = mhz;
 	}
+	for (unsigned i = 0; i < machine.n_cpus; i++) {
+		struct cpu *c = &cpus[i];
+
+		c->busy_ns = 0;
+		if (!c->type)
+			continue;
+		c->mhz = fmin(limits[c->type - machine.type], wished(c));
+		if (machine.noise.on)
+			c->mhz *= c->noise;
+	}
+}
+
+double clock_limit(const struct core_type *t)
+{
+	double mhz = limits[t - machine.type];
+
+	return mhz > 0 ? mhz : t->turbo_mhz[0];
 }
 
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
@@ -103,7 +115,7 @@ bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		*val = 0;
 		return true;
 	}
-	return energy_rdmsr(cpu, msr, val);
+	return hfi_rdmsr(cpu, msr, val) || energy_rdmsr(cpu, msr, val);
 }
 
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
@@ -118,5 +130,5 @@ bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 	case HWP_STATUS:
 		return true;
 	}
-	return energy_wrmsr(cpu, msr, val);
+	return hfi_wrmsr(cpu, msr, val) || energy_wrmsr(cpu, msr, val);
 }

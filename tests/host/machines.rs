@@ -426,3 +426,43 @@ fn impossible_settings_of_resctrl_are_refused_by_their_key() {
 fn lines_have_their_rmids_and_masks_bind() {
     checked("rdt.c");
 }
+
+#[test]
+fn impossible_feedback_is_refused_by_its_key() {
+    for (from, to, word) in [
+        (
+            "step = 4",
+            "step = 0",
+            "hfi: `step` must be at least 1, not 0",
+        ),
+        (
+            "step = 4",
+            "step = 256",
+            "hfi: `step` is at most 255, not 256",
+        ),
+        ("step = 4", "step = 1.5", "hfi: `step` cannot be 1.5"),
+        (
+            "interval_ms = 100",
+            "interval_ms = 0",
+            "hfi: `interval_ms` must be at least 1, not 0",
+        ),
+        (
+            "interval_ms = 100",
+            "interval_s = 1",
+            "hfi: unknown setting `interval_s`",
+        ),
+        (
+            "like = \"alder-lake-energy\"",
+            "like = \"alder-lake-4p4e\"",
+            "hfi: efficiency needs `[energy]`",
+        ),
+    ] {
+        let text = refused("alder-lake-hfi", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn feedback_is_what_was_worked_out() {
+    checked("hfi.c");
+}

@@ -10,6 +10,7 @@ mod counters;
 mod energy;
 mod faults;
 mod faults_hybrid;
+mod feedback;
 mod hotplug;
 mod interference;
 mod latency;
