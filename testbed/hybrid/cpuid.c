@@ -28,6 +28,18 @@ static void cache_leaf(uint32_t regs[4], unsigned kind, unsigned level, unsigned
 	regs[3] = 0;
 }
 
+/* The counters that all core types have: Linux' driver knows what some have beyond. */
+static void common_counters(unsigned *general, unsigned *fixed)
+{
+	*general = *fixed = ~0u;
+	for (unsigned i = 0; i < machine.n_types; i++) {
+		const struct core_type *t = &machine.type[i];
+
+		*general = t->counters < *general ? t->counters : *general;
+		*fixed = t->fixed_counters < *fixed ? t->fixed_counters : *fixed;
+	}
+}
+
 static void caches(const struct cpu *c, uint32_t sub, uint32_t regs[4])
 {
 	const struct cluster *l = c->cluster;
@@ -88,7 +100,7 @@ static bool control(struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 {
 	struct cpu *c = &cpus[cpu];
-	unsigned n;
+	unsigned general, fixed;
 
 	switch (leaf) {
 	case 0:
@@ -109,13 +121,11 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		regs[0] = regs[1] = regs[2] = regs[3] = 0;
 		if (!c->type->counters)
 			return true; /* like most virtual machines: no PMU at all */
-		/* The counters that all core types have: the driver knows the rest. */
-		n = machine.n_types > 1 ? 6 : c->type->counters;
-		regs[0] = 5 | n << 8 | 48 << 16 | 8 << 24;
+		common_counters(&general, &fixed);
+		regs[0] = 5 | general << 8 | 48 << 16 | 8 << 24;
 		regs[1] = 1 << 7; /* no topdown slots event */
-		n = machine.n_types > 1 ? 3 : c->type->fixed_counters;
-		regs[2] = (1u << n) - 1;
-		regs[3] = n | 48 << 5 | 1 << 15;
+		regs[2] = (1u << fixed) - 1;
+		regs[3] = fixed | 48 << 5 | 1 << 15;
 		return true;
 	case 0xb: /* QEMU has the shifts right, and takes all cores for equal */
 		if (machine.ids_of_core == 1 || sub > 1)

@@ -70,12 +70,47 @@ static const struct code gracemont[] = {
 	{ 0x03cd, DIVISIONS },       /* ARITH.DIV_ACTIVE: the model counts them whole */
 	{ 0 },
 };
+/* Of Lunar Lake's P cores, whose L1 the model has as one. */
+static const struct code lion_cove[] = {
+	{ 0x00c0, INSTRUCTIONS }, { 0x003c, CYCLES }, { 0x013c, REF_CYCLES },
+	{ 0x4f2e, LLC_REFERENCES }, { 0x412e, LLC_MISSES },
+	{ 0x00c4, BRANCHES }, { 0x00c5, BRANCH_MISSES },
+	{ 0x81d0, LOADS }, { 0x82d0, STORES }, { 0x87d0, ACCESSES },
+	{ 0x01d1, L1_HITS }, { 0x08d1, L1_MISSES }, { 0x02d1, L2_HITS }, { 0x10d1, L2_MISSES },
+	{ 0x04d1, LLC_HITS }, { 0x20d1, LLC_MISSES },
+	{ 0x0151, L1_MISSES }, { 0x0551, L1_MISSES }, /* L1D.REPLACEMENT, L1D.L0_REPLACEMENT too */
+	{ 0xff24, L1_MISSES },       /* L2_RQSTS.REFERENCES */
+	{ 0x3f24, L2_MISSES },       /* L2_RQSTS.MISS */
+	{ 0x1f25, L2_MISSES },       /* L2_LINES_IN.ALL */
+	{ 0x3fc7, FP_INSTRUCTIONS }, /* FP_ARITH_OPS_RETIRED: scalar and vector */
+	{ 0x09b0, DIVISIONS },       /* ARITH.DIV_ACTIVE: the model counts them whole */
+	{ 0x21a6, STALLED_CYCLES },  /* EXE_ACTIVITY.BOUND_ON_LOADS */
+	{ 0x01a4, SLOTS },           /* TOPDOWN.SLOTS_P */
+	{ 0 },
+};
+/* Of Meteor Lake's E and LP-E cores, and of Lunar Lake's: Skymont has a few more. */
+static const struct code crestmont[] = {
+	{ 0x00c0, INSTRUCTIONS }, { 0x003c, CYCLES }, { 0x013c, REF_CYCLES },
+	{ 0x4f2e, LLC_REFERENCES }, { 0x412e, LLC_MISSES },
+	{ 0x00c4, BRANCHES }, { 0x00c5, BRANCH_MISSES },
+	{ 0x81d0, LOADS }, { 0x82d0, STORES }, { 0x83d0, ACCESSES },
+	{ 0x01d1, L1_HITS }, { 0x02d1, L2_HITS }, { 0x1cd1, LLC_HITS }, { 0x80d1, L2_MISSES },
+	{ 0x40d1, L1_MISSES },
+	{ 0x0724, L1_MISSES },       /* L2_REQUEST.ALL */
+	{ 0x0124, L2_MISSES },       /* L2_REQUEST.MISS */
+	{ 0x7e34, STALLED_CYCLES },  /* MEM_BOUND_STALLS_LOAD.L2_MISS */
+	{ 0x2fc7, FP_INSTRUCTIONS }, { 0x3fc7, FP_INSTRUCTIONS }, /* FP_INST_RETIRED */
+	{ 0x03cd, DIVISIONS },       /* ARITH.DIV_ACTIVE: the model counts them whole */
+	{ 0 },
+};
 static const struct {
 	const char *name;
 	const struct code *code;
 } table[] = {
-	{ "golden-cove", golden_cove },
+	{ "golden-cove", golden_cove }, { "redwood-cove", golden_cove },
+	{ "lion-cove", lion_cove },
 	{ "gracemont", gracemont },
+	{ "crestmont", crestmont }, { "skymont", crestmont },
 };
 
 struct counter {
