@@ -362,6 +362,8 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void init_cpus(void)
 {
+	unsigned cores[MAX_TYPES] = { 0 };
+
 	for (unsigned i = 0; i < machine.n_cpus; i++)
 		cpus[i].asleep = true;
 	for (unsigned k = 0; k < machine.n_clusters; k++) {
@@ -376,6 +378,7 @@ static void init_cpus(void)
 			c->smt.flight = 1;
 			c->cluster = l;
 			c->type = &machine.type[l->type];
+			c->core = i % machine.ids_of_core ? cores[l->type] - 1 : cores[l->type]++;
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
 			if (i % machine.ids_of_core) {
