@@ -119,7 +119,7 @@ bool amd_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4
 		memcpy(regs + 2, "cAMD", 4);
 		break;
 	case 0x80000007:
-		regs[3] = 1 << 8 | 1 << 9; /* the TSC never changes; boost */
+		regs[3] = 1 << 7 | 1 << 8 | 1 << 9; /* P-states; the TSC never changes; boost */
 		break;
 	case 0x8000001d:
 		cache(c, sub, regs);
