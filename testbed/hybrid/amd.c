@@ -6,7 +6,6 @@
  * ACPI table that goes with them.
  */
 #include <math.h>
-#include <qemu-plugin.h>
 #include <string.h>
 
 #include "model.h"
@@ -160,7 +159,7 @@ void amd_window(double now_ns)
 		cppc[i].rank = rank;
 	}
 	if (changed)
-		qemu_plugin_hybrid_gpe();
+		ranking_changed();
 }
 
 bool amd_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)

@@ -257,6 +257,7 @@ bool amd_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
 void model_start(void);
 void model_stop(void);
+void ranking_changed(void); /* tells the guest to look at it again */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -262,6 +262,11 @@ void model_stop(void)
 	qemu_plugin_hybrid_retranslate();
 }
 
+void ranking_changed(void)
+{
+	qemu_plugin_hybrid_gpe();
+}
+
 /* --- what translated code calls --------------------------------------------------- */
 
 static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)

@@ -328,3 +328,8 @@ fn instructions_are_told_apart() {
 fn energy_is_what_was_worked_out() {
     checked("energy.c");
 }
+
+#[test]
+fn amd_says_what_a_dump_of_its_cpuid_says() {
+    checked("amd.c");
+}
