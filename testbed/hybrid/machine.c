@@ -176,12 +176,28 @@ static void read_type(unsigned i, struct core_type *t)
 	for (unsigned k = 0; k < t->n_turbo && k < MAX_CPUS; k++)
 		t->turbo_mhz[k] = number("type.%u.turbo.%u", i, k);
 	t->n_thermal = number("type.%u.thermal", i);
-	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++)
+	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++) {
+		unsigned listed = number("type.%u.thermal.%u.cores", i, k);
+
 		t->thermal[k] = (struct thermal){
 			.at_ns = number("type.%u.thermal.%u.at_s", i, k) * 1e9,
 			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
 			.mhz = number("type.%u.thermal.%u.mhz", i, k),
+			.cores = listed ? 0 : UINT64_MAX,
 		};
+		for (unsigned j = 0; j < listed; j++) {
+			unsigned core = number("type.%u.thermal.%u.cores.%u", i, k, j);
+
+			t->thermal[k].cores |= 1ull << core % 64;
+		}
+	}
+	if (machine.amd) {
+		t->lowest_level = number("type.%u.lowest_level", i);
+		t->nonlinear_level = number("type.%u.nonlinear_level", i);
+		unsigned cores = number("type.%u.ranking", i);
+		for (unsigned k = 0; k < cores && k < MAX_CPUS; k++)
+			t->ranking[k] = number("type.%u.ranking.%u", i, k);
+	}
 	if (machine.energy.on)
 		read_type_energy(i, &t->energy);
 	read_exits(i, t);
@@ -210,6 +226,7 @@ void machine_read(const char *path)
 	m->cpu_model = number("cpuid.model");
 	m->stepping = number("cpuid.stepping");
 	m->hybrid = number("cpuid.hybrid");
+	m->amd = number("cpuid.amd");
 	m->window_ns = number("window_ns");
 	m->ref_mhz = number("ref_mhz");
 	m->memory_ns = number("memory.latency_ns");

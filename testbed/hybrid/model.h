@@ -46,6 +46,7 @@ struct totals {
 struct thermal {
 	double at_ns, until_ns; /* since the model was started */
 	double mhz;             /* no faster than this meanwhile */
+	uint64_t cores;         /* on these of the type */
 };
 
 /* What a core takes, at the voltage of its highest clock: see energy.c. */
@@ -77,7 +78,7 @@ struct machine_hfi { /* hardware feedback: see hfi.c */
 
 struct core_type {
 	char name[16];
-	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom */
+	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom; AMD's: 0, 1 efficient */
 	unsigned pmu;            /* which table of event codes: see pmu.c */
 	unsigned counters;       /* general counters of its PMU */
 	unsigned fixed_counters;
@@ -91,6 +92,7 @@ struct core_type {
 	unsigned l1_kib, l1_ways;
 	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
 	uint64_t max_ratio, highest_level, guaranteed_level;
+	uint64_t lowest_level, nonlinear_level, ranking[MAX_CPUS]; /* AMD's; by core of the type */
 	unsigned n_turbo;
 	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
 	unsigned n_thermal;
@@ -147,7 +149,7 @@ struct noise {
 struct machine {
 	char name[64];
 	unsigned family, cpu_model, stepping;
-	bool hybrid;
+	bool hybrid, amd;
 	unsigned n_types, n_clusters, n_llcs;
 	/* CPUs go by their APIC ids, of which a core has 1 or 2. Where E cores have one
 	 * thread and P cores two, some ids have no CPU: cpus[id].type is NULL. */
@@ -188,6 +190,7 @@ struct width {
 
 struct cpu {
 	unsigned index;
+	unsigned core; /* among those of its type */
 	const struct core_type *type;
 	const struct cluster *cluster;
 	struct llc *llc;
@@ -274,6 +277,7 @@ double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
 double clock_limit(const struct core_type *t); /* MHz that a CPU may have in this window */
+double heat_limit(const struct cpu *c, double now_ns); /* MHz */
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
@@ -342,7 +346,16 @@ enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
 enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };
 
 /* cpuid.c */
+unsigned order(unsigned n); /* the power of two that is no less */
+unsigned llc_ids(const struct llc *l); /* APIC ids from the first to the last that share it */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+
+/* amd.c: on a machine of AMD's only */
+bool amd_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+uint64_t amd_request(unsigned cpu); /* the performance that the guest has asked for */
+void amd_window(double now_ns);     /* the ranking of cores follows their clocks */
+bool amd_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool amd_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* plugin.c */
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
@@ -350,6 +363,7 @@ void model_start(void);
 void model_stop(void);
 void guest_write(uint64_t address, const void *from, size_t size); /* RAM, by physical address */
 void thermal_interrupt(unsigned cpu);
+void ranking_changed(void); /* tells the guest to look at it again */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

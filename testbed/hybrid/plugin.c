@@ -299,6 +299,11 @@ void thermal_interrupt(unsigned cpu)
 	qemu_plugin_hybrid_thermal(cpu);
 }
 
+void ranking_changed(void)
+{
+	qemu_plugin_hybrid_gpe();
+}
+
 /* --- what translated code calls --------------------------------------------------- */
 
 static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)
@@ -453,6 +458,8 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void init_cpus(void)
 {
+	unsigned cores[MAX_TYPES] = { 0 };
+
 	for (unsigned i = 0; i < machine.n_cpus; i++)
 		cpus[i].asleep = true;
 	for (unsigned k = 0; k < machine.n_clusters; k++) {
@@ -467,6 +474,7 @@ static void init_cpus(void)
 			c->smt.flight = c->noise = 1;
 			c->cluster = l;
 			c->type = &machine.type[l->type];
+			c->core = i % machine.ids_of_core ? cores[l->type] - 1 : cores[l->type]++;
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
 			if (i % machine.ids_of_core) {

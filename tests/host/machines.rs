@@ -466,3 +466,99 @@ fn impossible_feedback_is_refused_by_its_key() {
 fn feedback_is_what_was_worked_out() {
     checked("hfi.c");
 }
+
+#[test]
+fn impossible_cpus_of_amd_are_refused_by_their_key() {
+    let ranks = "ranking = [208, 203, 208, 198]";
+    for (from, to, word) in [
+        (
+            "vendor = \"amd\"",
+            "vendor = \"via\"",
+            "cpuid: `vendor` is intel or amd, not via",
+        ),
+        (
+            "vendor = \"amd\"",
+            "",
+            "core type zen5: `cpuid_type` is core or atom, not performance",
+        ),
+        (
+            "cpuid_type = \"efficiency\"",
+            "cpuid_type = \"atom\"",
+            "zen5c: `cpuid_type` is performance or efficiency, not atom",
+        ),
+        (ranks, "", "core type zen5 lacks `ranking`"),
+        (ranks, "ranking = 208", "`ranking` cannot be 208"),
+        (ranks, "ranking = [208, 300]", "numbers from 1 to 255"),
+        (ranks, "ranking = [true]", "numbers from 1 to 255"),
+        (
+            ranks,
+            "ranking = [208, 203]",
+            "`ranking` has 2 entries for 4 cores",
+        ),
+        (
+            "ranking = [132]",
+            "ranking = [132, 131, 130, 129, 128, 127, 126, 125]",
+            "`ranking` of efficiency cores is one number",
+        ),
+        (
+            "ranking = [132]",
+            "ranking = [132]\nthermal = [{ at_s = 1, until_s = 2, mhz = 9, cores = [8] }]",
+            "`cores` are numbers from 0 to 7, not [8]",
+        ),
+        (
+            "[memory]",
+            "[energy]\nuncore_w = 1\nidle_w = 1\ndram_w = 1\ndram_nj = 1\n[memory]",
+            "`[energy]` do not go together",
+        ),
+    ] {
+        let text = refused("ryzen-ai-9-hx-370", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// What Linux reads of the table: its signature, length and sum; then every CPU that there is has
+/// its levels, and ids without a CPU have none.
+#[test]
+fn the_table_of_performance_levels_is_one_of_acpi() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let output = machine(&["ryzen-ai-9-hx-370", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let table = fs::read(folder.path().join("out.aml")).unwrap();
+    let options = String::from_utf8(output.stdout).unwrap();
+    assert!(options.contains("vendor=AuthenticAMD,"), "{options}");
+    assert!(options.contains("out.aml"), "{options}");
+    let length = u32::from_le_bytes(table[4..8].try_into().unwrap());
+    assert_eq!((&table[..4], length as usize), (&b"SSDT"[..], table.len()));
+    let sum = table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    assert_eq!(sum, 0);
+    let count = |what: &[u8]| table.windows(what.len()).filter(|w| *w == what).count();
+    assert_eq!(count(b"_CPC"), 24);
+    for id in 0..32 {
+        // Once with its levels, once to be told when they change.
+        let named = count(format!("CPUSC{id:03X}").as_bytes());
+        assert_eq!(named, if (8..16).contains(&id) { 0 } else { 2 }, "{id}");
+    }
+    // Intel's machines need none.
+    let output = machine(&["lunar-lake", out.to_str().unwrap()]);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("aml"));
+}
+
+#[test]
+fn a_level_may_be_worth_what_linux_has_it_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for (name, level) in [("lunar-lake", 56), ("meteor-lake-smt", 57)] {
+        machine(&[name, out.to_str().unwrap()]);
+        let settings = fs::read_to_string(&out).unwrap();
+        let line = format!("type.0.highest_level = {level}");
+        assert!(settings.lines().any(|l| l == line), "{name}: {settings}");
+    }
+    let text = refused("lunar-lake", "level_mhz = 86.957", "level_mhz = \"all\"");
+    assert!(text.contains("`level_mhz` cannot be 'all'"), "{text}");
+}
+
+#[test]
+fn amd_says_what_a_dump_of_its_cpuid_says() {
+    checked("amd.c");
+}
