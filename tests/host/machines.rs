@@ -207,8 +207,37 @@ fn impossible_energies_are_refused_by_their_key() {
     }
 }
 
-/// Compiles a part of the plugin with its test, and runs that.
-fn checked(part: &str) {
+/// A pipeline's settings are named where they are wrong.
+#[test]
+fn impossible_pipelines_are_refused_by_their_key() {
+    for (from, to, word) in [
+        ("width = 6", "width = 0", "P, pipeline: `width` must be"),
+        ("width = 6\n", "", "P, pipeline lacks `width`"),
+        ("window = 512", "window = -1", "`window` must be at least 0"),
+        ("hide = 0.", "hide = 1.", "`hide` must be at most 1"),
+        ("hide = 0.", "hide = nan # ", "`hide` cannot be nan"),
+        ("alu = 5", "alu = 0", "P, pipeline, ports: `alu` must be"),
+        ("load = 5, ", "", "P, pipeline, latency lacks `load`"),
+        ("div = 15", "div = \"long\"", "`div` cannot be 'long'"),
+        ("fp = 4", "fp = 4, fma = 4", "unknown setting `fma`"),
+        (
+            "[core_type.E.pipeline]",
+            "[core_type.E.pipelines]",
+            "core type E lacks `pipeline`",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"meteor-lake\"",
+            "core types with a `pipeline` are at most 2, not 3",
+        ),
+    ] {
+        let text = refused("alder-lake-pipeline", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// Compiles a part of the plugin with its test and what else it needs, and runs that.
+fn checked(part: &str, needs: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("check");
     let hybrid = testbed().join("hybrid");
@@ -219,6 +248,7 @@ fn checked(part: &str) {
             &hybrid.join("test").join(part),
             &hybrid.join(part),
         ])
+        .args(needs.iter().map(|part| hybrid.join(part)))
         .arg("-lm")
         .status()
         .unwrap();
@@ -230,10 +260,15 @@ fn checked(part: &str) {
 
 #[test]
 fn instructions_are_told_apart() {
-    checked("decode.c");
+    checked("decode.c", &[]);
 }
 
 #[test]
 fn energy_is_what_was_worked_out() {
-    checked("energy.c");
+    checked("energy.c", &[]);
+}
+
+#[test]
+fn blocks_cost_what_was_worked_out() {
+    checked("pipeline.c", &["operands.c", "decode.c"]);
 }
