@@ -108,7 +108,7 @@ double pipeline_cycles(const struct pipeline *p, const struct operands *insn, un
 	}
 	if (p->window <= 0)
 		return fmax(bound, r.issue - before);
-	double chain = fmax(r.end - before, first * n / p->window);
+	double chain = fmax(r.end - before, first * fmin(n / p->window, 1));
 	return fmax(bound, chain) + (1 - p->hide) * fmin(bound, chain);
 }
 

@@ -142,9 +142,11 @@ int main(void)
 	/* Of the lesser bound, the share that is not hidden comes on top. */
 	share.hide = 0.75;
 	expect("not all hidden", of(&share, "add %rax,%rbx", 8), 8 + 0.25 * 2);
-	/* A window of 4 has one load in flight for each 4 instructions. */
-	narrow.window = 4;
-	expect("a small window", of(&narrow, "mov 8(%rip),%rax", 8), 5 * 8 / 4.0);
+	/* A window of 8 has two rounds of 4 loads in flight, one of 4 less than one. */
+	narrow.window = 8;
+	expect("two rounds in a window", of(&narrow, "mov 8(%rip),%rax", 4), 5 / 2.0);
+	narrow.window = 2;
+	expect("no whole round in a window", of(&narrow, "mov 8(%rip),%rax", 4), 5);
 	/* In order, a result's user waits, and so does all behind it. */
 	in_order.window = 0;
 	expect("in order", of(&in_order, "add (%rdi,%r8,8),%rax", 4), 4 * 6);
