@@ -151,6 +151,28 @@ static void read_exits(unsigned i, struct core_type *t)
 	}
 }
 
+static void read_pipeline(unsigned i, struct pipeline *p)
+{
+	static const char *const unit[N_UNITS] = {
+		"alu", "branch", "mul", "div", "fp", "fdiv", "vector",
+	};
+
+	p->on = number("type.%u.pipeline", i);
+	if (!p->on)
+		return;
+	p->width = number("type.%u.pipeline.width", i);
+	p->window = number("type.%u.pipeline.window", i);
+	p->fetch = number("type.%u.pipeline.fetch", i);
+	p->hide = number("type.%u.pipeline.hide", i);
+	p->load_ports = number("type.%u.pipeline.ports.load", i);
+	p->store_ports = number("type.%u.pipeline.ports.store", i);
+	p->load_latency = number("type.%u.pipeline.latency.load", i);
+	for (unsigned k = 0; k < N_UNITS; k++) {
+		p->ports[k] = number("type.%u.pipeline.ports.%s", i, unit[k]);
+		p->latency[k] = number("type.%u.pipeline.latency.%s", i, unit[k]);
+	}
+}
+
 static void read_type(unsigned i, struct core_type *t)
 {
 	snprintf(t->name, sizeof t->name, "%s", text("type.%u.name", i));
@@ -198,6 +220,7 @@ static void read_type(unsigned i, struct core_type *t)
 		for (unsigned k = 0; k < cores && k < MAX_CPUS; k++)
 			t->ranking[k] = number("type.%u.ranking.%u", i, k);
 	}
+	read_pipeline(i, &t->pipeline);
 	if (machine.energy.on)
 		read_type_energy(i, &t->energy);
 	read_exits(i, t);

@@ -50,15 +50,24 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	bool sequential = in_stream(c, address);
 	double together = sequential ? t->prefetch : chases ? 1 : fmax(t->overlap * c->smt.flight, 1);
 
+	/* With a pipeline, what does not wait for this line may run on. */
+	bool beside = t->pipeline.on && !chases;
+
 	n[L1_MISS]++;
+	if (beside)
+		c->beside_misses += 1 / together;
 	if (c->l2 && cache_access(c->l2, cache_set(c->l2, line), line)) {
 		c->pending_cycles += t->l2_cycles / together;
+		if (beside)
+			c->beside_cycles += t->l2_cycles / together;
 		return;
 	}
 	n[L2_MISS]++;
 
 	struct llc *llc = c->llc;
 	c->pending_cycles += t->llc_cycles / together;
+	if (beside)
+		c->beside_cycles += t->llc_cycles / together;
 	if (llc->rdt ? rdt_access(c, line) :
 		       cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
@@ -70,7 +79,10 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	c->lines += store ? 2 : 1;
 
 	double ns = machine.memory_ns * noise_memory * factor(&llc->bus) * factor(&machine.memory);
-	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;
+	double waits = (ns + (sequential ? 0 : t->walk_ns)) / together;
+	c->pending_ns += waits;
+	if (beside)
+		c->beside_ns += waits;
 }
 
 /*

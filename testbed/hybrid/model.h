@@ -76,6 +76,21 @@ struct machine_hfi { /* hardware feedback: see hfi.c */
 	unsigned step;      /* a change that is worth one, of 255 */
 };
 
+/* What an instruction needs to be carried out, beside loads and stores: see operands.c. */
+enum unit { ALU_UNIT, BRANCH_UNIT, MUL_UNIT, DIV_UNIT, FP_UNIT, FDIV_UNIT, VECTOR_UNIT, NO_UNIT };
+enum { N_UNITS = NO_UNIT };
+
+/* Instructions priced by those around them: see pipeline.c. */
+struct pipeline {
+	bool on;
+	double width;  /* instructions begun in a cycle */
+	double window; /* instructions in flight; 0: in order */
+	double fetch;  /* bytes of code in a cycle */
+	double hide;   /* share of the lesser of two costs that passes beside the greater */
+	double ports[N_UNITS], load_ports, store_ports; /* begun in a cycle, of each kind */
+	double latency[N_UNITS], load_latency;          /* cycles until others may use it */
+};
+
 struct core_type {
 	char name[16];
 	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom; AMD's: 0, 1 efficient */
@@ -87,6 +102,7 @@ struct core_type {
 	double l2_cycles, llc_cycles;
 	double overlap;          /* independent misses in flight together */
 	double prefetch;         /* and sequential ones, fetched ahead */
+	struct pipeline pipeline; /* instead of the costs of classes, but for SYS */
 	double smt;              /* what two threads of a core compute together: 1 to 2 */
 	double walk_ns;          /* what page walks add to memory's latency if not foreseen */
 	unsigned l1_kib, l1_ways;
@@ -209,6 +225,9 @@ struct cpu {
 	unsigned next_stream;
 	double noise; /* factor on its clock */
 	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
+	/* Those of them that other instructions need not wait for, and such misses, the ones
+	 * that come together taken for one: with a pipeline alone. */
+	double beside_cycles, beside_ns, beside_misses;
 	double patience; /* cycles of pending time that end the slice */
 	uint64_t lines;  /* moved from and to memory */
 	struct totals total[N_MODES];
@@ -232,6 +251,20 @@ struct decoded {
 	uint8_t repeats;  /* a rep string instruction: bytes in each access */
 };
 void decode(const uint8_t *bytes, unsigned len, struct decoded *out);
+
+/* operands.c: registers as bits, 16 general ones, 16 of vectors, flags, x87's stack */
+struct operands {
+	uint64_t address, reads, writes;
+	bool load, store;
+	enum unit unit;
+};
+void operands(const uint8_t *bytes, unsigned len, struct operands *out);
+
+/* pipeline.c: cycles of a block of code, `bytes` long, that is run again and again */
+double pipeline_cycles(const struct pipeline *p, const struct operands *insn, unsigned n, unsigned bytes);
+/* Cycles of `stalled` that pass beside `compute`, which had `insns` instructions and `misses`. */
+double pipeline_hides(const struct pipeline *p, double stalled, double misses, double compute,
+		      uint64_t insns);
 
 /* cache.c */
 void cache_init(struct cache *c, unsigned kib, unsigned ways);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The parts of the virtual hybrid machine that need no machine: its files are
-//! right, wrong ones are refused in words, and instructions are told apart.
+//! Files of virtual hybrid machines: those that there are are right, wrong ones are refused in words.
 
 use std::fs;
 use std::path::PathBuf;
@@ -316,57 +315,6 @@ fn latencies_are_scaled_and_idle_states_are_not() {
     }
 }
 
-/// Compiles a part of the plugin with its test, and runs that.
-fn checked(part: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("check");
-    let hybrid = testbed().join("hybrid");
-    let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
-        .args(["-O1", "-Wall", "-o"])
-        .args([
-            &program,
-            &hybrid.join("test").join(part),
-            &hybrid.join(part),
-        ])
-        .arg("-lm")
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let output = Command::new(program).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
-}
-
-#[test]
-fn instructions_are_told_apart() {
-    checked("decode.c");
-}
-
-#[test]
-fn energy_is_what_was_worked_out() {
-    checked("energy.c");
-}
-
-#[test]
-fn heat_follows_watts_in_its_time() {
-    checked("heat.c");
-}
-
-#[test]
-fn sensors_show_the_mean_of_a_conversion() {
-    checked("sensor.c");
-}
-
-#[test]
-fn lines_come_from_the_cpu_that_wrote_them_last() {
-    checked("coherence.c");
-}
-
-#[test]
-fn noise_is_as_large_as_it_says_and_comes_from_the_seed() {
-    checked("noise.c");
-}
-
 #[test]
 fn impossible_settings_of_resctrl_are_refused_by_their_key() {
     for (from, to, word) in [
@@ -423,11 +371,6 @@ fn impossible_settings_of_resctrl_are_refused_by_their_key() {
 }
 
 #[test]
-fn lines_have_their_rmids_and_masks_bind() {
-    checked("rdt.c");
-}
-
-#[test]
 fn impossible_feedback_is_refused_by_its_key() {
     for (from, to, word) in [
         (
@@ -460,11 +403,6 @@ fn impossible_feedback_is_refused_by_its_key() {
         let text = refused("alder-lake-hfi", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
-}
-
-#[test]
-fn feedback_is_what_was_worked_out() {
-    checked("hfi.c");
 }
 
 #[test]
@@ -558,7 +496,31 @@ fn a_level_may_be_worth_what_linux_has_it_for() {
     assert!(text.contains("`level_mhz` cannot be 'all'"), "{text}");
 }
 
+/// A pipeline's settings are named where they are wrong.
 #[test]
-fn amd_says_what_a_dump_of_its_cpuid_says() {
-    checked("amd.c");
+fn impossible_pipelines_are_refused_by_their_key() {
+    for (from, to, word) in [
+        ("width = 6", "width = 0", "P, pipeline: `width` must be"),
+        ("width = 6\n", "", "P, pipeline lacks `width`"),
+        ("window = 512", "window = -1", "`window` must be at least 0"),
+        ("hide = 0.", "hide = 1.", "`hide` must be at most 1"),
+        ("hide = 0.", "hide = nan # ", "`hide` cannot be nan"),
+        ("alu = 5", "alu = 0", "P, pipeline, ports: `alu` must be"),
+        ("load = 5, ", "", "P, pipeline, latency lacks `load`"),
+        ("div = 15", "div = \"long\"", "`div` cannot be 'long'"),
+        ("fp = 4", "fp = 4, fma = 4", "unknown setting `fma`"),
+        (
+            "[core_type.E.pipeline]",
+            "[core_type.E.pipelines]",
+            "core type E lacks `pipeline`",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"meteor-lake\"",
+            "core types with a `pipeline` are at most 2, not 3",
+        ),
+    ] {
+        let text = refused("alder-lake-pipeline", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
 }
