@@ -74,6 +74,9 @@ pub struct Nearness {
     pub mae: f64,
     /// Pearson's correlation; 0 where one of both is always the same.
     pub correlation: f64,
+    /// Root mean square of the errors of the logarithm; `None` in models that were made before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<f64>,
 }
 
 impl Nearness {
@@ -90,6 +93,8 @@ impl Nearness {
         Self {
             number: pairs.len() as u64,
             mae: mean(|p| (p.0 - p.1).abs()),
+            sigma: Some(mean(|p| (p.0 / p.1).ln().powi(2)).sqrt())
+                .filter(|sigma| sigma.is_finite()),
             correlation: if spread > 0.0 {
                 sum(&|is, said| is * said) / spread
             } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
+use crate::pmu::sample::SfEstimate;
 use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
@@ -9,6 +10,8 @@ struct Bench {
     topology: Topology,
     tasks: Vec<Task>,
     sfs: Vec<f64>,
+    /// What the model says that it errs by.
+    sigma: f64,
     rank: Rank,
     now_ns: u64,
 }
@@ -23,6 +26,7 @@ impl Bench {
             topology,
             tasks: (0..sfs.len() as u32).map(on).collect(),
             sfs: sfs.to_vec(),
+            sigma: 0.0,
             rank: Rank::new(OVERSUBSCRIBE),
             now_ns: 0,
         }
@@ -37,7 +41,8 @@ impl Bench {
                 task.run_ns[task.core_type] += 200 * MS;
                 let ipc = if task.core_type == 0 { sf } else { 1.0 };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
-                sample.sf = Some(sf);
+                let sigma = self.sigma;
+                sample.sf = Some(SfEstimate { sf, sigma });
                 self.rank.observe(&sample);
             }
         }
@@ -138,7 +143,7 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
     let (topology, it) = (board(2, 4), task(0, 0, 0));
     let mut take = |l1: f64, sf: f64, times: usize| {
         let mut sample = sample(&it, 1.0, l1, 0.0);
-        sample.sf = Some(sf);
+        sample.sf = Some(SfEstimate { sf, sigma: 0.0 });
         (0..times).for_each(|_| rank.observe(&sample));
     };
     take(300.0, 2.0, 30);
@@ -151,7 +156,7 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
         },
         &mut Vec::new(),
     );
-    let sf = |task: &Task, wants| 1.0 / rank.speeds(task, wants, &topology)[1];
+    let sf = |task: &Task, wants| 1.0 / rank.speeds(task, wants, &topology).speeds[1];
     assert_eq!(sf(&it, 1.0), 1.0);
     let usual = sf(&it, 0.2);
     assert!((1.9..2.0).contains(&usual), "{usual}");
@@ -187,10 +192,12 @@ fn threads_that_cannot_move_take_up_room() {
 fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     let ranked = |slot: u32, allowed: u8| Ranked {
         seen: Seen::from(&task(slot, slot, 0)),
-        speeds: [1.0; MAX_CORE_TYPES],
+        speeds: SureSpeeds::sure([1.0; MAX_CORE_TYPES]),
         cpus: 1.0,
         place: 0,
         score: 0.0,
+        doubt: f64::NEG_INFINITY,
+        other: 0,
         rank: (0, 0),
         takes: 1.0,
         allowed,
@@ -229,7 +236,10 @@ fn what_the_kernel_knows_of_a_thread_stands_in_until_it_runs() {
     let mut bench = Bench::new((1, 1), &[1.5, 1.5]);
     bench.tasks[1].sf = Some(3.0);
     let sf = |bench: &Bench, slot: usize| {
-        1.0 / bench.rank.speeds(&bench.tasks[slot], 1.0, &bench.topology)[1]
+        1.0 / bench
+            .rank
+            .speeds(&bench.tasks[slot], 1.0, &bench.topology)
+            .speeds[1]
     };
     assert_eq!([sf(&bench, 0), sf(&bench, 1)], [2.0, 3.0]);
     bench.step();

@@ -258,7 +258,8 @@ impl Learnt {
     /// What a thread is assumed to be on core types where it was not measured: what the model says,
     /// or `otherwise`.
     pub(crate) fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
-        self.sf(task).map_or(otherwise, |sf| otherwise.with_estimate(sf))
+        self.sf(task)
+            .map_or(otherwise, |sf| otherwise.with_estimate(sf))
     }
 
     fn phase(&self, task: TaskId) -> Option<&Entry> {

@@ -111,9 +111,15 @@ mod tests {
     #[test]
     fn a_model_that_was_wrong_is_believed_as_little_as_it_deserves() {
         let wrong = after(&[[0.6, 0.0]; 8].concat()).trust().of(2.0, 0.0025);
-        assert!((wrong.sf / 2.0).ln() > 0.25 && wrong.sigma > 0.25, "{wrong:?}");
+        assert!(
+            (wrong.sf / 2.0).ln() > 0.25 && wrong.sigma > 0.25,
+            "{wrong:?}"
+        );
         let biased = after(&[0.5; 16]).trust().of(2.0, 0.0025);
-        assert!((biased.sf - 3.3).abs() < 0.15 && biased.sigma < 0.15, "{biased:?}");
+        assert!(
+            (biased.sf - 3.3).abs() < 0.15 && biased.sigma < 0.15,
+            "{biased:?}"
+        );
     }
 
     #[test]
