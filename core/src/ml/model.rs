@@ -350,6 +350,19 @@ mod tests {
     }
 
     #[test]
+    fn a_model_without_a_standard_error_has_that_of_its_mean_absolute_error() {
+        let mut model = virtual_machine();
+        let of = &mut model.speedup[0];
+        (of.scores.sigma, of.scores.mae, of.trees.range) = (None, 0.08, Some([1.0, 4.0]));
+        assert!((of.sigma() - 0.05).abs() < 0.001, "{}", of.sigma());
+        assert!((of.spread() - 0.4).abs() < 0.001, "{}", of.spread());
+        of.scores.sigma = Some(0.07);
+        assert_eq!(of.sigma(), 0.07);
+        let text = model.to_json().unwrap();
+        assert_eq!(Model::parse(&text).unwrap(), model);
+    }
+
+    #[test]
     fn another_machine_is_told() {
         let mut model = virtual_machine();
         let mut other = model.machine.as_ref().unwrap().identity.clone();
@@ -377,5 +390,6 @@ mod tests {
         assert!(error(|model| model.speedup[0].trees.weights.truncate(1)).contains("weights"));
         assert!(error(|model| model.speedup[0].trees.features[0].max = f64::NAN).contains("range"));
         assert!(error(|model| model.speedup[0].trees.base = f64::NAN).contains("out of range"));
+        assert!(error(|model| model.speedup[0].scores.sigma = Some(-1.0)).contains("no error"));
     }
 }

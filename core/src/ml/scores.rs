@@ -150,7 +150,8 @@ mod tests {
         let near = Nearness::of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]);
         assert!((near.correlation - 1.0).abs() < 1e-12);
         assert_eq!(near.mae, 2.0);
+        assert!((near.sigma.unwrap() - 2.0_f64.ln()).abs() < 1e-12);
         assert_eq!(Nearness::of(&[(1.0, 1.0), (2.0, 1.0)]).correlation, 0.0);
-        assert_eq!(Nearness::of(&[]), Nearness::default());
+        assert_eq!(Nearness::of(&[]).number, 0);
     }
 }

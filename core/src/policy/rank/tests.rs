@@ -10,6 +10,8 @@ struct Bench {
     topology: Topology,
     tasks: Vec<Task>,
     sfs: Vec<f64>,
+    /// What the model says that they are; the truth, if nothing.
+    said: Vec<f64>,
     /// What the model says that it errs by.
     sigma: f64,
     rank: Rank,
@@ -26,6 +28,7 @@ impl Bench {
             topology,
             tasks: (0..sfs.len() as u32).map(on).collect(),
             sfs: sfs.to_vec(),
+            said: Vec::new(),
             sigma: 0.0,
             rank: Rank::new(OVERSUBSCRIBE),
             now_ns: 0,
@@ -41,7 +44,8 @@ impl Bench {
                 task.run_ns[task.core_type] += 200 * MS;
                 let ipc = if task.core_type == 0 { sf } else { 1.0 };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
-                let sigma = self.sigma;
+                let said = self.said.get(task.id.slot as usize);
+                let (sf, sigma) = (*said.unwrap_or(&sf), self.sigma);
                 sample.sf = Some(SfEstimate { sf, sigma });
                 self.rank.observe(&sample);
             }
@@ -86,6 +90,60 @@ fn those_that_gain_most_go_to_the_fast_cores_and_all_stay_there() {
     bench.steps(10);
     assert_eq!(bench.on_big(), [2, 4]);
     assert_eq!(bench.steps(50), 0);
+}
+
+/// How many threads are not where they would be if all were known, on 2 big cores.
+fn misplaced(bench: &Bench) -> usize {
+    let mut best: Vec<usize> = (0..bench.sfs.len()).collect();
+    best.sort_by(|&a, &b| bench.sfs[b].total_cmp(&bench.sfs[a]));
+    let on_big = |slot: &&usize| bench.on_big().contains(&(**slot as u32));
+    2 - best[..2].iter().filter(on_big).count()
+}
+
+#[test]
+fn a_model_that_is_wrong_is_found_out_whatever_it_says() {
+    let sfs = [1.2, 1.4, 2.0, 1.6, 2.4, 1.8];
+    for said in [
+        [2.4, 2.0, 1.4, 1.8, 1.2, 1.6], // the other way round
+        [1.8; 6],
+        [5.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    ] {
+        let mut bench = Bench::new((2, 4), &sfs);
+        (bench.said, bench.sigma) = (said.to_vec(), 0.05);
+        bench.steps(50);
+        assert_eq!(misplaced(&bench), 0, "{said:?}: {:?}", bench.on_big());
+        // Later visits are short, and few.
+        let wrong: usize = (0..500)
+            .map(|_| {
+                bench.step();
+                misplaced(&bench)
+            })
+            .sum();
+        assert!(wrong <= 50, "{said:?}: {wrong} of 1000");
+    }
+}
+
+#[test]
+fn a_model_that_is_right_and_sure_sends_few_threads_on_visits() {
+    let sfs = [1.2, 1.4, 2.0, 1.6, 2.4, 1.8];
+    let visits = |said: [f64; 6]| {
+        let mut bench = Bench::new((2, 4), &sfs);
+        (bench.said, bench.sigma) = (said.to_vec(), 0.03);
+        let mut visits = 0;
+        for _ in 0..100 {
+            let swaps = bench.step();
+            let explored = |action: &&Action| match action {
+                Action::Swap([(seen, _), _]) => {
+                    bench.rank.reason(seen.task) == Some(Reason::Explore)
+                }
+                _ => false,
+            };
+            visits += swaps.iter().filter(explored).count();
+        }
+        visits
+    };
+    let (right, wrong) = (visits(sfs), visits([2.4, 2.0, 1.4, 1.8, 1.2, 1.6]));
+    assert!(right <= 3 && right < wrong, "{right} {wrong}");
 }
 
 #[test]
