@@ -93,7 +93,7 @@ struct Ranked {
     place: usize,
     /// What it gains on the type of which places are given at the moment.
     score: f64,
-    /// By how much its score may be on the wrong side of those that have a place: one standard error less
+    /// By how much its score may be on the wrong side of those that have a place: some standard errors less
     /// what it is apart. More than 0 is unsure.
     doubt: f64,
     /// The core type on the other side.
@@ -143,7 +143,7 @@ impl Ranked {
     /// place on a core type from those that have one on the other.
     fn compare(&mut self, border: f64, here: usize, other: usize, slowest: usize) {
         let (fast, slow) = (here.min(other), here.max(other));
-        let doubt = self.gain_sigma(fast, slow, slowest) - (self.score - border).abs();
+        let doubt = visits::doubt(self.gain_sigma(fast, slow, slowest), self.score - border);
         if doubt > self.doubt {
             (self.doubt, self.other) = (doubt, other);
         }
@@ -224,7 +224,12 @@ impl Rank {
                 seen: task.into(),
                 speeds: self.speeds(task, wants, snapshot.topology),
                 cpus: self.demand.of_program(task.tgid),
-                place: task.hint.unwrap_or(task.core_type).min(slowest),
+                place: self
+                    .visits
+                    .home(task.id)
+                    .or(task.hint)
+                    .unwrap_or(task.core_type)
+                    .min(slowest),
                 score: 0.0,
                 doubt: f64::NEG_INFINITY,
                 other: 0,

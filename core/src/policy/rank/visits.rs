@@ -3,8 +3,8 @@
 //! one, they change places until both were measured there. That costs a part of a second of what the two
 //! differ by, which is little where that is in doubt; a wrong place costs as much all the time.
 //!
-//! A thread is unsure if its score is less than a standard error from the border between those that
-//! have a place on the faster type and those that have none.
+//! A thread is unsure if its score is near the border between those that have a place on the faster type and
+//! those that have none, or if so little is known of it that the score says nothing.
 
 use rustc_hash::FxHashMap;
 
@@ -15,6 +15,13 @@ use crate::table::TaskId;
 /// What an estimate may err by without a visit, of the logarithm: places are not changed for less
 /// ([`super::MARGIN`]).
 const SURE: f64 = 0.05;
+
+/// What errs by more, of the logarithm, says nothing: the SFs of programs do not differ by much more.
+const LOST: f64 = 0.15;
+
+/// A score is in doubt that is nearer to the border than so many standard errors. A visit of 0.3 s is worth
+/// as much as a minute in a wrong place, times how likely that is, at 2.
+const NEAR: f64 = 2.0;
 
 /// The longest visit, ns. It is over as soon as both threads were measured.
 const VISIT_NS: u64 = 500_000_000;
@@ -77,6 +84,18 @@ impl Visits {
         }
     }
 
+    /// Where a thread belongs that is on a visit.
+    pub(super) fn home(&self, task: TaskId) -> Option<usize> {
+        self.under_way.iter().find_map(|visit| {
+            let [(one, to_one), (two, to_two)] = visit.pair;
+            match task {
+                _ if task == one => Some(to_two),
+                _ if task == two => Some(to_one),
+                _ => None,
+            }
+        })
+    }
+
     fn has(&self, task: TaskId) -> bool {
         let mut all = self.under_way.iter().flat_map(|visit| visit.pair);
         all.any(|(visitor, _)| visitor == task)
@@ -132,7 +151,7 @@ impl Visits {
                 && !self.has(it.seen.task)
         };
         let by_doubt = |a: &&Ranked, b: &&Ranked| a.doubt.total_cmp(&b.doubt);
-        let unsure = |it: &&Ranked| it.doubt > 0.0 && !it.is_sure();
+        let unsure = |it: &&Ranked| (it.doubt > 0.0 && !it.is_sure()) || it.is_lost();
         let Some(first) = ranked.iter().filter(may).filter(unsure).max_by(by_doubt) else {
             return false;
         };
@@ -155,7 +174,18 @@ impl Visits {
     }
 }
 
+/// See [`Ranked::doubt`]: of a score that may err by `sigma`, and is so far from the border.
+pub(super) fn doubt(sigma: f64, apart: f64) -> f64 {
+    NEAR * sigma - apart.abs()
+}
+
 impl Ranked {
+    fn is_lost(&self) -> bool {
+        self.speeds
+            .sigma(self.seen.on.min(self.other), self.seen.on.max(self.other))
+            > LOST
+    }
+
     /// Whether it is sure enough how it compares on the two sides of the border.
     fn is_sure(&self) -> bool {
         let (fast, slow) = (self.seen.on.min(self.other), self.seen.on.max(self.other));

@@ -120,6 +120,9 @@ mod tests {
             (biased.sf - 3.3).abs() < 0.15 && biased.sigma < 0.15,
             "{biased:?}"
         );
+        // One is enough to doubt all others.
+        let doubted = after(&[0.5]).trust().of(2.0, 0.0025);
+        assert!(doubted.sigma > 0.15, "{doubted:?}");
     }
 
     #[test]
