@@ -108,7 +108,7 @@ def scene(some, spheres):
                 f"COLOR {red:.2f} {green:.2f} {blue:.2f} TEXFUNC 0")
 
     lines = [
-        "BEGIN_SCENE", "RESOLUTION 128 96", "CAMERA", "ZOOM 1.2", "ASPECTRATIO 1.0", "ANTIALIASING 1", "RAYDEPTH 5",
+        "BEGIN_SCENE", "RESOLUTION 192 144", "CAMERA", "ZOOM 1.2", "ASPECTRATIO 1.0", "ANTIALIASING 1", "RAYDEPTH 5",
         "CENTER 0 3 -9", "VIEWDIR 0 -0.2 1", "UPDIR 0 1 0", "END_CAMERA",
         "LIGHT CENTER 6 9 -7 RAD 0.1 COLOR 0.8 0.8 0.8", "LIGHT CENTER -8 5 -4 RAD 0.1 COLOR 0.4 0.4 0.5",
         "PLANE CENTER 0 0 0 NORMAL 0 1 0", surface(0.8, 0.8, 0.9),
@@ -123,11 +123,12 @@ def scene(some, spheres):
 def main():
     folder = pathlib.Path(sys.argv[1])
     files = {
-        "text": lambda some: text(some, 1_800_000),
-        "picture.ppm": lambda some: picture(some, 640, 640),
-        "sound.wav": lambda some: sound(some, 8),
-        "film.y4m": lambda some: film(some, 320, 192, 12),
-        "work.c": lambda some: source(some, 20),
+        "text": lambda some: text(some, 1_400_000),
+        "page": lambda some: text(some, 250_000),
+        "picture.ppm": lambda some: picture(some, 560, 560),
+        "sound.wav": lambda some: sound(some, 6),
+        "film.y4m": lambda some: film(some, 320, 192, 4),
+        "work.c": lambda some: source(some, 7),
         "scene": lambda some: scene(some, 60),
     }
     for name, make in files.items():
