@@ -161,6 +161,28 @@ static void hits_in_all_ways(void)
 	expect("six ways are full", count(1, 1) + count(1, 2), SETS * 6);
 }
 
+/* What one has and another hits is the first one's until it is evicted, and then no more. */
+static void eviction(void)
+{
+	uint64_t hits = 0;
+
+	anew();
+	for (unsigned c = 0; c < 2; c++) {
+		rdt_wrmsr(0, L3_MASK_0 + 1 + c, 1);
+		becomes(c, 1 + c, 1 + c);
+	}
+	for (uint32_t line = 1; line <= 1000; line++)
+		rdt_access(&cpus[0], line);
+	expect("one way", count(1, 1), SETS);
+	for (uint32_t line = 1000; line > 900; line--)
+		hits += rdt_access(&cpus[1], line);
+	check("hits of another's lines", hits > SETS / 2);
+	for (uint32_t line = 2001; line <= 3000; line++)
+		rdt_access(&cpus[1], line);
+	expect("all evicted", count(1, 1), 0);
+	expect("by the other", count(1, 2), SETS);
+}
+
 static void registers(void)
 {
 	uint32_t regs[4] = { 0 };
@@ -200,6 +222,7 @@ int main(void)
 	apart(0xf80);
 	apart(0x7fe);
 	hits_in_all_ways();
+	eviction();
 	registers();
 	return failures != 0;
 }
