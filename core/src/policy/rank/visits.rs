@@ -142,7 +142,7 @@ impl Visits {
         }
     }
 
-    /// Lets two threads change places; says whether there were such two.
+    /// Lets two threads change places; says whether there may be two more.
     fn begin(&mut self, now_ns: u64, ranked: &[Ranked]) -> bool {
         let may = |it: &&Ranked| {
             let tried = self.tried.get(&it.seen.task);
@@ -152,17 +152,18 @@ impl Visits {
         };
         let by_doubt = |a: &&Ranked, b: &&Ranked| a.doubt.total_cmp(&b.doubt);
         let unsure = |it: &&Ranked| (it.doubt > 0.0 && !it.is_sure()) || it.is_lost();
-        let Some(first) = ranked.iter().filter(may).filter(unsure).max_by(by_doubt) else {
+        let Some(first) = ranked.iter().filter(unsure).filter(may).max_by(by_doubt) else {
             return false;
         };
         let fits = |it: &&Ranked| it.seen.on == first.other && it.other == first.seen.on;
-        let others = || ranked.iter().filter(may).filter(fits);
+        let others = || ranked.iter().filter(fits).filter(may);
         let second = others().filter(unsure).max_by(by_doubt);
         // What makes room loses least where it is as near to the border as can be.
         let second = second.or_else(|| others().max_by(by_doubt));
         let Some(second) = second else {
+            // Another may have better luck at the next look.
             self.tried.insert(first.seen.task, now_ns);
-            return true;
+            return false;
         };
         let pair = [first, second].map(|it| (it.seen.task, it.other));
         for (task, _) in pair {
