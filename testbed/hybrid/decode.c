@@ -8,16 +8,10 @@
  */
 #include <string.h>
 
+#include "insn.h"
 #include "model.h"
 
 enum access { NONE, READ, WRITE, UPDATE };
-
-struct insn {
-	const uint8_t *p, *end;
-	bool rep, rex_b, rex_r, rex_w, vex;
-	unsigned map; /* 0: one byte, 1: 0f, 2: 0f38, 3: 0f3a */
-	uint8_t op, modrm;
-};
 
 static bool is_prefix(uint8_t b)
 {
@@ -30,12 +24,14 @@ static uint8_t take(struct insn *i)
 	return i->p < i->end ? *i->p++ : 0;
 }
 
-static void opcode(struct insn *i)
+void insn_parse(struct insn *i, const uint8_t *bytes, unsigned len)
 {
+	*i = (struct insn){ .p = bytes, .end = bytes + len };
 	while (i->p < i->end && (is_prefix(*i->p) || *i->p == 0xf2 || *i->p == 0xf3))
 		i->rep |= *i->p == 0xf2 || *i->p == 0xf3, i->p++;
 	if (i->p < i->end && (*i->p & 0xf0) == 0x40) {
 		i->rex_b = *i->p & 1;
+		i->rex_x = *i->p & 2;
 		i->rex_r = *i->p & 4;
 		i->rex_w = *i->p & 8;
 		i->p++;
@@ -216,12 +212,12 @@ static enum access two_byte(const struct insn *i, struct decoded *d)
 
 void decode(const uint8_t *bytes, unsigned len, struct decoded *d)
 {
-	struct insn i = { .p = bytes, .end = bytes + len };
+	struct insn i;
 	enum access access;
 
 	memset(d, 0, sizeof *d);
 	d->n[INSN] = 1;
-	opcode(&i);
+	insn_parse(&i, bytes, len);
 	if (i.map == 0) {
 		access = one_byte(&i, d);
 	} else if (i.map == 1) {

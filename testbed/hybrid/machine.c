@@ -74,6 +74,26 @@ static void read_energy(struct machine_energy *e)
 	e->pl1_w = number("energy.pl1_w");
 	e->pl1_s = number("energy.pl1_s");
 	e->pl2_w = number("energy.pl2_w");
+	e->thermal_r = number("energy.thermal_r");
+	e->thermal_s = number("energy.thermal_s");
+	e->ambient_c = number("energy.ambient_c");
+	e->max_c = number("energy.max_c");
+	e->n_sensors = number("energy.sensors");
+	if (e->n_sensors > MAX_SENSORS)
+		fail("at most %u sensors", MAX_SENSORS);
+	for (unsigned k = 0; k < e->n_sensors; k++) {
+		e->sensor[k].address = number("energy.sensor.%u.address", k);
+		e->sensor[k].of = number("energy.sensor.%u.of", k);
+	}
+}
+
+static void read_hfi(struct machine_hfi *h)
+{
+	h->on = number("hfi");
+	if (!h->on)
+		return;
+	h->interval_ns = number("hfi.interval_ms") * 1e6;
+	h->step = number("hfi.step");
 }
 
 static void read_type_energy(unsigned i, struct type_energy *e)
@@ -131,6 +151,28 @@ static void read_exits(unsigned i, struct core_type *t)
 	}
 }
 
+static void read_pipeline(unsigned i, struct pipeline *p)
+{
+	static const char *const unit[N_UNITS] = {
+		"alu", "branch", "mul", "div", "fp", "fdiv", "vector",
+	};
+
+	p->on = number("type.%u.pipeline", i);
+	if (!p->on)
+		return;
+	p->width = number("type.%u.pipeline.width", i);
+	p->window = number("type.%u.pipeline.window", i);
+	p->fetch = number("type.%u.pipeline.fetch", i);
+	p->hide = number("type.%u.pipeline.hide", i);
+	p->load_ports = number("type.%u.pipeline.ports.load", i);
+	p->store_ports = number("type.%u.pipeline.ports.store", i);
+	p->load_latency = number("type.%u.pipeline.latency.load", i);
+	for (unsigned k = 0; k < N_UNITS; k++) {
+		p->ports[k] = number("type.%u.pipeline.ports.%s", i, unit[k]);
+		p->latency[k] = number("type.%u.pipeline.latency.%s", i, unit[k]);
+	}
+}
+
 static void read_type(unsigned i, struct core_type *t)
 {
 	snprintf(t->name, sizeof t->name, "%s", text("type.%u.name", i));
@@ -156,12 +198,29 @@ static void read_type(unsigned i, struct core_type *t)
 	for (unsigned k = 0; k < t->n_turbo && k < MAX_CPUS; k++)
 		t->turbo_mhz[k] = number("type.%u.turbo.%u", i, k);
 	t->n_thermal = number("type.%u.thermal", i);
-	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++)
+	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++) {
+		unsigned listed = number("type.%u.thermal.%u.cores", i, k);
+
 		t->thermal[k] = (struct thermal){
 			.at_ns = number("type.%u.thermal.%u.at_s", i, k) * 1e9,
 			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
 			.mhz = number("type.%u.thermal.%u.mhz", i, k),
+			.cores = listed ? 0 : UINT64_MAX,
 		};
+		for (unsigned j = 0; j < listed; j++) {
+			unsigned core = number("type.%u.thermal.%u.cores.%u", i, k, j);
+
+			t->thermal[k].cores |= 1ull << core % 64;
+		}
+	}
+	if (machine.amd) {
+		t->lowest_level = number("type.%u.lowest_level", i);
+		t->nonlinear_level = number("type.%u.nonlinear_level", i);
+		unsigned cores = number("type.%u.ranking", i);
+		for (unsigned k = 0; k < cores && k < MAX_CPUS; k++)
+			t->ranking[k] = number("type.%u.ranking.%u", i, k);
+	}
+	read_pipeline(i, &t->pipeline);
 	if (machine.energy.on)
 		read_type_energy(i, &t->energy);
 	read_exits(i, t);
@@ -190,6 +249,7 @@ void machine_read(const char *path)
 	m->cpu_model = number("cpuid.model");
 	m->stepping = number("cpuid.stepping");
 	m->hybrid = number("cpuid.hybrid");
+	m->amd = number("cpuid.amd");
 	m->window_ns = number("window_ns");
 	m->ref_mhz = number("ref_mhz");
 	m->memory_ns = number("memory.latency_ns");
@@ -206,6 +266,11 @@ void machine_read(const char *path)
 	read_energy(&m->energy);
 	read_latency(&m->latency);
 	read_noise(&m->noise);
+	m->resctrl.rmids = number("resctrl.rmids");
+	m->resctrl.clos = number("resctrl.clos");
+	if (m->resctrl.rmids > MAX_RMIDS || m->resctrl.clos > MAX_CLOS)
+		fail("resctrl has up to %u rmids and %u clos", MAX_RMIDS, MAX_CLOS);
+	read_hfi(&m->hfi);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {
@@ -214,6 +279,7 @@ void machine_read(const char *path)
 		l->kib = number("llc.%u.kib", i);
 		l->ways = number("llc.%u.ways", i);
 		cache_init(&l->cache, l->kib, l->ways);
+		rdt_init(l);
 		l->bus.bytes_per_ns = number("llc.%u.bandwidth_mb_s", i) / 1e3;
 		l->bus.queue = 1;
 	}

@@ -50,16 +50,26 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	bool sequential = in_stream(c, address);
 	double together = sequential ? t->prefetch : chases ? 1 : fmax(t->overlap * c->smt.flight, 1);
 
+	/* With a pipeline, what does not wait for this line may run on. */
+	bool beside = t->pipeline.on && !chases;
+
 	n[L1_MISS]++;
+	if (beside)
+		c->beside_misses += 1 / together;
 	if (c->l2 && cache_access(c->l2, cache_set(c->l2, line), line)) {
 		c->pending_cycles += t->l2_cycles / together;
+		if (beside)
+			c->beside_cycles += t->l2_cycles / together;
 		return;
 	}
 	n[L2_MISS]++;
 
 	struct llc *llc = c->llc;
 	c->pending_cycles += t->llc_cycles / together;
-	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line))
+	if (beside)
+		c->beside_cycles += t->llc_cycles / together;
+	if (llc->rdt ? rdt_access(c, line) :
+		       cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
 	n[LLC_MISS]++;
 	/* A line that was written has to go back some time. */
@@ -69,7 +79,10 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	c->lines += store ? 2 : 1;
 
 	double ns = machine.memory_ns * noise_memory * factor(&llc->bus) * factor(&machine.memory);
-	c->pending_ns += (ns + (sequential ? 0 : t->walk_ns)) / together;
+	double waits = (ns + (sequential ? 0 : t->walk_ns)) / together;
+	c->pending_ns += waits;
+	if (beside)
+		c->beside_ns += waits;
 }
 
 /*
@@ -87,7 +100,10 @@ void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struc
 		cache_access(c->l2, cache_set(c->l2, line), line);
 	if (distance != SIBLING && distance != CLUSTER) {
 		n[L2_MISS]++;
-		cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
+		if (c->llc->rdt)
+			rdt_access(c, line);
+		else
+			cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
 	}
 	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }

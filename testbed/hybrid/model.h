@@ -9,6 +9,7 @@
 #define HYBRID_MODEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MAX_CPUS 64
@@ -16,7 +17,11 @@
 #define MAX_DOMAINS 8
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
+#define MAX_SENSORS 8 /* of power */
+#define HFI_CLASSES 4 /* of instructions: see hfi.c */
 #define LINE 64      /* bytes in a cache line */
+#define MAX_RMIDS 1024 /* what Intel's registers have room for */
+#define MAX_CLOS 128
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
 #define VIEW 1024    /* lines, a power of two: see coherence.c */
 
@@ -41,6 +46,7 @@ struct totals {
 struct thermal {
 	double at_ns, until_ns; /* since the model was started */
 	double mhz;             /* no faster than this meanwhile */
+	uint64_t cores;         /* on these of the type */
 };
 
 /* What a core takes, at the voltage of its highest clock: see energy.c. */
@@ -58,11 +64,36 @@ struct machine_energy { /* beside the cores */
 	double uncore_w, idle_w; /* while a core runs, and none */
 	double dram_w, dram_nj;  /* always, and for a line moved */
 	double pl1_w, pl1_s, pl2_w; /* the package's budget on average, and at once; 0: none */
+	double thermal_r, thermal_s; /* K/W, s; 0: no heat */
+	double ambient_c, max_c;
+	unsigned n_sensors;
+	struct { unsigned address, of; } sensor[MAX_SENSORS]; /* of which core type; n_types: memory */
+};
+
+struct machine_hfi { /* hardware feedback: see hfi.c */
+	bool on;
+	double interval_ns; /* no more than one table in so long */
+	unsigned step;      /* a change that is worth one, of 255 */
+};
+
+/* What an instruction needs to be carried out, beside loads and stores: see operands.c. */
+enum unit { ALU_UNIT, BRANCH_UNIT, MUL_UNIT, DIV_UNIT, FP_UNIT, FDIV_UNIT, VECTOR_UNIT, NO_UNIT };
+enum { N_UNITS = NO_UNIT };
+
+/* Instructions priced by those around them: see pipeline.c. */
+struct pipeline {
+	bool on;
+	double width;  /* instructions begun in a cycle */
+	double window; /* instructions in flight; 0: in order */
+	double fetch;  /* bytes of code in a cycle */
+	double hide;   /* share of the lesser of two costs that passes beside the greater */
+	double ports[N_UNITS], load_ports, store_ports; /* begun in a cycle, of each kind */
+	double latency[N_UNITS], load_latency;          /* cycles until others may use it */
 };
 
 struct core_type {
 	char name[16];
-	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom */
+	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom; AMD's: 0, 1 efficient */
 	unsigned pmu;            /* which table of event codes: see pmu.c */
 	unsigned counters;       /* general counters of its PMU */
 	unsigned fixed_counters;
@@ -71,11 +102,13 @@ struct core_type {
 	double l2_cycles, llc_cycles;
 	double overlap;          /* independent misses in flight together */
 	double prefetch;         /* and sequential ones, fetched ahead */
+	struct pipeline pipeline; /* instead of the costs of classes, but for SYS */
 	double smt;              /* what two threads of a core compute together: 1 to 2 */
 	double walk_ns;          /* what page walks add to memory's latency if not foreseen */
 	unsigned l1_kib, l1_ways;
 	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
 	uint64_t max_ratio, highest_level, guaranteed_level;
+	uint64_t lowest_level, nonlinear_level, ranking[MAX_CPUS]; /* AMD's; by core of the type */
 	unsigned n_turbo;
 	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
 	unsigned n_thermal;
@@ -101,7 +134,13 @@ struct bus {
 struct llc {
 	unsigned kib, ways;
 	struct cache cache;
+	struct rdt *rdt; /* instead of the tags above: see rdt.c; or NULL */
 	struct bus bus;
+};
+
+/* Monitoring and allocation of last-level caches; 0 RMIDs: none. */
+struct resctrl {
+	unsigned rmids, clos;
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
@@ -126,7 +165,7 @@ struct noise {
 struct machine {
 	char name[64];
 	unsigned family, cpu_model, stepping;
-	bool hybrid;
+	bool hybrid, amd;
 	unsigned n_types, n_clusters, n_llcs;
 	/* CPUs go by their APIC ids, of which a core has 1 or 2. Where E cores have one
 	 * thread and P cores two, some ids have no CPU: cpus[id].type is NULL. */
@@ -142,6 +181,8 @@ struct machine {
 	struct latency latency;
 	struct noise noise;
 	bool exits; /* from idle states take time */
+	struct resctrl resctrl;
+	struct machine_hfi hfi;
 };
 
 /* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. What
@@ -166,6 +207,7 @@ struct width {
 
 struct cpu {
 	unsigned index;
+	unsigned core; /* among those of its type */
 	const struct core_type *type;
 	const struct cluster *cluster;
 	struct llc *llc;
@@ -184,6 +226,9 @@ struct cpu {
 	unsigned next_stream;
 	double noise; /* factor on its clock */
 	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
+	/* Those of them that other instructions need not wait for, and such misses, the ones
+	 * that come together taken for one: with a pipeline alone. */
+	double beside_cycles, beside_ns, beside_misses;
 	double patience; /* cycles of pending time that end the slice */
 	uint64_t lines;  /* moved from and to memory */
 	struct totals total[N_MODES];
@@ -207,6 +252,20 @@ struct decoded {
 	uint8_t repeats;  /* a rep string instruction: bytes in each access */
 };
 void decode(const uint8_t *bytes, unsigned len, struct decoded *out);
+
+/* operands.c: registers as bits, 16 general ones, 16 of vectors, flags, x87's stack */
+struct operands {
+	uint64_t address, reads, writes;
+	bool load, store;
+	enum unit unit;
+};
+void operands(const uint8_t *bytes, unsigned len, struct operands *out);
+
+/* pipeline.c: cycles of a block of code, `bytes` long, that is run again and again */
+double pipeline_cycles(const struct pipeline *p, const struct operands *insn, unsigned n, unsigned bytes);
+/* Cycles of `stalled` that pass beside `compute`, which had `insns` instructions and `misses`. */
+double pipeline_hides(const struct pipeline *p, double stalled, double misses, double compute,
+		      uint64_t insns);
 
 /* cache.c */
 void cache_init(struct cache *c, unsigned kib, unsigned ways);
@@ -241,6 +300,13 @@ void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struc
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
 
+/* rdt.c: all of it does nothing on a machine without resctrl */
+void rdt_init(struct llc *l);
+bool rdt_access(const struct cpu *c, uint32_t line); /* of its LLC; true: a hit */
+bool rdt_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+
 /* smt.c */
 void smt_pair(struct cpu *first, struct cpu *second);
 void smt_stretch(struct cpu *c, double cycles[N_MODES], const struct width used[N_MODES], double mhz);
@@ -252,22 +318,43 @@ void smt_window(double now_ns);
 double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
+double clock_limit(const struct core_type *t); /* MHz that a CPU may have in this window */
+double heat_limit(const struct cpu *c, double now_ns); /* MHz */
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* energy.c: all of it does nothing on a machine without energy */
 void energy_window(double now_ns); /* before clocks change */
 void energy_warp(double ns);       /* all CPUs sleep for so long */
+double energy_voltage(const struct core_type *t, double mhz); /* of that at its highest clock */
 double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
+double energy_of(unsigned type); /* nJ until the last window of its CPUs; of memory: n_types */
+
+/* heat.c: all of it does nothing on a machine without */
+void heat_window(double watts, double ns);
+double heat_leakage(void); /* factor on leakage */
+double heat_limit_w(void);
+bool heat_rdmsr(uint32_t msr, uint64_t *val);
+
+/* sensor.c: energy.c's figures as a board's sensors show them */
+void sensor_window(double now_ns);
+bool sensor_read(unsigned address, uint8_t command, uint32_t *value);
 
 /* noise.c: all but noise_seed() is called only on a machine with noise */
 void noise_seed(uint64_t seed);
 void noise_window(double ns);    /* draws anew what holds for the next one */
 double noise_draw(double sigma); /* a factor of mean 1 */
 extern double noise_memory;      /* factor on memory's latency; 1 on a machine without */
+
+/* hfi.c: all of it does nothing on a machine without */
+void hfi_window(double now_ns, double ns); /* after clocks have been set */
+void hfi_cpuid(unsigned cpu, uint32_t leaf, uint32_t regs[4]); /* leaves 1 and 6 */
+bool hfi_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool hfi_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+uint64_t hfi_total(unsigned what, unsigned of);
 
 /* pmu.c */
 void pmu_init(void);
@@ -293,16 +380,32 @@ enum control {
 #define OF_KERNEL 0x100
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 /* Microjoules since the model was started, 0 without energy. The package's is asked
- * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16. */
+ * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16, as
+ * Linux counts them: ids that no CPU has do not count. */
 enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
+/* Hardware feedback of the CPU above bit 16: for class 0 performance and efficiency, then for
+ * class 1 and so on; and one more than the class of what ran there, or 0. */
+enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };
 
 /* cpuid.c */
+unsigned order(unsigned n); /* the power of two that is no less */
+unsigned llc_ids(const struct llc *l); /* APIC ids from the first to the last that share it */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+
+/* amd.c: on a machine of AMD's only */
+bool amd_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+uint64_t amd_request(unsigned cpu); /* the performance that the guest has asked for */
+void amd_window(double now_ns);     /* the ranking of cores follows their clocks */
+bool amd_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool amd_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* plugin.c */
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
 void model_start(void);
 void model_stop(void);
+void guest_write(uint64_t address, const void *from, size_t size); /* RAM, by physical address */
+void thermal_interrupt(unsigned cpu);
+void ranking_changed(void); /* tells the guest to look at it again */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

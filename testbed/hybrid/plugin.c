@@ -26,6 +26,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 /* Until the model is started, clocks are this much faster, and caches perfect. */
 #define BOOT_SPEED 3
 #define MAX_SLICE 30000  /* instructions: the packed counters have 16 bits */
+#define FRACTION 64
+#define MAX_BLOCK 512    /* instructions: TCG_MAX_INSNS */
+#define MAX_PRICE (1 << 24) /* of a block, so that a slice's price has 32 bits */
 #define BUDGET (1 << 20) /* `spent` at which a slice's budget is used up */
 
 struct cpu cpus[MAX_CPUS];
@@ -37,14 +40,16 @@ struct hot {
 	uint64_t a[N_MODES]; /* INSN, LOAD, STORE, BRANCH: 16 bits each, INSN lowest */
 	uint64_t b[N_MODES]; /* FP, MUL, DIV, SYS */
 	uint64_t repeats[N_MODES]; /* bytes accessed by rep string instructions */
+	uint64_t pipeline[N_MODES]; /* of two core types, 32 bits each, in 1 / FRACTION cycles */
 	uint64_t spent;
 	uint64_t branch; /* where the last conditional branch falls through to */
 	uint64_t mispredicted;
-	uint64_t pad[7]; /* a power of two is found quicker */
+	uint64_t pad[5]; /* a power of two is found quicker */
 };
 static struct qemu_plugin_scoreboard *board;
 static struct hot *hots; /* the same, once all vCPUs are there */
-static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot_spent, hot_branch;
+static qemu_plugin_u64 hot_a[N_MODES], hot_b[N_MODES], hot_repeats[N_MODES], hot_pipeline[N_MODES],
+	hot_spent, hot_branch;
 
 #define BRANCHES 4096
 static uint8_t predictor[MAX_CPUS][BRANCHES];
@@ -73,6 +78,14 @@ static double cost_of(struct cpu *c, struct hot *h, enum mode m, struct width *u
 	}
 	used->waits = (uint16_t)(h->b[m] >> 16 * (SYS & 3)) * cost[SYS];
 	used->fp = (uint16_t)(h->b[m] >> 16 * (FP & 3)) * cost[FP];
+	if (c->type->pipeline.on) {
+		unsigned type = c->type - machine.type;
+		double priced = (double)(uint32_t)(h->pipeline[m] >> 32 * type) / FRACTION;
+
+		cycles = priced + used->waits;
+		used->fp = fmin(used->fp, priced);
+		h->pipeline[m] = 0;
+	}
 	h->a[m] = h->b[m] = 0;
 	/* A rep moves 16 bytes a cycle, or so; QEMU does one access at a time. */
 	t->n[LOAD] += h->repeats[m] / 16;
@@ -100,10 +113,12 @@ void cpu_flush(struct cpu *c)
 	uint64_t before = c->total[USER].n[INSN] + c->total[KERNEL].n[INSN];
 	struct width used[N_MODES];
 	double cycles[N_MODES];
+	uint64_t user = c->total[USER].n[INSN];
 	double mhz = started ? c->mhz : c->mhz * BOOT_SPEED;
 
 	for (unsigned m = 0; m < N_MODES; m++)
 		cycles[m] = cost_of(c, h, m, &used[m]);
+	double compute = cycles[USER] - used[USER].waits;
 	/* Only user programs go through the models of caches and branches. */
 	c->total[USER].n[BRANCH_MISS] += h->mispredicted;
 	cycles[USER] += h->mispredicted * c->type->branch_miss;
@@ -112,6 +127,13 @@ void cpu_flush(struct cpu *c)
 		smt_stretch(c, cycles, used, mhz);
 	double stalled = c->pending_cycles + c->pending_ns * mhz * 1e-3;
 	c->pending_cycles = c->pending_ns = 0;
+	if (c->beside_misses > 0) {
+		double beside = c->beside_cycles + c->beside_ns * mhz * 1e-3;
+
+		stalled -= pipeline_hides(&c->type->pipeline, beside, c->beside_misses, compute,
+					  c->total[USER].n[INSN] - user);
+		c->beside_cycles = c->beside_ns = c->beside_misses = 0;
+	}
 	cycles[USER] += stalled;
 	c->total[USER].stalled += stalled;
 	for (unsigned m = 0; m < N_MODES; m++) {
@@ -158,9 +180,11 @@ static void advance_devices(double ns)
 	double length = devices_ns - (window_end_ns - WINDOW_NS);
 	memory_window(length);
 	energy_window(devices_ns);
+	sensor_window(devices_ns);
 	if (machine.noise.on)
 		noise_window(length);
 	clock_window(devices_ns, length);
+	hfi_window(devices_ns, length);
 	if (machine.ids_of_core > 1)
 		smt_window(devices_ns);
 	window_end_ns = devices_ns + WINDOW_NS;
@@ -263,12 +287,12 @@ static void mmu(unsigned cpu, uint64_t cr3)
 
 static bool on_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
-	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val);
+	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val) || rdt_rdmsr(cpu, msr, val);
 }
 
 static bool on_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 {
-	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val);
+	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val) || rdt_wrmsr(cpu, msr, val);
 }
 
 void model_start(void)
@@ -285,6 +309,21 @@ void model_stop(void)
 {
 	started = false;
 	qemu_plugin_hybrid_retranslate();
+}
+
+void guest_write(uint64_t address, const void *from, size_t size)
+{
+	qemu_plugin_hybrid_write(address, from, size);
+}
+
+void thermal_interrupt(unsigned cpu)
+{
+	qemu_plugin_hybrid_thermal(cpu);
+}
+
+void ranking_changed(void)
+{
+	qemu_plugin_hybrid_gpe();
 }
 
 /* --- what translated code calls --------------------------------------------------- */
@@ -386,6 +425,21 @@ static void on_pause(unsigned cpu, void *unused)
 	catch_up(cpu, cpus[cpu].ns);
 }
 
+/* Adds what a block costs on each core type; it is translated once for all of them. */
+static void price(struct qemu_plugin_tb *tb, enum mode m, const struct operands *insn, size_t count,
+		  unsigned bytes)
+{
+	uint64_t packed = 0;
+
+	for (unsigned i = 0; i < machine.n_types; i++) {
+		double cycles = pipeline_cycles(&machine.type[i].pipeline, insn, count, bytes);
+
+		packed |= (uint64_t)lround(fmin(cycles * FRACTION, MAX_PRICE)) << 32 * i;
+	}
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
+		hot_pipeline[m], packed);
+}
+
 static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t n[N_CLASSES] = { 0 };
@@ -394,6 +448,9 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	/* Linux lives in the upper half. */
 	enum mode m = here >> 63 ? KERNEL : USER;
 	bool modelled = started && m == USER;
+	bool priced = machine.type[0].pipeline.on;
+	struct operands around[MAX_BLOCK];
+	unsigned size = 0;
 
 	if (modelled)
 		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_branch_target, QEMU_PLUGIN_CB_NO_REGS,
@@ -405,6 +462,9 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		struct decoded d;
 
 		decode(bytes, len, &d);
+		if (priced)
+			operands(bytes, len, &around[i % MAX_BLOCK]);
+		size += len;
 		for (unsigned k = 0; k < N_CLASSES; k++)
 			n[k] += d.n[k];
 		if (d.repeats)
@@ -429,6 +489,8 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	uint64_t a = n[INSN] | n[LOAD] << 16 | n[STORE] << 32 | n[BRANCH] << 48;
 	uint64_t b = n[FP] | n[MUL] << 16 | n[DIV] << 32 | n[SYS] << 48;
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64, hot_a[m], a);
+	if (priced)
+		price(tb, m, around, count, size);
 	if (b)
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_ADD_U64,
 			hot_b[m], b);
@@ -442,6 +504,8 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void init_cpus(void)
 {
+	unsigned cores[MAX_TYPES] = { 0 };
+
 	for (unsigned i = 0; i < machine.n_cpus; i++)
 		cpus[i].asleep = true;
 	for (unsigned k = 0; k < machine.n_clusters; k++) {
@@ -456,6 +520,7 @@ static void init_cpus(void)
 			c->smt.flight = c->noise = 1;
 			c->cluster = l;
 			c->type = &machine.type[l->type];
+			c->core = i % machine.ids_of_core ? cores[l->type] - 1 : cores[l->type]++;
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
 			if (i % machine.ids_of_core) {
@@ -483,7 +548,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	static const struct qemu_plugin_hybrid_ops ops = {
 		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
 		.cpuid = cpuid_fix, .rdmsr = on_rdmsr, .wrmsr = on_wrmsr,
-		.rdpmc = pmu_rdpmc, .mmu = mmu,
+		.rdpmc = pmu_rdpmc, .mmu = mmu, .sensor = sensor_read,
 	};
 
 	if (argc < 1 || argc > 2 || strncmp(argv[0], "machine=", 8) ||
@@ -504,6 +569,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	for (unsigned m = 0; m < N_MODES; m++) {
 		hot_a[m] = (qemu_plugin_u64){ board, offsetof(struct hot, a) + 8 * m };
 		hot_b[m] = (qemu_plugin_u64){ board, offsetof(struct hot, b) + 8 * m };
+		hot_pipeline[m] = (qemu_plugin_u64){ board, offsetof(struct hot, pipeline) + 8 * m };
 		hot_repeats[m] = (qemu_plugin_u64){ board, offsetof(struct hot, repeats) + 8 * m };
 	}
 	hot_spent = qemu_plugin_scoreboard_u64_in_struct(board, struct hot, spent);
