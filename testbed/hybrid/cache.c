@@ -31,6 +31,15 @@ bool cache_holds(const struct cache *c, uint32_t set, uint32_t line)
 	return false;
 }
 
+void cache_drop(struct cache *c, uint32_t set, uint32_t line)
+{
+	uint32_t *tag = c->tags + (size_t)set * c->ways;
+
+	for (unsigned way = 0; way < c->ways; way++)
+		if (tag[way] == line)
+			tag[way] = 0;
+}
+
 /*
  * Not quite least recently used, like real last-level caches: a new line enters in
  * the middle and moves half way to the front each time it is met again, so that a

@@ -7,10 +7,11 @@
  * that. It is direct-mapped: of lines that fall on one entry it forgets the older one,
  * and for what it has forgotten the model is that of the caches alone.
  *
- * A CPU asks it seldom, because it keeps two views of what it has been told: lines that
- * it may read, and those that it may write without telling any other CPU. They are
- * by the tag of its L1, which has no physical address; all who use a line by the
- * directory's word use it by one tag, or else lose sight of it and ask again.
+ * A CPU asks it seldom. What is in its L1 it may read, as a write by another CPU takes the
+ * line out of there; threads that share an L1 have a view instead of what each has seen.
+ * And each CPU has a view of lines that it may write without telling any other CPU.
+ * All this is by the tag of the L1, which has no physical address: of a line that is
+ * written, the directory knows one tag, and CPUs that use it by another ask again.
  *
  * CPUs run one after another, each a little ahead of others. So that a line is not read
  * before it is written, its reader waits for the time of the write. One that has spun
@@ -28,10 +29,11 @@
 #define SPIN_NS 1000 /* since a PAUSE: what it looks at now is what it waits for */
 
 static struct entry {
-	uint32_t line, tag;
+	uint32_t line, tag, address; /* physical, of the L1, virtual */
 	uint64_t seen; /* by these CPUs since the last write; 0: an empty entry */
 	double ns;     /* of that write */
 	uint8_t writer;
+	bool moved; /* from one CPU to another since it is known */
 } *directory;
 
 void coherence_init(void)
@@ -46,11 +48,15 @@ void coherence_init(void)
 		fail("no memory for a directory of lines");
 }
 
-static void hide(struct entry *e, uint64_t from)
+/* These CPUs have to ask about the line again, all of them or those with a view of it. */
+static void hide(struct entry *e, uint64_t from, bool all)
 {
 	for (uint64_t left = from & e->seen; left; left &= left - 1) {
-		struct view *v = cpus[__builtin_ctzll(left)].view;
+		struct cpu *c = &cpus[__builtin_ctzll(left)];
+		struct view *v = c->view;
 
+		if (all && !c->smt.sibling)
+			cache_drop(&c->l1, e->address & (c->l1.sets - 1), e->tag);
 		if (v->read[e->tag % VIEW] == e->tag)
 			v->read[e->tag % VIEW] = ~e->tag;
 		if (v->write[e->tag % VIEW] == e->tag)
@@ -75,20 +81,24 @@ enum distance cpu_distance(const struct cpu *a, const struct cpu *b)
 	return a->cluster == b->cluster && (a->cluster->shared_l2 || !a->l2) ? CLUSTER : LLC;
 }
 
-bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, double now,
+bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, double now,
 		      struct transfer *t)
 {
+	uint32_t tag = address ^ c->space;
 	struct entry *e = &directory[(line * 2654435769u) >> (32 - LINES_BITS)];
 	uint64_t me = 1ull << c->index;
 	bool spins = now - c->paused_ns < SPIN_NS;
 	bool moves;
 
 	if (e->line != line || !e->seen) {
-		hide(e, e->seen);
-		*e = (struct entry){ .line = line, .tag = tag, .writer = NONE };
+		/* Only of lines that go to and fro, as it costs misses. */
+		hide(e, e->seen, e->moved);
+		*e = (struct entry){ .line = line, .tag = tag, .address = address, .writer = NONE };
 	} else if (e->tag != tag) {
-		hide(e, e->seen);
+		/* What is only read, such as a program's constants, may be in many places. */
+		hide(e, e->seen, e->writer != NONE);
 		e->tag = tag;
+		e->address = address;
 	}
 	moves = !(e->seen & me) && e->writer != NONE && e->writer != c->index &&
 		holds(&cpus[e->writer], line, tag);
@@ -98,8 +108,9 @@ bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, do
 			.wait_ns = fmin(fmax(e->ns - now, spins ? -WINDOW_NS : 0), WINDOW_NS),
 			.contended = fabs(now - e->ns) < WINDOW_NS,
 		};
+	e->moved |= moves;
 	if (store) {
-		hide(e, ~me);
+		hide(e, ~me, true);
 		e->seen = me;
 		e->writer = c->index;
 		e->ns = now;

@@ -100,7 +100,10 @@ void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struc
 		cache_access(c->l2, cache_set(c->l2, line), line);
 	if (distance != SIBLING && distance != CLUSTER) {
 		n[L2_MISS]++;
-		cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
+		if (c->llc->rdt)
+			rdt_access(c, line);
+		else
+			cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
 	}
 	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }

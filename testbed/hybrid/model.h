@@ -23,7 +23,7 @@
 #define MAX_RMIDS 1024 /* what Intel's registers have room for */
 #define MAX_CLOS 128
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
-#define VIEW 2048    /* lines, a power of two: see coherence.c */
+#define VIEW 1024    /* lines, a power of two: see coherence.c */
 
 /* What is counted for each vCPU, in user and kernel mode apart. */
 enum event {
@@ -185,7 +185,8 @@ struct machine {
 	struct machine_hfi hfi;
 };
 
-/* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. */
+/* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. What
+ * one without a sibling may read is what its L1 has. */
 struct view {
 	uint32_t read[VIEW], write[VIEW];
 };
@@ -271,6 +272,7 @@ void cache_init(struct cache *c, unsigned kib, unsigned ways);
 bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit */
 uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
 bool cache_holds(const struct cache *c, uint32_t set, uint32_t line);
+void cache_drop(struct cache *c, uint32_t set, uint32_t line);
 
 /* coherence.c: nothing of it is called on a machine without `latency` */
 struct transfer { /* of a line that another CPU wrote last */
@@ -280,8 +282,15 @@ struct transfer { /* of a line that another CPU wrote last */
 };
 void coherence_init(void);
 enum distance cpu_distance(const struct cpu *a, const struct cpu *b);
-/* An access that a view does not have; true if it is a transfer. `now` is the CPU's time. */
-bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, double now,
+/* Whether an access needs nothing but the CPU's own L1, where it `hit` or not. */
+static inline bool coherence_known(const struct cpu *c, uint32_t tag, bool store, bool hit)
+{
+	if (store)
+		return c->view->write[tag % VIEW] == tag;
+	return c->smt.sibling ? c->view->read[tag % VIEW] == tag : hit;
+}
+/* Any other access, by virtual and physical line; true if it is a transfer. `now` is the CPU's time. */
+bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, double now,
 		      struct transfer *t);
 
 /* memory.c: an access that has missed the L1; virtual and physical line number */

@@ -357,12 +357,13 @@ static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t 
 	struct cpu *c = &cpus[cpu];
 	uint32_t line = address / LINE;
 	uint32_t set = line & (c->l1.sets - 1), tag = line ^ c->space;
-	bool known = (store ? c->view->write : c->view->read)[tag % VIEW] == tag;
+	bool hit = c->l1.tags[set * c->l1.ways] == tag;
 	struct transfer t;
 
-	if (__builtin_expect(known && c->l1.tags[set * c->l1.ways] == tag, 1))
+	if (__builtin_expect(hit && coherence_known(c, tag, store, hit), 1))
 		return;
-	bool hit = cache_access(&c->l1, set, tag);
+	hit = hit || cache_access(&c->l1, set, tag);
+	bool known = coherence_known(c, tag, store, hit);
 	if (known && hit)
 		return;
 	struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, address);
@@ -370,7 +371,7 @@ static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t 
 		return;
 	uint32_t physical = qemu_plugin_hwaddr_phys_addr(hw) / LINE;
 	double now = cpu_now(c);
-	if (!known && coherence_access(c, physical, tag, store, now, &t)) {
+	if (!known && coherence_access(c, line, physical, store, now, &t)) {
 		memory_transfer(c, line, physical, &t);
 		if (t.contended)
 			catch_up(cpu, now);

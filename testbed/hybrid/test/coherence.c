@@ -50,14 +50,14 @@ static struct transfer last;
 static bool access_at(unsigned cpu, uint32_t line, uint32_t tag, bool store, double now)
 {
 	struct cpu *c = &cpus[cpu];
-	bool known = (store ? c->view->write : c->view->read)[tag % VIEW] == tag;
+	uint32_t address = tag ^ c->space;
+	bool hit = cache_access(&c->l1, address & (c->l1.sets - 1), tag);
 
-	cache_access(&c->l1, tag & (c->l1.sets - 1), tag);
-	if (known)
+	if (coherence_known(c, tag, store, hit))
 		return false;
 	if (c->l2)
 		cache_access(c->l2, cache_set(c->l2, line), line);
-	return coherence_access(c, line, tag, store, now, &last);
+	return coherence_access(c, address, line, store, now, &last);
 }
 
 static bool reads(unsigned cpu, uint32_t line)
