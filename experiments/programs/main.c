@@ -15,7 +15,7 @@
 
 const struct program *const all_programs[] = {
 	&integer, &fp, &branchy, &chase, &stream, &resident, &matmul, &sort, &hash, &compress,
-	&phased, &barrier, &serial_parallel, NULL,
+	&phased, &barrier, &serial_parallel, &pingpong, NULL,
 };
 
 static const char help[] =

@@ -64,7 +64,7 @@ struct program {
 };
 
 extern const struct program integer, fp, branchy, chase, stream, resident, matmul, sort, hash,
-	compress, phased, barrier, serial_parallel;
+	compress, phased, barrier, serial_parallel, pingpong;
 extern const struct program *const all_programs[]; /* ends with NULL */
 const struct program *find_program(const char *name);
 

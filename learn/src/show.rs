@@ -117,7 +117,7 @@ fn of_speedup(speedup: &Speedup) -> String {
         "programs not learnt from"
     };
     format!(
-        "SF from {}, {}{} trees: correlation {:.3}, mean absolute error {:.3} on {on}; asks for {}.\n",
+        "SF from {}, {}{} trees: correlation {:.3}, mean absolute error {:.3}, standard error {:.1} % on {on}; asks for {}.\n",
         speedup.core_type,
         if speedup.trees.inverse {
             "learnt as 1 / SF, "
@@ -127,6 +127,7 @@ fn of_speedup(speedup: &Speedup) -> String {
         speedup.trees.trees.len(),
         scores.correlation,
         scores.mae,
+        speedup.sigma() * 100.0,
         shares(
             speedup.trees.features.iter().map(|f| f.name.as_str()),
             &speedup.importances

@@ -23,6 +23,7 @@ use nix::unistd::Pid;
 
 use super::method::CompletionTimes;
 use crate::pmc::perf::{How, PerfEvent, What};
+use crate::text::plain;
 use crate::topology::cpulist;
 
 /// A program to run.
@@ -35,10 +36,11 @@ pub struct Command {
 }
 
 impl Command {
-    /// As a shell takes it.
+    /// As a shell takes it, in one line: so it is the same once it was written to a file and read.
     pub fn line(&self) -> String {
         let words = self.words.iter().map(String::as_str);
-        shlex::try_join(words).unwrap_or_else(|_| self.words.join(" "))
+        let line = shlex::try_join(words).unwrap_or_else(|_| self.words.join(" "));
+        plain(&line).into_owned()
     }
 }
 
@@ -281,6 +283,13 @@ mod tests {
             limit: Duration::from_secs(limit),
         };
         together(&plan, stop)
+    }
+
+    #[test]
+    fn a_command_of_two_lines_is_the_same_once_it_was_written_and_read() {
+        let line = shell("true\ntrue").line();
+        let written = serde_json::to_string(&line).unwrap();
+        assert_eq!(crate::text::parse_json(&written).unwrap(), line);
     }
 
     #[test]

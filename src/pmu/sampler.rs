@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::counts::{self, EventCounts, Layout};
 use super::open::CounterOptions;
 use super::round::{IPC_JUMP, Round};
-use super::sample::{Sample, SampleMetrics};
+use super::sample::{Sample, SampleMetrics, SfEstimate};
 use super::sets::{CYCLES, INSTRUCTIONS, Plan};
 use super::{Counter, Event, EventSet, MachinePmus, Meaning, Pmu, Target, availability, plan};
 use crate::bpf::intf;
@@ -302,7 +302,7 @@ impl Sampler {
     pub fn sample(
         &mut self,
         raw: &intf::task_sample,
-        estimate: impl FnOnce(usize, &EventCounts) -> Option<f64>,
+        estimate: impl FnOnce(usize, &EventCounts) -> Option<SfEstimate>,
     ) -> Option<Sample> {
         if raw.spun != 0 {
             // What it retired says nothing of its work (CAMPS 2018, section 4.5).
@@ -353,7 +353,7 @@ impl Sampler {
 pub(crate) fn complete(
     raw: &intf::task_sample,
     counts: EventCounts,
-    sf: Option<f64>,
+    sf: Option<SfEstimate>,
 ) -> Option<Sample> {
     let metrics = SampleMetrics::of(&counts, raw.run_ns)?;
     Some(Sample {

@@ -233,8 +233,8 @@ impl OpenEvents {
             }
             let live = self.live.as_ref();
             let sample = self.sampler.sample(&raw, |core_type, counts| match raw.sf {
-                0 => live?.sf(core_type, counts),
-                sf => Some(to_number(sf)),
+                0 => live?.estimate(core_type, counts),
+                sf => live?.rated(core_type, counts, to_number(sf)),
             });
             samples.extend(sample);
         }

@@ -15,7 +15,7 @@ use super::native;
 use crate::agent::{Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
-use crate::pmu::sample::{EventCounts, Layout, Sample};
+use crate::pmu::sample::{EventCounts, Layout, Sample, SfEstimate};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
@@ -36,7 +36,7 @@ pub(super) const COUNTED: [Meaning; 5] = [
 /// whenever it is seen there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedModel {
-    /// Standard deviation of the errors, as parts of SF.
+    /// Standard deviation of the errors, as parts of SF. It says that they are of [`STATED`].
     pub(super) error: f64,
     /// What they follow from.
     pub(super) seed: u64,
@@ -53,6 +53,9 @@ impl SimulatedModel {
         (sf * (1.0 + self.error * normal)).max(1.0)
     }
 }
+
+/// What the model says that it errs by: a model from another machine knows nothing of its errors here.
+const STATED: f64 = 0.05;
 
 /// A recording in memory: records as they go to a file, half a second's together.
 pub(super) struct MemoryRecording {
@@ -121,13 +124,16 @@ impl Told {
         let counts = raw.counts.map(|count| count as f64);
         let counts = EventCounts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
         let core_type = usize::from(raw.core_type);
-        let sf = self.model.map(|model| model.sf(sf, load, core_type));
+        let sf = self.model.map(|model| SfEstimate {
+            sf: model.sf(sf, load, core_type),
+            sigma: STATED,
+        });
         let Some(sample) = complete(raw, counts, sf) else {
             return;
         };
         match sample.sf {
             _ if sample.last => _ = self.sf.remove(&sample.task),
-            Some(sf) => _ = self.sf.insert(sample.task, sf),
+            Some(said) => _ = self.sf.insert(sample.task, said.sf),
             None => {}
         }
         self.inbox.push(sample);

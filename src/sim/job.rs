@@ -21,6 +21,8 @@ pub(super) struct JobStage {
     /// Index into the loads.
     pub(super) load: usize,
     pub(super) serial: bool,
+    /// See [`super::program::ProgramPhase::pieces`].
+    pub(super) pieces: Option<u32>,
     /// Of one round, of all threads together.
     pub(super) instructions: f64,
     /// See [`super::program::ProgramPhase::sleep`].
@@ -39,6 +41,7 @@ impl Compiled {
             JobStage {
                 load: loads.len() - 1,
                 serial: phase.serial,
+                pieces: phase.pieces,
                 instructions: phase.instructions,
                 sleep: phase.sleep,
             }
@@ -83,18 +86,29 @@ pub(super) struct Job {
     round: u32,
     /// Members that have done their part of the present stage.
     arrived: u32,
+    /// Pieces of the present stage that no member has taken yet.
+    untaken: u32,
 }
 
 impl Job {
     pub(super) fn new(program: Rc<Compiled>, members: Vec<u32>, began_at: u64) -> Self {
-        Self {
+        let mut job = Self {
             program,
             members,
             began_at,
             stage: 0,
             round: 0,
             arrived: 0,
-        }
+            untaken: 0,
+        };
+        job.hand_out();
+        job
+    }
+
+    /// The present stage begins: each worker takes a piece of it.
+    fn hand_out(&mut self) {
+        let pieces = self.stage().pieces.unwrap_or(0);
+        self.untaken = pieces.saturating_sub(self.workers());
     }
 
     /// The present stage.
@@ -104,16 +118,21 @@ impl Job {
 
     /// How many members work in the present stage.
     pub(super) fn workers(&self) -> u32 {
-        if self.stage().serial {
-            1
-        } else {
-            self.members.len() as u32
+        let members = self.members.len() as u32;
+        match *self.stage() {
+            JobStage { serial: true, .. } => 1,
+            JobStage {
+                pieces: Some(pieces),
+                ..
+            } => members.min(pieces),
+            _ => members,
         }
     }
 
-    /// Instructions of each worker in the present stage.
+    /// Instructions that a worker of the present stage is given at once.
     pub(super) fn part(&self) -> f64 {
-        self.stage().instructions / f64::from(self.workers())
+        let parts = self.stage().pieces.unwrap_or_else(|| self.workers());
+        self.stage().instructions / f64::from(parts)
     }
 
     /// Member number `member` comes to the program's beginning.
@@ -125,8 +144,12 @@ impl Job {
         }
     }
 
-    /// A member has done its part of the present stage.
+    /// A member has done what it was given of the present stage.
     pub(super) fn arrive(&mut self) -> JobStep {
+        if self.untaken > 0 {
+            self.untaken -= 1;
+            return JobStep::Work(self.part());
+        }
         self.arrived += 1;
         if self.arrived < self.workers() {
             return JobStep::Wait;
@@ -140,6 +163,7 @@ impl Job {
                 return JobStep::End;
             }
         }
+        self.hand_out();
         JobStep::Meet(self.workers())
     }
 }
@@ -152,6 +176,7 @@ mod tests {
         let stages = serial.iter().map(|&serial| JobStage {
             load: 0,
             serial,
+            pieces: None,
             instructions: 12.0,
             sleep: None,
         });
@@ -185,5 +210,22 @@ mod tests {
             [JobStep::Wait, JobStep::Meet(1)]
         );
         assert_eq!(job.program.instructions(), 48.0);
+    }
+
+    #[test]
+    fn of_a_stage_in_pieces_the_faster_take_more() {
+        let mut program = program(1, &[false]);
+        Rc::make_mut(&mut program).stages[0].pieces = Some(4);
+        let mut job = Job::new(program, vec![5, 6], 0);
+        assert_eq!(
+            [job.begin(0), job.begin(1)],
+            [JobStep::Work(3.0), JobStep::Work(3.0)]
+        );
+        // Two more pieces, whichever comes for them.
+        assert_eq!(
+            [job.arrive(), job.arrive()],
+            [JobStep::Work(3.0), JobStep::Work(3.0)]
+        );
+        assert_eq!([job.arrive(), job.arrive()], [JobStep::Wait, JobStep::End]);
     }
 }

@@ -27,6 +27,9 @@ pub struct SimulatedProgram {
 pub struct ProgramPhase {
     /// Only the first thread works, the others wait for it.
     pub serial: bool,
+    /// Threads take so many equal pieces of a round, each the next when it is done with one; without,
+    /// all have the same part of it.
+    pub pieces: Option<u32>,
     /// Of one round, of all threads together.
     pub instructions: f64,
     /// Instructions per cycle alone on a Cortex-A57 of the Juno board.
@@ -69,6 +72,7 @@ struct RawProgram {
 struct RawPhase {
     #[serde(default)]
     serial: bool,
+    pieces: Option<Sourced>,
     minstructions: Sourced,
     ipc: Sourced,
     asymmetry: Sourced,
@@ -131,8 +135,11 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
         let every = check("every_minstructions", &raw.every_minstructions, 1e-3, 1e9)?;
         anyhow::Ok((every * 1e6, check("ms", &raw.ms, 1e-3, 1e6)? * 1e6))
     });
+    let pieces = raw.pieces.as_ref();
+    let pieces = pieces.map(|pieces| check("pieces", pieces, 1.0, 1e4));
     Ok(ProgramPhase {
         serial: raw.serial,
+        pieces: pieces.transpose()?.map(|pieces| pieces as u32),
         instructions: check("minstructions", &raw.minstructions, 1e-3, 1e9)? * 1e6,
         ipc: check("ipc", &raw.ipc, 0.001, 16.0)?,
         asymmetry: check("asymmetry", &raw.asymmetry, 0.0, 1.0)?,

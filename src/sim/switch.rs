@@ -167,7 +167,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.scheduler.block(k, cpu);
     }
 
-    /// A thread has done its part of a stage.
+    /// A thread has done what it was given of a stage.
     fn arrive(&mut self, cpu: u32, thread: u32) {
         let k = &mut self.kernel;
         let index = k.thread(thread).job;
@@ -192,7 +192,10 @@ impl<S: SimulatedScheduler> Sim<S> {
                 }
             }
             JobStep::End => self.end(cpu, index),
-            JobStep::Work(_) => {}
+            JobStep::Work(part) => {
+                k.thread_mut(thread).left = part;
+                k.look_again(cpu);
+            }
         }
     }
 

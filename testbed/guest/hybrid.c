@@ -8,6 +8,9 @@
  *                     for the counters that Linux shows; and what `energy` prints
  *   hybrid energy     the energy taken since the model was started, and when that
  *                     was; nothing on a machine without
+ *   hybrid hfi        each CPU's performance and efficiency at present, for each class of
+ *                     instructions (0 to 255), and the class of what ran there lately;
+ *                     nothing on a machine without hardware feedback
  *   hybrid name       the machine's name; exit status 1 on any other machine
  *
  * It speaks by CPUID leaves that no real CPU has (see hybrid/cpuid.c).
@@ -60,6 +63,26 @@ static void print_energy(void)
 	       now.tv_sec * 1000000000ull + now.tv_nsec);
 }
 
+static void print_hfi(void)
+{
+	if (!ask(CONTROL_TOTAL, TOTAL_HFI))
+		return;
+	for (unsigned cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
+		unsigned class = ask(CONTROL_TOTAL, TOTAL_HFI_CLASS | cpu << 16);
+
+		printf("cpu%u hfi", cpu);
+		for (unsigned of = 0; of < 2; of++) {
+			printf(of ? " efficiency=" : " performance=");
+			for (unsigned k = 0; k < HFI_CLASSES; k++)
+				printf(k ? ",%u" : "%u",
+				       (unsigned)ask(CONTROL_TOTAL, (TOTAL_HFI + 2 * k + of) | cpu << 16));
+		}
+		if (class)
+			printf(" class=%u", class - 1);
+		putchar('\n');
+	}
+}
+
 int main(int argc, char **argv)
 {
 	unsigned a, b, c, d;
@@ -83,6 +106,8 @@ int main(int argc, char **argv)
 		puts(name);
 	} else if (!strcmp(what, "energy")) {
 		print_energy();
+	} else if (!strcmp(what, "hfi")) {
+		print_hfi();
 	} else if (!strcmp(what, "totals")) {
 		for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
 			cpu_set_t one;
@@ -101,7 +126,7 @@ int main(int argc, char **argv)
 		}
 		print_energy();
 	} else {
-		fputs("usage: hybrid start|stop|totals|energy|name\n", stderr);
+		fputs("usage: hybrid start|stop|totals|energy|hfi|name\n", stderr);
 		return 2;
 	}
 	return 0;

@@ -21,6 +21,16 @@ uint32_t cache_set(const struct cache *c, uint32_t line)
 	return (uint64_t)(line * 2654435769u) * c->sets >> 32;
 }
 
+bool cache_holds(const struct cache *c, uint32_t set, uint32_t line)
+{
+	const uint32_t *tag = c->tags + (size_t)set * c->ways;
+
+	for (unsigned way = 0; way < c->ways; way++)
+		if (tag[way] == line)
+			return true;
+	return false;
+}
+
 /*
  * Not quite least recently used, like real last-level caches: a new line enters in
  * the middle and moves half way to the front each time it is met again, so that a

@@ -9,6 +9,9 @@
  * with its square, leakage with its cube. All this is settled from the totals, once
  * in a window, before clocks change, and when asked for.
  *
+ * Two threads of a core have one leakage, one clock and one sleep: while both run, each
+ * pays half, and the core sleeps when both do.
+ *
  * testbed/machine has multiplied energies by the time scale, as the guest's second
  * has that many times fewer instructions: joules in a guest's second are real watts.
  */
@@ -34,6 +37,9 @@ static struct meter {
 	double cycles, ref, ns;
 	double slept_ns; /* how long it has been asleep */
 	double nj;
+	/* Of two threads: what is not settled, as the other has not come so far. */
+	double wait_busy, wait_clock_nj;
+	double shared_ns; /* of the first: until when both are settled */
 } meters[MAX_CPUS];
 struct sums {
 	double cores_nj, uncore_nj, dram_nj;
@@ -65,6 +71,11 @@ static double voltage(const struct type_energy *e, double mhz)
 	return e->volts[i - 1].volt + fmin(part, 1) * (e->volts[i].volt - e->volts[i - 1].volt);
 }
 
+double energy_voltage(const struct core_type *t, double mhz)
+{
+	return voltage(&t->energy, mhz) / voltage(&t->energy, t->turbo_mhz[0]);
+}
+
 /* What sleeping from `from` to `until` after falling asleep takes. */
 static double idle_nj(const struct type_energy *e, double from, double until)
 {
@@ -80,11 +91,19 @@ static double idle_nj(const struct type_energy *e, double from, double until)
 	return nj;
 }
 
+static void take(struct meter *m, double nj)
+{
+	if (!started)
+		return;
+	m->nj += nj;
+	package.sum.cores_nj += nj;
+}
+
 static void settle_cpu(struct cpu *c, double now_ns)
 {
 	struct meter *m = &meters[c->index];
 	const struct type_energy *e = &c->type->energy;
-	double volts = voltage(e, c->mhz) / voltage(e, c->type->turbo_mhz[0]);
+	double volts = energy_voltage(c->type, c->mhz);
 	double switching = 0, cycles = 0, ref = 0;
 
 	for (unsigned mode = 0; mode < N_MODES; mode++) {
@@ -97,7 +116,7 @@ static void settle_cpu(struct cpu *c, double now_ns)
 		cycles += t->cycles;
 		ref += t->ref;
 	}
-	switching += (cycles - m->cycles) * e->cycle_nj;
+	double clock = (cycles - m->cycles) * e->cycle_nj;
 	double busy = (ref - m->ref) * 1e3 / machine.ref_mhz;
 	/* A sleeper's own clock stands still until it wakes. */
 	double ns = c->asleep ? fmax(c->ns, now_ns) : c->ns;
@@ -108,16 +127,58 @@ static void settle_cpu(struct cpu *c, double now_ns)
 	m->ref = ref;
 	m->ns += busy + idle; /* asked for between windows, it may be ahead */
 	m->lines = c->lines;
+	if (started)
+		package.sum.dram_nj += lines * machine.energy.dram_nj;
+	double leakage = busy * e->leakage_w * volts * volts * volts * heat_leakage();
+	if (c->smt.sibling) { /* the rest is the core's: settle_core() */
+		m->wait_busy += busy;
+		m->wait_clock_nj += clock * volts * volts + leakage;
+		take(m, switching * volts * volts);
+		return;
+	}
 	if (busy > 0)
 		m->slept_ns = 0;
-	double nj = switching * volts * volts + busy * e->leakage_w * volts * volts * volts +
-		    idle_nj(e, m->slept_ns, m->slept_ns + idle);
+	take(m, (switching + clock) * volts * volts + leakage +
+		idle_nj(e, m->slept_ns, m->slept_ns + idle));
 	m->slept_ns = c->asleep ? m->slept_ns + idle : 0;
-	if (!started)
+}
+
+/*
+ * What two threads share, until the time that both have come to. How their busy times
+ * lay within that is not known, so they are taken for independent of each other.
+ */
+static void settle_core(const struct cpu *c)
+{
+	const struct cpu *thread[2] = { c, c->smt.sibling };
+	struct meter *first = &meters[c->index];
+	double from = first->shared_ns, until = INFINITY;
+	double busy[2], nj[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		until = fmin(until, meters[thread[i]->index].ns);
+	double span = until - from;
+	if (span <= 0)
 		return;
-	m->nj += nj;
-	package.sum.cores_nj += nj;
-	package.sum.dram_nj += lines * machine.energy.dram_nj;
+	for (unsigned i = 0; i < 2; i++) {
+		struct meter *m = &meters[thread[i]->index];
+		double part = span / (m->ns - from);
+
+		busy[i] = fmin(part * m->wait_busy, span);
+		nj[i] = part * m->wait_clock_nj;
+		m->wait_busy -= part * m->wait_busy;
+		m->wait_clock_nj -= nj[i];
+	}
+	double both = busy[0] * busy[1] / span;
+	double idle = span - (busy[0] + busy[1] - both);
+
+	if (busy[0] + busy[1] > 0)
+		first->slept_ns = 0;
+	double idle_each = idle_nj(&c->type->energy, first->slept_ns, first->slept_ns + idle) / 2;
+	for (unsigned i = 0; i < 2; i++)
+		take(&meters[thread[i]->index],
+		     idle_each + (busy[i] > 0 ? nj[i] * (1 - both / busy[i] / 2) : 0));
+	first->slept_ns = thread[0]->asleep && thread[1]->asleep ? first->slept_ns + idle : 0;
+	first->shared_ns = until;
 }
 
 static void settle(double now_ns)
@@ -126,7 +187,11 @@ static void settle(double now_ns)
 	double idle = fmin(package.idle_ns, passed);
 
 	for (unsigned i = 0; i < machine.n_cpus; i++)
-		settle_cpu(&cpus[i], now_ns);
+		if (cpus[i].type)
+			settle_cpu(&cpus[i], now_ns);
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		if (cpus[i].smt.sibling > &cpus[i]) /* each core once */
+			settle_core(&cpus[i]);
 	package.ns = fmax(package.ns, now_ns);
 	package.idle_ns = 0;
 	if (!started)
@@ -193,6 +258,7 @@ static void spend(double now_ns)
 	double watts = (nj - budget.nj) / ns;
 	budget.ns = now_ns;
 	budget.nj = nj;
+	heat_window(watts, ns);
 	budget.recent += (1 - exp(-ns / 1e6)) * (watts - budget.recent);
 	if (l & ENABLED) {
 		double pl1 = (l & 0x7fff) / (double)(1 << POWER_BITS);
@@ -203,6 +269,7 @@ static void spend(double now_ns)
 	}
 	if (l >> 32 & ENABLED)
 		allowed = fmin(allowed, (l >> 32 & 0x7fff) / (double)(1 << POWER_BITS));
+	allowed = fmin(allowed, heat_limit_w());
 	double step = 0.01 * (allowed / fmax(budget.recent, 1e-3) - 1);
 	budget.share *= 1 + fmin(fmax(step, -0.05), 0.02);
 	budget.share = fmin(fmax(budget.share, LEAST_SHARE), 1);
@@ -239,6 +306,8 @@ bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
 	if (!machine.energy.on)
 		return false;
+	if (heat_rdmsr(msr, val))
+		return true;
 	switch (msr) {
 	case RAPL_POWER_UNIT:
 		*val = POWER_BITS | ENERGY_BITS << 8 | TIME_BITS << 16;
@@ -281,13 +350,26 @@ uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of)
 	switch (what) {
 	case TOTAL_PACKAGE_UJ:
 		settle_now(asks->index);
-		for (unsigned i = 0; i < machine.n_cpus; i++)
-			shown.cpu_nj[i] = meters[i].nj;
+		for (unsigned i = 0, n = 0; i < machine.n_cpus; i++)
+			if (cpus[i].type)
+				shown.cpu_nj[n++] = meters[i].nj;
 		shown.sum = package.sum;
 		return (shown.sum.cores_nj + shown.sum.uncore_nj) / 1e3;
 	case TOTAL_UNCORE_UJ: return shown.sum.uncore_nj / 1e3;
 	case TOTAL_DRAM_UJ: return shown.sum.dram_nj / 1e3;
-	case TOTAL_CPU_UJ: return of < machine.n_cpus ? shown.cpu_nj[of] / 1e3 : 0;
+	case TOTAL_CPU_UJ: return of < MAX_CPUS ? shown.cpu_nj[of] / 1e3 : 0;
 	}
 	return 0;
+}
+
+double energy_of(unsigned type)
+{
+	double nj = 0;
+
+	if (type == machine.n_types)
+		return package.sum.dram_nj;
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		if (cpus[i].type == &machine.type[type])
+			nj += meters[i].nj;
+	return nj;
 }

@@ -74,6 +74,26 @@ static void read_energy(struct machine_energy *e)
 	e->pl1_w = number("energy.pl1_w");
 	e->pl1_s = number("energy.pl1_s");
 	e->pl2_w = number("energy.pl2_w");
+	e->thermal_r = number("energy.thermal_r");
+	e->thermal_s = number("energy.thermal_s");
+	e->ambient_c = number("energy.ambient_c");
+	e->max_c = number("energy.max_c");
+	e->n_sensors = number("energy.sensors");
+	if (e->n_sensors > MAX_SENSORS)
+		fail("at most %u sensors", MAX_SENSORS);
+	for (unsigned k = 0; k < e->n_sensors; k++) {
+		e->sensor[k].address = number("energy.sensor.%u.address", k);
+		e->sensor[k].of = number("energy.sensor.%u.of", k);
+	}
+}
+
+static void read_hfi(struct machine_hfi *h)
+{
+	h->on = number("hfi");
+	if (!h->on)
+		return;
+	h->interval_ns = number("hfi.interval_ms") * 1e6;
+	h->step = number("hfi.step");
 }
 
 static void read_type_energy(unsigned i, struct type_energy *e)
@@ -96,6 +116,38 @@ static void read_type_energy(unsigned i, struct type_energy *e)
 	for (unsigned k = 0; k < e->n_idle; k++) {
 		e->idle[k].after_ns = number("type.%u.energy.idle.%u.after_us", i, k) * 1e3;
 		e->idle[k].watts = number("type.%u.energy.idle.%u.watts", i, k);
+	}
+}
+
+static void read_latency(struct latency *l)
+{
+	static const char *const name[N_DISTANCES] = { "sibling", "cluster", "llc", "other" };
+
+	l->on = number("latency");
+	for (unsigned i = 0; l->on && i < N_DISTANCES; i++)
+		l->ns[i] = number("latency.%s_ns", name[i]);
+}
+
+static void read_noise(struct noise *n)
+{
+	n->on = number("noise");
+	if (!n->on)
+		return;
+	n->counts = number("noise.counts");
+	n->misses = number("noise.misses");
+	n->clock = number("noise.clock");
+	n->memory = number("noise.memory");
+}
+
+static void read_exits(unsigned i, struct core_type *t)
+{
+	t->n_exits = number("type.%u.idle_exit", i);
+	if (t->n_exits > MAX_POINTS)
+		fail("a core type has at most %u idle states to leave", MAX_POINTS);
+	for (unsigned k = 0; k < t->n_exits; k++) {
+		t->exit[k].after_ns = number("type.%u.idle_exit.%u.after_us", i, k) * 1e3;
+		t->exit[k].exit_ns = number("type.%u.idle_exit.%u.exit_us", i, k) * 1e3;
+		machine.exits = true;
 	}
 }
 
@@ -146,15 +198,32 @@ static void read_type(unsigned i, struct core_type *t)
 	for (unsigned k = 0; k < t->n_turbo && k < MAX_CPUS; k++)
 		t->turbo_mhz[k] = number("type.%u.turbo.%u", i, k);
 	t->n_thermal = number("type.%u.thermal", i);
-	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++)
+	for (unsigned k = 0; k < t->n_thermal && k < MAX_EVENTS; k++) {
+		unsigned listed = number("type.%u.thermal.%u.cores", i, k);
+
 		t->thermal[k] = (struct thermal){
 			.at_ns = number("type.%u.thermal.%u.at_s", i, k) * 1e9,
 			.until_ns = number("type.%u.thermal.%u.until_s", i, k) * 1e9,
 			.mhz = number("type.%u.thermal.%u.mhz", i, k),
+			.cores = listed ? 0 : UINT64_MAX,
 		};
+		for (unsigned j = 0; j < listed; j++) {
+			unsigned core = number("type.%u.thermal.%u.cores.%u", i, k, j);
+
+			t->thermal[k].cores |= 1ull << core % 64;
+		}
+	}
+	if (machine.amd) {
+		t->lowest_level = number("type.%u.lowest_level", i);
+		t->nonlinear_level = number("type.%u.nonlinear_level", i);
+		unsigned cores = number("type.%u.ranking", i);
+		for (unsigned k = 0; k < cores && k < MAX_CPUS; k++)
+			t->ranking[k] = number("type.%u.ranking.%u", i, k);
+	}
 	read_pipeline(i, &t->pipeline);
 	if (machine.energy.on)
 		read_type_energy(i, &t->energy);
+	read_exits(i, t);
 	if (!t->n_turbo || t->overlap < 1 || t->prefetch < 1)
 		fail("core type %s needs a clock, and at least 1 miss in flight", t->name);
 }
@@ -180,6 +249,7 @@ void machine_read(const char *path)
 	m->cpu_model = number("cpuid.model");
 	m->stepping = number("cpuid.stepping");
 	m->hybrid = number("cpuid.hybrid");
+	m->amd = number("cpuid.amd");
 	m->window_ns = number("window_ns");
 	m->ref_mhz = number("ref_mhz");
 	m->memory_ns = number("memory.latency_ns");
@@ -194,6 +264,13 @@ void machine_read(const char *path)
 	if (m->n_types > MAX_TYPES || m->n_clusters > MAX_CPUS || m->n_llcs > MAX_DOMAINS)
 		fail("%s is too large a machine", m->name);
 	read_energy(&m->energy);
+	read_latency(&m->latency);
+	read_noise(&m->noise);
+	m->resctrl.rmids = number("resctrl.rmids");
+	m->resctrl.clos = number("resctrl.clos");
+	if (m->resctrl.rmids > MAX_RMIDS || m->resctrl.clos > MAX_CLOS)
+		fail("resctrl has up to %u rmids and %u clos", MAX_RMIDS, MAX_CLOS);
+	read_hfi(&m->hfi);
 	for (unsigned i = 0; i < m->n_types; i++)
 		read_type(i, &m->type[i]);
 	for (unsigned i = 0; i < m->n_llcs; i++) {
@@ -202,6 +279,7 @@ void machine_read(const char *path)
 		l->kib = number("llc.%u.kib", i);
 		l->ways = number("llc.%u.ways", i);
 		cache_init(&l->cache, l->kib, l->ways);
+		rdt_init(l);
 		l->bus.bytes_per_ns = number("llc.%u.bandwidth_mb_s", i) / 1e3;
 		l->bus.queue = 1;
 	}

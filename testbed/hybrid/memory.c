@@ -68,7 +68,8 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	c->pending_cycles += t->llc_cycles / together;
 	if (beside)
 		c->beside_cycles += t->llc_cycles / together;
-	if (cache_access(&llc->cache, cache_set(&llc->cache, line), line))
+	if (llc->rdt ? rdt_access(c, line) :
+		       cache_access(&llc->cache, cache_set(&llc->cache, line), line))
 		return;
 	n[LLC_MISS]++;
 	/* A line that was written has to go back some time. */
@@ -77,11 +78,31 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	machine.memory.bytes += bytes;
 	c->lines += store ? 2 : 1;
 
-	double ns = machine.memory_ns * factor(&llc->bus) * factor(&machine.memory);
+	double ns = machine.memory_ns * noise_memory * factor(&llc->bus) * factor(&machine.memory);
 	double waits = (ns + (sequential ? 0 : t->walk_ns)) / together;
 	c->pending_ns += waits;
 	if (beside)
 		c->beside_ns += waits;
+}
+
+/*
+ * Reading ahead sees those in a row, as many as misses go together. All others are
+ * taken for what threads wait for each other by, where nothing goes together.
+ */
+void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struct transfer *t)
+{
+	uint64_t *n = c->total[USER].n;
+	enum distance distance = cpu_distance(c, t->from);
+	double together = in_stream(c, address) ? c->type->overlap : 1;
+
+	n[L1_MISS]++;
+	if (c->l2)
+		cache_access(c->l2, cache_set(c->l2, line), line);
+	if (distance != SIBLING && distance != CLUSTER) {
+		n[L2_MISS]++;
+		cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
+	}
+	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }
 
 static void bus_window(struct bus *b, double ns)

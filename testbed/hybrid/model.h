@@ -9,6 +9,7 @@
 #define HYBRID_MODEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MAX_CPUS 64
@@ -16,8 +17,13 @@
 #define MAX_DOMAINS 8
 #define MAX_EVENTS 8 /* thermal events of a type */
 #define MAX_POINTS 16 /* of a type's curve of volts, and its idle states */
+#define MAX_SENSORS 8 /* of power */
+#define HFI_CLASSES 4 /* of instructions: see hfi.c */
 #define LINE 64      /* bytes in a cache line */
+#define MAX_RMIDS 1024 /* what Intel's registers have room for */
+#define MAX_CLOS 128
 #define WINDOW_NS 50e3 /* at which latencies and clocks follow what has been used */
+#define VIEW 2048    /* lines, a power of two: see coherence.c */
 
 /* What is counted for each vCPU, in user and kernel mode apart. */
 enum event {
@@ -40,6 +46,7 @@ struct totals {
 struct thermal {
 	double at_ns, until_ns; /* since the model was started */
 	double mhz;             /* no faster than this meanwhile */
+	uint64_t cores;         /* on these of the type */
 };
 
 /* What a core takes, at the voltage of its highest clock: see energy.c. */
@@ -57,6 +64,16 @@ struct machine_energy { /* beside the cores */
 	double uncore_w, idle_w; /* while a core runs, and none */
 	double dram_w, dram_nj;  /* always, and for a line moved */
 	double pl1_w, pl1_s, pl2_w; /* the package's budget on average, and at once; 0: none */
+	double thermal_r, thermal_s; /* K/W, s; 0: no heat */
+	double ambient_c, max_c;
+	unsigned n_sensors;
+	struct { unsigned address, of; } sensor[MAX_SENSORS]; /* of which core type; n_types: memory */
+};
+
+struct machine_hfi { /* hardware feedback: see hfi.c */
+	bool on;
+	double interval_ns; /* no more than one table in so long */
+	unsigned step;      /* a change that is worth one, of 255 */
 };
 
 /* What an instruction needs to be carried out, beside loads and stores: see operands.c. */
@@ -76,7 +93,7 @@ struct pipeline {
 
 struct core_type {
 	char name[16];
-	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom */
+	unsigned cpuid_type;     /* leaf 0x1A: 0x40 Core, 0x20 Atom; AMD's: 0, 1 efficient */
 	unsigned pmu;            /* which table of event codes: see pmu.c */
 	unsigned counters;       /* general counters of its PMU */
 	unsigned fixed_counters;
@@ -91,11 +108,14 @@ struct core_type {
 	unsigned l1_kib, l1_ways;
 	/* as the registers speak of them, unscaled: steps of 100 MHz, and levels */
 	uint64_t max_ratio, highest_level, guaranteed_level;
+	uint64_t lowest_level, nonlinear_level, ranking[MAX_CPUS]; /* AMD's; by core of the type */
 	unsigned n_turbo;
 	double turbo_mhz[MAX_CPUS]; /* by how many of this type are busy, 1.. */
 	unsigned n_thermal;
 	struct thermal thermal[MAX_EVENTS];
 	struct type_energy energy;
+	unsigned n_exits;
+	struct { double after_ns, exit_ns; } exit[MAX_POINTS]; /* from sleep, by how long it was */
 };
 
 struct cache {
@@ -114,7 +134,13 @@ struct bus {
 struct llc {
 	unsigned kib, ways;
 	struct cache cache;
+	struct rdt *rdt; /* instead of the tags above: see rdt.c; or NULL */
 	struct bus bus;
+};
+
+/* Monitoring and allocation of last-level caches; 0 RMIDs: none. */
+struct resctrl {
+	unsigned rmids, clos;
 };
 
 struct cluster { /* CPUs that share an L2, or one with none */
@@ -123,10 +149,23 @@ struct cluster { /* CPUs that share an L2, or one with none */
 	unsigned l2_kib, l2_ways; /* 0: none */
 };
 
+enum distance { SIBLING, CLUSTER, LLC, OTHER, N_DISTANCES };
+
+struct latency { /* of a line that another CPU wrote: see coherence.c */
+	bool on;
+	double ns[N_DISTANCES];
+};
+
+/* Standard deviations, as parts of what they disturb: see noise.c. */
+struct noise {
+	bool on;
+	double counts, misses, clock, memory;
+};
+
 struct machine {
 	char name[64];
 	unsigned family, cpu_model, stepping;
-	bool hybrid;
+	bool hybrid, amd;
 	unsigned n_types, n_clusters, n_llcs;
 	/* CPUs go by their APIC ids, of which a core has 1 or 2. Where E cores have one
 	 * thread and P cores two, some ids have no CPU: cpus[id].type is NULL. */
@@ -139,6 +178,16 @@ struct machine {
 	struct bus memory;
 	double window_ns; /* how far a vCPU may run ahead of the slowest */
 	struct machine_energy energy;
+	struct latency latency;
+	struct noise noise;
+	bool exits; /* from idle states take time */
+	struct resctrl resctrl;
+	struct machine_hfi hfi;
+};
+
+/* What a CPU may do with lines by its L1's tags, without asking: see coherence.c. */
+struct view {
+	uint32_t read[VIEW], write[VIEW];
 };
 
 /* What two threads of a core do to each other: see smt.c. */
@@ -157,6 +206,7 @@ struct width {
 
 struct cpu {
 	unsigned index;
+	unsigned core; /* among those of its type */
 	const struct core_type *type;
 	const struct cluster *cluster;
 	struct llc *llc;
@@ -169,8 +219,11 @@ struct cpu {
 	/* caches */
 	uint32_t space; /* tag of the address space, for the L1 */
 	struct cache l1, *l2;
+	struct view *view; /* NULL where lines of others cost nothing */
+	double paused_ns;  /* the last time it spun: see coherence.c */
 	uint32_t streams[8];
 	unsigned next_stream;
+	double noise; /* factor on its clock */
 	double pending_cycles, pending_ns; /* of misses, not yet in the totals */
 	/* Those of them that other instructions need not wait for, and such misses, the ones
 	 * that come together taken for one: with a pipeline alone. */
@@ -217,11 +270,33 @@ double pipeline_hides(const struct pipeline *p, double stalled, double misses, d
 void cache_init(struct cache *c, unsigned kib, unsigned ways);
 bool cache_access(struct cache *c, uint32_t set, uint32_t line); /* true: a hit */
 uint32_t cache_set(const struct cache *c, uint32_t line); /* hashed */
+bool cache_holds(const struct cache *c, uint32_t set, uint32_t line);
+
+/* coherence.c: nothing of it is called on a machine without `latency` */
+struct transfer { /* of a line that another CPU wrote last */
+	const struct cpu *from;
+	double wait_ns; /* until it is written: its writer may be ahead; or how long ago that was */
+	bool contended; /* that was within the last window */
+};
+void coherence_init(void);
+enum distance cpu_distance(const struct cpu *a, const struct cpu *b);
+/* An access that a view does not have; true if it is a transfer. `now` is the CPU's time. */
+bool coherence_access(struct cpu *c, uint32_t line, uint32_t tag, bool store, double now,
+		      struct transfer *t);
 
 /* memory.c: an access that has missed the L1; virtual and physical line number */
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
+/* The same for a line that comes from another CPU. */
+void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struct transfer *t);
 /* Ends a window of `ns`: latencies follow what was moved in it. */
 void memory_window(double ns);
+
+/* rdt.c: all of it does nothing on a machine without resctrl */
+void rdt_init(struct llc *l);
+bool rdt_access(const struct cpu *c, uint32_t line); /* of its LLC; true: a hit */
+bool rdt_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* smt.c */
 void smt_pair(struct cpu *first, struct cpu *second);
@@ -230,18 +305,47 @@ void smt_stretch(struct cpu *c, double cycles[N_MODES], const struct width used[
 void smt_window(double now_ns);
 
 /* power.c */
+/* How long it takes to leave the state that so much sleep has led to. */
+double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
+double clock_limit(const struct core_type *t); /* MHz that a CPU may have in this window */
+double heat_limit(const struct cpu *c, double now_ns); /* MHz */
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* energy.c: all of it does nothing on a machine without energy */
 void energy_window(double now_ns); /* before clocks change */
 void energy_warp(double ns);       /* all CPUs sleep for so long */
+double energy_voltage(const struct core_type *t, double mhz); /* of that at its highest clock */
 double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
+double energy_of(unsigned type); /* nJ until the last window of its CPUs; of memory: n_types */
+
+/* heat.c: all of it does nothing on a machine without */
+void heat_window(double watts, double ns);
+double heat_leakage(void); /* factor on leakage */
+double heat_limit_w(void);
+bool heat_rdmsr(uint32_t msr, uint64_t *val);
+
+/* sensor.c: energy.c's figures as a board's sensors show them */
+void sensor_window(double now_ns);
+bool sensor_read(unsigned address, uint8_t command, uint32_t *value);
+
+/* noise.c: all but noise_seed() is called only on a machine with noise */
+void noise_seed(uint64_t seed);
+void noise_window(double ns);    /* draws anew what holds for the next one */
+double noise_draw(double sigma); /* a factor of mean 1 */
+extern double noise_memory;      /* factor on memory's latency; 1 on a machine without */
+
+/* hfi.c: all of it does nothing on a machine without */
+void hfi_window(double now_ns, double ns); /* after clocks have been set */
+void hfi_cpuid(unsigned cpu, uint32_t leaf, uint32_t regs[4]); /* leaves 1 and 6 */
+bool hfi_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool hfi_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
+uint64_t hfi_total(unsigned what, unsigned of);
 
 /* pmu.c */
 void pmu_init(void);
@@ -267,16 +371,32 @@ enum control {
 #define OF_KERNEL 0x100
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 /* Microjoules since the model was started, 0 without energy. The package's is asked
- * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16. */
+ * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16, as
+ * Linux counts them: ids that no CPU has do not count. */
 enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
+/* Hardware feedback of the CPU above bit 16: for class 0 performance and efficiency, then for
+ * class 1 and so on; and one more than the class of what ran there, or 0. */
+enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };
 
 /* cpuid.c */
+unsigned order(unsigned n); /* the power of two that is no less */
+unsigned llc_ids(const struct llc *l); /* APIC ids from the first to the last that share it */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+
+/* amd.c: on a machine of AMD's only */
+bool amd_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
+uint64_t amd_request(unsigned cpu); /* the performance that the guest has asked for */
+void amd_window(double now_ns);     /* the ranking of cores follows their clocks */
+bool amd_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+bool amd_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* plugin.c */
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
 void model_start(void);
 void model_stop(void);
+void guest_write(uint64_t address, const void *from, size_t size); /* RAM, by physical address */
+void thermal_interrupt(unsigned cpu);
+void ranking_changed(void); /* tells the guest to look at it again */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

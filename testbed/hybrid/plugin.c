@@ -58,6 +58,7 @@ static unsigned core_mask = ~0u; /* siblings share one */
 static double devices_ns; /* the devices' time: that of the slowest vCPU awake */
 static double window_end_ns = WINDOW_NS;
 static double limit_ns; /* of the running slice */
+static double hold_ns = INFINITY; /* the next timer, if all that run are beyond it */
 static double second_ns; /* the clock of the slowest vCPU that does not run */
 
 /* --- from instructions to time ------------------------------------------------ */
@@ -153,6 +154,15 @@ void cpu_flush(struct cpu *c)
 		qemu_plugin_hybrid_end_slice();
 }
 
+/* Its time, nearly: what it has run since the last flush is taken for cheap. */
+static double cpu_now(const struct cpu *c)
+{
+	double insns = (uint16_t)hots[c->index].a[USER];
+	double cycles = insns * c->type->cost[INSN] + c->pending_cycles;
+
+	return c->ns + c->pending_ns + cycles * 1e3 / c->mhz;
+}
+
 static void on_budget(unsigned cpu, void *unused)
 {
 	cpu_flush(&cpus[cpu]);
@@ -170,7 +180,11 @@ static void advance_devices(double ns)
 	double length = devices_ns - (window_end_ns - WINDOW_NS);
 	memory_window(length);
 	energy_window(devices_ns);
+	sensor_window(devices_ns);
+	if (machine.noise.on)
+		noise_window(length);
 	clock_window(devices_ns, length);
+	hfi_window(devices_ns, length);
 	if (machine.ids_of_core > 1)
 		smt_window(devices_ns);
 	window_end_ns = devices_ns + WINDOW_NS;
@@ -186,6 +200,16 @@ static double slowest(void)
 	return ns;
 }
 
+/* A sleeper comes back at a given time, or as much later as its sleep was deep. */
+static void rouse(struct cpu *c, double ns)
+{
+	double slept_ns = ns - c->ns;
+
+	c->ns = fmax(c->ns, ns);
+	if (started)
+		c->ns += exit_ns(c->type, slept_ns);
+}
+
 static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 {
 	struct cpu *next = NULL;
@@ -195,7 +219,7 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 		struct cpu *c = &cpus[i];
 
 		if (runnable[i] && c->asleep)
-			c->ns = fmax(c->ns, devices_ns);
+			rouse(c, devices_ns);
 		c->asleep = !runnable[i];
 		if (c->asleep)
 			continue;
@@ -209,7 +233,10 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 	}
 	if (!next)
 		return 0;
-	advance_devices(next->ns);
+	/* All may be on their way out of sleep, and a timer due before they are there. */
+	bool early = machine.exits && started && deadline > devices_ns && next->ns > deadline;
+	hold_ns = early ? deadline : INFINITY;
+	advance_devices(fmin(next->ns, hold_ns));
 	limit_ns = fmin(second_ns + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
 	/* Latencies must follow in time, or a lone program's traffic swings to and fro. */
 	limit_ns = fmin(limit_ns, next->ns + WINDOW_NS);
@@ -220,7 +247,7 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 static void leave(unsigned cpu)
 {
 	cpu_flush(&cpus[cpu]);
-	advance_devices(slowest());
+	advance_devices(fmin(slowest(), hold_ns));
 }
 
 static int64_t now(int cpu)
@@ -237,7 +264,7 @@ static bool wake(unsigned cpu, int by)
 
 	if (!c->asleep)
 		return false;
-	c->ns = fmax(c->ns, now(by));
+	rouse(c, now(by));
 	c->asleep = false;
 	/* The one who wakes it thought itself alone perhaps, with a long slice. */
 	limit_ns = fmin(limit_ns, c->ns + machine.window_ns);
@@ -260,12 +287,12 @@ static void mmu(unsigned cpu, uint64_t cr3)
 
 static bool on_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
-	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val);
+	return pmu_rdmsr(cpu, msr, val) || power_rdmsr(cpu, msr, val) || rdt_rdmsr(cpu, msr, val);
 }
 
 static bool on_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 {
-	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val);
+	return pmu_wrmsr(cpu, msr, val) || power_wrmsr(cpu, msr, val) || rdt_wrmsr(cpu, msr, val);
 }
 
 void model_start(void)
@@ -282,6 +309,21 @@ void model_stop(void)
 {
 	started = false;
 	qemu_plugin_hybrid_retranslate();
+}
+
+void guest_write(uint64_t address, const void *from, size_t size)
+{
+	qemu_plugin_hybrid_write(address, from, size);
+}
+
+void thermal_interrupt(unsigned cpu)
+{
+	qemu_plugin_hybrid_thermal(cpu);
+}
+
+void ranking_changed(void)
+{
+	qemu_plugin_hybrid_gpe();
 }
 
 /* --- what translated code calls --------------------------------------------------- */
@@ -306,6 +348,49 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 		hots[cpu].spent = BUDGET;
 }
 
+static void catch_up(unsigned cpu, double ns);
+
+/* The same on a machine on which it matters who wrote a line. */
+static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address,
+			     bool store, bool chases)
+{
+	struct cpu *c = &cpus[cpu];
+	uint32_t line = address / LINE;
+	uint32_t set = line & (c->l1.sets - 1), tag = line ^ c->space;
+	bool known = (store ? c->view->write : c->view->read)[tag % VIEW] == tag;
+	struct transfer t;
+
+	if (__builtin_expect(known && c->l1.tags[set * c->l1.ways] == tag, 1))
+		return;
+	bool hit = cache_access(&c->l1, set, tag);
+	if (known && hit)
+		return;
+	struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, address);
+	if (!hw || qemu_plugin_hwaddr_is_io(hw))
+		return;
+	uint32_t physical = qemu_plugin_hwaddr_phys_addr(hw) / LINE;
+	double now = cpu_now(c);
+	if (!known && coherence_access(c, physical, tag, store, now, &t)) {
+		memory_transfer(c, line, physical, &t);
+		if (t.contended)
+			catch_up(cpu, now);
+	} else if (!hit) {
+		memory_access(c, line, physical, store, chases);
+	}
+	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
+		hots[cpu].spent = BUDGET;
+}
+
+static void on_load(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)
+{
+	on_shared(cpu, info, address, false, chases != NULL);
+}
+
+static void on_store(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)
+{
+	on_shared(cpu, info, address, true, chases != NULL);
+}
+
 /*
  * A two-bit counter for each branch, by the address that it falls through to.
  * Without a branch of its own: what the guest cannot predict, the host cannot.
@@ -327,10 +412,16 @@ static void on_branch_target(unsigned cpu, void *here)
  * time that it has not come to yet: let it catch up, or every lock that is held
  * at the end of a slice would seem to be held for a window.
  */
+static void catch_up(unsigned cpu, double ns)
+{
+	limit_ns = fmin(limit_ns, fmax(second_ns, ns) + 1000);
+	hots[cpu].spent = BUDGET;
+}
+
 static void on_pause(unsigned cpu, void *unused)
 {
-	limit_ns = fmin(limit_ns, fmax(second_ns, cpus[cpu].ns) + 1000);
-	hots[cpu].spent = BUDGET;
+	cpus[cpu].paused_ns = cpu_now(&cpus[cpu]);
+	catch_up(cpu, cpus[cpu].ns);
 }
 
 /* Adds what a block costs on each core type; it is translated once for all of them. */
@@ -381,7 +472,12 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (d.pauses && started)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_pause,
 				QEMU_PLUGIN_CB_NO_REGS, NULL);
-		if (modelled && d.memory)
+		if (modelled && d.memory && machine.latency.on) {
+			qemu_plugin_register_vcpu_mem_cb(insn, on_load, QEMU_PLUGIN_CB_NO_REGS,
+				QEMU_PLUGIN_MEM_R, (void *)(uintptr_t)d.chases);
+			qemu_plugin_register_vcpu_mem_cb(insn, on_store, QEMU_PLUGIN_CB_NO_REGS,
+				QEMU_PLUGIN_MEM_W, (void *)(uintptr_t)d.chases);
+		} else if (modelled && d.memory)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
 				QEMU_PLUGIN_MEM_RW, (void *)(uintptr_t)d.chases);
 		if (modelled && d.conditional && i + 1 == count)
@@ -407,6 +503,8 @@ static void on_block(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void init_cpus(void)
 {
+	unsigned cores[MAX_TYPES] = { 0 };
+
 	for (unsigned i = 0; i < machine.n_cpus; i++)
 		cpus[i].asleep = true;
 	for (unsigned k = 0; k < machine.n_clusters; k++) {
@@ -418,9 +516,10 @@ static void init_cpus(void)
 			if (i % machine.ids_of_core >= l->threads)
 				continue; /* an id that no CPU has */
 			c->index = i;
-			c->smt.flight = 1;
+			c->smt.flight = c->noise = 1;
 			c->cluster = l;
 			c->type = &machine.type[l->type];
+			c->core = i % machine.ids_of_core ? cores[l->type] - 1 : cores[l->type]++;
 			c->llc = &machine.llc[l->llc];
 			c->mhz = c->type->turbo_mhz[0];
 			if (i % machine.ids_of_core) {
@@ -448,11 +547,12 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	static const struct qemu_plugin_hybrid_ops ops = {
 		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
 		.cpuid = cpuid_fix, .rdmsr = on_rdmsr, .wrmsr = on_wrmsr,
-		.rdpmc = pmu_rdpmc, .mmu = mmu,
+		.rdpmc = pmu_rdpmc, .mmu = mmu, .sensor = sensor_read,
 	};
 
-	if (argc != 1 || strncmp(argv[0], "machine=", 8))
-		fail("usage: -plugin libhybrid.so,machine=FILE (from testbed/machine)");
+	if (argc < 1 || argc > 2 || strncmp(argv[0], "machine=", 8) ||
+	    (argc == 2 && strncmp(argv[1], "seed=", 5)))
+		fail("usage: -plugin libhybrid.so,machine=FILE (from testbed/machine)[,seed=N]");
 	machine_read(argv[0] + 8);
 	int vcpus = machine.ids_of_core > 1 ? info->system.max_vcpus : info->system.smp_vcpus;
 	if (machine.n_cpus != (unsigned)vcpus)
@@ -461,6 +561,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	if (machine.ids_of_core > 1)
 		core_mask = ~1u;
 	init_cpus();
+	coherence_init();
+	noise_seed(argc == 2 ? strtoull(argv[1] + 5, NULL, 0) : 1);
 
 	board = qemu_plugin_scoreboard_new(sizeof(struct hot));
 	for (unsigned m = 0; m < N_MODES; m++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Clocks: what turbo, heat and the guest's wishes allow, and the registers of
+ * Clocks: what turbo, heat and the guest's wishes allow (AMD's registers: amd.c), and those of
  * Intel's hardware-controlled performance states (HWP). From these Linux's
  * intel_pstate learns how fast a core type can be and gives its scheduler CPU
  * capacities, as on real hybrid machines. They speak of the clocks of the machine
@@ -19,16 +19,19 @@ enum {
 static struct {
 	uint64_t enabled, request;
 } power[MAX_CPUS];
+static double limits[MAX_TYPES]; /* 0: no window has ended yet */
 
 /* The clock that the guest has asked for; 0 bits mean that it has no wish. */
 static double wish_of(const struct cpu *c)
 {
 	const struct core_type *t = c->type;
-	unsigned most = power[c->index].request >> 8 & 0xff;
-	unsigned desired = power[c->index].request >> 16 & 0xff;
+	uint64_t request = machine.amd ? amd_request(c->index) :
+			   power[c->index].enabled ? power[c->index].request : 0;
+	unsigned most = request >> (machine.amd ? 0 : 8) & 0xff;
+	unsigned desired = request >> 16 & 0xff;
 	unsigned level = desired ? desired : most;
 
-	if (!power[c->index].enabled || !level || level >= t->highest_level)
+	if (!level || level >= t->highest_level)
 		return INFINITY;
 	return t->turbo_mhz[0] * fmax(level, LOWEST) / t->highest_level;
 }
@@ -39,9 +42,30 @@ static double wished(const struct cpu *c)
 	return c->smt.sibling ? fmax(wish_of(c), wish_of(c->smt.sibling)) : wish_of(c);
 }
 
+double exit_ns(const struct core_type *t, double slept_ns)
+{
+	double ns = 0;
+
+	for (unsigned i = 0; i < t->n_exits && slept_ns >= t->exit[i].after_ns; i++)
+		ns = t->exit[i].exit_ns;
+	return ns;
+}
+
+double heat_limit(const struct cpu *c, double now_ns)
+{
+	const struct core_type *t = c->type;
+	double mhz = INFINITY;
+
+	for (unsigned e = 0; e < t->n_thermal; e++)
+		if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
+		    now_ns - started_ns < t->thermal[e].until_ns && t->thermal[e].cores >> c->core & 1)
+			mhz = fmin(mhz, t->thermal[e].mhz);
+	return mhz;
+}
+
 void clock_window(double now_ns, double ns)
 {
-	double busy[MAX_TYPES] = { 0 };
+	double busy[MAX_TYPES] = { 0 }, most[MAX_TYPES];
 
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		const struct cpu *c = &cpus[i], *s = c->smt.sibling;
@@ -50,28 +74,45 @@ void clock_window(double now_ns, double ns)
 			busy[c->type - machine.type] +=
 				fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
 	}
-	for (unsigned i = 0; i < machine.n_cpus; i++) {
-		const struct core_type *t = cpus[i].type;
+	for (unsigned i = 0; i < machine.n_types; i++) {
+		const struct core_type *t = &machine.type[i];
+		unsigned n = (unsigned)lround(busy[i]);
 
-		cpus[i].busy_ns = 0;
-		if (!t)
-			continue;
-		unsigned n = (unsigned)lround(busy[t - machine.type]);
-		double mhz = t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1];
-
-		mhz = fmin(mhz, energy_limit(t));
-		for (unsigned e = 0; e < t->n_thermal; e++)
-			if (started && now_ns - started_ns >= t->thermal[e].at_ns &&
-			    now_ns - started_ns < t->thermal[e].until_ns)
-				mhz = fmin(mhz, t->thermal[e].mhz);
-		cpus[i].mhz = fmin(mhz, wished(&cpus[i]));
+		most[i] = fmin(t->turbo_mhz[n < 1 ? 0 : n > t->n_turbo ? t->n_turbo - 1 : n - 1],
+			       energy_limit(t));
+		limits[i] = 0;
 	}
+	for (unsigned i = 0; i < machine.n_cpus; i++) {
+		struct cpu *c = &cpus[i];
+
+		c->busy_ns = 0;
+		if (!c->type)
+			continue;
+		unsigned type = c->type - machine.type;
+		double mhz = fmin(most[type], heat_limit(c, now_ns));
+
+		limits[type] = fmax(limits[type], mhz);
+		c->mhz = fmin(mhz, wished(c));
+		if (machine.noise.on)
+			c->mhz *= c->noise;
+	}
+	if (machine.amd)
+		amd_window(now_ns);
+}
+
+double clock_limit(const struct core_type *t)
+{
+	double mhz = limits[t - machine.type];
+
+	return mhz > 0 ? mhz : t->turbo_mhz[0];
 }
 
 bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
 	const struct core_type *t = cpus[cpu].type;
 
+	if (machine.amd)
+		return amd_rdmsr(cpu, msr, val);
 	switch (msr) {
 	case PLATFORM_INFO:
 		*val = 10 << 8 | (uint64_t)LOWEST << 40; /* the TSC's 1 GHz */
@@ -92,11 +133,13 @@ bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		*val = 0;
 		return true;
 	}
-	return energy_rdmsr(cpu, msr, val);
+	return hfi_rdmsr(cpu, msr, val) || energy_rdmsr(cpu, msr, val);
 }
 
 bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 {
+	if (machine.amd)
+		return amd_wrmsr(cpu, msr, val);
 	switch (msr) {
 	case PM_ENABLE:
 		power[cpu].enabled |= val & 1; /* until the next reset */
@@ -107,5 +150,5 @@ bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 	case HWP_STATUS:
 		return true;
 	}
-	return energy_wrmsr(cpu, msr, val);
+	return hfi_wrmsr(cpu, msr, val) || energy_wrmsr(cpu, msr, val);
 }

@@ -279,3 +279,20 @@ fn the_simulator_has_the_mixes_of_the_virtual_machines() {
         }
     }
 }
+
+#[test]
+fn mixes_of_real_programs_are_no_more_threads_than_cpus() {
+    for (machine, cpus) in [("alder-lake-4p4e", 8), ("i7-1260p", 16)] {
+        let path = format!(
+            "{}/experiments/mixes/real/{machine}.toml",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let file = Mixes::read(Path::new(&path)).unwrap();
+        for mix in &file.mixes {
+            let threads: u32 = mix.members.iter().map(|member| member.threads).sum();
+            // H1 leaves half of the CPUs idle, and so a thread of each core.
+            let full = if mix.name == "H1" { cpus / 2 } else { cpus };
+            assert_eq!(threads, full, "{machine}, {}", mix.name);
+        }
+    }
+}

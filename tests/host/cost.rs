@@ -11,7 +11,7 @@ use hetero_core::testing::{machine, task_of};
 use scx_hetero::ml::live::LiveEstimator;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
-use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use scx_hetero::policy::{Name, Settings, Snapshot};
 use scx_hetero::table::{Task, TaskState};
 
@@ -60,7 +60,7 @@ fn looks() {
                     frequency: 1e9,
                     ..SampleMetrics::default()
                 },
-                sf: Some(sf),
+                sf: Some(SfEstimate { sf, sigma: 0.05 }),
             });
         }
         let snapshot = Snapshot {

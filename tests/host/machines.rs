@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The parts of the virtual hybrid machine that need no machine: its files are
-//! right, wrong ones are refused in words, and instructions are told apart.
+//! Files of virtual hybrid machines: those that there are are right, wrong ones are refused in words.
 
 use std::fs;
 use std::path::PathBuf;
@@ -191,10 +190,21 @@ fn impossible_energies_are_refused_by_their_key() {
             "core type E lacks `energy`",
         ),
         ("[energy]", "[energies]", "P has `energy`, but the machine"),
+        ("pl2_w = 95", "thermal_r = 2", "energy lacks `thermal_s`"),
         (
-            "like = \"alder-lake-4p4e\"",
-            "like = \"i7-1260p\"",
-            "cluster 0: `threads` and `[energy]` do not go together",
+            "pl2_w = 95",
+            "thermal_r = 0\nthermal_s = 5",
+            "energy: `thermal_r` must be at least 0.001",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 128",
+            "energy: `max_c` is at most 127, not 128",
+        ),
+        (
+            "pl2_w = 95",
+            "thermal_r = 2\nthermal_s = 5\nmax_c = 20",
+            "`ambient_c` is not below `max_c`: 25 and 20",
         ),
         (
             "like = \"alder-lake-4p4e\"",
@@ -205,6 +215,285 @@ fn impossible_energies_are_refused_by_their_key() {
         let text = refused("alder-lake-energy", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
+}
+
+#[test]
+fn impossible_sensors_are_refused_by_their_key() {
+    for (from, to, word) in [
+        ("A7 = 0x45", "A8 = 0x45", "`A8` is no core type, nor memory"),
+        ("A7 = 0x45", "A7 = 0x40", "`A7` and `A15` have one address"),
+        (
+            "A7 = 0x45",
+            "A7 = 0x50",
+            "0x08 to 0x77, but for 0x50 to 0x57, not 0x50",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = 0x100",
+            "`A7`: an address is 0x08 to 0x77",
+        ),
+        (
+            "A7 = 0x45",
+            "A7 = \"0x45\"",
+            "sensors: `A7` cannot be '0x45'",
+        ),
+        ("[energy.sensors]", "[sensors]", "unknown setting `sensors`"),
+    ] {
+        let text = refused("odroid-xu4-energy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_latencies_and_noise_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "sibling_ns = 4.3\n",
+            "",
+            "latency lacks `sibling_ns`: there are cores of 2 threads",
+        ),
+        ("llc_ns = 32\n", "", "latency lacks `llc_ns`"),
+        (
+            "other_ns = 33.5",
+            "other_ns = -1",
+            "latency: `other_ns` must be at least 0",
+        ),
+        (
+            "other_ns = 33.5",
+            "other_ns = nan",
+            "latency: `other_ns` cannot be nan",
+        ),
+        (
+            "other_ns = 33.5",
+            "other_ns = 33.5\nmoon_ns = 1",
+            "latency: unknown setting `moon_ns`",
+        ),
+        (
+            "noise = \"low\"",
+            "noise = \"loud\"",
+            "`noise` is off, low or high, not loud",
+        ),
+        ("noise = \"low\"", "noise = 3", "`noise` cannot be 3"),
+        ("[[4, 2]", "[4, 2", "wrong.toml"),
+        ("[[4, 2]", "[4", "P: `idle_exit` is a list of [microseconds"),
+        ("[500, 170]", "[500, 1]", "P: `idle_exit`: a deeper state"),
+        (
+            "[500, 170]",
+            "[3, 170]",
+            "`idle_exit`: microseconds 3 after",
+        ),
+        ("[500, 170]", "[500, -1]", "must be at least 0"),
+    ] {
+        let text = refused("i7-1260p-noisy", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// Time is stretched for latencies between cores, as for caches; sleep is the guest's own.
+#[test]
+fn latencies_are_scaled_and_idle_states_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = |name: &str| {
+        let out = folder.path().join("out");
+        let output = machine(&[name, out.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(out).unwrap()
+    };
+    let noisy = settings("i7-1260p-noisy");
+    for line in [
+        "latency.llc_ns = 640",
+        "latency.sibling_ns = 86.0",
+        "noise = 1",
+        "noise.clock = 0.002",
+        "type.1.idle_exit.3.exit_us = 230",
+    ] {
+        assert!(noisy.lines().any(|l| l == line), "{line}: {noisy}");
+    }
+    let plain = settings("i7-1260p");
+    for line in ["latency = 0", "noise = 0", "type.0.idle_exit = 0"] {
+        assert!(plain.lines().any(|l| l == line), "{line}: {plain}");
+    }
+}
+
+#[test]
+fn impossible_settings_of_resctrl_are_refused_by_their_key() {
+    for (from, to, word) in [
+        (
+            "rmids = 64",
+            "rmids = 0",
+            "resctrl: `rmids` must be at least 1, not 0",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 1025",
+            "resctrl: `rmids` must be at most 1024",
+        ),
+        (
+            "rmids = 64",
+            "rmids = 6.4",
+            "resctrl: `rmids` cannot be 6.4",
+        ),
+        ("rmids = 64\n", "", "resctrl lacks `rmids`"),
+        (
+            "clos = 16",
+            "clos = 0",
+            "resctrl: `clos` must be at least 1",
+        ),
+        (
+            "clos = 16",
+            "clos = 129",
+            "resctrl: `clos` must be at most 128",
+        ),
+        (
+            "clos = 16",
+            "clos = 16\nways = 13",
+            "resctrl: unknown setting `ways`",
+        ),
+        (
+            "[resctrl]",
+            "llc.l3.ways = 48\n[resctrl]",
+            "llc l3: `ways` must be at most 32 with",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"juno-r1\"",
+            "cluster 0 lacks `l2`: `[resctrl]`",
+        ),
+        (
+            "like = \"alder-lake-4p4e\"",
+            "like = \"meteor-lake\"",
+            "llc soc: `ways` must be those of the first",
+        ),
+    ] {
+        let text = refused("alder-lake-resctrl", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_feedback_is_refused_by_its_key() {
+    for (from, to, word) in [
+        (
+            "step = 4",
+            "step = 0",
+            "hfi: `step` must be at least 1, not 0",
+        ),
+        (
+            "step = 4",
+            "step = 256",
+            "hfi: `step` is at most 255, not 256",
+        ),
+        ("step = 4", "step = 1.5", "hfi: `step` cannot be 1.5"),
+        (
+            "interval_ms = 100",
+            "interval_ms = 0",
+            "hfi: `interval_ms` must be at least 1, not 0",
+        ),
+        (
+            "interval_ms = 100",
+            "interval_s = 1",
+            "hfi: unknown setting `interval_s`",
+        ),
+        (
+            "like = \"alder-lake-energy\"",
+            "like = \"alder-lake-4p4e\"",
+            "hfi: efficiency needs `[energy]`",
+        ),
+    ] {
+        let text = refused("alder-lake-hfi", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+#[test]
+fn impossible_cpus_of_amd_are_refused_by_their_key() {
+    let ranks = "ranking = [208, 203, 208, 198]";
+    for (from, to, word) in [
+        (
+            "vendor = \"amd\"",
+            "vendor = \"via\"",
+            "cpuid: `vendor` is intel or amd, not via",
+        ),
+        (
+            "vendor = \"amd\"",
+            "",
+            "core type zen5: `cpuid_type` is core or atom, not performance",
+        ),
+        (
+            "cpuid_type = \"efficiency\"",
+            "cpuid_type = \"atom\"",
+            "zen5c: `cpuid_type` is performance or efficiency, not atom",
+        ),
+        (ranks, "", "core type zen5 lacks `ranking`"),
+        (ranks, "ranking = 208", "`ranking` cannot be 208"),
+        (ranks, "ranking = [208, 300]", "numbers from 1 to 255"),
+        (ranks, "ranking = [true]", "numbers from 1 to 255"),
+        (
+            ranks,
+            "ranking = [208, 203]",
+            "`ranking` has 2 entries for 4 cores",
+        ),
+        (
+            "ranking = [132]",
+            "ranking = [132, 131, 130, 129, 128, 127, 126, 125]",
+            "`ranking` of efficiency cores is one number",
+        ),
+        (
+            "ranking = [132]",
+            "ranking = [132]\nthermal = [{ at_s = 1, until_s = 2, mhz = 9, cores = [8] }]",
+            "`cores` are numbers from 0 to 7, not [8]",
+        ),
+        (
+            "[memory]",
+            "[energy]\nuncore_w = 1\nidle_w = 1\ndram_w = 1\ndram_nj = 1\n[memory]",
+            "`[energy]` do not go together",
+        ),
+    ] {
+        let text = refused("ryzen-ai-9-hx-370", from, to);
+        assert!(text.contains(word), "{to}: {text}");
+    }
+}
+
+/// What Linux reads of the table: its signature, length and sum; then every CPU that there is has
+/// its levels, and ids without a CPU have none.
+#[test]
+fn the_table_of_performance_levels_is_one_of_acpi() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let output = machine(&["ryzen-ai-9-hx-370", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let table = fs::read(folder.path().join("out.aml")).unwrap();
+    let options = String::from_utf8(output.stdout).unwrap();
+    assert!(options.contains("vendor=AuthenticAMD,"), "{options}");
+    assert!(options.contains("out.aml"), "{options}");
+    let length = u32::from_le_bytes(table[4..8].try_into().unwrap());
+    assert_eq!((&table[..4], length as usize), (&b"SSDT"[..], table.len()));
+    let sum = table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    assert_eq!(sum, 0);
+    let count = |what: &[u8]| table.windows(what.len()).filter(|w| *w == what).count();
+    assert_eq!(count(b"_CPC"), 24);
+    for id in 0..32 {
+        // Once with its levels, once to be told when they change.
+        let named = count(format!("CPUSC{id:03X}").as_bytes());
+        assert_eq!(named, if (8..16).contains(&id) { 0 } else { 2 }, "{id}");
+    }
+    // Intel's machines need none.
+    let output = machine(&["lunar-lake", out.to_str().unwrap()]);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("aml"));
+}
+
+#[test]
+fn a_level_may_be_worth_what_linux_has_it_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for (name, level) in [("lunar-lake", 56), ("meteor-lake-smt", 57)] {
+        machine(&[name, out.to_str().unwrap()]);
+        let settings = fs::read_to_string(&out).unwrap();
+        let line = format!("type.0.highest_level = {level}");
+        assert!(settings.lines().any(|l| l == line), "{name}: {settings}");
+    }
+    let text = refused("lunar-lake", "level_mhz = 86.957", "level_mhz = \"all\"");
+    assert!(text.contains("`level_mhz` cannot be 'all'"), "{text}");
 }
 
 /// A pipeline's settings are named where they are wrong.
@@ -234,41 +523,4 @@ fn impossible_pipelines_are_refused_by_their_key() {
         let text = refused("alder-lake-pipeline", from, to);
         assert!(text.contains(word), "{to}: {text}");
     }
-}
-
-/// Compiles a part of the plugin with its test and what else it needs, and runs that.
-fn checked(part: &str, needs: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("check");
-    let hybrid = testbed().join("hybrid");
-    let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
-        .args(["-O1", "-Wall", "-o"])
-        .args([
-            &program,
-            &hybrid.join("test").join(part),
-            &hybrid.join(part),
-        ])
-        .args(needs.iter().map(|part| hybrid.join(part)))
-        .arg("-lm")
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let output = Command::new(program).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
-}
-
-#[test]
-fn instructions_are_told_apart() {
-    checked("decode.c", &[]);
-}
-
-#[test]
-fn energy_is_what_was_worked_out() {
-    checked("energy.c", &[]);
-}
-
-#[test]
-fn blocks_cost_what_was_worked_out() {
-    checked("pipeline.c", &["operands.c", "decode.c"]);
 }

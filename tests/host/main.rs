@@ -21,6 +21,7 @@ mod ml_live;
 mod model;
 mod monitor;
 mod packaging;
+mod plugin;
 mod pmc;
 mod pmu_machines;
 mod pmu_tables;

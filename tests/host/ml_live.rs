@@ -151,6 +151,44 @@ fn it_says_of_counts_what_its_trees_say_and_that_is_near_the_truth() {
 }
 
 #[test]
+fn the_farther_counts_are_from_what_it_learnt_the_less_sure_it_is() {
+    let (_tree, topology, machine) = alder_lake();
+    let (model, table) = (model(), table());
+    let live = live(&model, &topology, &machine);
+    let (mut squares, mut stated, mut number) = (0.0, 0.0, 0.0);
+    let speed = |row: &HashMap<String, f64>| row["instructions"] / row["run-ns"];
+    for ((what, kind), row) in &table {
+        let other = table.get(&(what.clone(), "E".to_string()));
+        let (true, Some(slow)) = (kind == "P", other) else {
+            continue;
+        };
+        let said = live.estimate(0, &counts(row)).unwrap();
+        assert_eq!(Some(said.sf), live.sf(0, &counts(row)));
+        squares += (said.sf * speed(slow) / speed(row)).ln().powi(2);
+        stated += said.sigma * said.sigma;
+        number += 1.0;
+    }
+    let (erred, stated) = (f64::sqrt(squares / number), f64::sqrt(stated / number));
+    println!("errs by {erred:.3}, and says by {stated:.3}");
+    assert!((0.5..2.0).contains(&(erred / stated)));
+
+    // The same with more and more of something.
+    let sigma = |times: f64| {
+        let (_, row) = table.iter().find(|((_, kind), _)| kind == "P").unwrap();
+        let mut row = row.clone();
+        *row.get_mut("branches").unwrap() = times * row["cycles"];
+        live.estimate(0, &counts(&row)).unwrap().sigma
+    };
+    let [learnt, more, most, all] = [1.0, 2.0, 4.0, 40.0].map(sigma);
+    assert_eq!(learnt, model.speedup[0].sigma());
+    assert!(
+        learnt < more && more < most && most == all,
+        "{learnt} {more} {most} {all}"
+    );
+    assert!(all > model.speedup[0].spread());
+}
+
+#[test]
 fn without_one_of_its_counts_it_says_nothing() {
     let (_tree, topology, machine) = alder_lake();
     let mut model = model();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hetero_core::testing::{machine, task_of};
 use scx_hetero::arith;
-use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use scx_hetero::policy::{Action, Policy, Snapshot};
 use scx_hetero::table::{Task, TaskState};
 use scx_hetero::topology::{MAX_CORE_TYPES, Topology};
@@ -195,7 +195,10 @@ impl Machine {
                 let window = std::mem::take(window);
                 let mut sample = sample(task, &window, &phase);
                 let slowest = self.topology.types.len() - 1;
-                sample.sf = self.estimates.then(|| Self::type_factor(&phase, slowest));
+                sample.sf = self.estimates.then(|| SfEstimate {
+                    sf: Self::type_factor(&phase, slowest),
+                    sigma: 0.05,
+                });
                 samples.push(sample);
                 self.windows[slot].core_type = task.core_type;
             }

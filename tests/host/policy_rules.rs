@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use hetero_core::testing::{machine, task_of};
 use proptest::prelude::*;
-use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
 use scx_hetero::table::{Task, TaskId, TaskState};
 use scx_hetero::topology::Topology;
@@ -235,7 +235,10 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             branch_fraction: Some(0.1),
             btr: Some(btr),
         },
-        sf: Some(1.0 + ipc),
+        sf: Some(SfEstimate {
+            sf: 1.0 + ipc,
+            sigma: 0.05,
+        }),
     }
 }
 

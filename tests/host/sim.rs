@@ -92,6 +92,26 @@ fn rank_has_the_throughput_of_hsp_by_a_model_and_errors_cost_it_some() {
 }
 
 #[test]
+fn a_model_that_knows_nothing_costs_rank_a_little_and_never_what_default_has() {
+    for mix in ["W1", "W24", "M3", "M9"] {
+        let args = [
+            mix,
+            "--policy",
+            "default,rank,hsp",
+            "--json",
+            "--model-error",
+            "100",
+        ];
+        let json = stdout(&args);
+        let [default, rank, hsp] = ["default", "rank", "hsp"].map(|of| number(&json, of, "asp"));
+        assert!(
+            rank > default && rank > 0.95 * hsp,
+            "{mix}: {default} {rank} {hsp}"
+        );
+    }
+}
+
+#[test]
 fn hsp_has_the_throughput_where_speedups_differ_and_nobody_disturbs() {
     let json = stdout(&["W24", "--policy", "hsp,camps", "--json"]);
     assert!(number(&json, "hsp", "asp") >= number(&json, "camps", "asp"));

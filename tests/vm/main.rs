@@ -2,20 +2,25 @@
 //! What takes a real kernel: these tests replace the scheduler of the machine that they run on, which
 //! is a virtual one (`testbed/vm-tests`), one test at a time.
 
+mod amd;
 mod bench;
 mod calibrate;
 mod camps;
 mod cgroups;
 mod counters;
+mod energy;
 mod faults;
 mod faults_hybrid;
+mod feedback;
 mod hotplug;
 mod interference;
 mod latency;
 mod ml;
+mod noisy;
 mod pmc;
 mod profiles;
 mod record;
+mod resctrl;
 mod scheduling;
 mod soak;
 mod spin;

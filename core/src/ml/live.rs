@@ -10,9 +10,9 @@ use super::data::{INSTRUCTIONS, Per};
 use super::events::countable;
 use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
-use super::model::{Model, Speedup};
+use super::model::{Feature, Model, Speedup};
 use crate::limits::MAX_EVENTS;
-use crate::pmu::sample::EventCounts;
+use crate::pmu::sample::{EventCounts, SfEstimate};
 use crate::pmu::{Event, EventSet, Meaning, Pmu, plan};
 use crate::topology::Topology;
 
@@ -70,7 +70,12 @@ struct Estimate {
     per: Per,
     /// Of each feature; those that the PMU knows by no meaning have a code.
     events: Vec<Event>,
+    features: Vec<Feature>,
     forest: Box<Forest>,
+    /// Standard error of the logarithm of SF, where features are as they were where it was learnt.
+    sigma: f64,
+    /// And where they are nothing like that.
+    spread: f64,
 }
 
 impl LiveEstimator {
@@ -129,13 +134,33 @@ impl LiveEstimator {
         wishes
     }
 
+    /// How sure it is of `sf`, which it has said of these counts; `None` if something was not counted.
+    ///
+    /// The farther a feature lies outside of what was learnt from, the less is known: a whole range
+    /// beyond the least or the most, nothing.
+    pub fn rated(&self, core_type: usize, counts: &EventCounts, sf: f64) -> Option<SfEstimate> {
+        let of = self.on(core_type)?;
+        let per = of.per(counts)?;
+        let mut beyond = 0.0;
+        for (event, feature) in of.events.iter().zip(&of.features) {
+            let value = counts.of(event)? / per;
+            let most = (value - feature.max).max(feature.min - value);
+            beyond += (most / (feature.max - feature.min)).max(0.0);
+        }
+        let sigma = of.sigma.hypot(of.spread * beyond.min(1.0));
+        Some(SfEstimate { sf, sigma })
+    }
+
+    /// SF of a thread that counted this on a core type, and how sure it is; `None` if something was not
+    /// counted.
+    pub fn estimate(&self, core_type: usize, counts: &EventCounts) -> Option<SfEstimate> {
+        self.rated(core_type, counts, self.sf(core_type, counts)?)
+    }
+
     /// SF of a thread that counted this on a core type; `None` if something was not counted.
     pub fn sf(&self, core_type: usize, counts: &EventCounts) -> Option<f64> {
         let of = self.on(core_type)?;
-        let per = counts.get(match of.per {
-            Per::Cycle => Meaning::Cycles,
-            Per::Instruction => Meaning::Instructions,
-        })?;
+        let per = of.per(counts)?;
         let mut features = [0; MAX_FEATURES];
         for (to, event) in features.iter_mut().zip(&of.events) {
             *to = feature(counts.of(event)?.round() as u64, per.round() as u64);
@@ -159,7 +184,18 @@ impl Estimate {
         Ok(Self {
             per: speedup.trees.per,
             events: features.iter().map(|of| event(&of.name)).collect(),
+            features: features.clone(),
             forest: speedup.trees.forest()?,
+            sigma: speedup.sigma(),
+            spread: speedup.spread(),
+        })
+    }
+
+    /// What features are divided by.
+    fn per(&self, counts: &EventCounts) -> Option<f64> {
+        counts.get(match self.per {
+            Per::Cycle => Meaning::Cycles,
+            Per::Instruction => Meaning::Instructions,
         })
     }
 }

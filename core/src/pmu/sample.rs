@@ -5,7 +5,7 @@
 //! same for all policies ([`SampleMetrics::of`]), unlike PMCTrack's, whose monitoring modules compute
 //! their own (section 3.2 of the 2017 paper). Policies see [`Sample`]s, and no event codes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Meaning;
 pub use super::counts::{EventCounts, Layout};
@@ -13,6 +13,16 @@ use crate::table::TaskId;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
 pub const LINE_BYTES: f64 = 64.0;
+
+/// How much faster a thread is on the fastest core type than on the slowest, as estimated, and how sure
+/// that is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SfEstimate {
+    /// The SF.
+    pub sf: f64,
+    /// Standard error of its logarithm: about the part of the SF by which it errs.
+    pub sigma: f64,
+}
 
 /// What a task did on one core type for about `--sample-ms` of its run time.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +46,7 @@ pub struct Sample {
     /// What that means.
     pub metrics: SampleMetrics,
     /// SF as a model of this machine estimates it from the counts; `None` without a model.
-    pub sf: Option<f64>,
+    pub sf: Option<SfEstimate>,
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.

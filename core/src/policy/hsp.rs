@@ -9,7 +9,8 @@
 //! papers have the utility factor of CAMP (Saez et al. 2012), of which they say that it takes SF and
 //! thread-level parallelism together; why ours is another, says `docs/policies/hsp.md`. The SF is
 //! measured ([`super::tools::speedup`]), so that every thread must have been on both types once, and again
-//! from time to time ([`super::tools::explore`]).
+//! from time to time ([`super::tools::explore`]);
+//! but for those of which a model says it, and is sure.
 //!
 //! With three or more core types each is worth to a thread by how much faster it is there than on the
 //! slowest, and two threads on any two types change places where that is worth more to both together.
@@ -40,6 +41,10 @@ pub(super) const ABOUT: About = About {
 /// places for ever.
 const LEAST_GAIN: f64 = 0.1;
 
+/// What an SF may err by without a visit: what [`LEAST_GAIN`] is of the SF of a thread that a fast core
+/// hardly gains anything.
+const SURE: f64 = LEAST_GAIN;
+
 /// Time between decisions: there is seldom something to do, and to look costs time, too. It is the
 /// interval at which PMCTrack samples (section 4.1.2).
 const LOOK: Duration = Duration::from_millis(200);
@@ -61,7 +66,7 @@ impl Default for Hsp {
             speedups: Speedups::default(),
             demand: Demand::default(),
             exchange: Exchange::by(Measure::Utility),
-            explorer: Explorer::default(),
+            explorer: Explorer::unless_sure(SURE),
         }
     }
 }

@@ -15,6 +15,8 @@
 //!   each thread as if it were a program.
 //! - The top N is in CPUs: threads that come and go count for a part of one, see [`rooms`].
 //! - A thread must be better than another by more than models can tell to take its place.
+//! - Where it is not sure which of two threads gains more, they change places for a moment, to be
+//!   measured ([`visits`]). There is no sampling otherwise.
 //!
 //! With three or more core types the places on the fastest go to those that gain most there over the next
 //! slower one that has room, the places on that one likewise, and so on: a type that the threads do not need
@@ -25,7 +27,7 @@ use std::time::Duration;
 use super::name::{About, Knows};
 use super::reason::Reasons;
 use super::tools::demand::Demand;
-use super::tools::speeds::{Prior, Speeds};
+use super::tools::speeds::{Prior, SureSpeeds};
 use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
@@ -33,6 +35,10 @@ use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+
+mod visits;
+
+use visits::Visits;
 
 /// What users are told.
 pub(super) const ABOUT: About = About {
@@ -80,13 +86,18 @@ const BIG: usize = 0;
 struct Ranked {
     seen: Seen,
     /// Speeds by core type.
-    speeds: Speeds,
+    speeds: SureSpeeds,
     /// CPUs that its program wants.
     cpus: f64,
     /// Core type where it is, or was sent.
     place: usize,
     /// What it gains on the type of which places are given at the moment.
     score: f64,
+    /// By how much its score may be on the wrong side of those that have a place: some standard errors less
+    /// what it is apart. More than 0 is unsure.
+    doubt: f64,
+    /// The core type on the other side.
+    other: usize,
     /// Its place, of which 1 is the best, and of how many.
     rank: (u32, u32),
     /// Share of a CPU that is kept for it.
@@ -110,15 +121,32 @@ impl Ranked {
 
     /// SF of the fastest core type over the slowest.
     fn sf(&self, slowest: usize) -> f64 {
-        1.0 / self.speeds[slowest]
+        1.0 / self.speeds.speeds[slowest]
     }
 
     /// What it gains on core type `fast` over `slow`, in speeds on the slowest: its part of what its
     /// program does. A thread on one as fast already gains more, see [`MARGIN`].
     fn gain(&self, fast: usize, slow: usize, slowest: usize) -> f64 {
         let kept = if self.place <= fast { MARGIN } else { 1.0 };
-        let sf = self.speeds[fast] / self.speeds[slow] * kept;
-        utility(sf, self.cpus) * self.speeds[slow] / self.speeds[slowest]
+        let speeds = &self.speeds.speeds;
+        let sf = speeds[fast] / speeds[slow] * kept;
+        utility(sf, self.cpus) * speeds[slow] / speeds[slowest]
+    }
+
+    /// Standard error of that.
+    fn gain_sigma(&self, fast: usize, slow: usize, slowest: usize) -> f64 {
+        let worth = self.speeds.speeds[fast] / self.speeds.speeds[slowest];
+        self.speeds.sigma(fast, slow) * worth / self.cpus.max(1.0)
+    }
+
+    /// Takes note of how sure it is whether this score is more than `border`, which parts those that have a
+    /// place on a core type from those that have one on the other.
+    fn compare(&mut self, border: f64, here: usize, other: usize, slowest: usize) {
+        let (fast, slow) = (here.min(other), here.max(other));
+        let doubt = visits::doubt(self.gain_sigma(fast, slow, slowest), self.score - border);
+        if doubt > self.doubt {
+            (self.doubt, self.other) = (doubt, other);
+        }
     }
 
     fn may_use(&self, core_type: usize) -> bool {
@@ -132,6 +160,7 @@ pub struct Rank {
     speedups: Speedups,
     demand: Demand,
     reasons: Reasons,
+    visits: Visits,
     /// All that follow are kept for their memory.
     ranked: Vec<Ranked>,
     rising: Vec<Ranked>,
@@ -146,6 +175,7 @@ impl Rank {
             speedups: Speedups::default(),
             demand: Demand::default(),
             reasons: Reasons::default(),
+            visits: Visits::default(),
             ranked: Vec::new(),
             rising: Vec::new(),
             falling: Vec::new(),
@@ -153,9 +183,9 @@ impl Rank {
     }
 
     /// Speeds by which a thread is ranked.
-    fn speeds(&self, task: &Task, wants: f64, topology: &Topology) -> Speeds {
+    fn speeds(&self, task: &Task, wants: f64, topology: &Topology) -> SureSpeeds {
         if task.spinning {
-            return [1.0; MAX_CORE_TYPES];
+            return SureSpeeds::sure([1.0; MAX_CORE_TYPES]);
         }
         let learnt = self.speedups.learnt();
         if let Some(now) = learnt.speeds(task.id).filter(|_| wants >= STEADY) {
@@ -165,8 +195,8 @@ impl Rank {
         match learnt.usual(task).or(task.sf) {
             Some(sf) => Prior::of(topology)
                 .with_sf(sf)
-                .speeds(&[None; MAX_CORE_TYPES]),
-            None => self.speedups.speeds(task.id, topology),
+                .fused(&[None; MAX_CORE_TYPES]),
+            None => self.speedups.sure_speeds(task.id, topology),
         }
     }
 
@@ -194,8 +224,15 @@ impl Rank {
                 seen: task.into(),
                 speeds: self.speeds(task, wants, snapshot.topology),
                 cpus: self.demand.of_program(task.tgid),
-                place: task.hint.unwrap_or(task.core_type).min(slowest),
+                place: self
+                    .visits
+                    .home(task.id)
+                    .or(task.hint)
+                    .unwrap_or(task.core_type)
+                    .min(slowest),
                 score: 0.0,
+                doubt: f64::NEG_INFINITY,
+                other: 0,
                 rank: (0, 0),
                 takes: takes(wants),
                 allowed: task.allowed_types,
@@ -233,7 +270,8 @@ impl Rank {
         // The best goes up first, the worst goes down first.
         self.falling.reverse();
         let mut left = most;
-        let (falling, demand, reasons) = (&mut self.falling, &mut self.demand, &mut self.reasons);
+        let (falling, demand) = (&mut self.falling, &mut self.demand);
+        let (reasons, visits) = (&mut self.reasons, &self.visits);
         self.rising.retain(|up| {
             let exact = |down: &Ranked| down.seen.on == up.to && down.to == up.seen.on;
             // Among three types it may have to go round.
@@ -253,8 +291,9 @@ impl Rank {
             actions.push(Action::Swap([(down.seen, up.seen.on), (up.seen, up.to)]));
             demand.send(down.seen.task, up.seen.on);
             demand.send(up.seen.task, up.to);
-            reasons.note(down.seen.task, down.reason(slowest));
-            reasons.note(up.seen.task, up.reason(slowest));
+            for moved in [&down, up] {
+                reasons.note(moved.seen.task, visits.reason(moved, slowest));
+            }
             left -= 1;
             false
         });
@@ -262,7 +301,8 @@ impl Rank {
             if alone.hint != Some(alone.to) {
                 actions.push(Action::Hint(alone.seen, Some(alone.to)));
                 self.demand.send(alone.seen.task, alone.to);
-                self.reasons.note(alone.seen.task, alone.reason(slowest));
+                let reason = self.visits.reason(alone, slowest);
+                self.reasons.note(alone.seen.task, reason);
             }
         }
     }
@@ -332,6 +372,22 @@ fn place(ranked: &mut [Ranked], rooms: &mut [f64]) {
                 placed += 1;
             }
         }
+        let least = left[..placed].iter().map(|thread| thread.score);
+        let least = least.fold(f64::INFINITY, f64::min);
+        let most = left[placed..].iter().filter(|it| it.may_use(core_type));
+        let most = most
+            .map(|thread| thread.score)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let border = 0.5 * (least + most);
+        if border.is_finite() {
+            for (index, thread) in left.iter_mut().enumerate() {
+                let (here, other) = match index < placed {
+                    true => (core_type, next),
+                    false => (next, core_type),
+                };
+                thread.compare(border, here, other, slowest);
+            }
+        }
         left = &mut left[placed..];
     }
     for thread in left {
@@ -382,6 +438,7 @@ impl Policy for Rank {
             *room -= fixed;
         }
         place(&mut self.ranked, &mut rooms[..nr_types]);
+        self.visits.step(snapshot.now_ns, &mut self.ranked);
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
     }
 

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::pmu::sample::SfEstimate;
 use crate::policy::{Action, Reason};
 use crate::slowdown::Thresholds;
 use crate::table::{Task, TaskId, TaskState};
@@ -14,7 +15,7 @@ use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
-pub const MAGIC: &[u8] = b"scx_hetero recording 1\n";
+pub const MAGIC: &[u8] = b"scx_hetero recording 2\n";
 
 /// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
 /// holds.
@@ -105,7 +106,7 @@ pub struct SampleRecord {
     #[serde(deserialize_with = "few")]
     pub counts: Vec<(u8, Number)>,
     /// SF by a model.
-    pub sf: Option<f64>,
+    pub sf: Option<SfEstimate>,
 }
 
 /// A count: most are whole, and shorter so.

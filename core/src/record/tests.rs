@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::format::{Begin, Chosen, Decided, MAGIC, Record};
 use super::*;
 use crate::pmu::Meaning;
-use crate::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use crate::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::testing::{board, task};
@@ -41,7 +41,10 @@ fn sample(task: &Task, at_ns: u64, loads: f64) -> Sample {
         last: false,
         metrics: SampleMetrics::of(&counts, 50_000_000).unwrap(),
         counts,
-        sf: Some(1.75),
+        sf: Some(SfEstimate {
+            sf: 1.75,
+            sigma: 0.25,
+        }),
     }
 }
 
@@ -158,7 +161,7 @@ fn the_bytes_are_those_of_the_documented_form() {
         encode::append(&mut bytes, record);
         bytes
     };
-    assert_eq!(MAGIC, b"scx_hetero recording 1\n");
+    assert_eq!(MAGIC, b"scx_hetero recording 2\n");
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);

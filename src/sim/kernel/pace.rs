@@ -177,7 +177,7 @@ impl SimulatedKernel {
         t.debt <= 0.0 && left * t.rate.ns_per_instruction < ROUNDING_NS
     }
 
-    /// A thread that is not done after all, for rounding: works on.
+    /// A thread that is not done after all, for rounding, or goes on with more of the same: works on.
     pub(in crate::sim) fn look_again(&mut self, cpu: u32) {
         self.touched.push(cpu);
     }

@@ -6,13 +6,17 @@
 
 #include "../model.h"
 
-struct machine machine = { .n_cpus = 1, .ref_mhz = 100 };
+struct machine machine = { .n_types = 1, .n_cpus = 1, .ref_mhz = 100 };
 struct cpu cpus[MAX_CPUS];
 bool started = true;
 static double now;
 static int failures;
 
 void cpu_flush(struct cpu *c) {}
+double heat_leakage(void) { return 1; }
+double heat_limit_w(void) { return INFINITY; }
+void heat_window(double watts, double ns) {}
+bool heat_rdmsr(uint32_t msr, uint64_t *val) { return false; }
 
 static void expect(const char *what, double got, double wanted)
 {
@@ -28,17 +32,22 @@ static void check(const char *what, bool right)
 		printf("%s\n", what), failures++;
 }
 
-/* 1000 instructions, 2000 cycles and a written line, at the CPU's clock. */
-static void work(void)
+/* 1000 instructions, 2000 cycles and a written line, at the CPU's clock; how long it takes. */
+static double run(struct cpu *c)
 {
-	struct cpu *c = &cpus[0];
 	double ns = 2000 * 1e3 / c->mhz;
 
+	c->asleep = false;
 	c->total[USER].n[INSN] += 1000;
 	c->total[USER].cycles += 2000;
 	c->total[USER].ref += ns * machine.ref_mhz / 1e3;
 	c->lines += 2;
-	c->ns = now += ns;
+	return ns;
+}
+
+static void work(void)
+{
+	cpus[0].ns = now += run(&cpus[0]);
 	energy_window(now);
 }
 
@@ -54,6 +63,67 @@ static uint64_t msr(uint32_t number)
 static double total(unsigned what)
 {
 	return energy_total(&cpus[0], what, 0);
+}
+
+/* What has been taken since the last time by CPUs 0 and 1, as Linux counts them. */
+static void expect_both(const char *what, double first, double second)
+{
+	static double before[2];
+	double is[2];
+
+	total(TOTAL_PACKAGE_UJ);
+	for (unsigned i = 0; i < 2; i++)
+		is[i] = energy_total(&cpus[1], TOTAL_CPU_UJ, i);
+	expect(what, is[0] - before[0], first);
+	expect(what, is[1] - before[1], second);
+	before[0] = is[0];
+	before[1] = is[1];
+}
+
+/* Ids 1 and 2 are a core's threads; id 0 has no CPU any more. */
+static void two_threads(struct core_type *t)
+{
+	struct cpu *a = &cpus[1], *b = &cpus[2];
+
+	machine.n_cpus = 3;
+	cpus[0] = (struct cpu){ .ns = now };
+	*a = (struct cpu){ .index = 1, .type = t, .mhz = 200, .ns = now, .smt.sibling = b };
+	*b = (struct cpu){ .index = 2, .type = t, .mhz = 200, .ns = now, .smt.sibling = a };
+	started = false; /* they are new: the time until now is not theirs */
+	energy_window(now);
+	started = true;
+	expect_both("threads that have done nothing", 0, 0);
+
+	/* 10 us: 50 uJ for what each does; 20 uJ for cycles and 100 of leakage once. */
+	now += run(a);
+	run(b);
+	a->ns = b->ns = now;
+	energy_window(now);
+	expect_both("both threads", 50 + 60, 50 + 60);
+	expect("a core type", energy_of(0) * 1e-3, 220);
+	now += run(a);
+	a->ns = now;
+	b->asleep = true;
+	energy_window(now);
+	expect_both("one thread", 50 + 120, 0);
+	/* The same with one ahead of the other for a while: it pays when both are there. */
+	a->ns += run(a);
+	b->ns = now;
+	b->asleep = false;
+	energy_window(now);
+	expect_both("one ahead", 50, 0);
+	b->ns = now += run(b);
+	energy_window(now);
+	expect_both("the other came", 60, 50 + 60);
+	/* Each runs for half of 20 us, or of 10 us that they have in common: 5 of these. */
+	now += 2 * run(a);
+	run(b);
+	a->ns = b->ns = now;
+	energy_window(now);
+	expect_both("half of the time each", 50 + 120 * 0.75 + 0.25, 50 + 120 * 0.75 + 0.25);
+	a->asleep = b->asleep = true; /* 1 ms at 0.1 W, 9 ms at 0.01 W */
+	energy_window(now += 10e6);
+	expect_both("both asleep", 95, 95);
 }
 
 int main(void)
@@ -112,5 +182,6 @@ int main(void)
 	for (int i = 0; i < 2000; i++)
 		energy_window(now += 50e3);
 	check("clocks without limit", isinf(energy_limit(t)));
+	two_threads(t);
 	return failures != 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
+use crate::pmu::sample::SfEstimate;
 use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
@@ -9,6 +10,10 @@ struct Bench {
     topology: Topology,
     tasks: Vec<Task>,
     sfs: Vec<f64>,
+    /// What the model says that they are; the truth, if nothing.
+    said: Vec<f64>,
+    /// What the model says that it errs by.
+    sigma: f64,
     rank: Rank,
     now_ns: u64,
 }
@@ -23,6 +28,8 @@ impl Bench {
             topology,
             tasks: (0..sfs.len() as u32).map(on).collect(),
             sfs: sfs.to_vec(),
+            said: Vec::new(),
+            sigma: 0.0,
             rank: Rank::new(OVERSUBSCRIBE),
             now_ns: 0,
         }
@@ -37,7 +44,9 @@ impl Bench {
                 task.run_ns[task.core_type] += 200 * MS;
                 let ipc = if task.core_type == 0 { sf } else { 1.0 };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
-                sample.sf = Some(sf);
+                let said = self.said.get(task.id.slot as usize);
+                let (sf, sigma) = (*said.unwrap_or(&sf), self.sigma);
+                sample.sf = Some(SfEstimate { sf, sigma });
                 self.rank.observe(&sample);
             }
         }
@@ -81,6 +90,60 @@ fn those_that_gain_most_go_to_the_fast_cores_and_all_stay_there() {
     bench.steps(10);
     assert_eq!(bench.on_big(), [2, 4]);
     assert_eq!(bench.steps(50), 0);
+}
+
+/// How many threads are not where they would be if all were known, on 2 big cores.
+fn misplaced(bench: &Bench) -> usize {
+    let mut best: Vec<usize> = (0..bench.sfs.len()).collect();
+    best.sort_by(|&a, &b| bench.sfs[b].total_cmp(&bench.sfs[a]));
+    let on_big = |slot: &&usize| bench.on_big().contains(&(**slot as u32));
+    2 - best[..2].iter().filter(on_big).count()
+}
+
+#[test]
+fn a_model_that_is_wrong_is_found_out_whatever_it_says() {
+    let sfs = [1.2, 1.4, 2.0, 1.6, 2.4, 1.8];
+    for said in [
+        [2.4, 2.0, 1.4, 1.8, 1.2, 1.6], // the other way round
+        [1.8; 6],
+        [5.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    ] {
+        let mut bench = Bench::new((2, 4), &sfs);
+        (bench.said, bench.sigma) = (said.to_vec(), 0.05);
+        bench.steps(50);
+        assert_eq!(misplaced(&bench), 0, "{said:?}: {:?}", bench.on_big());
+        // Later visits are short, and few.
+        let wrong: usize = (0..500)
+            .map(|_| {
+                bench.step();
+                misplaced(&bench)
+            })
+            .sum();
+        assert!(wrong <= 50, "{said:?}: {wrong} of 1000");
+    }
+}
+
+#[test]
+fn a_model_that_is_right_and_sure_sends_few_threads_on_visits() {
+    let sfs = [1.2, 1.4, 2.0, 1.6, 2.4, 1.8];
+    let visits = |said: [f64; 6]| {
+        let mut bench = Bench::new((2, 4), &sfs);
+        (bench.said, bench.sigma) = (said.to_vec(), 0.03);
+        let mut visits = 0;
+        for _ in 0..100 {
+            let swaps = bench.step();
+            let explored = |action: &&Action| match action {
+                Action::Swap([(seen, _), _]) => {
+                    bench.rank.reason(seen.task) == Some(Reason::Explore)
+                }
+                _ => false,
+            };
+            visits += swaps.iter().filter(explored).count();
+        }
+        visits
+    };
+    let (right, wrong) = (visits(sfs), visits([2.4, 2.0, 1.4, 1.8, 1.2, 1.6]));
+    assert!(right <= 3 && right < wrong, "{right} {wrong}");
 }
 
 #[test]
@@ -138,7 +201,7 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
     let (topology, it) = (board(2, 4), task(0, 0, 0));
     let mut take = |l1: f64, sf: f64, times: usize| {
         let mut sample = sample(&it, 1.0, l1, 0.0);
-        sample.sf = Some(sf);
+        sample.sf = Some(SfEstimate { sf, sigma: 0.0 });
         (0..times).for_each(|_| rank.observe(&sample));
     };
     take(300.0, 2.0, 30);
@@ -151,7 +214,7 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
         },
         &mut Vec::new(),
     );
-    let sf = |task: &Task, wants| 1.0 / rank.speeds(task, wants, &topology)[1];
+    let sf = |task: &Task, wants| 1.0 / rank.speeds(task, wants, &topology).speeds[1];
     assert_eq!(sf(&it, 1.0), 1.0);
     let usual = sf(&it, 0.2);
     assert!((1.9..2.0).contains(&usual), "{usual}");
@@ -166,10 +229,10 @@ fn who_comes_and_goes_is_ranked_by_all_that_it_does() {
 #[test]
 fn a_program_of_many_threads_stands_back_for_a_serial_one() {
     let mut bench = Bench::new((2, 4), &[2.4, 2.4, 2.4, 2.4, 1.5, 1.6]);
-    bench.steps(10);
-    assert_eq!(bench.on_big(), [0, 1]);
+    bench.steps(20);
+    assert_eq!(bench.on_big().iter().filter(|&&slot| slot < 4).count(), 2);
     bench.tasks[..4].iter_mut().for_each(|task| task.tgid = 7);
-    bench.steps(10);
+    bench.steps(20);
     assert_eq!(bench.on_big(), [4, 5]);
 }
 
@@ -187,10 +250,12 @@ fn threads_that_cannot_move_take_up_room() {
 fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
     let ranked = |slot: u32, allowed: u8| Ranked {
         seen: Seen::from(&task(slot, slot, 0)),
-        speeds: [1.0; MAX_CORE_TYPES],
+        speeds: SureSpeeds::sure([1.0; MAX_CORE_TYPES]),
         cpus: 1.0,
         place: 0,
         score: 0.0,
+        doubt: f64::NEG_INFINITY,
+        other: 0,
         rank: (0, 0),
         takes: 1.0,
         allowed,
@@ -229,7 +294,10 @@ fn what_the_kernel_knows_of_a_thread_stands_in_until_it_runs() {
     let mut bench = Bench::new((1, 1), &[1.5, 1.5]);
     bench.tasks[1].sf = Some(3.0);
     let sf = |bench: &Bench, slot: usize| {
-        1.0 / bench.rank.speeds(&bench.tasks[slot], 1.0, &bench.topology)[1]
+        1.0 / bench
+            .rank
+            .speeds(&bench.tasks[slot], 1.0, &bench.topology)
+            .speeds[1]
     };
     assert_eq!([sf(&bench, 0), sf(&bench, 1)], [2.0, 3.0]);
     bench.step();

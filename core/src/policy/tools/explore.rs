@@ -9,6 +9,7 @@ use super::speedup::Speedups;
 use super::swap::SwapCandidate;
 use crate::policy::{Action, Snapshot};
 use crate::table::TaskId;
+use crate::topology::Topology;
 
 /// How long a thread stays where it is looked at, ns: some samples, after those discarded.
 const VISIT_NS: u64 = 300_000_000;
@@ -26,6 +27,8 @@ const MAX_EXCHANGES: usize = 4;
 /// Which thread is to be looked at where.
 #[derive(Debug, Default)]
 pub(crate) struct Explorer {
+    /// What the logarithm of an SF may err by without a visit: by a model, before all is measured.
+    sure: f64,
     /// When a visit of a thread to a core type began, ns.
     visits: FxHashMap<(TaskId, usize), u64>,
     /// Which threads change places in this step; kept for its memory.
@@ -35,6 +38,14 @@ pub(crate) struct Explorer {
 }
 
 impl Explorer {
+    /// One that visits no core type of which it is that sure what it is worth to a thread, see [`Self::sure`].
+    pub(crate) fn unless_sure(sure: f64) -> Self {
+        Self {
+            sure,
+            ..Self::default()
+        }
+    }
+
     /// Appends the exchanges that it wants, and leaves in `runners` those that are not concerned.
     pub(crate) fn step(
         &mut self,
@@ -47,7 +58,8 @@ impl Explorer {
         self.visits.retain(|_, began| now - *began < RETRY_NS);
         runners.retain(|runner| !self.is_visiting(runner, now));
         runners.sort_unstable_by_key(|runner| (runner.progress, runner.seen.task));
-        let nr_types = snapshot.topology.types.len();
+        let topology = snapshot.topology;
+        let nr_types = topology.types.len();
         self.stale_ns = STALE_NS * nr_types.saturating_sub(1) as u64;
         let mut busy = std::mem::take(&mut self.busy);
         busy.clear();
@@ -59,9 +71,9 @@ impl Explorer {
                 continue;
             }
             let wanted = (0..nr_types).find_map(|to| {
-                let wants = self.wants(runner, to, speedups);
-                let partner =
-                    wants.then(|| self.partner(runner, to, runners, &busy, speedups))??;
+                let wants = self.wants(runner, to, topology, speedups);
+                let partner = wants
+                    .then(|| self.partner(runner, to, topology, runners, &busy, speedups))??;
                 Some((to, partner))
             });
             let Some((to, partner)) = wanted else {
@@ -71,7 +83,7 @@ impl Explorer {
                 (runner.seen, to),
                 (partner.seen, runner.place),
             ]));
-            if self.wants(partner, runner.place, speedups) {
+            if self.wants(partner, runner.place, topology, speedups) {
                 self.visits.insert((partner.seen.task, runner.place), now);
             }
             self.visits.insert((runner.seen.task, to), now);
@@ -88,8 +100,18 @@ impl Explorer {
 
     /// Whether `runner` should be looked at on core type `to`. Only a thread that was sampled
     /// where it is: elsewhere it may be that nothing can be counted at all.
-    fn wants(&self, runner: &SwapCandidate, to: usize, speedups: &Speedups) -> bool {
+    fn wants(
+        &self,
+        runner: &SwapCandidate,
+        to: usize,
+        topology: &Topology,
+        speedups: &Speedups,
+    ) -> bool {
         let task = runner.seen.task;
+        let unsure = || {
+            let (fast, slow) = (to.min(runner.place), to.max(runner.place));
+            self.sure <= 0.0 || speedups.sure_speeds(task, topology).sigma(fast, slow) > self.sure
+        };
         to != runner.place
             && runner.allowed & 1 << to != 0
             && speedups.age_ns(task, runner.place).is_some()
@@ -97,6 +119,7 @@ impl Explorer {
                 .age_ns(task, to)
                 .is_none_or(|age| age > self.stale_ns)
             && !self.visits.contains_key(&(task, to))
+            && unsure()
     }
 
     /// What makes room on `to`: one that should be looked at where `runner` is, else the one whose
@@ -105,6 +128,7 @@ impl Explorer {
         &self,
         runner: &SwapCandidate,
         to: usize,
+        topology: &Topology,
         runners: &'a [SwapCandidate],
         busy: &[TaskId],
         speedups: &Speedups,
@@ -114,7 +138,7 @@ impl Explorer {
                 && other.allowed & 1 << runner.place != 0
                 && !busy.contains(&other.seen.task)
         };
-        let alike = |other: &&SwapCandidate| self.wants(other, runner.place, speedups);
+        let alike = |other: &&SwapCandidate| self.wants(other, runner.place, topology, speedups);
         let mut free = runners.iter().filter(may);
         let mutual = runners.iter().filter(may).find(alike);
         mutual.or_else(|| {
@@ -132,7 +156,6 @@ mod tests {
     use super::*;
     use crate::table::Task;
     use crate::testing::{MS, board, sample, task};
-    use crate::topology::Topology;
 
     struct Bench {
         topology: Topology,

@@ -7,16 +7,19 @@
 //! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
 //! and two that are alike would trade places for ever.
 //!
-//! Once a phase ran for a while on two core types, its SF between them is how much faster it was on the
-//! one, at the clocks that the types have at present: a model learns from programs that run alone, and
-//! knows nothing of what others leave of caches and memory. For the types where it did not run, the
-//! model's estimate is the prior ([`super::speeds`]).
+//! Once a phase ran for a while on two core types, how much faster it was on the one, at the clocks that
+//! the types have at present, counts beside the model, each as much as it is sure ([`super::speeds`]): a
+//! model learns from programs that run alone, and knows nothing of what others leave of caches and memory.
+//!
+//! How sure a model says it is holds for programs like those it was learnt from. How sure it is of those
+//! that run, [`Trust`] tells, from what was measured of them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::mean::Mean;
-use super::speeds::{Prior, Speeds};
-use crate::pmu::sample::Sample;
+use super::mean::{Mean, MeasuredMean};
+use super::speeds::{Prior, SureSpeeds};
+use super::trust::{Residuals, Trust};
+use crate::pmu::sample::{Sample, SfEstimate};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
 use crate::slowdown::estimator::DISCARDED;
@@ -40,8 +43,12 @@ struct Entry {
     phase: Phase,
     /// Estimates from each core type.
     by_type: [Mean; MAX_CORE_TYPES],
+    /// Variances that the model gave them.
+    variance: Mean,
     /// Instructions per cycle on each core type.
-    ipc: [Mean; MAX_CORE_TYPES],
+    ipc: [MeasuredMean; MAX_CORE_TYPES],
+    /// Logarithm of what was measured over what the model said, once it was.
+    residual: Option<f64>,
     /// Number of the sample that was its last.
     used: u64,
 }
@@ -54,21 +61,40 @@ impl Entry {
     }
 
     /// Speeds by core type.
-    fn speeds(&self, machine: &KnownMachine) -> Speeds {
-        let ips = |core_type: usize| {
-            let ipc = self.ipc[core_type].of_at_least(MEASURED)?;
-            Some(ipc * machine.clocks[core_type]?)
-        };
-        let prior = machine.prior.with_sf(self.estimate());
-        prior.speeds(&std::array::from_fn(ips))
+    fn speeds(&self, machine: &KnownMachine) -> SureSpeeds {
+        let variance = self.variance.get().unwrap_or_default();
+        let estimate = machine.trust.of(self.estimate(), variance);
+        let prior = machine.prior.with_estimate(estimate);
+        prior.fused(&std::array::from_fn(|core_type| {
+            let clock = machine.clocks[core_type]?;
+            self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
+        }))
     }
 
-    /// SF of the fastest core type over the slowest.
-    fn sf(&self, machine: &KnownMachine) -> f64 {
-        match machine.prior.slowest() {
+    /// SF of the fastest core type over the slowest, and how sure it is.
+    fn sf(&self, machine: &KnownMachine) -> SfEstimate {
+        let slowest = machine.prior.slowest();
+        let speeds = self.speeds(machine);
+        let sf = match slowest {
             0 => self.estimate(),
-            slowest => 1.0 / self.speeds(machine)[slowest],
+            slowest => 1.0 / speeds.speeds[slowest],
+        };
+        SfEstimate {
+            sf,
+            sigma: speeds.sigma(0, slowest),
         }
+    }
+
+    /// See [`Self::residual`].
+    fn measured_over_said(&self, machine: &KnownMachine) -> Option<f64> {
+        let slowest = machine.prior.slowest();
+        let speed = |core_type: usize| {
+            let clock = machine.clocks[core_type]?;
+            let ipc = self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)?;
+            Some(ipc.speed)
+        };
+        let measured = speed(0)? / speed(slowest)?;
+        Some((measured / self.estimate()).ln()).filter(|_| slowest > 0)
     }
 }
 
@@ -78,6 +104,9 @@ struct KnownMachine {
     prior: Prior,
     /// Mean clock by core type, Hz, once known.
     clocks: [Option<f64>; MAX_CORE_TYPES],
+    /// How far the model is believed.
+    trust: Trust,
+    now_ns: u64,
 }
 
 #[derive(Debug)]
@@ -100,7 +129,7 @@ impl Thread {
     }
 
     /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, sample: &Sample, sf: f64, machine: &KnownMachine) -> f64 {
+    fn take(&mut self, sample: &Sample, said: SfEstimate, machine: &KnownMachine) -> f64 {
         let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
@@ -112,20 +141,29 @@ impl Thread {
         };
         let entry = &mut self.phases[self.now];
         entry.used = self.samples;
-        entry.by_type[core_type].take(sf, AVERAGED);
+        entry.by_type[core_type].take(said.sf, AVERAGED);
+        entry.variance.take(said.sigma * said.sigma, AVERAGED);
         if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
-            entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED);
+            entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
         }
-        let sf = entry.sf(machine);
+        entry.residual = entry.measured_over_said(machine);
+        let sf = entry.sf(machine).sf;
         self.usual.take(sf, AVERAGED_USUAL);
         sf
+    }
+
+    /// Of the phase that it is in, see [`Entry::residual`].
+    fn residual(&self) -> Option<f64> {
+        self.phases.get(self.now)?.residual
     }
 
     fn put(&mut self, phase: Phase) -> usize {
         let entry = Entry {
             phase,
             by_type: Default::default(),
+            variance: Mean::default(),
             ipc: Default::default(),
+            residual: None,
             used: 0,
         };
         if self.phases.len() < PHASES {
@@ -148,12 +186,15 @@ pub(crate) struct Learnt {
     /// Process ids that there are; kept for its memory.
     processes: FxHashSet<u32>,
     machine: KnownMachine,
+    /// Of threads that have ended.
+    past: Residuals,
 }
 
 impl Learnt {
     /// Takes an estimate in, if the sample has one.
     pub(crate) fn observe(&mut self, sample: &Sample) {
-        let Some(sf) = sample.sf.filter(|sf| sf.is_finite()) else {
+        let sound = |said: &SfEstimate| said.sf.is_finite() && said.sigma.is_finite();
+        let Some(said) = sample.sf.filter(sound) else {
             return;
         };
         if sample.core_type >= MAX_CORE_TYPES {
@@ -162,25 +203,38 @@ impl Learnt {
         let program = self.programs.entry(sample.tgid).or_default();
         if sample.last {
             // All that is known of a thread that lives for less than a sample.
-            program.take(sf, AVERAGED_USUAL);
+            let said = self.machine.trust.of(said.sf, 0.0);
+            program.take(said.sf, AVERAGED_USUAL);
             return;
         }
         let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
-        let sf = thread.take(sample, sf, &self.machine);
+        let sf = thread.take(sample, said, &self.machine);
         program.take(sf, AVERAGED_USUAL);
     }
 
     /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
     /// ended.
     pub(crate) fn look(&mut self, snapshot: &Snapshot, clocks: &[Option<f64>; MAX_CORE_TYPES]) {
+        let known = |task: &&Task| self.threads.contains_key(&task.id);
+        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
+            let past = &mut self.past;
+            self.threads.retain(|&id, thread| {
+                let alive = snapshot.is_alive(id);
+                if !alive && let Some(residual) = thread.residual() {
+                    past.remember(residual);
+                }
+                alive
+            });
+        }
+        let mut residuals = self.past;
+        let now = self.threads.values().filter_map(Thread::residual);
+        now.for_each(|residual| residuals.add(residual));
         self.machine = KnownMachine {
             prior: Prior::of(snapshot.topology),
             clocks: *clocks,
+            trust: residuals.trust(),
+            now_ns: snapshot.now_ns,
         };
-        let known = |task: &&Task| self.threads.contains_key(&task.id);
-        if snapshot.tasks.iter().filter(known).count() < self.threads.len() {
-            self.threads.retain(|&id, _| snapshot.is_alive(id));
-        }
         if self.programs.is_empty() {
             return;
         }
@@ -192,19 +246,20 @@ impl Learnt {
     }
 
     /// SF of a thread in the phase that it was in last.
-    pub(crate) fn sf(&self, task: TaskId) -> Option<f64> {
+    pub(crate) fn sf(&self, task: TaskId) -> Option<SfEstimate> {
         Some(self.phase(task)?.sf(&self.machine))
     }
 
     /// Speeds of a thread by core type in the phase that it was in last.
-    pub(crate) fn speeds(&self, task: TaskId) -> Option<Speeds> {
+    pub(crate) fn speeds(&self, task: TaskId) -> Option<SureSpeeds> {
         Some(self.phase(task)?.speeds(&self.machine))
     }
 
     /// What a thread is assumed to be on core types where it was not measured: what the model says,
     /// or `otherwise`.
     pub(crate) fn prior(&self, task: TaskId, otherwise: Prior) -> Prior {
-        self.sf(task).map_or(otherwise, |sf| otherwise.with_sf(sf))
+        self.sf(task)
+            .map_or(otherwise, |sf| otherwise.with_estimate(sf))
     }
 
     fn phase(&self, task: TaskId) -> Option<&Entry> {
@@ -228,9 +283,9 @@ mod tests {
     fn take(learnt: &mut Learnt, task: &mut Task, place: usize, l1: f64, sf: f64) -> f64 {
         task.core_type = place;
         let mut sample = sample(task, 1.0, l1, 0.0);
-        sample.sf = Some(sf);
+        sample.sf = Some(SfEstimate { sf, sigma: 10.0 });
         learnt.observe(&sample);
-        learnt.sf(task.id).unwrap()
+        learnt.sf(task.id).unwrap().sf
     }
 
     #[test]
@@ -273,14 +328,18 @@ mod tests {
                 };
                 learnt.look(&snapshot, &clocks);
                 let mut sample = sample(&it, ipc, 300.0, 0.0);
-                sample.sf = Some(2.0);
+                sample.sf = Some(SfEstimate {
+                    sf: 2.0,
+                    sigma: 10.0,
+                });
                 learnt.observe(&sample);
             }
-            learnt.sf(it.id).unwrap()
+            learnt.sf(it.id).unwrap().sf
         };
         assert_eq!(sf(0, 0.75, 10), 2.0);
         assert_eq!(sf(1, 1.0, 1), 2.0);
-        assert_eq!(sf(1, 1.0, 1), 1.5);
+        let measured = sf(1, 1.0, 1);
+        assert!((measured - 1.5).abs() < 0.001, "{measured}");
         // As much as is believed, and never less than nothing.
         assert_eq!(sf(1, 100.0, 30), 1.0);
     }
@@ -294,7 +353,8 @@ mod tests {
         take(&mut learnt, &mut it, 0, 300.0, 2.0);
         assert_eq!((learnt.sf(new.id), learnt.usual(&new)), (None, Some(2.0)));
         let mut brief = sample(&new, 1.0, 300.0, 0.0);
-        (brief.sf, brief.last) = (Some(1.0), true);
+        let (sf, sigma) = (1.0, 0.1);
+        (brief.sf, brief.last) = (Some(SfEstimate { sf, sigma }), true);
         learnt.observe(&brief);
         assert_eq!(learnt.usual(&new), Some(1.5));
         let topology = board(2, 4);

@@ -15,6 +15,7 @@ pub(super) mod speeds;
 pub(super) mod speedup;
 pub(super) mod swap;
 pub(super) mod threshold;
+pub(super) mod trust;
 
 use std::time::Duration;
 

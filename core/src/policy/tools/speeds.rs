@@ -5,7 +5,13 @@
 //! A type between two measured ones lies between them, by the logarithm, as it does in the prior. A
 //! type beyond them is to the nearest measured one as in the prior. So a thread that was never on the
 //! slowest type is still told apart from others by the type between.
+//!
+//! Both have a standard error, and of how much faster one type is than another the mean counts, each
+//! weighed by the inverse of its variance, as in a Kalman filter. Nothing is known of the error of static
+//! capacities: what was measured then counts alone.
 
+use super::mean::MeasuredSpeed;
+use crate::pmu::sample::SfEstimate;
 use crate::slowdown::estimator::MAX_SLOWDOWN;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -21,6 +27,52 @@ const BIG: usize = 0;
 pub(crate) struct Prior {
     speeds: Speeds,
     types: usize,
+    /// Of the logarithm of the SF.
+    variance: f64,
+}
+
+/// What is known of a thread's speeds, and how sure that is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SureSpeeds {
+    pub(crate) speeds: Speeds,
+    /// Variances of what was measured, by core type.
+    measured: [Option<f64>; MAX_CORE_TYPES],
+    /// Variance of the prior.
+    prior: f64,
+}
+
+impl SureSpeeds {
+    /// Speeds that are not in question.
+    pub(crate) fn sure(speeds: Speeds) -> Self {
+        Self {
+            speeds,
+            measured: [None; MAX_CORE_TYPES],
+            prior: 0.0,
+        }
+    }
+
+    /// Standard error of the logarithm of how much faster one core type is than another.
+    pub(crate) fn sigma(&self, fast: usize, slow: usize) -> f64 {
+        let variance = match (self.measured[fast], self.measured[slow]) {
+            (Some(a), Some(b)) => (a + b) * believed_part(self.prior, a + b),
+            _ => self.prior,
+        };
+        variance.sqrt()
+    }
+
+    /// Whether it was measured on a core type.
+    pub(crate) fn is_measured(&self, core_type: usize) -> bool {
+        self.measured[core_type].is_some()
+    }
+}
+
+/// How much of what differs from a prior of this variance is believed of what was measured with that.
+fn believed_part(prior: f64, measured: f64) -> f64 {
+    if prior.is_infinite() || measured <= 0.0 {
+        1.0
+    } else {
+        prior / (prior + measured)
+    }
 }
 
 /// Of a machine of which nothing is known, with a single core type.
@@ -29,6 +81,7 @@ impl Default for Prior {
         Self {
             speeds: [1.0; MAX_CORE_TYPES],
             types: 1,
+            variance: f64::INFINITY,
         }
     }
 }
@@ -65,6 +118,39 @@ impl Prior {
             prior.speeds[core_type] = believed(sf.powf(-part));
         }
         prior
+    }
+
+    /// The same, with how sure it is.
+    pub(crate) fn with_estimate(self, estimate: SfEstimate) -> Self {
+        Self {
+            variance: estimate.sigma * estimate.sigma,
+            ..self.with_sf(estimate.sf)
+        }
+    }
+
+    /// Of a thread that was `measured` on some core types, in one unit; see the module.
+    pub(crate) fn fused(&self, measured: &[Option<MeasuredSpeed>; MAX_CORE_TYPES]) -> SureSpeeds {
+        let mut believed = measured.map(|of| of.map(|of| of.speed));
+        let known = |of: &MeasuredSpeed| of.speed > 0.0;
+        let is_known = |of: &Option<MeasuredSpeed>| of.as_ref().is_some_and(known);
+        let fastest = measured.iter().take(self.types).position(is_known);
+        if let Some(fast) = fastest.filter(|_| self.variance.is_finite())
+            && let Some(base) = measured[fast]
+        {
+            for slow in fast + 1..self.types {
+                let Some(here) = measured[slow].filter(known) else {
+                    continue;
+                };
+                let part = believed_part(self.variance, base.variance + here.variance);
+                let prior = base.speed * self.speeds[slow] / self.speeds[fast];
+                believed[slow] = Some(prior.powf(1.0 - part) * here.speed.powf(part));
+            }
+        }
+        SureSpeeds {
+            speeds: self.speeds(&believed),
+            measured: measured.map(|of| of.map(|of| of.variance)),
+            prior: self.variance,
+        }
     }
 
     /// Speeds of a thread that was `measured` on some core types, in any unit. See the module.
@@ -175,6 +261,26 @@ mod tests {
             prior().speeds(&measured),
             [1.0, 18.0 / 27.0, 12.0 / 27.0, 8.0 / 27.0],
         );
+    }
+
+    #[test]
+    fn what_was_measured_and_the_prior_weigh_as_much_as_they_are_sure() {
+        let of = |speed: f64, variance: f64| Some(MeasuredSpeed { speed, variance });
+        let measured = [of(4.0, 0.01), of(1.0, 0.03), None, None];
+        let fused = prior().fused(&measured);
+        near(fused.speeds, [1.0, 0.25, 0.125, 0.0625]);
+        assert!((fused.sigma(0, 1) - 0.2).abs() < 1e-9);
+        assert!(fused.sigma(0, 2).is_infinite() && fused.is_measured(1) && !fused.is_measured(2));
+        // A model that is as sure says 2 between the first two.
+        let (sf, sigma) = (8.0, 0.2);
+        let modelled = prior().with_estimate(SfEstimate { sf, sigma });
+        let fused = modelled.fused(&measured);
+        let speed = 1.0 / 8.0_f64.sqrt();
+        near(fused.speeds, [1.0, speed, speed / 2.0, speed / 4.0]);
+        assert!((fused.sigma(0, 1) - 0.2 / 2.0_f64.sqrt()).abs() < 1e-9);
+        assert!((fused.sigma(0, 3) - 0.2).abs() < 1e-9);
+        let certain = prior().with_estimate(SfEstimate { sf, sigma: 0.0 });
+        near(certain.fused(&measured).speeds, [1.0, 0.5, 0.25, 0.125]);
     }
 
     #[test]

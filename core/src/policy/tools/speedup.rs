@@ -5,15 +5,16 @@
 //! A thread's SF between two types is the ratio of its own mean IPS there once it was sampled on both,
 //! taken at the clocks that the types have at present. For other types it follows what a model of the
 //! machine says ([`super::learnt`]), and without one the types' static capacities, from the nearest
-//! type on which the thread was sampled ([`super::speeds`]). Two means may belong to different phases
+//! type on which the thread was sampled ([`super::speeds`]). A model's word and what was measured weigh as
+//! much as each is sure. Two means may belong to different phases
 //! of the program: that is the weakness of the method, and why the means are short and start anew
 //! after a while.
 
 use rustc_hash::FxHashMap;
 
 use super::learnt::Learnt;
-use super::mean::Mean;
-use super::speeds::{Prior, Speeds};
+use super::mean::MeasuredMean;
+use super::speeds::{Prior, Speeds, SureSpeeds};
 use super::tell;
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Snapshot};
@@ -30,20 +31,12 @@ const FORGOTTEN_NS: u64 = 5_000_000_000;
 /// The fastest core type.
 const BIG: usize = 0;
 
-/// A thread on one core type.
-#[derive(Clone, Copy, Debug, Default)]
-struct Speed {
-    /// Instructions per cycle.
-    ipc: Mean,
-    /// When the last one was used, ns.
-    at_ns: u64,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     /// Samples in its life; the first ones are not used.
     samples: u32,
-    speeds: [Speed; MAX_CORE_TYPES],
+    /// Instructions per cycle, by core type.
+    ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// 1/SF as the BPF half was told last.
     told: Option<[f32; MAX_CORE_TYPES]>,
 }
@@ -73,12 +66,11 @@ impl Speedups {
         if thread.samples <= DISCARDED {
             return;
         }
-        let speed = &mut thread.speeds[sample.core_type];
-        if self.now_ns.saturating_sub(speed.at_ns) > FORGOTTEN_NS {
-            speed.ipc = Mean::default();
+        let ipc = &mut thread.ipc[sample.core_type];
+        if self.now_ns.saturating_sub(ipc.at_ns()) > FORGOTTEN_NS {
+            *ipc = MeasuredMean::default();
         }
-        speed.ipc.take(metrics.ipc, AVERAGED);
-        speed.at_ns = self.now_ns;
+        ipc.take(metrics.ipc, AVERAGED, self.now_ns);
     }
 
     /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
@@ -97,9 +89,8 @@ impl Speedups {
                 continue;
             };
             let prior = self.learnt.prior(id, prior);
-            let inverse = thread
-                .speeds(&prior, &self.frequency)
-                .map(|speed| speed as f32);
+            let known = thread.speeds(&prior, &self.frequency, self.now_ns);
+            let inverse = known.speeds.map(|speed| speed as f32);
             if tell(&mut thread.told, inverse) {
                 actions.push(Action::Slowdown(id, inverse));
             }
@@ -108,10 +99,15 @@ impl Speedups {
 
     /// 1/SF of a thread by core type.
     pub(crate) fn speeds(&self, task: TaskId, topology: &Topology) -> Speeds {
+        self.sure_speeds(task, topology).speeds
+    }
+
+    /// 1/SF of a thread by core type, and how sure that is.
+    pub(crate) fn sure_speeds(&self, task: TaskId, topology: &Topology) -> SureSpeeds {
         let unknown = Thread::default();
         let thread = self.threads.get(&task).unwrap_or(&unknown);
         let prior = self.learnt.prior(task, Prior::of(topology));
-        thread.speeds(&prior, &self.frequency)
+        thread.speeds(&prior, &self.frequency, self.now_ns)
     }
 
     /// What a model says of the threads.
@@ -148,9 +144,9 @@ impl Speedups {
 
     /// How long ago a thread was last sampled on a core type, ns; `None` if it never was.
     pub(crate) fn age_ns(&self, task: TaskId, core_type: usize) -> Option<u64> {
-        let speed = self.threads.get(&task)?.speeds.get(core_type)?;
-        speed.ipc.get()?;
-        Some(self.now_ns.saturating_sub(speed.at_ns))
+        let ipc = self.threads.get(&task)?.ipc.get(core_type)?;
+        ipc.get()?;
+        Some(self.now_ns.saturating_sub(ipc.at_ns()))
     }
 }
 
@@ -167,16 +163,22 @@ pub(crate) fn utility(sf: f64, cpus: f64) -> f64 {
 
 impl Thread {
     /// Speeds by core type; `prior` is what stands in where it was not sampled.
-    fn speeds(&self, prior: &Prior, frequency: &[Option<f64>; MAX_CORE_TYPES]) -> Speeds {
+    fn speeds(
+        &self,
+        prior: &Prior,
+        frequency: &[Option<f64>; MAX_CORE_TYPES],
+        now_ns: u64,
+    ) -> SureSpeeds {
         let ips =
-            |core_type: usize| Some(self.speeds[core_type].ipc.get()? * frequency[core_type]?);
-        prior.speeds(&std::array::from_fn(ips))
+            |core_type: usize| self.ipc[core_type].of_at_least(1, frequency[core_type]?, now_ns);
+        prior.fused(&std::array::from_fn(ips))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::sample::SfEstimate;
     use crate::slowdown::estimator::MAX_SLOWDOWN;
     use crate::table::Task;
     use crate::testing::{MS, board, sample, task};
@@ -234,14 +236,18 @@ mod tests {
     fn a_model_stands_in_until_the_sf_is_measured() {
         let mut bench = Bench::new();
         let mut sampled = sample(&bench.task, 2.0, 300.0, 0.0);
-        sampled.sf = Some(4.0);
+        sampled.sf = Some(SfEstimate {
+            sf: 4.0,
+            sigma: 10.0,
+        });
         bench.speedups.observe(&sampled);
         assert_eq!(
             bench.look(0),
             [Action::Slowdown(bench.task.id, [1.0, 0.25, 1.0, 1.0])]
         );
         assert_eq!(bench.sampled(0, 2.0, 3), 4.0);
-        assert_eq!(bench.sampled(1, 0.25, 1), 8.0);
+        let measured = bench.sampled(1, 0.25, 1);
+        assert!((measured - 8.0).abs() < 0.01, "{measured}");
     }
 
     #[test]
