@@ -216,6 +216,30 @@ fn alder_lake_is_beside_two_real_ones() {
 }
 
 #[test]
+fn alder_lake_with_a_pipeline_is_nearer_to_real_ones() {
+    let Some(folder) = real_hardware("SPEC on real CPUs") else {
+        return;
+    };
+    let ours = Set::of_virtual("alder-lake-pipeline", [4400.0, 3300.0]);
+    let [real, other] = ["i9-12900ks", "i7-13700k"].map(|cpu| Set::of_spec(&folder, cpu));
+    println!(
+        "i9-12900KS\n{}i7-13700K\n{}",
+        ours.beside(&real),
+        ours.beside(&other)
+    );
+    let medians = [
+        (SF, 10.0),
+        (SF_AT_ONE_CLOCK, 10.0),
+        (IPC[0], 30.0),
+        (IPC[1], 30.0),
+    ];
+    ours.assert_medians(&real, &medians);
+    // IPC reaches as far as theirs: each instruction alone has no price.
+    assert!((4.5..=6.0).contains(&ours.figures[IPC[0]][2]));
+    assert!((3.0..=4.25).contains(&ours.figures[IPC[1]][2]));
+}
+
+#[test]
 fn odroid_xu4_is_beside_a_real_xu3() {
     let Some(folder) = real_hardware("cBench on an ODROID-XU3") else {
         return;
