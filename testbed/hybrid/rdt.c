@@ -57,17 +57,25 @@ void rdt_init(struct llc *l)
 		r->lines[i].way = i % k->ways;
 }
 
-static bool in(const struct tagged *t, uint32_t mask)
+/* At which positions of a set, from the most recently used on, ways of a mask are. */
+static uint32_t positions(const struct rdt *r, const struct tagged *set, unsigned ways, uint32_t mask)
 {
-	return mask >> t->way & 1;
+	uint32_t at = 0;
+
+	if (mask == r->all)
+		return mask;
+	for (unsigned i = 0; i < ways; i++)
+		at |= (mask >> set[i].way & 1) << i;
+	return at;
 }
 
-/* The position of the n-th way of a mask, from the most recently used. */
-static unsigned position(const struct tagged *set, uint32_t mask, unsigned n)
+static unsigned nth(uint32_t at, unsigned n)
 {
-	for (unsigned i = 0;; i++)
-		if (in(&set[i], mask) && !n--)
-			return i;
+	if (!(at & (at + 1))) /* all from the first on */
+		return n;
+	while (n--)
+		at &= at - 1;
+	return __builtin_ctz(at);
 }
 
 bool rdt_access(const struct cpu *c, uint32_t line)
@@ -75,35 +83,34 @@ bool rdt_access(const struct cpu *c, uint32_t line)
 	const struct cache *k = &c->llc->cache;
 	struct rdt *r = c->llc->rdt;
 	struct tagged *set = r->lines + (size_t)cache_set(k, line) * k->ways;
-	uint32_t mask = r->mask[assoc[c->index].clos];
+	uint32_t mask = r->mask[assoc[c->index].clos], mine;
 	unsigned at, to;
 
 	for (at = 0; at < k->ways; at++)
 		if (set[at].line == line) {
 			struct tagged hit = set[at];
-			unsigned before = 0;
 
+			mine = positions(r, set, k->ways, mask);
 			/* In another class's way, it takes no place from its own class's lines. */
-			if (!in(&hit, mask))
-				mask = r->all & ~mask;
-			for (unsigned i = 0; i < at; i++)
-				before += in(&set[i], mask);
-			to = position(set, mask, before / 2);
+			if (!(mine >> at & 1))
+				mine ^= r->all;
+			to = nth(mine, __builtin_popcount(mine & ((1u << at) - 1)) / 2);
 			set[at] = set[to];
 			set[to] = hit;
 			return true;
 		}
 
-	for (at = k->ways - 1; !in(&set[at], mask); at--)
-		;
+	mine = positions(r, set, k->ways, mask);
+	at = 31 - __builtin_clz(mine);
+	to = nth(mine, __builtin_popcount(mine) / 2);
 	struct tagged fill = { .line = line, .rmid = assoc[c->index].rmid, .way = set[at].way };
 
 	if (set[at].line)
 		r->occupied[set[at].rmid]--;
 	r->occupied[fill.rmid]++;
 	r->missed[fill.rmid]++;
-	to = position(set, mask, __builtin_popcount(mask) / 2);
-	memmove(set + to + 1, set + to, (at - to) * sizeof *set);
+	for (; at > to; at--)
+		set[at] = set[at - 1];
 	set[to] = fill;
 	return false;
 }

@@ -56,10 +56,16 @@ fn rate(program: Child) -> f64 {
     value["rate"].as_f64().unwrap()
 }
 
+/// One test, for pages of programs that have ended bring lines along, which stay their groups':
+/// occupancy is to be looked at first.
 #[test]
-fn groups_have_the_occupancy_and_the_bytes_of_their_programs() {
+fn groups_show_what_their_programs_take_and_masks_bind() {
     pin(0, &[7]);
-    // Pages that other programs had may bring lines along, which stay theirs.
+    occupancy_and_bytes();
+    masks();
+}
+
+fn occupancy_and_bytes() {
     let resident = Group::new("resident", "fff");
     rate(resident.start("resident --working-set 1024 --pin 0 --seconds 0.3"));
     let occupied = resident.bytes("llc_occupancy");
@@ -84,9 +90,8 @@ fn groups_have_the_occupancy_and_the_bytes_of_their_programs() {
     assert_eq!(resident.bytes("mbm_total_bytes"), occupied, "nothing again");
 }
 
-#[test]
-fn a_mask_confines_a_polluter_and_its_neighbour_gains() {
-    pin(0, &[7]);
+/// A mask confines a polluter, and its neighbour gains.
+fn masks() {
     let both = |name: &str, ways: [&str; 2]| {
         let groups = [0, 1].map(|i| Group::new(&format!("{name}{i}"), ways[i]));
         let programs = [0, 1].map(|i| {
