@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::mean::{Mean, MeasuredMean};
 use super::speeds::{Prior, SureSpeeds};
-use super::trust::{Residuals, Trust};
+use super::trust::{Residual, Residuals, Trust};
 use crate::pmu::sample::{Sample, SfEstimate};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
@@ -48,7 +48,7 @@ struct Entry {
     /// Instructions per cycle on each core type.
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
-    residual: Option<f64>,
+    residual: Option<Residual>,
     /// Number of the sample that was its last.
     used: u64,
 }
@@ -86,15 +86,18 @@ impl Entry {
     }
 
     /// See [`Self::residual`].
-    fn measured_over_said(&self, machine: &KnownMachine) -> Option<f64> {
+    fn measured_over_said(&self, machine: &KnownMachine) -> Option<Residual> {
         let slowest = machine.prior.slowest();
         let speed = |core_type: usize| {
             let clock = machine.clocks[core_type]?;
-            let ipc = self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)?;
-            Some(ipc.speed)
+            self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
         };
-        let measured = speed(0)? / speed(slowest)?;
-        Some((measured / self.estimate()).ln()).filter(|_| slowest > 0)
+        let (fast, slow) = (speed(0)?, speed(slowest)?);
+        let residual = Residual {
+            value: (fast.speed / slow.speed / self.estimate()).ln(),
+            variance: fast.variance + slow.variance,
+        };
+        (slowest > 0).then_some(residual)
     }
 }
 
@@ -153,7 +156,7 @@ impl Thread {
     }
 
     /// Of the phase that it is in, see [`Entry::residual`].
-    fn residual(&self) -> Option<f64> {
+    fn residual(&self) -> Option<Residual> {
         self.phases.get(self.now)?.residual
     }
 
