@@ -117,6 +117,8 @@ struct Thread {
     phases: Vec<Entry>,
     /// Which phase it is in.
     now: usize,
+    /// Core type of its last sample.
+    on: Option<usize>,
     samples: u64,
     usual: Mean,
 }
@@ -126,6 +128,7 @@ impl Thread {
         Self {
             phases: Vec::new(),
             now: 0,
+            on: None,
             samples: 0,
             usual: Mean::default(),
         }
@@ -146,7 +149,9 @@ impl Thread {
         entry.used = self.samples;
         entry.by_type[core_type].take(said.sf, AVERAGED);
         entry.variance.take(said.sigma * said.sigma, AVERAGED);
-        if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
+        // The first sample after a move is one of cold caches.
+        let stays = self.on.replace(core_type) == Some(core_type);
+        if stays && self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
         }
         entry.residual = entry.measured_over_said(machine);
@@ -340,7 +345,7 @@ mod tests {
             learnt.sf(it.id).unwrap().sf
         };
         assert_eq!(sf(0, 0.75, 10), 2.0);
-        assert_eq!(sf(1, 1.0, 1), 2.0);
+        assert_eq!(sf(1, 1.0, 2), 2.0);
         let measured = sf(1, 1.0, 1);
         assert!((measured - 1.5).abs() < 0.001, "{measured}");
         // As much as is believed, and never less than nothing.
