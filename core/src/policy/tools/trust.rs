@@ -11,7 +11,7 @@ use crate::pmu::sample::SfEstimate;
 const UNTRIED: f64 = 0.1;
 
 /// Threads that the model's own word counts for, beside those that were measured.
-const WORD: f64 = 4.0;
+const WORD: f64 = 2.0;
 
 /// As many that are gone are remembered at the most: the next ones may be others.
 const REMEMBERED: f64 = 16.0;
