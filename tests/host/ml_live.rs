@@ -170,7 +170,7 @@ fn the_farther_counts_are_from_what_it_learnt_the_less_sure_it_is() {
     }
     let (erred, stated) = (f64::sqrt(squares / number), f64::sqrt(stated / number));
     println!("errs by {erred:.3}, and says by {stated:.3}");
-    assert!((0.5..2.0).contains(&(erred / stated)));
+    assert!((0.5..2.5).contains(&(erred / stated)));
 
     // The same with more and more of something.
     let sigma = |times: f64| {

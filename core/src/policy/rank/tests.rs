@@ -119,7 +119,7 @@ fn a_model_that_is_wrong_is_found_out_whatever_it_says() {
                 misplaced(&bench)
             })
             .sum();
-        assert!(wrong <= 50, "{said:?}: {wrong} of 1000");
+        assert!(wrong <= 100, "{said:?}: {wrong} of 1000");
     }
 }
 

@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::mean::{Mean, MeasuredMean};
 use super::speeds::{Prior, SureSpeeds};
-use super::trust::{Residuals, Trust};
+use super::trust::{Residual, Residuals, Trust};
 use crate::pmu::sample::{Sample, SfEstimate};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
@@ -48,7 +48,7 @@ struct Entry {
     /// Instructions per cycle on each core type.
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
-    residual: Option<f64>,
+    residual: Option<Residual>,
     /// Number of the sample that was its last.
     used: u64,
 }
@@ -86,15 +86,18 @@ impl Entry {
     }
 
     /// See [`Self::residual`].
-    fn measured_over_said(&self, machine: &KnownMachine) -> Option<f64> {
+    fn measured_over_said(&self, machine: &KnownMachine) -> Option<Residual> {
         let slowest = machine.prior.slowest();
         let speed = |core_type: usize| {
             let clock = machine.clocks[core_type]?;
-            let ipc = self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)?;
-            Some(ipc.speed)
+            self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
         };
-        let measured = speed(0)? / speed(slowest)?;
-        Some((measured / self.estimate()).ln()).filter(|_| slowest > 0)
+        let (fast, slow) = (speed(0)?, speed(slowest)?);
+        let residual = Residual {
+            value: (fast.speed / slow.speed / self.estimate()).ln(),
+            variance: fast.variance + slow.variance,
+        };
+        (slowest > 0).then_some(residual)
     }
 }
 
@@ -114,6 +117,8 @@ struct Thread {
     phases: Vec<Entry>,
     /// Which phase it is in.
     now: usize,
+    /// Core type of its last sample.
+    on: Option<usize>,
     samples: u64,
     usual: Mean,
 }
@@ -123,6 +128,7 @@ impl Thread {
         Self {
             phases: Vec::new(),
             now: 0,
+            on: None,
             samples: 0,
             usual: Mean::default(),
         }
@@ -143,7 +149,9 @@ impl Thread {
         entry.used = self.samples;
         entry.by_type[core_type].take(said.sf, AVERAGED);
         entry.variance.take(said.sigma * said.sigma, AVERAGED);
-        if self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
+        // The first sample after a move is one of cold caches.
+        let stays = self.on.replace(core_type) == Some(core_type);
+        if stays && self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
         }
         entry.residual = entry.measured_over_said(machine);
@@ -153,7 +161,7 @@ impl Thread {
     }
 
     /// Of the phase that it is in, see [`Entry::residual`].
-    fn residual(&self) -> Option<f64> {
+    fn residual(&self) -> Option<Residual> {
         self.phases.get(self.now)?.residual
     }
 
@@ -337,7 +345,7 @@ mod tests {
             learnt.sf(it.id).unwrap().sf
         };
         assert_eq!(sf(0, 0.75, 10), 2.0);
-        assert_eq!(sf(1, 1.0, 1), 2.0);
+        assert_eq!(sf(1, 1.0, 2), 2.0);
         let measured = sf(1, 1.0, 1);
         assert!((measured - 1.5).abs() < 0.001, "{measured}");
         // As much as is believed, and never less than nothing.

@@ -33,7 +33,7 @@ impl Mean {
 
 /// What no number of samples tells of a speed, as part of it: what else ran meanwhile. Standard
 /// deviation.
-const UNTOLD: f64 = 0.02;
+const UNTOLD: f64 = 0.05;
 
 /// By how much the variance of a speed's logarithm grows in a second in which it was not measured: what
 /// else runs changes, and so does the program. A standard deviation of 0.1 after a minute.

@@ -11,10 +11,17 @@ use crate::pmu::sample::SfEstimate;
 const UNTRIED: f64 = 0.1;
 
 /// Threads that the model's own word counts for, beside those that were measured.
-const WORD: f64 = 4.0;
+const WORD: f64 = 2.0;
 
 /// As many that are gone are remembered at the most: the next ones may be others.
 const REMEMBERED: f64 = 16.0;
+
+/// Logarithm of what was measured over what the model said, and the variance of the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Residual {
+    pub(super) value: f64,
+    pub(super) variance: f64,
+}
 
 /// Residuals of threads, one each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,17 +54,17 @@ impl Default for Trust {
 }
 
 impl Residuals {
-    /// Counts one more.
-    pub(super) fn add(&mut self, residual: f64) {
-        if residual.is_finite() {
+    /// Counts one more, measured with such a variance, which is no error of the model's.
+    pub(super) fn add(&mut self, Residual { value, variance }: Residual) {
+        if value.is_finite() && variance.is_finite() {
             self.number += 1.0;
-            self.sum += residual;
-            self.squares += residual * residual;
+            self.sum += value;
+            self.squares += value * value - variance;
         }
     }
 
     /// Counts that of a thread that has ended, for a while.
-    pub(super) fn remember(&mut self, residual: f64) {
+    pub(super) fn remember(&mut self, residual: Residual) {
         self.add(residual);
         let kept = (REMEMBERED / self.number.max(1.0)).min(1.0);
         self.number *= kept;
@@ -92,9 +99,14 @@ impl Trust {
 mod tests {
     use super::*;
 
+    fn of(value: f64) -> Residual {
+        let variance = 0.0;
+        Residual { value, variance }
+    }
+
     fn after(residuals: &[f64]) -> Residuals {
         let mut all = Residuals::default();
-        residuals.iter().for_each(|&residual| all.add(residual));
+        residuals.iter().for_each(|&value| all.add(of(value)));
         all
     }
 
@@ -120,6 +132,14 @@ mod tests {
             (biased.sf - 3.3).abs() < 0.15 && biased.sigma < 0.15,
             "{biased:?}"
         );
+        // What was measured is not exact.
+        let mut noisy = Residuals::default();
+        for value in [0.2, -0.2].repeat(8) {
+            let variance = 0.04;
+            noisy.add(Residual { value, variance });
+        }
+        let noisy = noisy.trust().of(2.0, 0.0025);
+        assert!(noisy.sigma < 0.05, "{noisy:?}");
         // One is enough to doubt all others.
         let doubted = after(&[0.5]).trust().of(2.0, 0.0025);
         assert!(doubted.sigma > 0.15, "{doubted:?}");
@@ -128,11 +148,11 @@ mod tests {
     #[test]
     fn threads_that_are_gone_are_remembered_but_not_for_ever() {
         let mut all = Residuals::default();
-        (0..100).for_each(|_| all.remember(0.5));
-        (0..100).for_each(|_| all.remember(0.0));
+        (0..100).for_each(|_| all.remember(of(0.5)));
+        (0..100).for_each(|_| all.remember(of(0.0)));
         let now = all.trust().of(2.0, 0.0025);
         assert!((now.sf / 2.0).ln() < 0.01, "{now:?}");
-        all.add(f64::NAN);
+        all.add(of(f64::NAN));
         assert!(all.trust().of(2.0, 0.0025).sf.is_finite());
     }
 }
