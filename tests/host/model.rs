@@ -197,7 +197,7 @@ impl Machine {
                 let slowest = self.topology.types.len() - 1;
                 sample.sf = self.estimates.then(|| SfEstimate {
                     sf: Self::type_factor(&phase, slowest),
-                    sigma: 0.05,
+                    sigma: 0.02,
                 });
                 samples.push(sample);
                 self.windows[slot].core_type = task.core_type;

@@ -80,7 +80,7 @@ fn hsp_follows_a_thread_into_another_phase() {
 }
 
 #[test]
-fn rank_has_the_best_throughput_at_once_and_moves_nobody_after_that() {
+fn rank_has_the_best_throughput_at_once_and_moves_few_after_that() {
     for turn in 0..8 {
         let mut sfs = SFS;
         sfs.rotate_left(turn);
@@ -89,7 +89,8 @@ fn rank_has_the_best_throughput_at_once_and_moves_nobody_after_that() {
         machine.run(&mut *build(Name::Rank), 60, |_| {});
         let share = machine.asp() / best_asp(&sfs, 4);
         assert!(share > 0.98, "{turn}: {share}");
-        assert!(machine.swaps <= 4, "{turn}: {}", machine.swaps);
+        // Four to their places; and a model that was not tried yet is worth a visit or two.
+        assert!(machine.swaps <= 8, "{turn}: {}", machine.swaps);
     }
 }
 

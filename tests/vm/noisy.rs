@@ -5,6 +5,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::support::pin;
+
 /// By which its time is stretched.
 const SCALE: f64 = 20.0;
 
@@ -72,6 +74,8 @@ fn a_deeper_sleep_ends_later() {
 
 #[test]
 fn the_same_work_is_not_counted_alike() {
+    // From its first instruction on a P core: the event counts on no other.
+    pin(0, &[0]);
     let count = || -> f64 {
         let args = "stat -x, -e cpu_core/instructions/u hetero-programs integer --pin 0 --units 50";
         let args: Vec<&str> = args.split(' ').collect();
