@@ -350,7 +350,7 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 
 static void catch_up(unsigned cpu, double ns);
 
-/* The same on a machine on which it matters who wrote a line. */
+/* The same on a machine on which it matters which CPU wrote a line. */
 static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address,
 			     bool store, bool chases)
 {
