@@ -1,4 +1,4 @@
-# testbed/layout.py - what testbed/calibrate and testbed/calibrate-energy know of a machine.
+# testbed/layout.py - what testbed/calibrate and its kin know of a machine.
 import pathlib
 import subprocess
 import sys
@@ -7,17 +7,22 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+def settings(machine):
+    """What QEMU's plugin reads of it; ends the program if there is no such machine."""
+    with tempfile.NamedTemporaryFile("r") as out:
+        command = [HERE / "machine", machine, out.name]
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+            sys.exit(1) # it has said why
+        return dict(line.rstrip("\n").split(" = ", 1) for line in out)
+
+
 class Layout:
     """Its core types' names, for each CPU its type and last-level cache in KiB, how
     many threads the first core has, whether it has energy, and for each core type the
     address of its power sensor, or None."""
 
     def __init__(self, machine):
-        with tempfile.NamedTemporaryFile("r") as out:
-            command = [HERE / "machine", machine, out.name]
-            if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
-                sys.exit(1) # it has said why
-            m = dict(line.rstrip("\n").split(" = ", 1) for line in out)
+        m = settings(machine)
         self.names = [m[f"type.{i}.name"] for i in range(int(m["types"]))]
         self.types, self.llcs = [], []
         for i in range(int(m["clusters"])):

@@ -85,11 +85,6 @@ bool amd_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4
 	case 0:
 		regs[0] = 0x10;
 		return true;
-	case 0xb: /* QEMU has the shifts right, and takes all cores for equal */
-		if (machine.ids_of_core == 1 || sub > 1)
-			return false;
-		regs[1] = sub ? machine.present : c->cluster->threads;
-		return true;
 	case 0x80000001:
 		regs[2] &= ~(1u << 2 | 1 << 10 | 1 << 24 | 1 << 28); /* no SVM, IBS, counters beside cores */
 		regs[2] |= 1 << 22;                                  /* leaves on topology */

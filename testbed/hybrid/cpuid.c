@@ -112,6 +112,12 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 
 	if (leaf >= CONTROL && leaf <= CONTROL + 0xff)
 		return control(c, leaf, sub, regs);
+	if (leaf == 0xb) { /* QEMU has the shifts right, and takes all cores for equal */
+		if (machine.ids_of_core == 1 || sub > 1)
+			return false;
+		regs[1] = sub ? machine.present : c->cluster->threads;
+		return true;
+	}
 	if (machine.amd)
 		return amd_cpuid(c, leaf, sub, regs);
 	switch (leaf) {
@@ -145,11 +151,6 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		regs[1] = 1 << 7; /* no topdown slots event */
 		regs[2] = (1u << fixed) - 1;
 		regs[3] = fixed | 48 << 5 | 1 << 15;
-		return true;
-	case 0xb: /* QEMU has the shifts right, and takes all cores for equal */
-		if (machine.ids_of_core == 1 || sub > 1)
-			return false;
-		regs[1] = sub ? machine.present : c->cluster->threads;
 		return true;
 	case 0xf:
 	case 0x10:

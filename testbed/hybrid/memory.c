@@ -42,6 +42,13 @@ static double factor(const struct bus *b)
 	return (1 + b->load * b->load / 2) * b->queue;
 }
 
+static bool llc_access(const struct cpu *c, uint32_t line)
+{
+	struct cache *k = &c->llc->cache;
+
+	return c->llc->rdt ? rdt_access(c, line) : cache_access(k, cache_set(k, line), line);
+}
+
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases)
 {
 	const struct core_type *t = c->type;
@@ -68,8 +75,7 @@ void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, b
 	c->pending_cycles += t->llc_cycles / together;
 	if (beside)
 		c->beside_cycles += t->llc_cycles / together;
-	if (llc->rdt ? rdt_access(c, line) :
-		       cache_access(&llc->cache, cache_set(&llc->cache, line), line))
+	if (llc_access(c, line))
 		return;
 	n[LLC_MISS]++;
 	/* A line that was written has to go back some time. */
@@ -100,10 +106,7 @@ void memory_transfer(struct cpu *c, uint32_t address, uint32_t line, const struc
 		cache_access(c->l2, cache_set(c->l2, line), line);
 	if (distance != SIBLING && distance != CLUSTER) {
 		n[L2_MISS]++;
-		if (c->llc->rdt)
-			rdt_access(c, line);
-		else
-			cache_access(&c->llc->cache, cache_set(&c->llc->cache, line), line);
+		llc_access(c, line);
 	}
 	c->pending_ns += fmax(t->wait_ns + machine.latency.ns[distance] / together, 0);
 }

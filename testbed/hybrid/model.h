@@ -388,7 +388,7 @@ enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
 enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };
 
 /* cpuid.c */
-unsigned order(unsigned n); /* the power of two that is no less */
+unsigned order(unsigned n); /* which power of two is no less */
 unsigned llc_ids(const struct llc *l); /* APIC ids from the first to the last that share it */
 bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
 

@@ -328,6 +328,13 @@ void ranking_changed(void)
 
 /* --- what translated code calls --------------------------------------------------- */
 
+/* Misses can take the slice's time long before its instructions are run. */
+static inline void mind_patience(const struct cpu *c)
+{
+	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
+		hots[c->index].spent = BUDGET;
+}
+
 static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)
 {
 	struct cpu *c = &cpus[cpu];
@@ -343,9 +350,7 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address
 		return;
 	memory_access(c, line, qemu_plugin_hwaddr_phys_addr(hw) / LINE,
 		      qemu_plugin_mem_is_store(info), chases != NULL);
-	/* Misses can take the slice's time long before its instructions are run. */
-	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
-		hots[cpu].spent = BUDGET;
+	mind_patience(c);
 }
 
 static void catch_up(unsigned cpu, double ns);
@@ -378,8 +383,7 @@ static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t 
 	} else if (!hit) {
 		memory_access(c, line, physical, store, chases);
 	}
-	if (c->pending_cycles + c->pending_ns * c->mhz * 1e-3 > c->patience)
-		hots[cpu].spent = BUDGET;
+	mind_patience(c);
 }
 
 static void on_load(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t address, void *chases)

@@ -2,10 +2,10 @@
 //! Hardware feedback (HFI) comes all the way: from the virtual machine's table by Linux' driver to
 //! thermal netlink. On `alder-lake-hfi`, whose heat lasts from its 20th second to the 40th.
 
-use std::process::Command;
 use std::thread;
 
 use crate::support::s;
+use crate::testbed::run;
 
 /// A CPU's capabilities, as Linux passed them on: 0 to 1023.
 #[derive(Debug)]
@@ -16,14 +16,8 @@ struct Event {
     efficiency: i32,
 }
 
-fn run(program: &str, argument: &str) -> String {
-    let output = Command::new(program).arg(argument).output().unwrap();
-    assert!(output.status.success(), "{program}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn listen(seconds: u32) -> Vec<Event> {
-    let text = run("feedback", &seconds.to_string());
+    let (text, _) = run("feedback", &[&seconds.to_string()]);
     let parse = |line: &str| {
         let mut fields = line.split([' ', '=']);
         let event = Event {
@@ -40,7 +34,7 @@ fn listen(seconds: u32) -> Vec<Event> {
 
 /// What the machine itself says: performance and efficiency of class 0, 0 to 255.
 fn truth(cpu: usize) -> [i32; 2] {
-    let text = run("hybrid", "hfi");
+    let (text, _) = run("hybrid", &["hfi"]);
     let line = text.lines().nth(cpu).unwrap();
     let first = |key| {
         let (_, values) = line.split_once(key).unwrap();

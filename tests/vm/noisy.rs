@@ -2,29 +2,18 @@
 //! Latencies between CPUs and out of idle states, and noise, in the virtual machine
 //! `i7-1260p-noisy`: two threads on each P core, and two clusters of E cores.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::pin;
+use crate::testbed::run;
 
 /// By which its time is stretched.
 const SCALE: f64 = 20.0;
 
-fn output(program: &str, args: &[&str]) -> (String, String) {
-    let output = Command::new(program).args(args).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-    assert!(
-        output.status.success(),
-        "{program} {args:?}: {stdout}{stderr}"
-    );
-    (stdout, stderr)
-}
-
 /// How long a line takes from one CPU to another, in the real machine's nanoseconds.
 fn transfer(cpus: &str) -> f64 {
     let args = ["pingpong", "--pin", cpus, "--seconds", "0.1", "--json"];
-    let (line, _) = output("hetero-programs", &args);
+    let (line, _) = run("hetero-programs", &args);
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     1e9 / value["rate"].as_f64().unwrap() / 512.0 / SCALE
 }
@@ -79,7 +68,7 @@ fn the_same_work_is_not_counted_alike() {
     let count = || -> f64 {
         let args = "stat -x, -e cpu_core/instructions/u hetero-programs integer --pin 0 --units 50";
         let args: Vec<&str> = args.split(' ').collect();
-        let (_, stderr) = output("perf", &args);
+        let (_, stderr) = run("perf", &args);
         let line = stderr.lines().find(|l| l.contains("instructions")).unwrap();
         line.split(',').next().unwrap().parse().unwrap()
     };

@@ -126,7 +126,7 @@ impl Visits {
                 let thread = ranked.iter().find(|it| it.seen.task == *task);
                 // One that is gone keeps nothing waiting.
                 thread.is_none_or(|it| {
-                    let sure = it.speeds.sigma(one.min(two), one.max(two)) <= SURE;
+                    let sure = it.speeds.sigma(one, two) <= SURE;
                     it.seen.on == *to && it.speeds.is_measured(*to) && sure
                 })
             });
@@ -182,15 +182,12 @@ pub(super) fn doubt(sigma: f64, apart: f64) -> f64 {
 
 impl Ranked {
     fn is_lost(&self) -> bool {
-        self.speeds
-            .sigma(self.seen.on.min(self.other), self.seen.on.max(self.other))
-            > LOST
+        self.speeds.sigma(self.seen.on, self.other) > LOST
     }
 
     /// Whether it is sure enough how it compares on the two sides of the border.
     fn is_sure(&self) -> bool {
-        let (fast, slow) = (self.seen.on.min(self.other), self.seen.on.max(self.other));
-        self.speeds.sigma(fast, slow) <= SURE
+        self.speeds.sigma(self.seen.on, self.other) <= SURE
     }
 
     /// Only a thread that is where it should be, and was measured there: elsewhere it may be that nothing

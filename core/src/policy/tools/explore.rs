@@ -110,11 +110,10 @@ impl Explorer {
         let task = runner.seen.task;
         // What was measured once is measured again: the program may be in another phase.
         let unsure = || {
-            let (fast, slow) = (to.min(runner.place), to.max(runner.place));
             let measured = speedups.age_ns(task, to).is_some();
             measured
                 || self.sure <= 0.0
-                || speedups.sure_speeds(task, topology).sigma(fast, slow) > self.sure
+                || speedups.sure_speeds(task, topology).sigma(to, runner.place) > self.sure
         };
         to != runner.place
             && runner.allowed & 1 << to != 0

@@ -16,7 +16,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::mean::{Mean, MeasuredMean};
+use super::mean::{Mean, MeasuredMean, MeasuredSpeed};
 use super::speeds::{Prior, SureSpeeds};
 use super::trust::{Residual, Residuals, Trust};
 use crate::pmu::sample::{Sample, SfEstimate};
@@ -65,10 +65,13 @@ impl Entry {
         let variance = self.variance.get().unwrap_or_default();
         let estimate = machine.trust.of(self.estimate(), variance);
         let prior = machine.prior.with_estimate(estimate);
-        prior.fused(&std::array::from_fn(|core_type| {
-            let clock = machine.clocks[core_type]?;
-            self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
-        }))
+        prior.fused(&std::array::from_fn(|of| self.measured(of, machine)))
+    }
+
+    /// How fast it was on a core type, in instructions per second.
+    fn measured(&self, core_type: usize, machine: &KnownMachine) -> Option<MeasuredSpeed> {
+        let clock = machine.clocks[core_type]?;
+        self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
     }
 
     /// SF of the fastest core type over the slowest, and how sure it is.
@@ -88,11 +91,7 @@ impl Entry {
     /// See [`Self::residual`].
     fn measured_over_said(&self, machine: &KnownMachine) -> Option<Residual> {
         let slowest = machine.prior.slowest();
-        let speed = |core_type: usize| {
-            let clock = machine.clocks[core_type]?;
-            self.ipc[core_type].of_at_least(MEASURED, clock, machine.now_ns)
-        };
-        let (fast, slow) = (speed(0)?, speed(slowest)?);
+        let (fast, slow) = (self.measured(0, machine)?, self.measured(slowest, machine)?);
         let residual = Residual {
             value: (fast.speed / slow.speed / self.estimate()).ln(),
             variance: fast.variance + slow.variance,

@@ -51,9 +51,9 @@ impl SureSpeeds {
         }
     }
 
-    /// Standard error of the logarithm of how much faster one core type is than another.
-    pub(crate) fn sigma(&self, fast: usize, slow: usize) -> f64 {
-        let variance = match (self.measured[fast], self.measured[slow]) {
+    /// Standard error of the logarithm of how much faster one core type is than another, whichever is the faster.
+    pub(crate) fn sigma(&self, one: usize, other: usize) -> f64 {
+        let variance = match (self.measured[one], self.measured[other]) {
             (Some(a), Some(b)) => (a + b) * believed_part(self.prior, a + b),
             _ => self.prior,
         };
