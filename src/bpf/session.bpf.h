@@ -14,6 +14,9 @@
 /* What a session may save up: threads that sleep between frames get these at their own pace. */
 #define MAX_CREDIT_NS		(50ULL * 1000 * 1000)
 
+/* One that owes no more than this goes on: it is not worth a timer. */
+#define LEAST_DEBT_NS		(1000ULL * 1000)
+
 /* No task is held for longer than this, whatever it owes: a session can owe no more. */
 #define MAX_DEBT_NS		(100ULL * 1000 * 1000)
 
@@ -54,12 +57,17 @@ static void spend(struct task_ctx *tctx, u64 work_ns)
 	__sync_fetch_and_add(&session->paid_until, allotted_ns(work_ns, session->allotment));
 }
 
-/* Has its session some of its allotment left? */
+/* Has it used up its allotment? */
+static bool owes(struct goal_session *session, u64 now)
+{
+	return vtime_before(now + LEAST_DEBT_NS, READ_ONCE(session->paid_until));
+}
+
 static bool is_entitled(struct task_ctx *tctx)
 {
 	struct goal_session *session = session_of(tctx);
 
-	return session && !vtime_before(scx_bpf_now(), session->paid_until);
+	return session && !owes(session, scx_bpf_now());
 }
 
 #endif /* __HETERO_SESSION_BPF_H */

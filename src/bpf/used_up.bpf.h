@@ -14,9 +14,6 @@
 /* By when they may go on, ns. */
 #define USED_UP_DSQ	((u64)MAX_DOMAINS + 2 * MAX_CPUS)
 
-/* One that may go on this soon is not worth a timer. */
-#define LEAST_HOLD_NS	(1000ULL * 1000)
-
 struct used_up_timer {
 	struct bpf_timer timer;
 	u64 due;	/* 0: it does not run */
@@ -46,9 +43,9 @@ __noinline u64 used_up_until(struct task_struct *p __arg_trusted)
 		return 0;
 	if (tctx->held_until && !vtime_before(now, tctx->held_until))
 		return 0;
-	until = READ_ONCE(session->paid_until);
-	if (!vtime_before(now + LEAST_HOLD_NS, until))
+	if (!owes(session, now))
 		return 0;
+	until = READ_ONCE(session->paid_until);
 	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
 }
 
@@ -112,7 +109,6 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 {
 	u64 now = scx_bpf_now(), next = 0;
 	struct task_struct *p;
-	bool any = false;
 
 	timer->due = 0;
 	/* Up to 6.17 the verifier does not take a timer for a read-side section. */
@@ -142,17 +138,16 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		/* The count stays with the old domain until the task runs, as in sweep_queue(). */
 		count_waiting(tctx);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, next_deadline(p, tctx));
-		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0)) {
 			uncount_waiting(tctx);
-		else if (domain != tctx->domain)
+			continue;
+		}
+		if (domain != tctx->domain)
 			there->moved_in = true;
-		any = true;
-		__sink(any);
+		wake_idle_for(p, *key);
 	}
 	if (next)
 		arm_used_up(*key, next);
-	if (any)
-		arm_rescue(*key);
 	bpf_rcu_read_unlock();
 	return 0;
 }
