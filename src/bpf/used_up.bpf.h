@@ -27,31 +27,18 @@ struct {
 } used_up_timers SEC(".maps");
 
 /*
- * Must @p wait for its session's allotment? Until then, ns, or 0. Not what has no other CPU, what
+ * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, what
  * other tasks wait for in the kernel, or has waited once and not run since.
  */
-__noinline u64 used_up_until(struct task_struct *p __arg_trusted)
+static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct task_ctx *tctx = task_ctx_of(p);
-	struct goal_session *session;
-	u64 now = scx_bpf_now(), until;
+	u32 session = session_of(tctx);
 
-	if (!tctx || tctx->is_agent || tctx->pinned_cpu != NO_CPU || (p->flags & (PF_KTHREAD | PF_EXITING)))
+	if (!session || tctx->is_agent || tctx->pinned_cpu != NO_CPU ||
+	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p) ||
+	    (tctx->held_until && !vtime_before(scx_bpf_now(), tctx->held_until)))
 		return 0;
-	session = session_of(tctx);
-	if (!session || session->gets_more || holds_rcu(p))
-		return 0;
-	if (tctx->held_until && !vtime_before(now, tctx->held_until))
-		return 0;
-	if (!owes(session, now))
-		return 0;
-	until = READ_ONCE(session->paid_until);
-	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
-}
-
-static bool is_used_up(struct task_struct *p, struct task_ctx *tctx)
-{
-	return READ_ONCE(nr_sessions) && tctx->slot != NO_SLOT && used_up_until(p);
+	return used_up_until(session);
 }
 
 /* Lets this CPU's timer run @until, or sooner if it does so already. */
@@ -75,9 +62,9 @@ static bool hold_used_up(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 {
 	u64 until;
 
-	if (!READ_ONCE(nr_sessions) || tctx->slot == NO_SLOT || tctx->claimed_cpu != NO_CPU)
+	if (tctx->claimed_cpu != NO_CPU)
 		return false;
-	until = used_up_until(p);
+	until = waits_until(p, tctx);
 	/* One that is called back meanwhile waits for what was left. */
 	if (until && tctx->held_until && vtime_before(tctx->held_until, until))
 		until = tctx->held_until;
