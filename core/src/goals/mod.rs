@@ -7,6 +7,30 @@
 //!  beats, time ─► rate ─┐ rate and cost     ┌► model ─ a, b ─┐
 //!  spent ───────► rate ─┴─ between beats ───┴───────────► control ─ demand ─► share ─► allotment
 //! ```
+//!
+//! - Rate and cost are taken between the same two whole beats, at least [`GoalSettings::beats`] and
+//!   [`GoalSettings::interval`] apart, and what follows from them is in force at once. Sironi et al.
+//!   allot each 500 ms, whatever was measured.
+//! - A session of which nothing is known yet, or that no longer beats, gets what the others leave, and
+//!   shares a quarter of the machine with its like where they leave less: so those that come, and those
+//!   that lie, cost the others no more than that.
+//! - A demand is no larger than the threads that could run at once.
+//!
+//! `cargo test -p hetero-core --test goals -- --nocapture` closes the loop over programs with 1 to 8
+//! threads, up to 30 % of the work serial (a third of them spin meanwhile), beats that come 20 to 50 ms late, 5
+//! to 120 a second with 10 % noise each, buckets of 10 to 100 ms, and phases of 0.6 to 1.7 times the work
+//! each 4 to 12 s. Windows have a second, or ten beats where that is longer:
+//!
+//! | programs | windows within 10 % of the target | of those that began 1 s or more after the phase | beyond 15 % |
+//! |---|--:|--:|--:|
+//! | 1,500, random | 98.1 % | 99.99 % | 0.00 % |
+//! | 200, with 30 % noise | 90.4 % | 92.7 % | 1.8 % |
+//! | 200, each twelfth beat three times the work | 80.9 % | 83.0 % | 5.5 % |
+//! | 100, which get 7 % less than is allotted | 97.9 % | 99.9 % | 0.00 % |
+//! | 100, which get 40 % less | 89.3 % | 93.2 % | 3.8 % |
+//!
+//! Of windows of ten beats with 30 % noise each, 29 % are beyond 10 % whatever is allotted (a normal
+//! distribution has so many beyond 1.05 standard deviations).
 
 pub mod control;
 pub mod model;
@@ -61,9 +85,9 @@ pub struct GoalSettings {
 impl Default for GoalSettings {
     fn default() -> Self {
         Self {
-            interval: Duration::from_millis(200),
+            interval: Duration::from_millis(150),
             beats: 2,
-            pole: 0.5,
+            pole: 0.3,
             window: Duration::from_secs(1),
             tolerance: 0.05,
             patience: Duration::from_secs(2),
@@ -185,6 +209,23 @@ impl Goals {
         machine: &GoalMachine,
         sights: &[SessionSight],
     ) -> &[Allotment] {
+        let ids = self.sessions.iter().map(|session| session.id);
+        if ids.eq(sights.iter().map(|sight| sight.id)) {
+            for (session, sight) in self.sessions.iter_mut().zip(sights) {
+                session.look(sight, now_ns, &self.settings);
+            }
+        } else {
+            self.come_and_go(now_ns, sights);
+        }
+        self.share(machine);
+        self.allotments.clear();
+        let all = self.sessions.iter();
+        self.allotments
+            .extend(all.map(|session| session.allotment(now_ns, &self.settings)));
+        &self.allotments
+    }
+
+    fn come_and_go(&mut self, now_ns: u64, sights: &[SessionSight]) {
         let mut before = take(&mut self.before);
         std::mem::swap(&mut before, &mut self.sessions);
         let mut known = before.drain(..).peekable();
@@ -206,12 +247,6 @@ impl Goals {
         }
         drop(known);
         self.before = before;
-        self.share(machine);
-        self.allotments.clear();
-        let all = self.sessions.iter();
-        self.allotments
-            .extend(all.map(|session| session.allotment(now_ns, &self.settings)));
-        &self.allotments
     }
 
     fn share(&mut self, machine: &GoalMachine) {
@@ -220,7 +255,10 @@ impl Goals {
             .of_standing(Standing::Measured)
             .map(Session::claim)
             .sum();
-        let unknown: f64 = self.of_standing(Standing::Unknown).map(Session::claim).sum();
+        let unknown: f64 = self
+            .of_standing(Standing::Unknown)
+            .map(Session::claim)
+            .sum();
         let left = (all - measured).max(UNKNOWN * all).min(unknown);
         self.share_among(Standing::Unknown, left);
         self.share_among(Standing::Measured, all - left);

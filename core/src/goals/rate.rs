@@ -330,7 +330,17 @@ mod tests {
 
     #[test]
     fn whatever_a_page_says_rates_are_finite_and_bounded() {
-        let hostile = [0, 1, 2, 3, SECOND, 5 * SECOND, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+        let hostile = [
+            0,
+            1,
+            2,
+            3,
+            SECOND,
+            5 * SECOND,
+            u64::MAX / 2,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
         let mut log = log();
         let mut now = 0;
         for beats in hostile {

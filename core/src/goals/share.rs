@@ -25,7 +25,9 @@ pub fn share(fast_cores: f64, claims: &mut [Claim]) {
         weights += claim.weight;
     }
     if asked <= fast_cores {
-        claims.iter_mut().for_each(|claim| claim.given = claim.demand);
+        claims
+            .iter_mut()
+            .for_each(|claim| claim.given = claim.demand);
         return;
     }
     let least = |claim: &Claim| (fast_cores * claim.weight / weights).min(1.0);
@@ -35,7 +37,9 @@ pub fn share(fast_cores: f64, claims: &mut [Claim]) {
     };
     // What is given grows with the level: at 0 it is the least shares, which the machine has, and
     // where the lightest gets all it asks for it is more than there is.
-    let lightest = claims.iter().fold(f64::INFINITY, |least, claim| least.min(claim.weight));
+    let lightest = claims
+        .iter()
+        .fold(f64::INFINITY, |least, claim| least.min(claim.weight));
     let (mut low, mut high) = (0.0, 1.0 / lightest);
     for _ in 0..64 {
         let level = 0.5 * (low + high);
@@ -102,18 +106,28 @@ mod tests {
     fn no_more_is_given_than_there_is_whatever_is_asked_for() {
         let mut seed = 1_u64;
         let mut lot = || {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (seed >> 33) as f64 / (1_u64 << 31) as f64
         };
         for _ in 0..2000 {
             let claims: Vec<(f64, f64)> = (0..1 + (lot() * 40.0) as usize)
-                .map(|_| (10.0_f64.powf(6.0 * lot() - 3.0), 1.0 + (lot() * 9999.0).floor()))
+                .map(|_| {
+                    (
+                        10.0_f64.powf(6.0 * lot() - 3.0),
+                        1.0 + (lot() * 9999.0).floor(),
+                    )
+                })
                 .collect();
             let fast_cores = 0.5 + 16.0 * lot();
             let given = shared(fast_cores, &claims);
             let asked: f64 = claims.iter().map(|(demand, _)| demand).sum();
             let sum: f64 = given.iter().sum();
-            assert!((sum - asked.min(fast_cores)).abs() < 1e-6, "{sum} of {fast_cores}");
+            assert!(
+                (sum - asked.min(fast_cores)).abs() < 1e-6,
+                "{sum} of {fast_cores}"
+            );
             for (given, (demand, _)) in given.iter().zip(&claims) {
                 assert!((0.0..=demand + 1e-12).contains(given));
             }

@@ -7,61 +7,64 @@ use hetero_core::goals::{SessionId, SessionSight, TargetRate};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
-pub const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// From 0 to 1.
-pub fn unit(rng: &mut Pcg64Mcg) -> f64 {
+pub(crate) fn unit(rng: &mut Pcg64Mcg) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-pub fn between(rng: &mut Pcg64Mcg, from: f64, to: f64) -> f64 {
+pub(crate) fn between(rng: &mut Pcg64Mcg, from: f64, to: f64) -> f64 {
     from + (to - from) * unit(rng)
 }
 
 /// Like `between`, with each factor as likely.
-pub fn scale(rng: &mut Pcg64Mcg, from: f64, to: f64) -> f64 {
+pub(crate) fn scale(rng: &mut Pcg64Mcg, from: f64, to: f64) -> f64 {
     from * (to / from).powf(unit(rng))
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Plant {
-    pub id: SessionId,
-    pub target: f64,
-    pub weight: u32,
-    pub threads: u32,
+pub(crate) struct Plant {
+    pub(crate) id: SessionId,
+    pub(crate) target: f64,
+    pub(crate) weight: u32,
+    pub(crate) threads: u32,
     /// What part of each beat's work one thread does alone.
-    pub serial: f64,
+    pub(crate) serial: f64,
     /// The others wait actively meanwhile.
-    pub spins: bool,
+    pub(crate) spins: bool,
     /// Of a beat, fast-core seconds.
-    pub work: f64,
+    pub(crate) work: f64,
     /// Standard deviation of it, relative.
-    pub noise: f64,
+    pub(crate) noise: f64,
+    /// Each so many beats one takes three times the work; 0 is never.
+    pub(crate) heavy_each: u64,
     /// How long after its work a beat comes, ms.
-    pub lag: u64,
+    pub(crate) lag: u64,
     /// From when on a beat takes so many times the work, ms.
-    pub phases: Vec<(u64, f64)>,
+    pub(crate) phases: Vec<(u64, f64)>,
     /// It waits for a clock: no more beats/s than this.
-    pub paced: f64,
+    pub(crate) paced: f64,
     /// What is not spent is kept for so long, s.
-    pub depth: f64,
+    pub(crate) depth: f64,
     /// It may run beyond its allotment where a CPU is idle.
-    pub surplus: bool,
+    pub(crate) surplus: bool,
     tokens: f64,
     spent: f64,
     done: f64,
     cost: f64,
     next: f64,
+    begun: u64,
     pending: VecDeque<u64>,
-    pub beats: u64,
-    pub beat_at: u64,
-    pub history: Vec<u64>,
+    pub(crate) beats: u64,
+    pub(crate) beat_at: u64,
+    pub(crate) history: Vec<u64>,
 }
 
 impl Plant {
     /// One thread, no noise: spends all it gets.
-    pub fn new(id: u64, target: f64, work: f64) -> Self {
+    pub(crate) fn new(id: u64, target: f64, work: f64) -> Self {
         Self {
             id: SessionId(id),
             target,
@@ -71,6 +74,7 @@ impl Plant {
             spins: false,
             work,
             noise: 0.0,
+            heavy_each: 0,
             lag: 0,
             phases: Vec::new(),
             paced: f64::INFINITY,
@@ -81,6 +85,7 @@ impl Plant {
             done: 0.0,
             cost: work,
             next: 0.0,
+            begun: 0,
             pending: VecDeque::new(),
             beats: 0,
             beat_at: 0,
@@ -89,7 +94,7 @@ impl Plant {
     }
 
     /// A random one, whose target takes at most so many fast cores at any time in `ms`.
-    pub fn random(id: u64, rng: &mut Pcg64Mcg, fast_cores: f64, ms: u64) -> Self {
+    pub(crate) fn random(id: u64, rng: &mut Pcg64Mcg, fast_cores: f64, ms: u64) -> Self {
         let threads = 1 + (unit(rng) * 8.0) as u32;
         let serial = between(rng, 0.0, 0.3);
         let most = (1.0 / (serial + (1.0 - serial) / f64::from(threads))).min(fast_cores);
@@ -120,7 +125,7 @@ impl Plant {
     }
 
     /// A millisecond from `now`, with so many fast cores allotted and so many free for it.
-    pub fn step(&mut self, now: u64, allotted: f64, free: f64, rng: &mut Pcg64Mcg) -> f64 {
+    pub(crate) fn step(&mut self, now: u64, allotted: f64, free: f64, rng: &mut Pcg64Mcg) -> f64 {
         const DT: f64 = 1e-3;
         self.tokens = (self.tokens + allotted * DT).min(self.depth.max(DT) * allotted.max(1e-3));
         let alone = self.done < self.serial * self.cost;
@@ -138,7 +143,11 @@ impl Plant {
         }
         self.tokens -= ran.min(self.tokens);
         self.spent += ran;
-        self.done += if wants > 0.0 { ran * useful / wants } else { 0.0 };
+        self.done += if wants > 0.0 {
+            ran * useful / wants
+        } else {
+            0.0
+        };
         while self.done >= self.cost {
             self.done -= self.cost;
             self.pending.push_back(now + MS + self.lag * MS);
@@ -147,7 +156,13 @@ impl Plant {
             let factor = phase.map_or(1.0, |(_, factor)| *factor);
             let sum: f64 = (0..12).map(|_| unit(rng)).sum();
             let noise = 1.0 + self.noise * (sum - 6.0);
-            self.cost = self.work * factor * noise.max(0.2);
+            self.begun += 1;
+            let heavy = if self.heavy_each > 0 && self.begun.is_multiple_of(self.heavy_each) {
+                3.0
+            } else {
+                1.0
+            };
+            self.cost = self.work * factor * noise.max(0.2) * heavy;
             if self.paced.is_finite() {
                 self.next = self.next.max(now as f64 * 1e-9 - 1.0 / self.paced) + 1.0 / self.paced;
             }
@@ -160,7 +175,18 @@ impl Plant {
         ran
     }
 
-    pub fn sight(&self) -> SessionSight {
+    /// Begins another beat, whatever was done for this one.
+    pub(crate) fn again(&mut self) {
+        (self.done, self.cost) = (0.0, self.work);
+    }
+
+    /// When the phase began that it is in at `ms`.
+    pub(crate) fn phase_began(&self, ms: u64) -> u64 {
+        let began = self.phases.iter().rev().find(|(at, _)| *at <= ms);
+        began.map_or(0, |(at, _)| *at)
+    }
+
+    pub(crate) fn sight(&self) -> SessionSight {
         SessionSight {
             id: self.id,
             target: TargetRate::per_second(self.target).unwrap(),
@@ -173,7 +199,7 @@ impl Plant {
     }
 
     /// Rate between whole beats over the last second, and ten beats at least, before `at`, ns.
-    pub fn rate_before(&self, at: u64) -> f64 {
+    pub(crate) fn rate_before(&self, at: u64) -> f64 {
         let end = self.history.partition_point(|beat| *beat <= at);
         let far = at.saturating_sub(1000 * MS);
         let begin = self.history.partition_point(|beat| *beat < far);
