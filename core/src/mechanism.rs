@@ -48,6 +48,8 @@ pub enum Mechanism {
     Stay,
     /// A turn soon for a task that has never run
     Newcomer,
+    /// Holding threads whose session has used up what its goal was allotted
+    Goals,
     /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
     Exiting,
     /// Attaching at real-time priority

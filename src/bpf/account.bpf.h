@@ -8,6 +8,7 @@
 
 #include "cgroup.bpf.h"
 #include "process.bpf.h"
+#include "session.bpf.h"
 #include "spin.bpf.h"
 
 #define SCHED_POLICY_IDLE	5
@@ -279,6 +280,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->pinned = tctx->pinned_cpu != NO_CPU;
 	s->spinning = tctx->spinning;
 	s->sf = 0;
+	s->session = 0;
 	s->stall = 0;
 	s->surplus = 0;
 	/* It is charged as it runs, and may go on for long before ops.running says so. */
@@ -354,6 +356,7 @@ static void find_slot_again(struct task_struct *p, struct task_ctx *tctx)
 		return;
 	tctx->slot = *index;
 	s->target_cpu = NO_CPU;
+	s->session = 0;
 	s->state = TASK_BLOCKED;
 	bpf_map_delete_elem(&carried_slots, &tid);
 	count_stat(STAT_CARRIED);
@@ -375,6 +378,7 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	u64 run_ns = run_delta(p->se.sum_exec_runtime, tctx->exec_seen);
 	u32 type = type_of_cpu(cpu), inv_slowdown;
+	u64 work_ns;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct process_ctx *pctx;
 	struct task_slot *s;
@@ -399,7 +403,9 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		tctx->work_ns += work_of(run_ns, static_inv_slowdown[type], static_inv_slowdown[0]);
 		return run_ns;
 	}
-	tctx->work_ns += work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
+	work_ns = work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
+	tctx->work_ns += work_ns;
+	spend(tctx, work_ns);
 	pctx = process_ctx_of(tctx);
 	/* A task that spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];

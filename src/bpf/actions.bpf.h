@@ -92,6 +92,18 @@ static u32 apply_weight(struct action *a)
 	return ACTION_APPLIED;
 }
 
+static u32 apply_join(struct action *a)
+{
+	struct task_slot *s = find_target(a->slot, a->generation, NO_TYPE);
+
+	if (!s)
+		return ACTION_STALE;
+	if (a->session >= MAX_SESSIONS)
+		return ACTION_INVALID;
+	s->session = a->session;
+	return ACTION_APPLIED;
+}
+
 /* Move waiting tasks whose hint is another type to a queue of that type. */
 static void sweep_queue(u32 domain)
 {
@@ -149,6 +161,9 @@ int apply_actions(void *ctx)
 			break;
 		case ACTION_WEIGHT:
 			a->result = apply_weight(a);
+			break;
+		case ACTION_JOIN:
+			a->result = apply_join(a);
 			break;
 		default:
 			a->result = ACTION_INVALID;

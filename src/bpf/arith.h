@@ -336,6 +336,17 @@ static inline u64 fastest_ns(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 	return run_ns * inv_slowdown / inv_on_fastest;
 }
 
+/*
+ * For how long @work_ns uses up an allotment of so many CPUs of the fastest type, of ALLOTMENT_ONE: the
+ * step of a leaky bucket that fills as time goes on.
+ */
+static inline u64 allotted_ns(u64 work_ns, u32 allotment)
+{
+	if (!allotment || work_ns >> 32)
+		return work_ns;
+	return work_ns * ALLOTMENT_ONE / allotment;
+}
+
 /* Run time since the last look; 0 if the clock was set back under us. */
 static inline u64 run_delta(u64 sum_exec, u64 last)
 {

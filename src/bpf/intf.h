@@ -30,6 +30,8 @@ enum hetero_consts {
 	/* Hardware events read together, and sets of them that take turns. */
 	MAX_EVENTS = 12,
 	MAX_SETS = 8,
+	/* Sessions of threads with a goal; the first place stands for none. */
+	MAX_SESSIONS = 1024,
 	SLOT_COMM_LEN = 16,
 
 	/* "No core type": the value of a task's hint until a policy gives one. */
@@ -43,6 +45,8 @@ enum hetero_consts {
 	SF_ONE = 1 << 20,
 	/* A rule's weight that changes nothing; systemd's CPUWeight= has the same. */
 	RULE_WEIGHT_ONE = 100,
+	/* A session's allotment of one CPU of the fastest type. */
+	ALLOTMENT_ONE = 1024,
 };
 
 /* Parts that --without can leave out, see core/src/mechanism.rs. */
@@ -67,6 +71,7 @@ enum mechanism {
 	MECHANISM_AGENT_FIRST,
 	MECHANISM_STAY,
 	MECHANISM_NEWCOMER,
+	MECHANISM_GOALS,
 	NR_MECHANISMS,
 };
 
@@ -111,6 +116,7 @@ struct task_slot {
 	u32 rule_weight;		/* of RULE_WEIGHT_ONE, what its weight is times; by actions */
 	u32 stall;			/* which silence of the agent `surplus` is of */
 	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
+	u32 session;			/* its place in `sessions`, or 0; by actions */
 	s64 surplus;			/* ns on the fastest type beyond its part, in that silence */
 	char comm[SLOT_COMM_LEN];
 };
@@ -121,6 +127,7 @@ enum action_op {
 	ACTION_SLOWDOWN,	/* set inv_slowdown of one task */
 	ACTION_PARK,		/* keep CPU `slot` from ordinary tasks for `park_ns` */
 	ACTION_WEIGHT,		/* set rule_weight of one task */
+	ACTION_JOIN,		/* set session of one task */
 };
 
 enum action_result {
@@ -146,6 +153,7 @@ struct action {
 	u32 park_ns;
 	u32 rule_weight;
 	u32 ruled;		/* ACTION_HINT: by a rule of the user's, not by the policy */
+	u32 session;
 };
 
 struct action_batch {
@@ -210,6 +218,17 @@ struct tier {
 	u8 whole_core;
 };
 
+/*
+ * Threads that have a goal together, and what they get for it. The agent writes `allotment` and
+ * `gets_more`, BPF the rest.
+ */
+struct goal_session {
+	u64 spent_ns;		/* what they have run for, as the fastest core type would take for it */
+	u64 paid_until;		/* the time for which that has used up the allotment, ns */
+	u32 allotment;		/* CPUs of the fastest type, of ALLOTMENT_ONE; 0: there is none */
+	u32 gets_more;		/* where that is used up they share like others, and are not held */
+};
+
 /* Counted per CPU by BPF, summed by the agent. */
 enum stat_id {
 	STAT_DIRECT,		/* placed on an idle CPU at wake-up */
@@ -224,6 +243,7 @@ enum stat_id {
 	STAT_RESCUED,		/* found waiting beside an idle CPU, moved there */
 	STAT_PARKED,		/* CPUs kept from ordinary tasks for a while */
 	STAT_HELD,		/* held on such a CPU */
+	STAT_USED_UP,		/* held until their session's allotment covers what they ran for */
 	STAT_STALLS,		/* silences of the agent */
 	STAT_SHARED,		/* traded places with another while the agent was silent */
 	STAT_CARRIED,		/* found again after a restart */

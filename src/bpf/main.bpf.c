@@ -23,6 +23,7 @@
 #include "counters.bpf.h"
 #include "actions.bpf.h"
 #include "place.bpf.h"
+#include "used_up.bpf.h"
 #include "compete.bpf.h"
 #include "lifetime.bpf.h"
 
@@ -40,6 +41,8 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 		return prev_cpu;
 	/* Before it preempts a task, which is then charged as one that shares with it. */
 	compete(tctx, prev_cpu);
+	if (is_used_up(p, tctx))
+		return prev_cpu;
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags, &behind);
 	if (cpu < 0)
 		cpu = claim_idle(p, tctx, prev_cpu);
@@ -103,7 +106,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	/* A task that was about to run on a CPU that a real-time task took is counted anew. */
 	uncount_waiting(tctx);
-	if (hold(p, tctx, cpu, enq_flags))
+	if (hold(p, tctx, cpu, enq_flags) || hold_used_up(p, tctx, enq_flags))
 		return;
 	/*
 	 * A better idle CPU that dispatch claimed for it. Or one that was claimed here, from which a change
@@ -210,7 +213,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev_waits) {
 		tctx = task_ctx_of(prev);
 		may_stay = tctx && (!parked || must_not_wait(prev, tctx)) &&
-			   !take_other_place(prev, tctx, cpu);
+			   !is_used_up(prev, tctx) && !take_other_place(prev, tctx, cpu);
 	}
 
 	/* Which task is first matters only beside another queue, or prev. */
@@ -280,6 +283,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->claimed_cpu = NO_CPU;
 	tctx->upgrade = false;
+	tctx->held_until = 0;
 	s = slot_of(tctx->slot);
 	if (s) {
 		slot_write_begin(s);
@@ -333,7 +337,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
-	if (overstays(tctx, cpu)) {
+	if (overstays(tctx, cpu) || is_used_up(p, tctx)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
@@ -439,6 +443,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(hetero_init)
 		}
 	}
 	init_rescue();
+	if ((err = init_used_up())) {
+		scx_bpf_error("cannot create the queue of used-up allotments: %d", err);
+		return err;
+	}
 	init_cpuperf();
 	if ((err = init_parking())) {
 		scx_bpf_error("cannot set up parking: %d", err);

@@ -42,7 +42,8 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
 {
 	s64 step;
 
-	if (tctx->pinned_cpu != NO_CPU || tctx->is_agent || is_latency_sensitive(tctx))
+	if (tctx->pinned_cpu != NO_CPU || tctx->is_agent || is_latency_sensitive(tctx) ||
+	    (READ_ONCE(nr_sessions) && session_of(tctx)))
 		return;
 	step = clock_step(tctx->vtime - clock_now(), run_ns, nr_cpu_ids);
 	if (step)
@@ -62,9 +63,24 @@ static u64 burst_of(struct task_ctx *tctx)
 	return tctx->burst_ns > now || !tctx->burst_ns ? tctx->burst_ns : now;
 }
 
+/*
+ * Threads whose allotment is not used up come first: others have what the allotments leave, which is
+ * the agent's to see to. Should it allot too much, they wait for as long as the furthest lead lasts.
+ */
+static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
+{
+	u64 first;
+
+	if (!READ_ONCE(nr_sessions) || !is_entitled(tctx))
+		return deadline;
+	first = clock_now() - MAX_LEAD_NS;
+	return vtime_before(first, deadline) ? first : deadline;
+}
+
 static u64 current_deadline(struct task_ctx *tctx)
 {
-	return deadline_of(tctx->vtime, burst_of(tctx), slice_ns, vtime_of(tctx, slice_ns));
+	return entitled_deadline(tctx, deadline_of(tctx->vtime, burst_of(tctx), slice_ns,
+						   vtime_of(tctx, slice_ns)));
 }
 
 /*
@@ -83,7 +99,7 @@ static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 	u64 period = vtime_of(tctx, slice_ns), now = clock_now(), deadline;
 
 	tctx->vtime = place_vtime(tctx->vtime, now, period);
-	deadline = deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period);
+	deadline = entitled_deadline(tctx, deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period));
 	if (!holds_rcu(p)) {
 		tctx->rcu_since = 0;
 		return deadline;

@@ -98,7 +98,7 @@ impl Sums {
                 Action::Hint(seen, None) => drop(self.wishes.remove(&seen.task)),
                 Action::Swap(_) => self.swaps += 1,
                 Action::Park(..) => self.parks += 1,
-                Action::Slowdown(..) | Action::Weight(..) => {}
+                Action::Slowdown(..) | Action::Weight(..) | Action::Join(..) => {}
             }
             for (task, from, to, _) in decided.moves() {
                 self.wishes.insert(task, to);

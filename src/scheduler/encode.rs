@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy's actions as the BPF half reads them, and what it says became of them.
 
-use crate::agent::{Author, Outcome};
+use crate::agent::{Allotment, Author, Outcome};
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 
@@ -52,8 +52,32 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
             entry.generation = task.generation;
             entry.rule_weight = u32::from(*hundredths);
         }
+        Action::Join(task, session) => {
+            entry.op = intf::action_op_ACTION_JOIN;
+            entry.slot = task.slot;
+            entry.generation = task.generation;
+            entry.session = u32::from(*session);
+        }
     }
     entry
+}
+
+/// Writes what a session is allotted where the BPF half reads it.
+pub(crate) fn allot(
+    sessions: &mut [types::goal_session],
+    nr_sessions: &mut u32,
+    session: u16,
+    allotment: Allotment,
+) {
+    let Some(entry) = sessions.get_mut(usize::from(session)) else {
+        return;
+    };
+    let one = f64::from(intf::hetero_consts_ALLOTMENT_ONE);
+    // At least a hundredth of a CPU: what is held for ever is no goal.
+    let of = |fast_cores: f64| (fast_cores * one).clamp(one / 100.0, one * 65536.0) as u32;
+    entry.allotment = allotment.fast_cores.map_or(0, of);
+    entry.gets_more = allotment.gets_more.into();
+    *nr_sessions = (*nr_sessions).max(u32::from(session) + 1);
 }
 
 /// What became of an action, by the `result` in its entry.

@@ -8,10 +8,10 @@ use libbpf_rs::ProgramInput;
 use log::debug;
 
 use super::counting::OpenEvents;
-use super::encode::{encode, outcome};
+use super::encode::{allot, encode, outcome};
 use super::recording::Recording;
 use super::rules::RulesFile;
-use crate::agent::{Author, Backend, Outcome, Verdict};
+use crate::agent::{Allotment, Author, Backend, Outcome, Verdict};
 use crate::bpf::{BpfSkel, intf};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
@@ -54,6 +54,19 @@ impl Backend for BpfHalf<'_> {
     fn apply(&mut self, actions: &[Action], by: Author, outcomes: &mut Vec<Outcome>) -> Result<()> {
         let mut batches = actions.chunks(intf::hetero_consts_MAX_ACTIONS as usize);
         batches.try_for_each(|batch| self.apply_batch(batch, by, outcomes))
+    }
+
+    fn allot(&mut self, session: u16, allotment: Allotment) {
+        let maps = &mut self.skel.maps;
+        if let (Some(bss), Some(table)) = (&mut maps.bss_data, &mut maps.bss_sessions_data) {
+            allot(&mut table.sessions, &mut bss.nr_sessions, session, allotment);
+        }
+    }
+
+    fn spent_ns(&self, session: u16) -> u64 {
+        let table = self.skel.maps.bss_sessions_data.as_ref();
+        let session = table.and_then(|table| table.sessions.get(usize::from(session)));
+        session.map_or(0, |session| session.spent_ns)
     }
 
     fn verdict(&mut self, task: &Task) -> Option<Verdict> {

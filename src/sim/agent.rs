@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::kernel::BEGIN_NS;
 use super::native;
-use crate::agent::{Author, Backend, Outcome};
+use crate::agent::{Allotment, Author, Backend, Outcome};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SfEstimate};
@@ -182,6 +182,14 @@ impl Backend for SimulatedHalf<'_> {
             outcomes.extend(done.iter().map(|entry| outcome(entry.result)));
         }
         Ok(())
+    }
+
+    fn allot(&mut self, session: u16, allotment: Allotment) {
+        self.native.half().allot(session, allotment);
+    }
+
+    fn spent_ns(&self, session: u16) -> u64 {
+        self.native.half().spent_ns(session)
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

@@ -60,6 +60,7 @@ counts! {
         rescued, stat_id_STAT_RESCUED: "waiting tasks moved to an idle CPU by the rescue timer";
         parked, stat_id_STAT_PARKED: "CPUs kept from ordinary tasks for up to 100 ms, to measure a thread (NWC mode)";
         held, stat_id_STAT_HELD: "tasks held on such a CPU";
+        used_up, stat_id_STAT_USED_UP: "times that a thread waited for more of what its goal was allotted";
         stalls, stat_id_STAT_STALLS: "times that the agent was silent for a second, so that its hints were void";
         shared, stat_id_STAT_SHARED: "tasks sent to the other's CPU to share the fastest ones meanwhile";
         slots_full, stat_id_STAT_SLOTS_FULL: "times that a task ran unmeasured because the task table was full";

@@ -242,7 +242,7 @@ impl Machine {
                     assert!(*time <= Duration::from_millis(100));
                     self.parked[*cpu as usize] = self.now_ns + time.as_nanos() as u64;
                 }
-                Action::Weight(..) => panic!("{action:?} is for rules"),
+                Action::Weight(..) | Action::Join(..) => panic!("{action:?} is no policy's"),
                 // No CPU is idle, so that is all.
                 Action::Hint(seen, to) => self.tasks[seen.task.slot as usize].hint = *to,
             }

@@ -211,7 +211,7 @@ impl World {
                     assert!(self.topology.cpu(*cpu).is_some(), "{actions:?}");
                     assert!(*time <= Duration::from_millis(100), "{actions:?}");
                 }
-                Action::Weight(..) => panic!("{actions:?}: that is for rules"),
+                Action::Weight(..) | Action::Join(..) => panic!("{actions:?}: that is no policy's"),
             }
         }
     }

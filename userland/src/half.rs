@@ -359,7 +359,7 @@ impl Backend for Half<'_> {
                 _ => Outcome::Stale,
             },
             // No policy here needs a quiet machine, and no rule is read.
-            Action::Park(..) | Action::Weight(..) => Outcome::Refused,
+            Action::Park(..) | Action::Weight(..) | Action::Join(..) => Outcome::Refused,
         }));
         Ok(())
     }

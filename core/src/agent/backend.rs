@@ -38,6 +38,15 @@ pub trait Backend {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), Self::Error>;
 
+    /// What the threads of a session get from now on.
+    fn allot(&mut self, _session: u16, _allotment: Allotment) {}
+
+    /// What the threads of a session have run for so far while it had an allotment, as the fastest core type would
+    /// take for it, ns.
+    fn spent_ns(&self, _session: u16) -> u64 {
+        0
+    }
+
     /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules
     /// are others.
     fn verdict(&mut self, _task: &Task) -> Option<Verdict> {
@@ -57,6 +66,15 @@ pub enum Author {
     Policy,
     /// The user's rules, whose hints mean what they say.
     Rules,
+}
+
+/// What the threads of a session get together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Allotment {
+    /// In CPUs of the fastest core type; `None`: what they get by their weights, as all others do.
+    pub fast_cores: Option<f64>,
+    /// Beyond that they share like others; else they are held.
+    pub gets_more: bool,
 }
 
 /// What became of an action.

@@ -25,7 +25,7 @@ pub mod work;
 use std::mem::take;
 use std::time::Duration;
 
-pub use backend::{Applied, Author, Backend, Outcome};
+pub use backend::{Allotment, Applied, Author, Backend, Outcome};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 

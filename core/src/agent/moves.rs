@@ -53,7 +53,8 @@ impl Moves {
             Action::Hint(_, None)
             | Action::Slowdown(..)
             | Action::Park(..)
-            | Action::Weight(..) => {}
+            | Action::Weight(..)
+            | Action::Join(..) => {}
         }
     }
 

@@ -191,7 +191,9 @@ pub fn reasons(action: &Action, reason: impl Fn(TaskId) -> Option<Reason>) -> [O
     match action {
         Action::Hint(seen, _) => [reason(seen.task), None],
         Action::Swap([(one, _), (other, _)]) => [reason(one.task), reason(other.task)],
-        Action::Slowdown(..) | Action::Park(..) | Action::Weight(..) => [None, None],
+        Action::Slowdown(..) | Action::Park(..) | Action::Weight(..) | Action::Join(..) => {
+            [None, None]
+        }
     }
 }
 

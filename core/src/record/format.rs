@@ -226,7 +226,8 @@ impl Decided {
             Action::Hint(_, None)
             | Action::Slowdown(..)
             | Action::Park(..)
-            | Action::Weight(..) => [None, None],
+            | Action::Weight(..)
+            | Action::Join(..) => [None, None],
         };
         moves.into_iter().flatten()
     }

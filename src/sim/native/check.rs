@@ -14,6 +14,8 @@ const MAX_DOMAINS: u64 = intf::hetero_consts_MAX_DOMAINS as u64;
 const MAX_CPUS: u64 = intf::hetero_consts_MAX_CPUS as u64;
 /// Queues from here on hold tasks of parked CPUs.
 const PARK_DSQS: u64 = MAX_DOMAINS + MAX_CPUS;
+/// This one those of sessions that have used up their allotment.
+const USED_UP_DSQ: u64 = MAX_DOMAINS + 2 * MAX_CPUS;
 
 /// For how long what may wait.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ pub struct Bounds {
     pub beside_idle_ns: u64,
     /// A task in the local queue of one CPU, beside another that idles.
     pub local_beside_idle_ns: u64,
+    /// A task whose session has used up its allotment.
+    pub used_up_ns: u64,
     /// A task anywhere, but for the time that other classes take.
     pub starved_ns: u64,
 }
@@ -31,6 +35,7 @@ impl Default for Bounds {
         Self {
             beside_idle_ns: 5 * MS,
             local_beside_idle_ns: 40 * MS,
+            used_up_ns: 105 * MS,
             starved_ns: 10_000 * MS,
         }
     }
@@ -144,6 +149,15 @@ impl NativeKernel {
                     return self.check_held_up(task, cpu, bounds);
                 }
                 bounds.local_beside_idle_ns
+            }
+            At::User(USED_UP_DSQ) => {
+                if now - came > bounds.used_up_ns {
+                    let ms = (now - came) / MS;
+                    let name = self.name(task);
+                    return Err(format!("{name} is held for its allotment for {ms} ms"));
+                }
+                self.st().tasks[task.0 as usize].waits_since = Some(now);
+                return Ok(());
             }
             At::User(dsq) if dsq >= PARK_DSQS => {
                 let cpu = (dsq - PARK_DSQS) as u32;

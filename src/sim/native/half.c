@@ -24,6 +24,7 @@ struct native_map native_maps[] = {
 	KEYED(scratches),
 	KEYED(rescue_timers),
 	KEYED(park_timers),
+	KEYED(used_up_timers),
 	KEYED(perf_timers),
 	STORAGE(task_ctxs),
 	STORAGE(cgroup_places),

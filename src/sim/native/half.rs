@@ -11,10 +11,13 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::ffi;
+use crate::agent::Allotment;
 use crate::bpf::{intf, types};
 use crate::carried::Heir;
+use crate::scheduler::encode;
 
 const MAX_SLOTS: usize = intf::hetero_consts_MAX_SLOTS as usize;
+const MAX_SESSIONS: usize = intf::hetero_consts_MAX_SESSIONS as usize;
 
 /// The shared object that `build.rs` makes of `src/bpf/` and the shim.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/half.so"));
@@ -168,6 +171,31 @@ impl NativeHalf {
         // it while no operation runs.
         let slots = unsafe { std::slice::from_raw_parts(self.global("slots"), MAX_SLOTS) };
         (slots, self.get::<u32>("nr_slots_used") as usize)
+    }
+
+    /// The table of sessions, and how many of it are in use.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the object's memory, which the agent writes while no operation runs"
+    )]
+    fn sessions(&self) -> (&mut [types::goal_session], &mut u32) {
+        // SAFETY: an array of so many, and a u32; no operation runs, and no other reference is kept.
+        unsafe {
+            let sessions = std::slice::from_raw_parts_mut(self.global("sessions"), MAX_SESSIONS);
+            (sessions, &mut *self.global("nr_sessions"))
+        }
+    }
+
+    /// As the agent allots CPU time to a session.
+    pub fn allot(&self, session: u16, allotment: Allotment) {
+        let (sessions, nr_sessions) = self.sessions();
+        encode::allot(sessions, nr_sessions, session, allotment);
+    }
+
+    /// What a session has spent of its allotments, ns.
+    pub fn spent_ns(&self, session: u16) -> u64 {
+        let (sessions, _) = self.sessions();
+        sessions[usize::from(session)].spent_ns
     }
 
     // Maps, as the agent reads and writes them: of u32, by u32.

@@ -15,7 +15,7 @@ use super::half::NativeHalf;
 use super::machine::NativeMachine;
 use super::queue::NativeQueue;
 use super::task::{At, Entity, Mask, TaskIndex};
-use crate::agent::Author;
+use crate::agent::{Allotment, Author};
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 use crate::scheduler::encode::encode;
@@ -481,6 +481,12 @@ impl NativeKernel {
         let done = self.half.apply(actions);
         self.run_later();
         done
+    }
+
+    /// As the agent allots CPU time to a session.
+    pub fn allot(&self, session: u16, allotment: Allotment) {
+        self.trace(|| format!("session {session}: {allotment:?}"));
+        self.half.allot(session, allotment);
     }
 
     /// A thread registers its word for spin notifications at `address`.

@@ -28,6 +28,8 @@ mod enqueue;
 #[cfg(test)]
 mod faults;
 mod ffi;
+#[cfg(test)]
+mod goals;
 mod half;
 mod kernel;
 mod machine;

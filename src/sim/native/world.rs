@@ -59,6 +59,9 @@ pub struct World {
     dice: Dice,
     /// Decides on restarts and the like, so that a life is the same until the first of them.
     fate: Dice,
+    /// Decides on goals, which only some lives have.
+    goals: Dice,
+    has_goals: bool,
     stage: RestartStage,
     /// The machine with all its CPUs online.
     whole: NativeMachine,
@@ -158,7 +161,10 @@ impl World {
 
     fn on(machine: &NativeMachine, dice: Dice, seed: u64, chaos: &BTreeSet<Chaos>) -> Result<Self> {
         let kernel = NativeKernel::new(machine)?;
+        let mut goals = Dice::new(seed ^ 0x676f_616c);
         Ok(Self {
+            has_goals: chaos.contains(&Chaos::Goals) && goals.one_in(3),
+            goals,
             begun: kernel.now(),
             dice,
             fate: Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),

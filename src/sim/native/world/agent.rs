@@ -2,6 +2,7 @@
 //! The agent: it says that it is there, and asks for this and that.
 
 use super::{Chaos, Event, MS, World};
+use crate::agent::Allotment;
 use crate::bpf::{intf, types};
 
 impl World {
@@ -28,6 +29,9 @@ impl World {
         if self.has(Chaos::Slow) && self.dice.one_in(2) {
             // What it saw was long ago: tasks have ended and moved since.
             std::mem::swap(&mut actions, &mut self.late_actions);
+        }
+        if self.has_goals && self.goals.one_in(2) {
+            actions.extend(self.goal());
         }
         for action in &actions {
             self.kernel.trace(|| format!("{action:?}"));
@@ -104,6 +108,35 @@ impl World {
             }
         }
         found
+    }
+
+    /// A thread joins a session or leaves it, and some session is allotted so much: also nothing that
+    /// makes sense.
+    fn goal(&mut self) -> Option<types::action> {
+        let session = self.goals.of(&[0, 1, 1, 2, 3]);
+        let allotment = Allotment {
+            fast_cores: match self.goals.below(6) {
+                0 => None,
+                1 => Some(0.0),
+                2 => Some(1e9),
+                _ => Some(self.goals.below(100) as f64 / 20.0),
+            },
+            gets_more: self.goals.one_in(4),
+        };
+        self.kernel.allot(session, allotment);
+        let alive = self.kernel.look().alive.clone();
+        let task = *alive.get(self.goals.below(alive.len() as u64) as usize)?;
+        let slot = self.kernel.with_task_ctx(task, |ctx| ctx.slot)?;
+        Some(types::action {
+            op: intf::action_op_ACTION_JOIN,
+            slot,
+            generation: self.kernel.slot(task)?.generation,
+            session: match self.has(Chaos::Hostile) && self.goals.one_in(8) {
+                true => u32::MAX >> self.goals.below(32),
+                false => session.into(),
+            },
+            ..Default::default()
+        })
     }
 
     fn action(&mut self) -> Option<types::action> {

@@ -38,11 +38,12 @@ pub enum Chaos {
     Hotplug,
     Killed,
     Races,
+    Goals,
 }
 
 impl Chaos {
     /// All of it.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Nice,
         Self::Affinity,
         Self::Cgroups,
@@ -73,6 +74,7 @@ impl Chaos {
         Self::Hotplug,
         Self::Killed,
         Self::Races,
+        Self::Goals,
     ];
 }
 

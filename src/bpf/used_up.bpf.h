@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads whose session has used up its allotment wait in a queue of their own until the clock has come
+ * so far, even beside idle CPUs: a goal is to be met, not surpassed, and what it does not need is for
+ * others or for sleep (Sironi et al., section III). For MAX_DEBT_NS at most, and not while the agent is
+ * silent. A timer of the CPU that put them there lets them go.
+ */
+#ifndef __HETERO_USED_UP_BPF_H
+#define __HETERO_USED_UP_BPF_H
+
+#include "place.bpf.h"
+#include "turn.bpf.h"
+
+/* By when they may go on, ns. */
+#define USED_UP_DSQ	((u64)MAX_DOMAINS + 2 * MAX_CPUS)
+
+/* One that may go on this soon is not worth a timer. */
+#define LEAST_HOLD_NS	(1000ULL * 1000)
+
+struct used_up_timer {
+	struct bpf_timer timer;
+	u64 due;	/* 0: it does not run */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_CPUS);
+	__type(key, u32);
+	__type(value, struct used_up_timer);
+} used_up_timers SEC(".maps");
+
+/*
+ * Must @p wait for its session's allotment? Until then, ns, or 0. Not what has no other CPU, what
+ * other tasks wait for in the kernel, or has waited once and not run since.
+ */
+__noinline u64 used_up_until(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	struct goal_session *session;
+	u64 now = scx_bpf_now(), until;
+
+	if (!tctx || tctx->is_agent || tctx->pinned_cpu != NO_CPU || (p->flags & (PF_KTHREAD | PF_EXITING)))
+		return 0;
+	session = session_of(tctx);
+	if (!session || session->gets_more || holds_rcu(p))
+		return 0;
+	if (tctx->held_until && !vtime_before(now, tctx->held_until))
+		return 0;
+	until = READ_ONCE(session->paid_until);
+	if (!vtime_before(now + LEAST_HOLD_NS, until))
+		return 0;
+	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
+}
+
+static bool is_used_up(struct task_struct *p, struct task_ctx *tctx)
+{
+	return READ_ONCE(nr_sessions) && tctx->slot != NO_SLOT && used_up_until(p);
+}
+
+/* Lets this CPU's timer run @until, or sooner if it does so already. */
+static bool arm_used_up(u32 cpu, u64 until)
+{
+	struct used_up_timer *timer = bpf_map_lookup_elem(&used_up_timers, &cpu);
+	u64 now = scx_bpf_now();
+
+	if (!timer)
+		return false;
+	if (timer->due && !vtime_before(until, timer->due))
+		return true;
+	if (bpf_timer_start(&timer->timer, vtime_before(now, until) ? until - now : 1000, 0))
+		return false;
+	timer->due = until;
+	return true;
+}
+
+/* Hold @p, about to be queued, if it must wait. Not if a CPU was claimed for it, which sleeps. */
+static bool hold_used_up(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	u64 until;
+
+	if (!READ_ONCE(nr_sessions) || tctx->slot == NO_SLOT || tctx->claimed_cpu != NO_CPU)
+		return false;
+	until = used_up_until(p);
+	/* One that is called back meanwhile waits for what was left. */
+	if (until && tctx->held_until && vtime_before(tctx->held_until, until))
+		until = tctx->held_until;
+	if (!until || !arm_used_up(bpf_get_smp_processor_id(), until))
+		return false;
+	tctx->held_until = until;
+	set_state(tctx, TASK_QUEUED);
+	count_stat(STAT_USED_UP);
+	scx_bpf_dsq_insert_vtime(p, USED_UP_DSQ, slice_ns, until, enq_flags);
+	return true;
+}
+
+/* The queue in which @p, which may go on, waits for a CPU; NO_DOMAIN if none serves it. */
+__noinline u32 domain_after(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+	u32 hint, domain;
+
+	if (!tctx)
+		return NO_DOMAIN;
+	hint = wished_type(tctx);
+	domain = tctx->domain;
+	if (hint != NO_TYPE && hint != type_of_domain(domain))
+		domain = lightest_domain_of(hint);
+	return may_use_domain(p, domain) ? domain : domain_of_cpu(first_cpu_of(p));
+}
+
+static int let_go(void *map, int *key, struct used_up_timer *timer)
+{
+	u64 now = scx_bpf_now(), next = 0;
+	struct task_struct *p;
+	bool any = false;
+
+	timer->due = 0;
+	/* Up to 6.17 the verifier does not take a timer for a read-side section. */
+	bpf_rcu_read_lock();
+	if (!can_iterate()) {
+		/* Each comes to enqueue, which holds it again if need be. */
+		if (scx_bpf_dsq_nr_queued(USED_UP_DSQ) > 0)
+			scx_bpf_dsq_reenq(USED_UP_DSQ, 0);
+		bpf_rcu_read_unlock();
+		return 0;
+	}
+	bpf_for_each(scx_dsq, p, USED_UP_DSQ, 0) {
+		struct task_ctx *tctx = task_ctx_of(p);
+		struct domain_ctx *there;
+		u32 domain;
+
+		if (vtime_before(now, p->scx.dsq_vtime)) {
+			next = p->scx.dsq_vtime;
+			break;
+		}
+		domain = domain_after(p);
+		there = domain_ctx_of(domain);
+		if (!tctx || !there) {
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
+			continue;
+		}
+		/* The count stays with the old domain until the task runs, as in sweep_queue(). */
+		count_waiting(tctx);
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, next_deadline(p, tctx));
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
+			uncount_waiting(tctx);
+		else if (domain != tctx->domain)
+			there->moved_in = true;
+		any = true;
+		__sink(any);
+	}
+	if (next)
+		arm_used_up(*key, next);
+	if (any)
+		arm_rescue(*key);
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+static s32 init_used_up(void)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpu_ids) {
+		struct used_up_timer *timer = bpf_map_lookup_elem(&used_up_timers, &i);
+
+		if (!timer)
+			return -ENOENT;
+		bpf_timer_init(&timer->timer, &used_up_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, let_go);
+	}
+	return scx_bpf_create_dsq(USED_UP_DSQ, -1);
+}
+
+#endif /* __HETERO_USED_UP_BPF_H */
