@@ -59,7 +59,12 @@ impl Backend for BpfHalf<'_> {
     fn allot(&mut self, session: u16, allotment: Allotment) {
         let maps = &mut self.skel.maps;
         if let (Some(bss), Some(table)) = (&mut maps.bss_data, &mut maps.bss_sessions_data) {
-            allot(&mut table.sessions, &mut bss.nr_sessions, session, allotment);
+            allot(
+                &mut table.sessions,
+                &mut bss.nr_sessions,
+                session,
+                allotment,
+            );
         }
     }
 

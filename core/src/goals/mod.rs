@@ -38,6 +38,7 @@ pub mod rate;
 mod session;
 pub mod share;
 mod target;
+mod words;
 
 use std::mem::take;
 use std::time::Duration;
@@ -50,8 +51,9 @@ use session::{Session, Standing};
 use share::{Claim, share};
 pub use target::{MIN_RATE, TargetError, TargetRate};
 
-/// Sessions at once, at most: others get nothing, and no room.
-pub const MAX_SESSIONS: usize = 1024;
+/// Sessions at once, at most: others get nothing, and no room. One less than the BPF half has places, of
+/// which the first stands for none.
+pub const MAX_SESSIONS: usize = 1023;
 
 /// A weight that is like most others'.
 pub const WEIGHT_USUAL: u32 = 100;
@@ -148,7 +150,7 @@ pub enum Miss {
 
 /// What a session gets, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allotment {
+pub struct GoalState {
     /// Which.
     pub session: SessionId,
     /// Fast cores that it may spend.
@@ -173,7 +175,7 @@ pub struct Goals {
     settings: GoalSettings,
     /// In ascending order of ids.
     sessions: Vec<Session>,
-    allotments: Vec<Allotment>,
+    states: Vec<GoalState>,
     /// Kept for their memory.
     before: Vec<Session>,
     claims: Vec<Claim>,
@@ -189,16 +191,16 @@ impl Goals {
     }
 
     /// What was allotted at the last look, in ascending order of ids.
-    pub fn allotments(&self) -> &[Allotment] {
-        &self.allotments
+    pub fn states(&self) -> &[GoalState] {
+        &self.states
     }
 
     /// What a session was allotted at the last look.
-    pub fn of(&self, session: SessionId) -> Option<&Allotment> {
+    pub fn of(&self, session: SessionId) -> Option<&GoalState> {
         let found = self
-            .allotments
-            .binary_search_by_key(&session, |allotment| allotment.session);
-        Some(&self.allotments[found.ok()?])
+            .states
+            .binary_search_by_key(&session, |state| state.session);
+        Some(&self.states[found.ok()?])
     }
 
     /// Takes in all sessions there are, in ascending order of ids, and allots. Those that are no longer
@@ -208,7 +210,7 @@ impl Goals {
         now_ns: u64,
         machine: &GoalMachine,
         sights: &[SessionSight],
-    ) -> &[Allotment] {
+    ) -> &[GoalState] {
         let ids = self.sessions.iter().map(|session| session.id);
         if ids.eq(sights.iter().map(|sight| sight.id)) {
             for (session, sight) in self.sessions.iter_mut().zip(sights) {
@@ -218,11 +220,11 @@ impl Goals {
             self.come_and_go(now_ns, sights);
         }
         self.share(machine);
-        self.allotments.clear();
+        self.states.clear();
         let all = self.sessions.iter();
-        self.allotments
-            .extend(all.map(|session| session.allotment(now_ns, &self.settings)));
-        &self.allotments
+        self.states
+            .extend(all.map(|session| session.state(now_ns, &self.settings)));
+        &self.states
     }
 
     fn come_and_go(&mut self, now_ns: u64, sights: &[SessionSight]) {

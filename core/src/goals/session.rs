@@ -4,7 +4,7 @@
 use super::control::{LEAST_DEMAND, PiController};
 use super::model::RateModel;
 use super::rate::{BeatLog, BeatReading};
-use super::{Allotment, GoalSettings, Miss, SessionId, SessionSight};
+use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
 
 /// How a demand came about, and so how it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +154,9 @@ impl Session {
         self.met = self.met.min(given / self.claim().max(LEAST_DEMAND));
     }
 
-    pub(super) fn allotment(&self, now_ns: u64, settings: &GoalSettings) -> Allotment {
+    pub(super) fn state(&self, now_ns: u64, settings: &GoalSettings) -> GoalState {
         let rates = self.log.rates(now_ns);
-        Allotment {
+        GoalState {
             session: self.id,
             fast_cores: self.given,
             demand: match self.standing {

@@ -274,10 +274,9 @@ impl RoundRobin {
             let moved: &[Seen] = match action {
                 Action::Hint(seen, _) => &[*seen],
                 Action::Swap([(one, _), (other, _)]) => &[*one, *other],
-                Action::Slowdown(..)
-                | Action::Park(..)
-                | Action::Weight(..)
-                | Action::Join(..) => &[],
+                Action::Slowdown(..) | Action::Park(..) | Action::Weight(..) | Action::Join(..) => {
+                    &[]
+                }
             };
             for seen in moved {
                 if let Some(thread) = self.threads.get_mut(&seen.task) {

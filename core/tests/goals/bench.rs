@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Runs programs on a machine under goals, and says how near they were to their targets.
 
-use hetero_core::goals::{Allotment, GoalMachine, GoalSettings, Goals, SessionSight};
+use hetero_core::goals::{GoalMachine, GoalSettings, GoalState, Goals, SessionSight};
 use rand_pcg::Pcg64Mcg;
 
 use crate::plant::{MS, Plant};
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     /// Of the latest look.
-    pub(crate) fn allotment(&self, plant: usize) -> &Allotment {
+    pub(crate) fn allotment(&self, plant: usize) -> &GoalState {
         let id = self.plants[plant].id;
         self.goals.of(id).expect("it is a session")
     }

@@ -105,7 +105,7 @@ fn no_more_sessions_than_there_may_be_get_anything() {
         others: 1.0,
     };
     assert_eq!(goals.look(0, &machine, &sights).len(), MAX_SESSIONS);
-    let sum: f64 = goals.allotments().iter().map(|it| it.fast_cores).sum();
+    let sum: f64 = goals.states().iter().map(|it| it.fast_cores).sum();
     assert!(sum <= 7.0 + 1e-6, "{sum}");
     // What is out of order or there twice is not looked at.
     sights.truncate(10);

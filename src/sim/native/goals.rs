@@ -54,7 +54,11 @@ fn a_session_gets_what_it_is_allotted_and_no_more_on_an_idle_machine() {
         join(&mut scene, &hogs, 1, exactly(1.3));
         scene.run(S);
         let rate = rate(&mut scene, 1, 5 * S);
-        assert!((rate / 1.3 - 1.0).abs() < 0.05, "{rate} on {}", machine.in_short());
+        assert!(
+            (rate / 1.3 - 1.0).abs() < 0.05,
+            "{rate} on {}",
+            machine.in_short()
+        );
     }
 }
 
@@ -69,7 +73,11 @@ fn a_session_gets_what_it_is_allotted_beside_a_crowd_and_leaves_it_the_rest() {
         let before: u64 = crowd.iter().map(|&task| scene.ran(task)).sum();
         let rate = rate(&mut scene, 1, 5 * S);
         let crowd = crowd.iter().map(|&task| scene.ran(task)).sum::<u64>() - before;
-        assert!((rate - 1.0).abs() < 0.05, "{rate} on {}", machine.in_short());
+        assert!(
+            (rate - 1.0).abs() < 0.05,
+            "{rate} on {}",
+            machine.in_short()
+        );
         // Of six CPUs, of which the session's two threads may take two slower ones.
         assert!(crowd > 19 * S, "{} ms are left", crowd / MS);
     }
@@ -103,7 +111,11 @@ fn a_loop_of_frames_gets_each_in_time_beside_a_crowd() {
     scene.run(5 * S);
     let took = scene.took(frames);
     let late = took.iter().filter(|&&ns| ns > 25 * MS).count();
-    assert!(took.len() > 140 && late == 0, "{late} of {}: {took:?}", took.len());
+    assert!(
+        took.len() > 140 && late == 0,
+        "{late} of {}: {took:?}",
+        took.len()
+    );
 }
 
 #[test]
