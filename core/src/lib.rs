@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod files;
+pub mod goals;
 pub mod limits;
 pub mod mechanism;
 pub mod ml;

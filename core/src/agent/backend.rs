@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the agent watches and acts on.
 
-use super::Verdict;
+use super::{SessionBeats, Verdict};
+use crate::goals::SessionId;
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
@@ -47,6 +48,14 @@ pub trait Backend {
         0
     }
 
+    /// Appends the sessions that there are.
+    fn sessions(&mut self, _sessions: &mut Vec<SessionBeats>) {}
+
+    /// The session that a thread belongs to.
+    fn session_of(&mut self, _task: &Task) -> Option<SessionId> {
+        None
+    }
+
     /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules
     /// are others.
     fn verdict(&mut self, _task: &Task) -> Option<Verdict> {
@@ -66,6 +75,8 @@ pub enum Author {
     Policy,
     /// The user's rules, whose hints mean what they say.
     Rules,
+    /// Goals of programs; their hints are like the policy's.
+    Goals,
 }
 
 /// What the threads of a session get together.

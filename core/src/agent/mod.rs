@@ -8,12 +8,15 @@
 //! ```text
 //!              take_samples()           see()                     act()
 //!  Backend ──────► samples ──► policy    snapshot() ──► tasks ──► policy ──► actions ──► apply()
-//!                                          └─ rules ─► apply()
+//!                                          └─ rules, goals ─► apply()
+//!              steer()
+//!  Backend ──────► sessions ──► goals ──► allot()
 //! ```
 //!
 //! Nothing is allocated once the threads are known, and each was moved once.
 
 mod backend;
+mod goals;
 mod moves;
 mod ruled;
 mod saving;
@@ -26,11 +29,12 @@ use std::mem::take;
 use std::time::Duration;
 
 pub use backend::{Allotment, Applied, Author, Backend, Outcome};
+pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 
 use crate::pmu::sample::Sample;
-use crate::policy::{Action, Name, Policy, Settings, Snapshot};
+use crate::policy::{Action, Insight, Name, Policy, Settings, Snapshot};
 use crate::table::Task;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use work::{Work, WorkLedger};
@@ -45,6 +49,8 @@ pub struct Agent {
     pub saves: bool,
     /// Which threads have the user's rules, and what these say.
     pub rules: Ruled,
+    /// Sessions with goals, and what they get.
+    pub goals: AgentGoals,
     /// Which threads were moved of late, and why.
     pub moves: Moves,
     name: Name,
@@ -67,6 +73,7 @@ impl Agent {
             own: None,
             saves: false,
             rules: Ruled::default(),
+            goals: AgentGoals::default(),
             moves: Moves::default(),
             name,
             policy,
@@ -150,7 +157,25 @@ impl Agent {
         let verdict = |task: &Task| backend.verdict(task);
         self.rules
             .apply(&mut self.tasks, now_ns, verdict, &mut actions);
-        self.apply_and_keep(backend, actions, Author::Rules)
+        self.apply_and_keep(backend, actions, Author::Rules)?;
+        if self.goals.is_idle() {
+            return Ok(());
+        }
+        let mut actions = take(&mut self.actions);
+        let speeds = |task: &Task| {
+            let insight = self.policy.insight(task, &self.topology);
+            speeds(&insight, &self.topology)
+        };
+        let session_of = |task: &Task| backend.session_of(task);
+        self.goals
+            .place(&mut self.tasks, session_of, speeds, &mut actions);
+        self.apply_and_keep(backend, actions, Author::Goals)
+    }
+
+    /// Looks at the sessions with goals, and allots them what they need. To be called each
+    /// [`GOALS_LOOK`] while there are any, and when one has come.
+    pub fn steer<B: Backend>(&mut self, backend: &mut B) {
+        self.goals.steer(backend, &self.topology);
     }
 
     /// The same for the recording alone.
@@ -203,7 +228,8 @@ impl Agent {
 
     /// Time from now on until the next decision is due; `None` is never.
     pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
-        let rules = (!self.rules.is_idle()).then_some(ruled::LOOK);
+        let idle = self.rules.is_idle() && self.goals.is_idle();
+        let rules = (!idle).then_some(ruled::LOOK);
         self.policy.due_in(&self.snapshot(now_ns)).or(rules)
     }
 
@@ -252,6 +278,12 @@ impl Agent {
     pub fn forget_the_gone(&mut self) {
         self.moves.retain(&self.tasks);
         self.rules.retain(&self.tasks);
+        self.goals.retain(&self.tasks);
+    }
+
+    /// The BPF half is another one: what it knew of threads beyond its table is to be told again.
+    pub fn begin_anew(&mut self) {
+        self.goals.begin_anew();
     }
 
     fn snapshot(&self, now_ns: u64) -> Snapshot<'_> {
@@ -281,11 +313,31 @@ impl Agent {
         for (action, outcome) in actions.iter().zip(&self.outcomes) {
             self.applied.note(*outcome);
             if *outcome == Outcome::Applied {
-                self.moves.note(now_ns, action, &*self.policy, &self.tasks);
+                let reason = |task| match by {
+                    Author::Goals => self.goals.reason(task),
+                    Author::Policy | Author::Rules => self.policy.reason(task),
+                };
+                self.moves.note(now_ns, action, &reason, &self.tasks);
             }
         }
         actions.clear();
         self.actions = actions;
         applied
     }
+}
+
+/// How fast a thread is on each core type, relative to the fastest: measured, or by capacity.
+fn speeds(insight: &Insight, topology: &Topology) -> [f64; MAX_CORE_TYPES] {
+    let mut speeds = [1.0; MAX_CORE_TYPES];
+    for ((speed, kind), factor) in speeds
+        .iter_mut()
+        .zip(&topology.types)
+        .zip(insight.asymmetry)
+    {
+        *speed = match factor {
+            Some(factor) if factor > 0.0 => 1.0 / factor,
+            _ => f64::from(kind.capacity.clamp(1, 1024)) / 1024.0,
+        };
+    }
+    speeds
 }

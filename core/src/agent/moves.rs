@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::story::{self, MOVES};
-use crate::policy::{Action, Policy, Reason, Seen};
+use crate::policy::{Action, Reason, Seen};
 use crate::table::{Comm, Task, TaskId};
 
 struct Move {
@@ -34,21 +34,21 @@ impl Moves {
         &mut self,
         now_ns: u64,
         action: &Action,
-        policy: &dyn Policy,
+        reason: &dyn Fn(TaskId) -> Option<Reason>,
         tasks: &[Task],
     ) {
         match action {
             // To stay where it is, is no move.
             Action::Hint(seen, Some(to)) if *to == seen.on => {}
-            Action::Hint(seen, Some(to)) => self.moved(now_ns, *seen, *to, None, policy),
+            Action::Hint(seen, Some(to)) => self.moved(now_ns, *seen, *to, None, reason),
             Action::Swap(pair) => {
                 let partner = |id: TaskId| {
                     let found = tasks.iter().find(|task| task.id == id)?;
                     Some((found.tid, found.comm))
                 };
                 let [(one, to), (other, back)] = *pair;
-                self.moved(now_ns, one, to, partner(other.task), policy);
-                self.moved(now_ns, other, back, partner(one.task), policy);
+                self.moved(now_ns, one, to, partner(other.task), reason);
+                self.moved(now_ns, other, back, partner(one.task), reason);
             }
             Action::Hint(_, None)
             | Action::Slowdown(..)
@@ -64,7 +64,7 @@ impl Moves {
         seen: Seen,
         to: usize,
         partner: Option<(u32, Comm)>,
-        policy: &dyn Policy,
+        reason: &dyn Fn(TaskId) -> Option<Reason>,
     ) {
         let log = self.logs.entry(seen.task).or_insert_with(|| Log {
             last: VecDeque::with_capacity(MOVES),
@@ -79,7 +79,7 @@ impl Moves {
             from: seen.on,
             to,
             partner,
-            reason: policy.reason(seen.task),
+            reason: reason(seen.task),
         });
     }
 
@@ -123,24 +123,11 @@ impl Move {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::policy::Snapshot;
 
-    /// Moves everything for the same reason.
-    struct Roomy;
-
-    impl Policy for Roomy {
-        fn interval(&self) -> Option<Duration> {
-            None
-        }
-
-        fn decide(&mut self, _: &Snapshot, _: &mut Vec<Action>) {}
-
-        fn reason(&self, _: TaskId) -> Option<Reason> {
-            Some(Reason::Room)
-        }
+    /// Everything is moved for the same reason.
+    fn roomy(_: TaskId) -> Option<Reason> {
+        Some(Reason::Room)
     }
 
     const ID: TaskId = TaskId {
@@ -153,7 +140,7 @@ mod tests {
         let mut moves = Moves::default();
         for second in 0..20 {
             let seen = Seen { task: ID, on: 1 };
-            moves.note(second, &Action::Hint(seen, Some(0)), &Roomy, &[]);
+            moves.note(second, &Action::Hint(seen, Some(0)), &roomy, &[]);
         }
         assert_eq!(moves.of(ID), 20);
         let told = moves.told(ID, 20);
@@ -168,9 +155,9 @@ mod tests {
         let mut moves = Moves::default();
         let other = TaskId { slot: 8, ..ID };
         let pair = [ID, other].map(|task| (Seen { task, on: 0 }, 1));
-        moves.note(0, &Action::Swap(pair), &Roomy, &[]);
+        moves.note(0, &Action::Swap(pair), &roomy, &[]);
         assert_eq!((moves.of(ID), moves.of(other)), (1, 1));
-        moves.note(0, &Action::Slowdown(ID, [1.0; 4]), &Roomy, &[]);
+        moves.note(0, &Action::Slowdown(ID, [1.0; 4]), &roomy, &[]);
         assert_eq!(moves.of(ID), 1);
         moves.retain(&[]);
         assert_eq!(moves.of(ID), 0);

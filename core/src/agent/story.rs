@@ -50,6 +50,9 @@ pub struct ThreadStory {
     /// The rule of the user that places it, in words.
     #[serde(default)]
     pub rule: Option<String>,
+    /// How fast its session is and is to be, and what it gets for that, in words.
+    #[serde(default)]
+    pub goal: Option<String>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
     /// Its place in the policy's ranking, of which 1 is the best, and of how many.
@@ -154,6 +157,9 @@ impl ThreadStory {
         };
         item("ran", self.ran(story));
         item("slowdown", self.slowdowns(story));
+        if let Some(goal) = &self.goal {
+            item("goal", hang_words(goal, 11, 11));
+        }
         if let Some((rank, of)) = self.rank {
             let sf = self.asymmetry.last().copied().flatten();
             let sf = sf.map_or_else(String::new, |sf| format!(", by an SF of {sf:.2}"));
@@ -324,6 +330,19 @@ mod tests {
         let text = story.lines().join("\n");
         assert!(text.contains("  placed by a rule: on P while"), "{text}");
         assert!(text.contains("while all fit on efficient cores"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn a_goal_is_told_with_what_it_gets() {
+        let mut story = story();
+        let goal = "24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: the machine lacks 0.80";
+        story.threads[0].goal = Some(goal.into());
+        let text = story.lines().join("\n");
+        assert!(
+            text.contains("  goal     24.1 of 30 beats/s, needs"),
+            "{text}"
+        );
         assert!(text.lines().all(|line| line.chars().count() <= 80));
     }
 

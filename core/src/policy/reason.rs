@@ -59,6 +59,17 @@ pub enum Reason {
     MadeRoom,
     /// It changed places with one so that the two are less in the way of others.
     Relief,
+    /// Its session's goal needs it there. All in hundredths.
+    Goal {
+        /// Beats/s.
+        rate: u32,
+        /// Beats/s.
+        target: u32,
+        /// Fast cores that this takes.
+        needs: u32,
+        /// Fast cores that it has.
+        has: u32,
+    },
 }
 
 impl Measure {
@@ -104,6 +115,18 @@ impl Reason {
             Self::Undisturbed => "to be measured undisturbed (NWC mode)".into(),
             Self::MadeRoom => "made room for one to be measured undisturbed (NWC mode)".into(),
             Self::Relief => "so that others wait less for memory".into(),
+            Self::Goal {
+                rate,
+                target,
+                needs,
+                has,
+            } => {
+                let [rate, target, needs, has] =
+                    [rate, target, needs, has].map(|it| f64::from(it) / 100.0);
+                format!(
+                    "goal: {rate:.1} of {target} beats/s, needs {needs:.2} fast cores, has {has:.2}"
+                )
+            }
         }
     }
 }
@@ -219,6 +242,18 @@ mod tests {
         let (sf, rank, of) = (213, 3, 12);
         let words = Reason::Ranked { sf, rank, of }.words();
         assert_eq!(words, "SF 2.13, rank 3 of 12");
+    }
+
+    #[test]
+    fn a_goal_is_told_with_what_it_needs() {
+        let goal = Reason::Goal {
+            rate: 2412,
+            target: 2997,
+            needs: 240,
+            has: 160,
+        };
+        let words = "goal: 24.1 of 29.97 beats/s, needs 2.40 fast cores, has 1.60";
+        assert_eq!(goal.words(), words);
     }
 
     #[test]

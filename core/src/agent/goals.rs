@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Goals at work: sessions get a place in the BPF half and an allotment there, their threads belong to
+//! it, and are hinted to a core type that is fast enough for their part of the allotment.
+//!
+//! [`AgentGoals::steer`] reads no task table, and is cheap; what needs one is done when the agent has it
+//! anyway. What goals decide is [`crate::goals`].
+
+use std::mem::take;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::backend::{Allotment, Backend};
+use crate::goals::{GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionSight};
+use crate::policy::{Action, Reason};
+use crate::table::{Task, TaskId, TaskState};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// How often goals are looked at, as in Sironi et al. (2013, section 3.3).
+pub const GOALS_LOOK: Duration = Duration::from_millis(50);
+
+/// What threads without a goal keep of the machine where they want to run, unless they are too few.
+const OTHERS: f64 = 0.1;
+
+/// An allotment is told anew if it has changed by so much.
+const CHANGED: f64 = 0.002;
+
+/// A thread that was hinted to a fast type is left there until a slower one gives so much less or more
+/// of what it needs.
+const KEEPS: f64 = 0.9;
+
+/// A session as the backend has it now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SessionBeats {
+    /// Which; no other ever has this id.
+    pub id: SessionId,
+    /// What it is to reach.
+    pub target: crate::goals::TargetRate,
+    /// Its service level; 100 is that of most.
+    pub weight: u32,
+    /// Beyond its allotment it shares like others; else it is held.
+    pub gets_more: bool,
+    /// Beats so far.
+    pub beats: u64,
+    /// When the latest of them was, by [`Backend::now`].
+    pub beat_at_ns: u64,
+}
+
+/// A session that has a place.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    id: SessionId,
+    place: u16,
+    /// How many of its threads wanted to run since the table was read before.
+    threads: u32,
+    counted: u32,
+    told: Allotment,
+}
+
+/// A thread that belongs to a session, or did.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    place: u16,
+    session: SessionId,
+    ran_ns: u64,
+    hinted: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AgentGoals {
+    goals: Goals,
+    /// In ascending order of ids.
+    placed: Vec<Placed>,
+    /// Places that can be had, and those that can once no thread is there any longer.
+    free: Vec<u16>,
+    left: Vec<u16>,
+    /// Places that were never had.
+    used: u16,
+    members: FxHashMap<TaskId, Member>,
+    /// How many threads without a goal wanted to run.
+    others: u32,
+    /// Kept for their memory.
+    beats: Vec<SessionBeats>,
+    sights: Vec<SessionSight>,
+}
+
+impl AgentGoals {
+    /// What each session gets, in ascending order of ids.
+    pub fn states(&self) -> &[GoalState] {
+        self.goals.states()
+    }
+
+    /// The session that a thread belongs to, and what that gets.
+    pub fn of(&self, task: TaskId) -> Option<&GoalState> {
+        let member = self.members.get(&task).filter(|member| member.place != 0)?;
+        self.goals.of(member.session)
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.placed.is_empty() && self.members.is_empty()
+    }
+
+    /// How long until [`super::Agent::steer`] is due again; `None` while there are no sessions.
+    pub fn due_in(&self) -> Option<Duration> {
+        (!self.placed.is_empty()).then_some(GOALS_LOOK)
+    }
+
+    /// The BPF half is another one, to which no thread belongs and nothing was told.
+    pub(super) fn begin_anew(&mut self) {
+        self.members.clear();
+        for placed in &mut self.placed {
+            placed.told = Allotment::default();
+        }
+    }
+
+    /// Looks at all sessions, and tells the backend what they get.
+    pub(super) fn steer<B: Backend>(&mut self, backend: &mut B, topology: &Topology) {
+        let mut beats = take(&mut self.beats);
+        beats.clear();
+        backend.sessions(&mut beats);
+        beats.sort_unstable_by_key(|beats| beats.id);
+        beats.dedup_by_key(|beats| beats.id);
+        self.come_and_go(backend, &beats);
+        let mut sights = take(&mut self.sights);
+        sights.clear();
+        let mut placed = self.placed.iter().peekable();
+        for beats in &beats {
+            // One for which there is no place has no goal.
+            let Some(placed) = placed.next_if(|placed| placed.id == beats.id) else {
+                continue;
+            };
+            sights.push(SessionSight {
+                id: beats.id,
+                target: beats.target,
+                weight: beats.weight,
+                runnable: placed.threads,
+                beats: beats.beats,
+                beat_at_ns: beats.beat_at_ns,
+                spent_ns: backend.spent_ns(placed.place),
+            });
+        }
+        let states = self
+            .goals
+            .look(backend.now(), &machine(topology, self.others), &sights);
+        let mut beats_of = beats.iter();
+        for (placed, state) in self.placed.iter_mut().zip(states) {
+            let gets_more = beats_of
+                .find(|beats| beats.id == placed.id)
+                .is_some_and(|beats| beats.gets_more);
+            let before = placed.told.fast_cores;
+            let same = before.is_some_and(|it| (state.fast_cores / it - 1.0).abs() < CHANGED);
+            if !same || gets_more != placed.told.gets_more {
+                placed.told = Allotment {
+                    fast_cores: Some(state.fast_cores),
+                    gets_more,
+                };
+                backend.allot(placed.place, placed.told);
+            }
+        }
+        self.beats = beats;
+        self.sights = sights;
+    }
+
+    /// Gives places to sessions that have come, and takes them from those that are gone.
+    fn come_and_go<B: Backend>(&mut self, backend: &mut B, beats: &[SessionBeats]) {
+        let Self {
+            placed, left, free, ..
+        } = self;
+        let there = |id: SessionId| beats.binary_search_by_key(&id, |it| it.id).is_ok();
+        placed.retain(|placed| {
+            let stays = there(placed.id);
+            if !stays {
+                backend.allot(placed.place, Allotment::default());
+                left.push(placed.place);
+            }
+            stays
+        });
+        for beats in beats {
+            let Err(at) = placed.binary_search_by_key(&beats.id, |placed| placed.id) else {
+                continue;
+            };
+            let place = match free.pop() {
+                Some(place) => place,
+                None if usize::from(self.used) < MAX_SESSIONS => {
+                    self.used += 1;
+                    self.used
+                }
+                None => continue,
+            };
+            let new = Placed {
+                id: beats.id,
+                place,
+                threads: 1,
+                counted: 0,
+                told: Allotment::default(),
+            };
+            placed.insert(at, new);
+        }
+    }
+
+    /// Has threads belong to their sessions, and be where these need them: such a thread looks pinned to
+    /// the policy. `speeds` are those on each core type, relative to the fastest.
+    pub(super) fn place(
+        &mut self,
+        tasks: &mut [Task],
+        mut session_of: impl FnMut(&Task) -> Option<SessionId>,
+        speeds: impl Fn(&Task) -> [f64; MAX_CORE_TYPES],
+        actions: &mut Vec<Action>,
+    ) {
+        if self.is_idle() {
+            return;
+        }
+        let Self {
+            goals,
+            placed,
+            members,
+            ..
+        } = self;
+        self.others = 0;
+        placed.iter_mut().for_each(|placed| placed.counted = 0);
+        for task in tasks.iter_mut().filter(|task| !task.kthread) {
+            let member = members.get(&task.id).copied();
+            let awake = task.state != TaskState::Blocked;
+            let session = session_of(task);
+            let found = session.and_then(|id| placed.binary_search_by_key(&id, |it| it.id).ok());
+            let Some(placed) = found.map(|at| &mut placed[at]) else {
+                self.others += u32::from(awake);
+                if let Some(member) = member {
+                    actions.push(Action::Join(task.id, 0));
+                    if member.hinted && task.hint.is_some() {
+                        actions.push(Action::Hint((&*task).into(), None));
+                    }
+                    members.remove(&task.id);
+                }
+                continue;
+            };
+            let ran_ns = task.total_ns();
+            let ran = member.is_some_and(|member| member.ran_ns != ran_ns);
+            placed.counted += u32::from(awake || ran);
+            if member.is_none_or(|member| member.place != placed.place) {
+                actions.push(Action::Join(task.id, placed.place));
+            }
+            let was_hinted = member.is_some_and(|member| member.hinted);
+            let wanted = goals
+                .of(placed.id)
+                .filter(|_| task.may_choose())
+                .and_then(|state| wanted(state, placed.threads, was_hinted, task, &speeds(task)));
+            match wanted {
+                Some(to) => {
+                    if task.hint != Some(to) {
+                        actions.push(Action::Hint((&*task).into(), Some(to)));
+                    }
+                    task.pinned = true;
+                    task.core_type = to;
+                }
+                // One that a rule places meanwhile is the rule's.
+                None if was_hinted && task.hint.is_some() && !task.pinned => {
+                    actions.push(Action::Hint((&*task).into(), None));
+                }
+                None => {}
+            }
+            let member = Member {
+                place: placed.place,
+                session: placed.id,
+                ran_ns,
+                hinted: wanted.is_some(),
+            };
+            members.insert(task.id, member);
+        }
+        for placed in placed {
+            placed.threads = placed.counted.max(1);
+        }
+        // No thread is there any longer.
+        self.free.append(&mut self.left);
+    }
+
+    /// Forgets threads that ended.
+    pub(super) fn retain(&mut self, tasks: &[Task]) {
+        let alive = |id: &TaskId| tasks.binary_search_by_key(id, |task| task.id).is_ok();
+        self.members.retain(|id, _| alive(id));
+    }
+
+    /// Why a thread is moved.
+    pub(super) fn reason(&self, task: TaskId) -> Option<Reason> {
+        let state = self.of(task)?;
+        let hundredths = |number: f64| (100.0 * number).round() as u32;
+        Some(Reason::Goal {
+            rate: hundredths(state.rates.windowed.unwrap_or(0.0)),
+            target: hundredths(state.target),
+            needs: hundredths(state.demand),
+            has: hundredths(state.fast_cores),
+        })
+    }
+}
+
+/// What there is to share; `others` threads without a goal want to run.
+fn machine(topology: &Topology, others: u32) -> GoalMachine {
+    let capacities = topology.cpus.iter().map(|cpu| {
+        let kind = topology.types.get(cpu.core_type);
+        kind.map_or(1.0, |kind| f64::from(kind.capacity) / 1024.0)
+    });
+    let fast_cores: f64 = capacities.sum();
+    GoalMachine {
+        fast_cores,
+        others: (OTHERS * fast_cores).min(f64::from(others)),
+    }
+}
+
+/// The slowest core type that gives a thread its part of the allotment; `None` if any does, and where
+/// nothing is known.
+fn wanted(
+    state: &GoalState,
+    threads: u32,
+    was_hinted: bool,
+    task: &Task,
+    speeds: &[f64; MAX_CORE_TYPES],
+) -> Option<usize> {
+    if state.model.is_none() || state.miss == Some(Miss::NoBeats) {
+        return None;
+    }
+    let part = state.fast_cores / f64::from(threads.max(1));
+    let enough = if was_hinted { KEEPS } else { 1.0 };
+    let mut usable = (0..MAX_CORE_TYPES).rev().filter(|&kind| task.may_use(kind));
+    let slowest = usable.next()?;
+    if part <= enough * speeds[slowest] {
+        return None;
+    }
+    let fastest = (0..MAX_CORE_TYPES).find(|&kind| task.may_use(kind));
+    usable.find(|&kind| part <= speeds[kind]).or(fastest)
+}
+
+#[cfg(test)]
+mod tests;

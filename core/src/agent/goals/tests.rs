@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use super::*;
+use crate::agent::{Agent, Author, Outcome};
+use crate::goals::TargetRate;
+use crate::pmu::sample::Sample;
+use crate::policy::{Name, Policy, Seen, Snapshot};
+use crate::testing::{MS, board, task};
+
+/// Wants every thread that it may move on the slowest core type.
+struct Down;
+
+impl Policy for Down {
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let free = snapshot.tasks.iter().filter(|task| !task.pinned);
+        actions.extend(free.map(|task| Action::Hint(task.into(), Some(1))));
+    }
+}
+
+/// Two fast and two slow cores. Threads of process 100 have session 7, beat 30 times a second, and
+/// spend `spends` fast cores for that.
+struct Bench {
+    now_ns: u64,
+    tasks: Vec<Task>,
+    sessions: Vec<SessionId>,
+    spends: f64,
+    allotted: Vec<(u16, Allotment)>,
+    applied: Vec<(Author, Action)>,
+}
+
+impl Backend for Bench {
+    type Error = Infallible;
+
+    fn now(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn samples(&mut self, _: &mut Vec<Sample>) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, tasks: &mut Vec<Task>) {
+        tasks.clone_from(&self.tasks);
+    }
+
+    fn apply(
+        &mut self,
+        actions: &[Action],
+        by: Author,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Infallible> {
+        for action in actions {
+            if let Action::Hint(seen, to) = action {
+                self.tasks[seen.task.slot as usize].hint = *to;
+            }
+            outcomes.push(Outcome::Applied);
+            self.applied.push((by, action.clone()));
+        }
+        Ok(())
+    }
+
+    fn allot(&mut self, session: u16, allotment: Allotment) {
+        self.allotted.push((session, allotment));
+    }
+
+    fn spent_ns(&self, _: u16) -> u64 {
+        (self.now_ns as f64 * self.spends) as u64
+    }
+
+    fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
+        let beats = self.now_ns * 30 / (1000 * MS);
+        sessions.extend(self.sessions.iter().map(|&id| SessionBeats {
+            id,
+            target: TargetRate::per_second(30.0).unwrap(),
+            weight: 100,
+            gets_more: false,
+            beats,
+            beat_at_ns: beats * 1000 * MS / 30,
+        }));
+    }
+
+    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+        (task.tgid == 100).then_some(SessionId(7))
+    }
+}
+
+impl Bench {
+    /// Steers for so many ms, and then reads the table once.
+    fn run(&mut self, agent: &mut Agent, ms: u64) -> Vec<(Author, Action)> {
+        for _ in 0..ms / 50 {
+            self.now_ns += 50 * MS;
+            agent.steer(self);
+        }
+        let Ok(()) = agent.decide(self);
+        take(&mut self.applied)
+    }
+}
+
+fn bench(tasks: Vec<Task>, spends: f64) -> (Agent, Bench) {
+    let agent = Agent::new(board(2, 2), Name::None, Box::new(Down));
+    let bench = Bench {
+        now_ns: 1000 * MS,
+        tasks,
+        sessions: vec![SessionId(7)],
+        spends,
+        allotted: Vec::new(),
+        applied: Vec::new(),
+    };
+    (agent, bench)
+}
+
+fn by_goals(applied: &[(Author, Action)]) -> Vec<&Action> {
+    let those = applied.iter().filter(|(by, _)| *by == Author::Goals);
+    those.map(|(_, action)| action).collect()
+}
+
+#[test]
+fn threads_of_a_session_join_it_once_and_leave_it_when_it_ends() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 0), task(1, 1, 1)], 0.3);
+    assert_eq!(agent.goals.due_in(), None);
+    let applied = bench.run(&mut agent, 1000);
+    assert_eq!(agent.goals.due_in(), Some(GOALS_LOOK));
+    let (mine, other) = (bench.tasks[0].id, bench.tasks[1].id);
+    assert_eq!(by_goals(&applied), [&Action::Join(mine, 1)]);
+    assert_eq!(by_goals(&bench.run(&mut agent, 100)), [] as [&Action; 0]);
+    let given = agent.goals.of(mine).unwrap();
+    assert!((given.fast_cores - 0.3).abs() < 0.02, "{given:?}");
+    assert_eq!(agent.goals.of(other), None);
+    let (place, last) = *bench.allotted.last().unwrap();
+    assert_eq!((place, last.gets_more), (1, false));
+    assert!((last.fast_cores.unwrap() - 0.3).abs() < 0.02, "{last:?}");
+
+    bench.sessions.clear();
+    let applied = bench.run(&mut agent, 50);
+    assert_eq!(by_goals(&applied), [&Action::Join(mine, 0)]);
+    assert_eq!(bench.allotted.last(), Some(&(1, Allotment::default())));
+    assert!(agent.goals.is_idle() && agent.goals.of(mine).is_none());
+}
+
+#[test]
+fn a_thread_that_a_slow_core_is_too_slow_for_is_kept_on_a_fast_one() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 1)], 0.8);
+    bench.run(&mut agent, 2000);
+    let seen = Seen::from(&bench.tasks[0]);
+    let applied = bench.run(&mut agent, 50);
+    // The policy does not see a thread that it could move.
+    assert_eq!(applied, []);
+    assert_eq!(bench.tasks[0].hint, Some(0));
+    let told = &agent.moves.told(seen.task, bench.now_ns)[0];
+    assert_eq!((told.from, told.to), (1, 0));
+    assert!(told.why.starts_with("sent: goal: "), "{}", told.why);
+
+    // Two threads share it, for each of which a slow core will do.
+    bench.tasks.push(task(1, 1, 1));
+    bench.tasks[1].tgid = 100;
+    bench.run(&mut agent, 50);
+    let applied = bench.run(&mut agent, 50);
+    let back = Action::Hint(seen, None);
+    assert_eq!(by_goals(&applied), [&back]);
+    assert_eq!(bench.tasks[0].hint, Some(1));
+}
+
+#[test]
+fn a_rule_goes_before_a_goal() {
+    let mut pinned = task(0, 0, 1);
+    pinned.pinned = true;
+    let (mut agent, mut bench) = bench(vec![pinned], 0.8);
+    let applied = bench.run(&mut agent, 2000);
+    assert_eq!(by_goals(&applied), [&Action::Join(pinned.id, 1)]);
+}
+
+#[test]
+fn a_place_is_had_again_only_after_its_threads_have_left() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 0)], 0.3);
+    bench.run(&mut agent, 100);
+    bench.sessions = vec![SessionId(8)];
+    bench.now_ns += 50 * MS;
+    agent.steer(&mut bench);
+    assert_eq!(bench.allotted.last().unwrap().0, 2);
+    bench.run(&mut agent, 50);
+    bench.sessions.push(SessionId(9));
+    agent.steer(&mut bench);
+    assert_eq!(bench.allotted.last().unwrap().0, 1);
+}
+
+#[test]
+fn sessions_beyond_the_places_there_are_get_nothing() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 0)], 0.3);
+    bench.sessions = (0..2000).rev().map(SessionId).collect();
+    agent.steer(&mut bench);
+    assert_eq!(bench.allotted.len(), MAX_SESSIONS);
+    let places = bench.allotted.iter().map(|(place, _)| usize::from(*place));
+    assert_eq!(
+        (places.clone().min(), places.max()),
+        (Some(1), Some(MAX_SESSIONS))
+    );
+}
+
+#[test]
+fn to_another_bpf_half_all_is_told_again() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 0)], 0.3);
+    bench.run(&mut agent, 1000);
+    bench.allotted.clear();
+    agent.begin_anew();
+    let applied = bench.run(&mut agent, 50);
+    assert_eq!(by_goals(&applied), [&Action::Join(bench.tasks[0].id, 1)]);
+    assert!(bench.allotted[0].1.fast_cores.is_some());
+}

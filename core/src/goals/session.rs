@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! One session: its beats, its model, its controller, and what these make of a look.
+
+use super::control::{LEAST_DEMAND, PiController};
+use super::model::RateModel;
+use super::rate::{BeatLog, BeatReading};
+use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
+
+/// How a demand came about, and so how it is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// By measurement.
+    Measured,
+    /// Nothing is known yet, or no beat comes any more.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    target: f64,
+    pub(super) weight: f64,
+    log: BeatLog,
+    model: Option<RateModel>,
+    controller: PiController,
+    /// Rate and cost in the interval before.
+    before: f64,
+    spent: f64,
+    looked_ns: u64,
+    allotted_ns: u64,
+    /// Fast cores that it may spend now.
+    given: f64,
+    /// The least part of its demand that it was given since the last interval.
+    met: f64,
+    /// The most threads that were runnable of late; an old most is forgotten by and by.
+    threads: f64,
+    pub(super) standing: Standing,
+}
+
+impl Session {
+    pub(super) fn new(sight: &SessionSight, now_ns: u64, settings: &GoalSettings) -> Self {
+        Self {
+            id: sight.id,
+            target: sight.target.rate(),
+            weight: f64::from(sight.weight.max(1)),
+            log: BeatLog::new(settings.window),
+            model: None,
+            controller: PiController::default(),
+            before: 0.0,
+            spent: 0.0,
+            looked_ns: now_ns,
+            allotted_ns: 0,
+            given: 0.0,
+            met: 1.0,
+            threads: 1.0,
+            standing: Standing::Unknown,
+        }
+    }
+
+    /// Takes in what it did since the look before, and updates its demand.
+    pub(super) fn look(&mut self, sight: &SessionSight, now_ns: u64, settings: &GoalSettings) {
+        let step_ns = now_ns.saturating_sub(self.looked_ns);
+        self.looked_ns = now_ns;
+        self.allotted_ns += (self.given * step_ns as f64) as u64;
+        let faded = self.threads * (-(step_ns as f64) / settings.window.as_nanos() as f64).exp2();
+        self.threads = f64::from(sight.runnable).max(faded).max(1.0);
+        self.weight = f64::from(sight.weight.max(1));
+        if sight.target.rate() != self.target {
+            self.target = sight.target.rate();
+            self.controller.forget();
+            if let Some(model) = &self.model {
+                self.controller.set(self.target / model.gain());
+            }
+        }
+        let reading = BeatReading {
+            beats: sight.beats,
+            at_ns: sight.beat_at_ns,
+            spent_ns: sight.spent_ns,
+            allotted_ns: self.allotted_ns,
+        };
+        self.log.read(now_ns, &reading);
+        let least_ns = settings.interval.as_nanos() as u64;
+        if self.standing == Standing::Unknown && self.model.is_some() {
+            // It beats again: what lies between is no measure of it.
+            if self.log.silent_ns(now_ns) == Some(0) {
+                self.log.skip();
+                self.standing = Standing::Measured;
+            }
+        } else if let Some(interval) = self.log.interval(settings.beats, least_ns) {
+            self.measured(&interval, settings);
+        } else {
+            self.overdue(now_ns, least_ns, settings);
+        }
+    }
+
+    fn measured(&mut self, interval: &super::rate::BeatInterval, settings: &GoalSettings) {
+        let spent = interval.spent.max(1e-6);
+        let (pole, fresh) = match &mut self.model {
+            Some(model) => {
+                let resets = model.resets();
+                model.update(self.before, spent, interval.rate);
+                let reset = model.resets() != resets;
+                (if reset { 0.0 } else { settings.pole }, reset)
+            }
+            None => (0.0, true),
+        };
+        let model = *self
+            .model
+            .get_or_insert_with(|| RateModel::new(interval.rate, spent));
+        if fresh {
+            self.controller.forget();
+        }
+        let granted = self.met > 0.98;
+        self.controller
+            .step(self.target, interval, granted, &model, pole);
+        self.before = interval.rate;
+        self.spent = interval.spent;
+        self.met = 1.0;
+        self.standing = Standing::Measured;
+    }
+
+    /// No beat comes, though it should have long since: it works harder for this one, or it rests.
+    fn overdue(&mut self, now_ns: u64, least_ns: u64, settings: &GoalSettings) {
+        let (Some(model), Some(so_far)) = (&self.model, self.log.so_far(now_ns)) else {
+            return;
+        };
+        let silent_ns = self.log.silent_ns(now_ns).unwrap_or(0);
+        let expected = self.target.min(self.before).max(f64::MIN_POSITIVE);
+        let patience = (4e9 / expected).max(settings.patience.as_nanos() as f64);
+        if silent_ns as f64 > patience {
+            self.standing = Standing::Unknown;
+        } else if silent_ns > least_ns
+            && so_far.rate < 0.7 * expected
+            && so_far.spent > 0.5 * so_far.allotted
+        {
+            let most = 2.0 * self.target / model.gain();
+            let need = self.target * so_far.spent / so_far.rate;
+            self.controller.raise(need.min(most));
+        }
+    }
+
+    /// Fast cores that it asks for: what it can use of its demand.
+    pub(super) fn claim(&self) -> f64 {
+        match self.standing {
+            Standing::Measured => self.controller.demand().min(self.threads),
+            Standing::Unknown => self.threads,
+        }
+    }
+
+    /// It gets so much of what it asked for.
+    pub(super) fn give(&mut self, given: f64) {
+        self.given = given;
+        self.met = self.met.min(given / self.claim().max(LEAST_DEMAND));
+    }
+
+    pub(super) fn state(&self, now_ns: u64, settings: &GoalSettings) -> GoalState {
+        let rates = self.log.rates(now_ns);
+        GoalState {
+            session: self.id,
+            fast_cores: self.given,
+            demand: match self.standing {
+                Standing::Measured => self.controller.demand(),
+                Standing::Unknown => self.claim(),
+            },
+            target: self.target,
+            rates,
+            spent: self.spent,
+            model: self.model,
+            miss: self.miss(rates.windowed, settings),
+        }
+    }
+
+    fn miss(&self, rate: Option<f64>, settings: &GoalSettings) -> Option<Miss> {
+        let model = match (&self.model, self.standing) {
+            (Some(model), Standing::Measured) => model,
+            (Some(_), Standing::Unknown) => return Some(Miss::NoBeats),
+            (None, _) if rate.is_none() => return Some(Miss::NoBeats),
+            (None, _) => return Some(Miss::Learning),
+        };
+        if rate.is_some_and(|rate| rate >= self.target * (1.0 - settings.tolerance)) {
+            return None;
+        }
+        let demand = self.controller.demand();
+        let lacks = self.claim() - self.given;
+        Some(if lacks > 0.02 * demand {
+            Miss::Machine { lacks }
+        } else if demand > 1.05 * self.threads {
+            Miss::Threads {
+                threads: self.threads.round() as u32,
+            }
+        } else if !model.is_sure() {
+            Miss::Learning
+        } else if self.spent < 0.8 * self.given {
+            Miss::Waits
+        } else {
+            Miss::Approaching
+        })
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! One program at a time, on a machine that suffices.
+
+use hetero_core::goals::Miss;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::SeedableRng;
+
+use crate::bench::{Bench, Nearness};
+use crate::plant::Plant;
+
+fn rng(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed)
+}
+
+/// Fifteen seconds each of so many random programs, changed like that.
+fn random(first: u64, plants: u64, change: impl Fn(&mut Bench)) -> Nearness {
+    let mut sum = Nearness::default();
+    for seed in first..first + plants {
+        let mut rng = rng(seed);
+        let plant = Plant::random(1, &mut rng, 8.0, 15_000);
+        let mut bench = Bench::new(vec![plant], 8.0, rng);
+        change(&mut bench);
+        bench.run(15_000);
+        sum.add(&bench.near);
+    }
+    sum
+}
+
+#[test]
+fn thousands_of_random_programs_are_kept_at_their_targets() {
+    let near = random(0, 1500, |_| {});
+    println!(
+        "random programs: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+    let [all, settled, beyond] = near.percent();
+    assert!(all > 97.0 && settled > 99.8 && beyond < 0.05, "{near:?}");
+    assert!(near.worst < 0.3, "{near:?}");
+}
+
+#[test]
+fn noisy_programs_get_no_worse_than_their_noise() {
+    let near = random(10_000, 200, |bench| bench.plants[0].noise = 0.3);
+    println!(
+        "30 % noise: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+    let [_, settled, beyond] = near.percent();
+    assert!(settled > 88.0 && beyond < 5.0, "{near:?}");
+
+    let near = random(20_000, 200, |bench| {
+        let plant = &mut bench.plants[0];
+        plant.heavy_each = 12;
+        plant.work *= 12.0 / 14.0;
+    });
+    println!(
+        "heavy beats: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+    assert!(near.percent()[1] > 80.0 && near.worst < 0.8, "{near:?}");
+}
+
+#[test]
+fn what_is_delivered_short_is_asked_for_on_top() {
+    let near = random(30_000, 100, |bench| bench.delivered = 0.93);
+    println!(
+        "7 % short: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+    assert!(near.percent()[1] > 99.0, "{near:?}");
+    // So short that the allotment decides nothing.
+    let near = random(30_000, 100, |bench| bench.delivered = 0.6);
+    println!(
+        "40 % short: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+}
+
+#[test]
+fn slow_beats_are_kept_too() {
+    let mut near = Nearness::default();
+    for seed in 0..20 {
+        let mut plant = Plant::new(1, 0.2 + 0.1 * seed as f64, 0.0);
+        plant.work = 0.6 / plant.target;
+        plant.noise = 0.02;
+        let mut bench = Bench::new(vec![plant], 4.0, rng(seed));
+        bench.run(30_000);
+        bench.near = Nearness::default();
+        bench.run(60_000);
+        near.add(&bench.near);
+    }
+    println!(
+        "slow beats: {:.2?} %, worst {:.2}",
+        near.percent(),
+        near.worst
+    );
+    assert!(near.percent()[1] > 99.0, "{near:?}");
+}
+
+#[test]
+fn another_target_is_reached_within_two_seconds() {
+    let mut plant = Plant::new(1, 30.0, 0.02);
+    plant.noise = 0.05;
+    let mut bench = Bench::new(vec![plant], 4.0, rng(1));
+    for target in [30.0, 45.0, 10.0, 40.0] {
+        bench.plants[0].target = target;
+        bench.run(2000);
+        let reached = bench.reached(0);
+        assert!((reached - 1.0).abs() < 0.1, "{target}: {reached}");
+    }
+}
+
+#[test]
+fn one_that_waits_for_a_clock_is_left_what_it_uses() {
+    let mut plant = Plant::new(1, 60.0, 0.004);
+    plant.paced = 60.0;
+    plant.noise = 0.1;
+    let mut bench = Bench::new(vec![plant], 4.0, rng(1));
+    bench.run(20_000);
+    let [all, settled, beyond] = bench.near.percent();
+    println!("paced: {all:.2} {settled:.2} {beyond:.2}");
+    assert!(settled > 99.0, "{:?}", bench.near);
+
+    // It holds itself back below its target: no more is asked for than it can use, and that is said.
+    bench.plants[0].target = 90.0;
+    bench.run(10_000);
+    let allotment = bench.allotment(0);
+    assert!((bench.reached(0) - 60.0 / 90.0).abs() < 0.02);
+    assert!(allotment.demand < 1.0, "{allotment:?}");
+    assert_eq!(allotment.miss, Some(Miss::Waits), "{allotment:?}");
+}
+
+#[test]
+fn what_runs_on_where_a_cpu_is_idle_asks_for_what_it_needs_only() {
+    let mut plant = Plant::new(1, 20.0, 0.025);
+    plant.surplus = true;
+    let mut bench = Bench::new(vec![plant], 4.0, rng(1));
+    bench.run(5000);
+    assert!((bench.reached(0) - 2.0).abs() < 0.1);
+    let allotment = bench.allotment(0);
+    assert!((allotment.demand - 0.5).abs() < 0.02, "{allotment:?}");
+    assert_eq!(allotment.miss, None);
+}
+
+#[test]
+fn too_few_threads_are_said_and_nothing_winds_up() {
+    // Needs 1.5, and has one thread.
+    let mut bench = Bench::new(vec![Plant::new(1, 60.0, 0.025)], 4.0, rng(1));
+    bench.run(20_000);
+    let allotment = *bench.allotment(0);
+    assert_eq!(
+        allotment.miss,
+        Some(Miss::Threads { threads: 1 }),
+        "{allotment:?}"
+    );
+    assert!((allotment.demand - 1.5).abs() < 0.1, "{allotment:?}");
+    assert!(allotment.fast_cores <= 1.0);
+    // A second later it is light enough, and at its target at once.
+    bench.plants[0].work = 0.01;
+    bench.run(2500);
+    assert!(
+        (bench.reached(0) - 1.0).abs() < 0.05,
+        "{}",
+        bench.reached(0)
+    );
+}
+
+#[test]
+fn one_that_falls_silent_and_comes_back_is_where_it_was() {
+    let mut bench = Bench::new(vec![Plant::new(1, 30.0, 0.02)], 4.0, rng(1));
+    bench.run(3000);
+    assert_eq!(bench.allotment(0).miss, None);
+    let demand = bench.allotment(0).demand;
+    // It computes something else.
+    bench.plants[0].work = 1000.0;
+    bench.run(6000);
+    assert_eq!(bench.allotment(0).miss, Some(Miss::NoBeats));
+    bench.plants[0].work = 0.02;
+    bench.plants[0].again();
+    bench.run(1500);
+    let allotment = bench.allotment(0);
+    assert!(
+        (allotment.demand / demand - 1.0).abs() < 0.1,
+        "{allotment:?}"
+    );
+    assert!((bench.reached(0) - 1.0).abs() < 0.1, "{}", bench.reached(0));
+}
