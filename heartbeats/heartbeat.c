@@ -19,7 +19,7 @@
 #define NS_PER_S 1000000000ull
 /* The least and the greatest goal, in thousandths of a beat per second. */
 #define LEAST_TARGET 1ull
-#define GREATEST_TARGET (1000ull * NS_PER_S)
+#define GREATEST_TARGET (1000ull * 1000000)
 
 #define API __attribute__((visibility("default")))
 
@@ -101,9 +101,9 @@ static int64_t target_of_period(uint64_t ns)
 {
 	if (!ns)
 		return 0;
-	if (ns > GREATEST_TARGET)
+	if (ns < NS_PER_S * 1000 / GREATEST_TARGET || ns > NS_PER_S * 1000 / LEAST_TARGET)
 		return -1;
-	return (int64_t)((GREATEST_TARGET + ns / 2) / ns);
+	return (int64_t)((NS_PER_S * 1000 + ns / 2) / ns);
 }
 
 static int valid_weight(uint32_t weight)

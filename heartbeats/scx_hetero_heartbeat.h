@@ -48,7 +48,7 @@ struct scx_hetero_hb_options {
 	size_t size;		/* sizeof(struct scx_hetero_hb_options) */
 	const char *name;	/* for people, up to 15 bytes; NULL: the program's */
 	/* One of these at most; without any there is no goal yet. */
-	double rate;		/* beats per second, up to 1e9 */
+	double rate;		/* beats per second, 0.001 to 1e6 */
 	uint64_t period_ns;	/* from beat to beat */
 	uint64_t deadline_ns;	/* for the work of a beat: see scx_hetero_hb_beats_between() */
 	uint32_t weight;	/* 1 to 10000, where goals exceed the machine; 0: 100 */

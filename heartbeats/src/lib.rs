@@ -38,7 +38,7 @@ pub enum HeartbeatTarget {
     /// There is no goal, or none yet; the rates can be read all the same.
     #[default]
     None,
-    /// Beats per second, from 0.001 to 1e9.
+    /// Beats per second, from 0.001 to 1e6.
     Rate(f64),
     /// From beat to beat.
     Period(Duration),

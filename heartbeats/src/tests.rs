@@ -56,7 +56,7 @@ fn targets_have_three_forms_and_nonsense_is_refused() {
     assert_eq!(heartbeat.target(), Option::None);
     for (target, rate) in [
         (Rate(59.94), 59.94),
-        (Rate(1e9), 1e9),
+        (Rate(1e6), 1e6),
         (Rate(0.001), 0.001),
         (Period(Duration::from_millis(40)), 25.0),
         (Deadline(Duration::from_millis(8)), 125.0),
@@ -73,9 +73,10 @@ fn targets_have_three_forms_and_nonsense_is_refused() {
         Rate(f64::NAN),
         Rate(f64::INFINITY),
         Rate(-1.0),
-        Rate(1.1e9),
+        Rate(1e9),
         Rate(1e-9),
         Period(Duration::MAX),
+        Period(Duration::from_nanos(1)),
     ] {
         let refused = heartbeat.set_target(target).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{target:?}");
