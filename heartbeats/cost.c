@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * cost [THREADS]: nanoseconds that a beat takes, and what of them is the look at the
- * clock. The least of several rounds, for the machine may have other things to do.
+ * clock: the least of many rounds, for the machine may have other things to do, and the
+ * median, for threads that beat at once may be alone for a round.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -19,34 +20,35 @@ static void look_at_the_clock(struct scx_hetero_hb *hb)
 	seen = scx_hetero_hb_now_ns();
 }
 
-static void without_the_clock(struct scx_hetero_hb *hb)
-{
-	scx_hetero_hb_beats_between(hb, 1, 0, 1);
-}
-
 struct round {
 	void (*what)(struct scx_hetero_hb *);
 	struct scx_hetero_hb *hb;
-	double ns;
+	double least, median;
 };
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
 
 static void *measure(void *argument)
 {
 	struct round *round = argument;
-	double least = 1e9;
+	double ns[ROUNDS];
 	int i, r;
 
 	for (r = 0; r < ROUNDS; r++) {
 		uint64_t begin = scx_hetero_hb_now_ns();
-		double took;
 
 		for (i = 0; i < BEATS; i++)
 			round->what(round->hb);
-		took = (double)(scx_hetero_hb_now_ns() - begin) / BEATS;
-		if (took < least)
-			least = took;
+		ns[r] = (double)(scx_hetero_hb_now_ns() - begin) / BEATS;
 	}
-	round->ns = least;
+	qsort(ns, ROUNDS, sizeof(ns[0]), compare);
+	round->least = ns[0];
+	round->median = ns[ROUNDS / 2];
 	return NULL;
 }
 
@@ -59,7 +61,6 @@ int main(int argc, char **argv)
 	} kinds[] = {
 		{ "beat", scx_hetero_hb_beat },
 		{ "look at the clock alone", look_at_the_clock },
-		{ "beat without the clock", without_the_clock },
 	};
 	int threads = argc > 1 ? atoi(argv[1]) : 1, i;
 	struct scx_hetero_hb *hb = scx_hetero_hb_open(&options);
@@ -75,19 +76,22 @@ int main(int argc, char **argv)
 	for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
 		struct round rounds[64];
 		pthread_t ids[64];
-		double worst = 0;
+		struct round worst = { 0 };
 
 		for (i = 0; i < threads; i++) {
-			rounds[i] = (struct round){ kinds[kind].what, hb, 0 };
+			rounds[i] = (struct round){ kinds[kind].what, hb, 0, 0 };
 			if (pthread_create(&ids[i], NULL, measure, &rounds[i]))
 				return 1;
 		}
 		for (i = 0; i < threads; i++) {
 			pthread_join(ids[i], NULL);
-			if (rounds[i].ns > worst)
-				worst = rounds[i].ns;
+			if (rounds[i].least > worst.least)
+				worst.least = rounds[i].least;
+			if (rounds[i].median > worst.median)
+				worst.median = rounds[i].median;
 		}
-		printf("%-26s %6.1f ns\n", kinds[kind].name, worst);
+		printf("%-26s %6.1f ns  median %6.1f ns\n", kinds[kind].name, worst.least,
+		       worst.median);
 	}
 	scx_hetero_hb_close(hb);
 	return 0;

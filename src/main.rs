@@ -326,7 +326,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
         Some(Command::Goal(args)) => {
-            let (stop, _) = on_signal(&ENDING)?;
+            // A terminal's Ctrl-C reaches a program that is run as well, and is for it to heed.
+            let theirs = usize::from(args.runs_a_program());
+            let _ignored = on_signal(&ENDING[..theirs])?;
+            let (stop, _) = on_signal(&ENDING[theirs..])?;
             goals::command::run(&args, &stop)
         }
         Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),

@@ -79,6 +79,13 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+impl GoalArgs {
+    /// Whether it runs a program.
+    pub fn runs_a_program(&self) -> bool {
+        matches!(self.what, GoalCommand::Run(_))
+    }
+}
+
 /// Does what was asked for; the exit status. `stopping` is set when it is to end.
 ///
 /// # Errors

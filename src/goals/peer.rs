@@ -103,16 +103,21 @@ impl Peer {
         }
     }
 
-    fn has_started(&self, mut tgid: u32) -> bool {
-        for _ in 0..GENERATIONS {
-            match parent(tgid) {
-                Some(parent) if parent == self.pid => return true,
-                Some(parent) if parent > 1 => tgid = parent,
-                _ => return false,
-            }
-        }
-        false
+    fn has_started(&self, tgid: u32) -> bool {
+        descends(tgid, self.pid)
     }
+}
+
+/// Whether a process was started by another, or by one that was.
+pub(super) fn descends(mut tgid: u32, from: u32) -> bool {
+    for _ in 0..GENERATIONS {
+        match parent(tgid) {
+            Some(parent) if parent == from => return true,
+            Some(parent) if parent > 1 => tgid = parent,
+            _ => return false,
+        }
+    }
+    false
 }
 
 fn parent(tgid: u32) -> Option<u32> {
