@@ -14,10 +14,10 @@
 
 #define PAGE 4096
 #define NS_PER_S 1000000000ull
-/* Which the scheduler may have reasons to; they do not pass within a second. */
+/* When it is asked again after it refused: its reasons do not pass within a second. */
 #define AFTER_REFUSAL (10 * NS_PER_S)
 
-/* The least that any request has room for. */
+/* Bytes that any request has room in. */
 #define REQUEST 4096
 
 static void hang_up(struct scx_hetero_hb *hb, enum state state, int error)
@@ -111,22 +111,9 @@ static int send_request(struct scx_hetero_hb *hb, const char *begin, int with_pa
 	sent = sendmsg(hb->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent == (ssize_t)part.iov_len)
 		return 0;
-	/* Half a request is none: the scheduler hears of the session with the next connection. */
-	hang_up(hb, STATE_NONE, sent < 0 ? errno : EAGAIN);
+	if (sent >= 0)
+		errno = EAGAIN;
 	return -1;
-}
-
-static void begin(struct scx_hetero_hb *hb)
-{
-	hb->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (hb->socket < 0 ||
-	    connect(hb->socket, (const struct sockaddr *)&hb->address, sizeof(hb->address)) ||
-	    (!hb->page && make_page(hb))) {
-		hang_up(hb, STATE_NONE, errno);
-		return;
-	}
-	if (!send_request(hb, "open", 1))
-		hb->state = STATE_ASKED;
 }
 
 /* {"session":7} or {"error":"why"}, to whatever was asked last. */
@@ -145,8 +132,10 @@ static void take_answer(struct scx_hetero_hb *hb, char *line)
 		*end = 0;
 	snprintf(hb->refusal, sizeof(hb->refusal), "%s", line);
 	/* What is refused to a session that there is already leaves it as it was. */
-	if (hb->state == STATE_ASKED)
+	if (hb->state == STATE_ASKED) {
 		hang_up(hb, STATE_REFUSED, 0);
+		hb->retry_ns = scx_hetero_hb_now_ns() + AFTER_REFUSAL;
+	}
 }
 
 static void read_answers(struct scx_hetero_hb *hb)
@@ -180,24 +169,36 @@ static void read_answers(struct scx_hetero_hb *hb)
 	}
 }
 
+static void begin(struct scx_hetero_hb *hb)
+{
+	hb->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (hb->socket < 0 ||
+	    connect(hb->socket, (const struct sockaddr *)&hb->address, sizeof(hb->address)) ||
+	    (!hb->page && make_page(hb))) {
+		hang_up(hb, STATE_NONE, errno);
+		return;
+	}
+	hb->state = STATE_ASKED;
+	if (send_request(hb, "open", 1)) {
+		int error = errno;
+
+		/* A scheduler that has no room says so at once. */
+		read_answers(hb);
+		if (hb->state != STATE_REFUSED)
+			hang_up(hb, STATE_NONE, error);
+		return;
+	}
+	read_answers(hb);
+}
+
 void connection_look(struct scx_hetero_hb *hb)
 {
 	uint64_t now = scx_hetero_hb_now_ns();
 	int error = errno;
 
 	read_answers(hb);
-	if (hb->state == STATE_REFUSED) {
-		if (hb->retry_ns > now)
-			goto out;
-		hang_up(hb, STATE_NONE, 0);
-	}
-	if (hb->state == STATE_NONE) {
+	if (hb->state == STATE_NONE || (hb->state == STATE_REFUSED && hb->retry_ns <= now))
 		begin(hb);
-		read_answers(hb);
-	}
-	if (hb->state == STATE_REFUSED)
-		hb->retry_ns = now + AFTER_REFUSAL;
-out:
 	STORE(&hb->look_ns, now + NS_PER_S);
 	errno = error;
 }
@@ -206,8 +207,10 @@ void connection_change(struct scx_hetero_hb *hb)
 {
 	int error = errno;
 
-	if (hb->state == STATE_ASKED || hb->state == STATE_ACCEPTED)
-		(void)send_request(hb, "change", 0);
+	/* Half a request is none: the scheduler hears of the session by the next connection. */
+	if ((hb->state == STATE_ASKED || hb->state == STATE_ACCEPTED) &&
+	    send_request(hb, "change", 0))
+		hang_up(hb, STATE_NONE, errno);
 	errno = error;
 	connection_look(hb);
 }

@@ -83,6 +83,7 @@ impl GoalServer {
         // Made there: the descriptors that wait to be taken are that thread's.
         let serve = move || {
             let mut desk = Desk {
+                over: ended.clone(),
                 sessions: shared,
                 users: Rc::default(),
                 rest_until: Instant::now(),
@@ -269,6 +270,8 @@ impl Drop for Customer {
 
 /// Serves clients.
 struct Desk {
+    /// Nothing is served any more.
+    over: Arc<AtomicBool>,
     sessions: Arc<GoalSessions>,
     users: Users,
     rest_until: Instant,
@@ -340,6 +343,9 @@ impl Desk {
     }
 
     fn respond(&mut self, client: &mut Customer, line: &[u8]) -> Result<u64, String> {
+        if self.over.load(Ordering::Relaxed) {
+            return Err("the scheduler ends".into());
+        }
         thread::sleep(self.rest_until.saturating_duration_since(Instant::now()));
         self.rest_until = Instant::now() + REST;
         // Whatever is asked for, nothing is kept of it that is not.

@@ -103,8 +103,13 @@ fn programs_of_any_licence_may_link_heartbeats() {
     // Its sources say the same.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats");
     let folders = [folder.join("src"), folder];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
-    for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
+    for file in files
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+    {
         let text = fs::read_to_string(&file).unwrap();
         let mit = text.lines().take(3).any(|line| line.contains("MIT"));
         // A manifest says it further down, and a template is too short to be anybody's.

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-use super::libraries::Place;
+use super::libraries::ProbePlace;
 use crate::exit::{ExitReason, Failure};
 use crate::pmu::ring::{PerfRing, records};
 use crate::topology::cpulist;
@@ -36,20 +36,20 @@ pub(super) struct Happened {
     pub(super) pid: u32,
 }
 
-/// Events that are watched until this is dropped.
-pub(super) struct Events {
+/// WatchedEvents that are watched until this is dropped.
+pub(super) struct WatchedEvents {
     watched: Vec<(PerfRing, OwnedFd)>,
-    /// Events that found no room.
+    /// WatchedEvents that found no room.
     pub(super) lost: u64,
 }
 
-impl Events {
+impl WatchedEvents {
     /// Watches calls of functions, in all processes: an event of one process would be inherited with an
     /// address in ours, and keep its children from starting.
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub(super) fn functions(places: &[Place]) -> Result<Self> {
+    pub(super) fn functions(places: &[ProbePlace]) -> Result<Self> {
         let kind = fs::read_to_string(UPROBES).ok();
         let kind: Option<u32> = kind.and_then(|kind| kind.trim().parse().ok());
         let kind = kind.context(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::symbols::{Found, find};
+use super::symbols::{SymbolFound, find};
 use crate::text::plain;
 
 /// Libraries of several versions may be installed; a program uses one of them.
@@ -27,7 +27,7 @@ const FOLDERS: [&str; 8] = [
 
 /// Where a function begins: in which file, at which offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ProbePlace {
     pub(super) path: PathBuf,
     pub(super) offset: u64,
 }
@@ -36,15 +36,15 @@ pub(super) struct Place {
 ///
 /// # Errors
 /// There is none, with what there is instead.
-pub(super) fn places(files: &[String], symbol: &str) -> Result<Vec<Place>> {
+pub(super) fn places(files: &[String], symbol: &str) -> Result<Vec<ProbePlace>> {
     let mut near = Vec::new();
     let mut looked = Vec::new();
     for name in files {
         let mut places = Vec::new();
         for path in candidates(name) {
             match find(&path, symbol) {
-                Ok(Found::At(offset)) => places.push(Place { path, offset }),
-                Ok(Found::Near(names)) => {
+                Ok(SymbolFound::At(offset)) => places.push(ProbePlace { path, offset }),
+                Ok(SymbolFound::Near(names)) => {
                     near.extend(
                         names
                             .into_iter()
@@ -147,7 +147,7 @@ fn matches(folder: &Path, pattern: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn of(file: &str, symbol: &str) -> Result<Vec<Place>> {
+    fn of(file: &str, symbol: &str) -> Result<Vec<ProbePlace>> {
         places(&[file.into()], symbol)
     }
 

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::RunArgs;
-use super::events::{Events, Happened, is_tracepoint};
+use super::events::{Happened, WatchedEvents, is_tracepoint};
 use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
@@ -86,8 +86,8 @@ impl Instructions {
 enum Source {
     /// From a thread that passes on what the program prints; it tells its end.
     Passed(Receiver<()>),
-    Functions(Events),
-    Tracepoint(Events),
+    Functions(WatchedEvents),
+    Tracepoint(WatchedEvents),
     Instructions(Instructions),
 }
 
@@ -116,12 +116,12 @@ pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8
     let tid = launcher.tid;
     // All that may fail does before the program has started.
     let source = match beat {
-        BeatKind::Function(files, symbol) => Some(Source::Functions(Events::functions(&places(
-            files, symbol,
-        )?)?)),
-        BeatKind::Tracepoint(group, name) => {
-            Some(Source::Tracepoint(Events::tracepoint(group, name, tid)?))
-        }
+        BeatKind::Function(files, symbol) => Some(Source::Functions(WatchedEvents::functions(
+            &places(files, symbol)?,
+        )?)),
+        BeatKind::Tracepoint(group, name) => Some(Source::Tracepoint(WatchedEvents::tracepoint(
+            group, name, tid,
+        )?)),
         BeatKind::Instructions(each) => Some(Source::Instructions(Instructions::open(*each, tid)?)),
         _ => None,
     };

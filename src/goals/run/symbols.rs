@@ -16,7 +16,7 @@ const ALIKE: f64 = 0.8;
 
 /// What a file has of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SymbolFound {
     /// It begins at this offset in the file.
     At(u64),
     /// It is not there; these are, whose names are the nearest, the best first.
@@ -27,7 +27,7 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// It cannot be read, or is neither.
-pub(super) fn find(path: &Path, symbol: &str) -> Result<Found> {
+pub(super) fn find(path: &Path, symbol: &str) -> Result<SymbolFound> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let cache = ReadCache::new(file);
     let elf = object::File::parse(&cache)
@@ -48,12 +48,12 @@ pub(super) fn find(path: &Path, symbol: &str) -> Result<Found> {
                 (within < size).then(|| offset + within)
             });
             if let Some(offset) = offset {
-                return Ok(Found::At(offset));
+                return Ok(SymbolFound::At(offset));
             }
         }
         names.insert(name);
     }
-    Ok(Found::Near(nearest(symbol, names)))
+    Ok(SymbolFound::Near(nearest(symbol, names)))
 }
 
 fn nearest<'a>(symbol: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
