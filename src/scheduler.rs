@@ -7,6 +7,7 @@ mod counting;
 mod describe;
 pub(crate) mod encode;
 mod explain;
+mod goals;
 mod half;
 mod limits;
 mod pace;
@@ -46,6 +47,7 @@ use crate::agent::{Agent, Backend as _};
 use crate::bpf::intf;
 use crate::energy::Energy;
 use crate::exit::{ExitReason, Failure};
+use crate::goals::GoalServer;
 use crate::mechanism::Mechanism;
 use crate::ml::choice;
 pub use crate::ml::estimates::Trial as EstimateTrial;
@@ -149,6 +151,7 @@ pub struct Scheduler<'a> {
     energy: Energy,
     stats_server: stats::StatisticsServer,
     spin_server: Option<spin::server::SpinServer>,
+    goal_server: Option<GoalServer>,
     limits: CgroupLimits,
     bell: Bell,
     /// Places in the task table.

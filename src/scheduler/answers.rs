@@ -22,6 +22,8 @@ impl Scheduler<'_> {
             Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
             Request::SetProfile(profile) => Answer::Set(Ok(self.set_profile(profile)?)),
             Request::ReadRules => Answer::Set(self.reload_rules()),
+            Request::Goals => Answer::Goals(self.goals()),
+            Request::SetGoal(id, wish) => Answer::Set(self.set_goal(id, wish)),
         })
     }
 

@@ -22,7 +22,7 @@ use super::rest::Bell;
 use super::rules::RulesFile;
 use super::saving::Saver;
 use super::slots::Sleepers;
-use super::{Lasting, NAME, Options, Scheduler, priority, spinning};
+use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
 use crate::agent::Agent;
 use crate::bpf::BpfSkelBuilder;
 use crate::energy::Energy;
@@ -169,6 +169,7 @@ impl<'a> Scheduler<'a> {
             energy: Energy::from_now(),
             stats_server,
             spin_server: spinning::listen(),
+            goal_server: goals::listen(),
             limits: CgroupLimits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),
