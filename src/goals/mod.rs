@@ -26,7 +26,7 @@ pub const SOCKET: &str = "/run/scx_hetero/goals.sock";
 pub const SOCKET_VARIABLE: &str = "SCX_HETERO_GOALS";
 
 /// Sessions at a time, on the whole machine.
-pub const MAX_SESSIONS: usize = 1024;
+pub use hetero_core::goals::MAX_SESSIONS;
 
 /// Of one user that is not root.
 pub const MAX_OF_USER: usize = 256;

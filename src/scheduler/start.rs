@@ -45,6 +45,7 @@ impl<'a> Scheduler<'a> {
             learning,
             recording,
             carried: kept_place,
+            programs,
         } = lasting;
         let carried = kept_place.take();
         let model = match learning {
@@ -156,6 +157,8 @@ impl<'a> Scheduler<'a> {
                 rules,
                 recording,
                 reader: table::TableReader::default(),
+                programs,
+                began_ns: goals::monotonic_ns(started),
                 started,
             },
             link: Some(link),
@@ -169,7 +172,6 @@ impl<'a> Scheduler<'a> {
             energy: Energy::from_now(),
             stats_server,
             spin_server: spinning::listen(),
-            goal_server: goals::listen(),
             limits: CgroupLimits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),
