@@ -9,7 +9,7 @@
 #define ALL                                                                                     \
 	(TAKES(OPT_SECONDS) | TAKES(OPT_WARMUP) | TAKES(OPT_PIN) | TAKES(OPT_SEED) |            \
 	 TAKES(OPT_JSON))
-#define OF_PROGRAMS (ALL | TAKES(OPT_UNITS) | TAKES(OPT_PROGRESS))
+#define OF_PROGRAMS (ALL | TAKES(OPT_UNITS) | TAKES(OPT_PROGRESS) | TAKES(OPT_RATE))
 #define OF_SUITE                                                                                \
 	(ALL | TAKES(OPT_REPEATS) | TAKES(OPT_PROGRAMS) | TAKES(OPT_LOAD) | TAKES(OPT_LOAD_CPUS))
 
@@ -27,6 +27,7 @@ static const char help[] =
 	"  --warmup S          run S seconds before measuring (0.1)\n"
 	"  --pin CPU[,CPU...]  thread i runs on the i-th of these, modulo\n"
 	"  --seed N            same seed and same --units: same work, same checksum (1)\n"
+	"  --rate R            have a goal of R units per second (docs/goals.md)\n"
 	"  --progress MS       say every MS milliseconds how many units are done\n"
 	"  --json              print a JSON object per line\n"
 	"\n"

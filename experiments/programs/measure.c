@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "programs.h"
+#include "scx_hetero_heartbeat.h"
 
 #define WARM_UNITS 3 /* where units are counted, so that each run does the same */
 
@@ -50,16 +51,22 @@ struct measurement measure(const struct program *program, void *state,
 	struct measurement m = { 0 };
 	uint64_t start = now_ns(), elapsed, limit = options->seconds * 1e9;
 	uint64_t step = options->progress_ms * 1000000, progress = step;
+	struct scx_hetero_hb_options goal = {
+		.size = sizeof(goal), .name = program->name, .rate = options->rate,
+	};
+	struct scx_hetero_hb *hb = options->rate ? scx_hetero_hb_open(&goal) : NULL;
 
 	do {
 		m.checksum = scramble(m.checksum ^ program->unit(state));
 		m.units++;
+		scx_hetero_hb_beat(hb);
 		elapsed = now_ns() - start;
 		if (step && elapsed >= progress) {
 			print_progress(program, options, m.units, elapsed / 1e9);
 			progress = (elapsed / step + 1) * step;
 		}
 	} while (options->units ? m.units < options->units : elapsed < limit);
+	scx_hetero_hb_close(hb);
 	m.seconds = elapsed / 1e9;
 	return m;
 }

@@ -19,6 +19,7 @@ static const struct option known[] = {
 	OPTION("pin", required_argument, OPT_PIN),
 	OPTION("seed", required_argument, OPT_SEED),
 	OPTION("progress", required_argument, OPT_PROGRESS),
+	OPTION("rate", required_argument, OPT_RATE),
 	OPTION("json", no_argument, OPT_JSON),
 	OPTION("threads", required_argument, OPT_THREADS),
 	OPTION("working-set", required_argument, OPT_WORKING_SET),
@@ -47,14 +48,14 @@ static uint64_t whole(const char *option, const char *text, uint64_t least, uint
 	return value;
 }
 
-static double seconds(const char *option, const char *text, bool may_be_0)
+static double number(const char *option, const char *text, bool may_be_0)
 {
 	char *end;
 	double value = strtod(text, &end);
 
 	if (end == text || *end || !isfinite(value) || value > 1e6 || value < 0 ||
 	    (value == 0 && !may_be_0))
-		usage_error("--%s takes seconds, %s 0 and at most 1000000, not '%s'", option,
+		usage_error("--%s takes a number, %s 0 and at most 1000000, not '%s'", option,
 			    may_be_0 ? "from" : "more than", text);
 	return value;
 }
@@ -106,13 +107,13 @@ static void take(int id, const char *text, struct options *options)
 
 	switch (id) {
 	case OPT_SECONDS:
-		options->seconds = seconds(name, text, false);
+		options->seconds = number(name, text, false);
 		break;
 	case OPT_UNITS:
 		options->units = whole(name, text, 1, INT64_MAX);
 		break;
 	case OPT_WARMUP:
-		options->warmup = seconds(name, text, true);
+		options->warmup = number(name, text, true);
 		break;
 	case OPT_PIN:
 		options->pin.nr = 0;
@@ -123,6 +124,9 @@ static void take(int id, const char *text, struct options *options)
 		break;
 	case OPT_PROGRESS:
 		options->progress_ms = whole(name, text, 1, 1000000);
+		break;
+	case OPT_RATE:
+		options->rate = number(name, text, false);
 		break;
 	case OPT_JSON:
 		options->json = true;

@@ -10,7 +10,7 @@
 
 /* Every option there is; a program says in @accepts which of its own it takes. */
 enum option_id {
-	OPT_SECONDS, OPT_UNITS, OPT_WARMUP, OPT_PIN, OPT_SEED, OPT_PROGRESS, OPT_JSON,
+	OPT_SECONDS, OPT_UNITS, OPT_WARMUP, OPT_PIN, OPT_SEED, OPT_PROGRESS, OPT_RATE, OPT_JSON,
 	OPT_THREADS, OPT_WORKING_SET, OPT_PHASE_UNITS, OPT_SPIN, OPT_SLEEP,
 	OPT_REPEATS, OPT_PROGRAMS, OPT_LOAD, OPT_LOAD_CPUS,
 	OPT_LIST, OPT_HELP,
@@ -31,6 +31,7 @@ struct options {
 	struct cpu_list pin; /* thread i runs on the i-th, modulo; none: anywhere */
 	uint64_t seed;
 	uint64_t progress_ms; /* 0: silent until the end */
+	double rate; /* units/s that are its goal; 0: none */
 	bool json;
 
 	/* Of some programs; where nothing was said, the program's default. */
