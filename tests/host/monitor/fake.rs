@@ -247,6 +247,8 @@ impl Fake {
                         policy = profile.policy().unwrap_or(Name::Camps);
                         Answer::Set(Ok(format!("profile {profile}, policy {policy}")))
                     }
+                    Request::Goals => Answer::Goals(Vec::new()),
+                    Request::SetGoal(..) => Answer::Set(Err("there is no session".into())),
                     Request::ReadRules => Answer::Set(Err("line 3, column 1: no".into())),
                     Request::SetFairness(percent) => Answer::Set(if policy == Name::Camps {
                         Ok(format!("fairness {percent}"))
