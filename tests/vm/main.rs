@@ -12,6 +12,7 @@ mod energy;
 mod faults;
 mod faults_hybrid;
 mod feedback;
+mod goals;
 mod hotplug;
 mod interference;
 mod latency;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Goals, in the virtual hybrid machine (`make test`): programs that say how fast they must be are that
+//! fast, whatever runs beside them.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde::Deserialize;
+
+use crate::support::*;
+use scx_hetero::goals::GoalStatus;
+
+/// A line of `hetero-programs --progress --json`.
+#[derive(Deserialize)]
+struct Progress {
+    units: f64,
+    seconds: f64,
+}
+
+fn program(args: &str) -> Command {
+    let mut command = Command::new("hetero-programs");
+    command.args(args.split(' '));
+    command
+}
+
+/// Programs that compute, more than there are CPUs; they end with the test.
+struct Crowd(Vec<Child>);
+
+impl Crowd {
+    fn of(size: usize) -> Self {
+        let mut one = program("matmul --seconds 60");
+        one.stdout(Stdio::null());
+        Self((0..size).map(|_| one.spawn().unwrap()).collect())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Units per second in each second, as the program says.
+fn rates(program: Child) -> Vec<f64> {
+    let output = program.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().filter(|line| line.contains("progress"));
+    let lines: Vec<Progress> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let rate =
+        |pair: &[Progress]| (pair[1].units - pair[0].units) / (pair[1].seconds - pair[0].seconds);
+    lines.windows(2).map(rate).collect()
+}
+
+fn list() -> Vec<GoalStatus> {
+    let output = Command::new(binary())
+        .args(["goal", "list", "--json"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let _crowd = Crowd::of(12);
+    let goals = [
+        ("integer", "integer", 100.0),
+        ("fp", "fp", 60.0),
+        ("barrier", "barrier --threads 4", 40.0),
+    ];
+    let started = goals.map(|(name, args, rate)| {
+        let args = format!("{args} --rate {rate} --seconds 8 --progress 1000 --json");
+        let mut command = program(&args);
+        (name, rate, command.stdout(Stdio::piped()).spawn().unwrap())
+    });
+    for (name, target, child) in started {
+        let rates = rates(child);
+        println!("{name}: {rates:.1?} of {target}");
+        // The first two seconds are for learning.
+        let settled = &rates[1..];
+        let met = |rate: &&f64| (*rate / target - 1.0).abs() < 0.1;
+        let met = settled.iter().filter(met).count();
+        assert!(met + 1 >= settled.len(), "{name}: {rates:.1?} of {target}");
+    }
+    scheduler.stop();
+}
+
+#[test]
+fn what_cannot_be_met_is_told_with_its_reason_and_others_go_on() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let _crowd = Crowd::of(8);
+    let spawn = |args: &str| program(args).stdout(Stdio::null()).spawn().unwrap();
+    let mut children = [
+        // One thread, and more than one CPU has.
+        spawn("integer --rate 100000 --seconds 5"),
+        // More than all have.
+        spawn("barrier --threads 8 --rate 100000 --seconds 5"),
+    ];
+    thread::sleep(s(3));
+    let told = list();
+    for status in &told {
+        println!("{status:?}");
+    }
+    let reason = |name: &str| {
+        let of = told.iter().find(|of| of.name == name).expect(name);
+        of.reason.clone().unwrap_or_default()
+    };
+    assert!(
+        reason("integer").contains("one thread at a time"),
+        "{told:?}"
+    );
+    assert!(reason("barrier").contains("the machine lacks"), "{told:?}");
+    // What is told of its threads, too.
+    let pid = told[0].pid.to_string();
+    let why = Command::new(binary()).args(["why", &pid]).output().unwrap();
+    let why = String::from_utf8(why.stdout).unwrap();
+    assert!(why.contains("of 100000 beats/s"), "{why}");
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    wait_until(s(5), "without sessions", || list().is_empty());
+    scheduler.stop();
+}
+
+#[test]
+fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew() {
+    let scheduler = Scheduler::start(&["--policy", "rr"]);
+    let child = program("integer --rate 50 --seconds 9 --progress 1000 --json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(s(2));
+    scheduler.stop();
+    let scheduler = Scheduler::start(&["--policy", "rr"]);
+    let rates = rates(child);
+    println!("{rates:.1?}");
+    assert!(
+        (rates[rates.len() - 2] / 50.0 - 1.0).abs() < 0.1,
+        "{rates:.1?}"
+    );
+    scheduler.stop();
+}
