@@ -19,7 +19,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb clean help
+.PHONY: build spin heartbeats setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null
@@ -27,6 +27,9 @@ build:           ## build target/release/scx_hetero (the default), on any distri
 
 spin:            ## build target/libscx_hetero_spin.so, for LD_PRELOAD (docs/spin.md)
 	@$(MAKE) -s -C spin OUT="$(abspath $(target))"
+
+heartbeats:      ## build target/heartbeats/libscx_hetero_heartbeat.{a,so}, for programs with goals (docs/goals.md)
+	@$(MAKE) -s -C heartbeats OUT="$(abspath $(target))/heartbeats" PREFIX=/usr
 
 setup:           ## install the packages that `run` and `test` need (Debian 12 or later)
 	@testbed/setup
@@ -68,8 +71,9 @@ try-userland: setup ## build the example that schedules in user space, and see i
 generated: build ## man pages and completions, into target/release/generated
 	@$(target)/release/scx_hetero generate $(target)/release/generated
 
-deb: generated   ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
+deb: generated heartbeats ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
 	@gzip -9nkf $(target)/release/generated/*.1
+	@gzip -9nc heartbeats/scx_hetero_heartbeat.3 >$(target)/heartbeats/scx_hetero_heartbeat.3.gz
 	@$(cargo) deb --no-build --strip
 
 try-deb: deb     ## install, upgrade and remove that in a clean Debian (as root; takes debootstrap)

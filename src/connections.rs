@@ -35,8 +35,19 @@ pub(crate) struct ClientLimits {
     pub request: usize,
     /// How long a request may take to arrive, and an answer to be read.
     pub patience: Duration,
-    /// Whether a client may be silent for longer before it begins a request.
-    pub may_idle: bool,
+    /// Which clients may be silent for longer before they begin a request.
+    pub may_idle: MayIdle,
+}
+
+/// Which clients may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayIdle {
+    /// None.
+    Never,
+    /// Those that were answered once.
+    Answered,
+    /// All.
+    Always,
 }
 
 /// What is asked and answered over connections.
@@ -273,7 +284,8 @@ impl<S: Service> Connections<S> {
             answer: Vec::new(),
             written: 0,
             since: now,
-            deadline: (!self.limits.may_idle).then_some(now + self.limits.patience),
+            deadline: (self.limits.may_idle != MayIdle::Always)
+                .then_some(now + self.limits.patience),
         });
     }
 }
@@ -368,7 +380,7 @@ impl<S: Service> Connection<S> {
         }
         self.phase = Phase::Asks;
         self.unseen = !self.received.is_empty();
-        self.deadline = (!limits.may_idle).then_some(now + limits.patience);
+        self.deadline = (limits.may_idle == MayIdle::Never).then_some(now + limits.patience);
         Ok(self.unseen || !self.ended)
     }
 

@@ -19,6 +19,7 @@ mod described;
 pub mod doctor;
 pub mod energy;
 pub mod exit;
+pub mod goals;
 mod mechanism;
 pub mod ml;
 pub mod monitor;

@@ -25,8 +25,8 @@ use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, collect, doctor, exit, ml, monitor, output, pmc, policy, preflight, replay, report, sim,
-    stats,
+    bench, collect, doctor, exit, goals, ml, monitor, output, pmc, policy, preflight, replay,
+    report, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -100,6 +100,9 @@ enum Command {
     Why(ask::WhyArgs),
     /// Change the running scheduler's policy, profile or fairness, without detaching
     Set(ask::SetArgs),
+    /// Let programs be as fast as they must be: give them goals, and see what becomes of
+    /// these
+    Goal(goals::command::GoalArgs),
     /// Tell what another policy would have decided, seeing what was recorded
     Replay(replay::Args),
     /// Draw a recording as one page of HTML: where threads ran, how fast, and why they
@@ -322,6 +325,13 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
+        Some(Command::Goal(args)) => {
+            // A terminal's Ctrl-C reaches a program that is run as well, and is for it to heed.
+            let theirs = usize::from(args.runs_a_program());
+            let _ignored = on_signal(&ENDING[..theirs])?;
+            let (stop, _) = on_signal(&ENDING[theirs..])?;
+            goals::command::run(&args, &stop)
+        }
         Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),
         Some(Command::Report(args)) => report::run(&args).map(|()| 0),
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),

@@ -7,6 +7,7 @@ mod counting;
 mod describe;
 pub(crate) mod encode;
 mod explain;
+mod goals;
 mod half;
 mod limits;
 mod pace;
@@ -35,6 +36,7 @@ use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
 use carry::CarriedState;
 use counting::OpenEvents;
+use goals::ProgramGoals;
 use half::{BpfHalf, beat};
 use limits::CgroupLimits;
 use recording::Recording;
@@ -68,6 +70,9 @@ const AWAKE_WAIT: Duration = Duration::from_millis(250);
 
 /// And while hardly anything runs: with its other threads it wakes up once a second at most.
 const REST_WAIT: Duration = Duration::from_millis(1250);
+
+/// How soon it is seen that a session that had no goal has one.
+const GOALLESS_WAIT: Duration = Duration::from_secs(1);
 
 /// How long sums of tasks that are gone may lie about.
 const TIDY: Duration = Duration::from_secs(10);
@@ -132,6 +137,7 @@ struct Lasting {
     recording: Recording,
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
+    programs: ProgramGoals,
 }
 
 /// A loaded and attached scheduler: the agent, and what talks to the kernel and to people. It
@@ -204,6 +210,7 @@ pub fn run(
         learning,
         recording: Recording::create(options.record.as_deref())?,
         carried: None,
+        programs: ProgramGoals::listen(),
     };
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
@@ -237,6 +244,8 @@ impl Scheduler<'_> {
         let spinners = self.spin_server.as_ref();
         let mut spinners = spinners.map_or_else(never, |server| server.registrations().clone());
         let mut due = self.interval().map(|interval| Instant::now() + interval);
+        let mut programs = self.half.programs.news();
+        let mut goals_due = Some(Instant::now());
         let turn = self.half.counting.as_ref().and_then(OpenEvents::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
@@ -245,10 +254,11 @@ impl Scheduler<'_> {
 
         while !uei_exited!(&self.half.skel, uei) {
             let now = Instant::now();
-            let rests = self.may_rest && rest.look(now, self.busy_ns());
+            let rests = self.may_rest && goals_due.is_none() && rest.look(now, self.busy_ns());
             let next = due
                 .into_iter()
                 .chain(turn_due)
+                .chain(goals_due)
                 .chain(self.half.recording.due())
                 .min();
             let wait = match next {
@@ -281,6 +291,14 @@ impl Scheduler<'_> {
                     Ok(spinner) => spinning::register(&self.half.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),
                 },
+                recv(programs) -> news => match news {
+                    Ok(()) => {
+                        goals_due = Some(Instant::now());
+                        // Their threads are to be known, too.
+                        due = goals_due;
+                    }
+                    Err(_) => programs = never(),
+                },
                 recv(bell) -> rung => match rung {
                     Ok(()) => rest.disturb(Instant::now(), self.busy_ns()),
                     // Nothing would wake it.
@@ -309,6 +327,9 @@ impl Scheduler<'_> {
             self.watch_cgroups(now);
             self.watch_power(now);
             self.learn();
+            if goals_due.is_some_and(|at| now >= at) {
+                goals_due = self.steer().map(|wait| now + wait);
+            }
             if due.is_some_and(|at| now >= at) {
                 let before = pace::cpu_time();
                 self.decide()?;
@@ -333,6 +354,13 @@ impl Scheduler<'_> {
             }
             .into()
         })
+    }
+
+    /// Looks at programs with goals; how long until the next look.
+    fn steer(&mut self) -> Option<Duration> {
+        self.agent.steer(&mut self.half);
+        let without = (!self.half.programs.is_empty()).then_some(GOALLESS_WAIT);
+        self.agent.goals.due_in().or(without)
     }
 
     /// How long all CPUs have been busy, together, ns.

@@ -377,11 +377,11 @@ __noinline u64 work_of(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	u64 run_ns = run_delta(p->se.sum_exec_runtime, tctx->exec_seen);
-	u32 type = type_of_cpu(cpu), inv_slowdown;
-	u64 work_ns;
+	u32 type = type_of_cpu(cpu), inv_slowdown, session;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct process_ctx *pctx;
 	struct task_slot *s;
+	u64 work_ns;
 
 	if (!run_ns)
 		return 0;
@@ -405,7 +405,8 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	work_ns = work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
 	tctx->work_ns += work_ns;
-	spend(tctx, work_ns);
+	if ((session = session_of(tctx)))
+		spend(session, work_ns);
 	pctx = process_ctx_of(tctx);
 	/* A task that spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];

@@ -41,7 +41,7 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 		return prev_cpu;
 	/* Before it preempts a task, which is then charged as one that shares with it. */
 	compete(tctx, prev_cpu);
-	if (is_used_up(p, tctx))
+	if (waits_until(p, tctx))
 		return prev_cpu;
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags, &behind);
 	if (cpu < 0)
@@ -213,7 +213,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev_waits) {
 		tctx = task_ctx_of(prev);
 		may_stay = tctx && (!parked || must_not_wait(prev, tctx)) &&
-			   !is_used_up(prev, tctx) && !take_other_place(prev, tctx, cpu);
+			   !waits_until(prev, tctx) && !take_other_place(prev, tctx, cpu);
 	}
 
 	/* Which task is first matters only beside another queue, or prev. */
@@ -337,7 +337,7 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
-	if (overstays(tctx, cpu) || is_used_up(p, tctx)) {
+	if (overstays(tctx, cpu) || waits_until(p, tctx)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}

@@ -12,14 +12,19 @@ __noinline bool may_use_domain(struct task_struct *p __arg_trusted, u32 domain)
 {
 	struct mask_ctx *masks;
 	struct bpf_cpumask *cpus;
+	bool may;
 
 	if (p->nr_cpus_allowed >= nr_cpu_ids)
 		return true;
 	masks = bpf_map_lookup_elem(&domain_masks, &domain);
 	if (!masks)
 		return false;
+	/* A timer calls this, too. */
+	bpf_rcu_read_lock();
 	cpus = masks->cpus;
-	return cpus && bpf_cpumask_intersects(cast_mask(cpus), p->cpus_ptr);
+	may = cpus && bpf_cpumask_intersects(cast_mask(cpus), p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return may;
 }
 
 /*

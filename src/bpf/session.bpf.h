@@ -14,6 +14,9 @@
 /* What a session may save up: threads that sleep between frames get these at their own pace. */
 #define MAX_CREDIT_NS		(50ULL * 1000 * 1000)
 
+/* One that owes no more than this goes on: it is not worth a timer. */
+#define LEAST_DEBT_NS		(1000ULL * 1000)
+
 /* No task is held for longer than this, whatever it owes: a session can owe no more. */
 #define MAX_DEBT_NS		(100ULL * 1000 * 1000)
 
@@ -22,44 +25,65 @@ struct goal_session sessions[MAX_SESSIONS] SEC(".bss.sessions");
 /* Those from here on are not in use; written by the agent. 0 keeps all of this out of the way. */
 u32 nr_sessions;
 
-/* What @tctx belongs to, if that has an allotment. To be asked only where there are any at all. */
-static struct goal_session *session_of(struct task_ctx *tctx)
+/* The session that @tctx belongs to, or 0 for none. */
+static u32 session_of(struct task_ctx *tctx)
 {
-	struct task_slot *s = slot_of(tctx->slot);
-	struct goal_session *session;
+	struct task_slot *s;
 
-	if (!s || !s->session || agent_stalled || !works(MECHANISM_GOALS))
-		return NULL;
-	session = MEMBER_VPTR(sessions, [s->session]);
+	if (!READ_ONCE(nr_sessions) || agent_stalled || !works(MECHANISM_GOALS))
+		return 0;
+	s = slot_of(tctx->slot);
+	return s ? s->session : 0;
+}
+
+static struct goal_session *allotted(u32 id)
+{
+	struct goal_session *session = MEMBER_VPTR(sessions, [id]);
+
 	return session && session->allotment ? session : NULL;
 }
 
-/* The thread has done @work_ns. */
-static void spend(struct task_ctx *tctx, u64 work_ns)
+/* A thread of session @id has done @work_ns. Global, as is what follows: the verifier checks it once. */
+__noinline int spend(u32 id, u64 work_ns)
 {
-	struct goal_session *session = READ_ONCE(nr_sessions) ? session_of(tctx) : NULL;
+	struct goal_session *session = allotted(id);
 	u64 now, until, least;
 
 	if (!session)
-		return;
+		return 0;
 	__sync_fetch_and_add(&session->spent_ns, work_ns);
 	now = scx_bpf_now();
 	until = READ_ONCE(session->paid_until);
-	/* Of two that come by at once one sets it. */
 	least = now - MAX_CREDIT_NS;
+	/* Of two that come by at once one sets it. */
 	if (vtime_before(until, least))
 		__sync_val_compare_and_swap(&session->paid_until, until, least);
 	else if (vtime_before(now + MAX_DEBT_NS, until))
-		return;
+		return 0;
 	__sync_fetch_and_add(&session->paid_until, allotted_ns(work_ns, session->allotment));
+	return 0;
 }
 
-/* Has its session some of its allotment left? */
-static bool is_entitled(struct task_ctx *tctx)
+/* Does session @id come before others, for it has some of its allotment left? */
+__noinline bool is_entitled(u32 id)
 {
-	struct goal_session *session = session_of(tctx);
+	struct goal_session *session = allotted(id);
 
-	return session && !vtime_before(scx_bpf_now(), session->paid_until);
+	return session && !vtime_before(scx_bpf_now() + LEAST_DEBT_NS, READ_ONCE(session->paid_until));
+}
+
+/* Until when session @id has used its allotment up, ns, and is to wait; 0: it is not to. */
+__noinline u64 used_up_until(u32 id)
+{
+	struct goal_session *session = allotted(id);
+	u64 now = scx_bpf_now(), until;
+
+	if (!session || session->gets_more)
+		return 0;
+	until = READ_ONCE(session->paid_until);
+	if (!vtime_before(now + LEAST_DEBT_NS, until))
+		return 0;
+	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
 }
 
 #endif /* __HETERO_SESSION_BPF_H */

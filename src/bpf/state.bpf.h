@@ -354,7 +354,13 @@ __noinline bool may_use_cpu(struct task_struct *p __arg_trusted, s32 cpu)
 
 __noinline s32 first_cpu_of(struct task_struct *p __arg_trusted)
 {
-	return bpf_cpumask_first(p->cpus_ptr);
+	s32 cpu;
+
+	/* A timer calls this, too. */
+	bpf_rcu_read_lock();
+	cpu = bpf_cpumask_first(p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return cpu;
 }
 
 /* Is @cpu kept from ordinary tasks at present? */

@@ -43,7 +43,7 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
 	s64 step;
 
 	if (tctx->pinned_cpu != NO_CPU || tctx->is_agent || is_latency_sensitive(tctx) ||
-	    (READ_ONCE(nr_sessions) && session_of(tctx)))
+	    session_of(tctx))
 		return;
 	step = clock_step(tctx->vtime - clock_now(), run_ns, nr_cpu_ids);
 	if (step)
@@ -69,9 +69,10 @@ static u64 burst_of(struct task_ctx *tctx)
  */
 static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
 {
+	u32 session = session_of(tctx);
 	u64 first;
 
-	if (!READ_ONCE(nr_sessions) || !is_entitled(tctx))
+	if (!session || !is_entitled(session))
 		return deadline;
 	first = clock_now() - MAX_LEAD_NS;
 	return vtime_before(first, deadline) ? first : deadline;

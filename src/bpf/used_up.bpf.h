@@ -14,9 +14,6 @@
 /* By when they may go on, ns. */
 #define USED_UP_DSQ	((u64)MAX_DOMAINS + 2 * MAX_CPUS)
 
-/* One that may go on this soon is not worth a timer. */
-#define LEAST_HOLD_NS	(1000ULL * 1000)
-
 struct used_up_timer {
 	struct bpf_timer timer;
 	u64 due;	/* 0: it does not run */
@@ -30,31 +27,18 @@ struct {
 } used_up_timers SEC(".maps");
 
 /*
- * Must @p wait for its session's allotment? Until then, ns, or 0. Not what has no other CPU, what
+ * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, what
  * other tasks wait for in the kernel, or has waited once and not run since.
  */
-__noinline u64 used_up_until(struct task_struct *p __arg_trusted)
+static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct task_ctx *tctx = task_ctx_of(p);
-	struct goal_session *session;
-	u64 now = scx_bpf_now(), until;
+	u32 session = session_of(tctx);
 
-	if (!tctx || tctx->is_agent || tctx->pinned_cpu != NO_CPU || (p->flags & (PF_KTHREAD | PF_EXITING)))
+	if (!session || tctx->is_agent || tctx->pinned_cpu != NO_CPU ||
+	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p) ||
+	    (tctx->held_until && !vtime_before(scx_bpf_now(), tctx->held_until)))
 		return 0;
-	session = session_of(tctx);
-	if (!session || session->gets_more || holds_rcu(p))
-		return 0;
-	if (tctx->held_until && !vtime_before(now, tctx->held_until))
-		return 0;
-	until = READ_ONCE(session->paid_until);
-	if (!vtime_before(now + LEAST_HOLD_NS, until))
-		return 0;
-	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
-}
-
-static bool is_used_up(struct task_struct *p, struct task_ctx *tctx)
-{
-	return READ_ONCE(nr_sessions) && tctx->slot != NO_SLOT && used_up_until(p);
+	return used_up_until(session);
 }
 
 /* Lets this CPU's timer run @until, or sooner if it does so already. */
@@ -78,9 +62,9 @@ static bool hold_used_up(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 {
 	u64 until;
 
-	if (!READ_ONCE(nr_sessions) || tctx->slot == NO_SLOT || tctx->claimed_cpu != NO_CPU)
+	if (tctx->claimed_cpu != NO_CPU)
 		return false;
-	until = used_up_until(p);
+	until = waits_until(p, tctx);
 	/* One that is called back meanwhile waits for what was left. */
 	if (until && tctx->held_until && vtime_before(tctx->held_until, until))
 		until = tctx->held_until;
@@ -112,7 +96,6 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 {
 	u64 now = scx_bpf_now(), next = 0;
 	struct task_struct *p;
-	bool any = false;
 
 	timer->due = 0;
 	/* Up to 6.17 the verifier does not take a timer for a read-side section. */
@@ -142,17 +125,16 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		/* The count stays with the old domain until the task runs, as in sweep_queue(). */
 		count_waiting(tctx);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, next_deadline(p, tctx));
-		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0)) {
 			uncount_waiting(tctx);
-		else if (domain != tctx->domain)
+			continue;
+		}
+		if (domain != tctx->domain)
 			there->moved_in = true;
-		any = true;
-		__sink(any);
+		wake_idle_for(p, *key);
 	}
 	if (next)
 		arm_used_up(*key, next);
-	if (any)
-		arm_rescue(*key);
 	bpf_rcu_read_unlock();
 	return 0;
 }

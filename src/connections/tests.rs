@@ -47,7 +47,7 @@ const LIMITS: ClientLimits = ClientLimits {
     connections: 4,
     request: 100,
     patience: Duration::from_secs(3600),
-    may_idle: true,
+    may_idle: MayIdle::Always,
 };
 
 struct Bench {
@@ -167,13 +167,20 @@ fn what_is_too_long_is_answered_once() {
 #[test]
 fn who_is_late_is_hung_up_on_and_who_may_idle_is_not() {
     let patience = Duration::from_millis(20);
-    for may_idle in [true, false] {
+    for (may_idle, stay) in [
+        (MayIdle::Always, 2),
+        (MayIdle::Answered, 1),
+        (MayIdle::Never, 0),
+    ] {
         let mut bench = Bench::new(ClientLimits {
             patience,
             may_idle,
             ..LIMITS
         });
         let idle = bench.connect();
+        let answered = bench.connect();
+        bench.send(&answered, "once\n");
+        assert_eq!(line(&answered), "once\n");
         let slow = bench.connect();
         bench.send(&slow, "half a li");
         let deaf = bench.connect();
@@ -182,14 +189,14 @@ fn who_is_late_is_hung_up_on_and_who_may_idle_is_not() {
         bench.send(&left, "last\n");
         assert_eq!(line(&left), "last\n");
         std::thread::sleep(patience);
-        while bench.connections.open.len() > usize::from(may_idle) {
+        while bench.connections.open.len() > stay {
             // Waits for the next deadline by itself.
             bench
                 .connections
                 .round(&mut bench.echo, None, None)
                 .unwrap();
         }
-        drop((idle, slow, deaf));
+        drop((idle, answered, slow, deaf));
     }
 }
 

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Samples: the buffer in which the kernel leaves them, and what they say.
+//! Samples, and what else the kernel leaves in their buffer.
 
-use std::num::NonZeroUsize;
-use std::ops::Range;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use anyhow::{Context, Result};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perf_event_open_sys::bindings as perf;
 
-use super::perf::{GroupReading, PerfEvent, parse_group};
+use super::perf::{GroupReading, parse_group};
+use crate::pmu::ring::records;
 use crate::text::plain;
 
 /// Bytes for samples, a power of two; with the page before them no more than the kernel lets every
 /// user have for each CPU (`kernel.perf_event_mlock_kb`).
-const DATA: usize = 512 << 10;
+pub(super) const DATA: usize = 512 << 10;
 
 /// A record that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,16 +38,9 @@ pub(super) struct PerfSample {
 }
 
 /// Reads records, passing over those of no interest; stops at one that makes no sense.
-pub(super) fn parse(mut bytes: &[u8]) -> Vec<PerfRecord> {
-    let mut records = Vec::new();
-    while let Some((header, _)) = bytes.split_at_checked(8) {
-        let kind = u32::from_ne_bytes(header[..4].try_into().expect("four bytes"));
-        let size = u16::from_ne_bytes(header[6..8].try_into().expect("two bytes")) as usize;
-        if size < 8 || size > bytes.len() {
-            break;
-        }
-        let (record, rest) = bytes.split_at(size);
-        let body = &record[8..];
+pub(super) fn parse(bytes: &[u8]) -> Vec<PerfRecord> {
+    let mut parsed = Vec::new();
+    for (kind, body) in records(bytes) {
         let word = |n: usize| {
             let bytes = body.get(8 * n..8 * n + 8)?;
             Some(u64::from_ne_bytes(bytes.try_into().expect("eight bytes")))
@@ -62,7 +49,7 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<PerfRecord> {
             let bytes = body.get(4 * n..4 * n + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().expect("four bytes")))
         };
-        let parsed = match kind {
+        let record = match kind {
             perf::PERF_RECORD_SAMPLE => (|| {
                 Some(PerfRecord::Sample(PerfSample {
                     pid: half(0)?,
@@ -82,72 +69,9 @@ pub(super) fn parse(mut bytes: &[u8]) -> Vec<PerfRecord> {
             })(),
             _ => None,
         };
-        records.extend(parsed);
-        bytes = rest;
+        parsed.extend(record);
     }
-    records
-}
-
-/// The buffer of an event, and of those that send their samples there.
-#[derive(Debug)]
-pub(super) struct PerfRing {
-    page: NonNull<perf::perf_event_mmap_page>,
-    length: NonZeroUsize,
-}
-
-impl PerfRing {
-    /// Maps the buffer of `event`.
-    pub(super) fn map(event: &PerfEvent) -> Result<Self> {
-        let length = NonZeroUsize::new(page_size() + DATA).context("no room")?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses aliases nothing.
-        let page = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, event, 0) }
-            .context(
-                "cannot map a buffer for samples: raise 'sysctl kernel.perf_event_mlock_kb', or \
-                 run it as root",
-            )?;
-        Ok(Self {
-            page: page.cast(),
-            length,
-        })
-    }
-
-    /// Takes out all that the kernel has put in.
-    pub(super) fn drain(&self) -> Vec<PerfRecord> {
-        let page = self.page.as_ptr();
-        // SAFETY: the page is mapped as long as `self` lives. The kernel writes `data_head` at any
-        // time, hence atomically, and never `data_tail`.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*page).data_head),
-                AtomicU64::from_ptr(&raw mut (*page).data_tail),
-            )
-        };
-        let end = head.load(Ordering::Acquire);
-        let mut bytes = Vec::new();
-        for part in parts(tail.load(Ordering::Relaxed), end, DATA) {
-            let old = bytes.len();
-            bytes.resize(old + part.len(), 0);
-            // SAFETY: `part` lies within the data, which follow the page in the mapping; the
-            // kernel leaves these bytes alone until `data_tail` is moved past them.
-            unsafe {
-                let data = page.cast::<u8>().add(self.length.get() - DATA);
-                let from = data.add(part.start);
-                from.copy_to_nonoverlapping(bytes[old..].as_mut_ptr(), part.len());
-            }
-        }
-        tail.store(end, Ordering::Release);
-        parse(&bytes)
-    }
-}
-
-/// Where in a buffer of `size` bytes that is written round and round the bytes from `tail` to
-/// `head` lie, in their order.
-fn parts(tail: u64, head: u64, size: usize) -> [Range<usize>; 2] {
-    let length = (head.wrapping_sub(tail) as usize).min(size);
-    let start = (tail % size as u64) as usize;
-    let first = length.min(size - start);
-    [start..start + first, 0..length - first]
+    parsed
 }
 
 /// Monotonic time, the samples' clock, ns.
@@ -159,19 +83,6 @@ pub(super) fn now_ns() -> u64 {
     // SAFETY: the kernel fills in `now` and keeps no pointer.
     unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn page_size() -> usize {
-    // SAFETY: this only asks for a number.
-    let size = unsafe { nix::libc::sysconf(nix::libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
-}
-
-impl Drop for PerfRing {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more.
-        let _ = unsafe { munmap(self.page.cast(), self.length.get()) };
-    }
 }
 
 #[cfg(test)]
@@ -238,13 +149,5 @@ mod tests {
             let bytes = [&good[..], bad].concat();
             assert_eq!(parse(&bytes).len(), 1);
         }
-    }
-
-    #[test]
-    fn what_wraps_around_lies_in_two_parts() {
-        assert_eq!(parts(0, 10, 16), [0..10, 0..0]);
-        assert_eq!(parts(26, 38, 16), [10..16, 0..6]);
-        assert_eq!(parts(16, 32, 16), [0..16, 0..0]);
-        assert_eq!(parts(5, 5, 16), [5..5, 0..0]);
     }
 }

@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 
 use super::counting::{CountingPlace, Group, since};
 use super::perf::{GroupReading, How, What};
-use super::ring::{PerfRecord, PerfRing, PerfSample};
+use super::ring::{DATA, PerfRecord, PerfSample, parse};
 use super::totals::{Counted, PmcTotals, Slice};
+use crate::pmu::ring::PerfRing;
 use crate::pmu::{Event, Plan};
 use crate::text::plain;
 
@@ -148,7 +149,7 @@ impl Sampling {
                 }
                 let group = Group::open(&what, how)?;
                 let (leader, members) = group.events();
-                let ring = PerfRing::map(leader)?;
+                let ring = PerfRing::map(leader, DATA)?;
                 for member in members {
                     member.output_to(leader)?;
                 }
@@ -173,7 +174,7 @@ impl Sampling {
     pub(crate) fn steps(&self, threads: &mut SampledThreads) -> Vec<SampleStep> {
         let mut steps = Vec::new();
         for watch in &self.watches {
-            for record in watch.ring.drain() {
+            for record in parse(&watch.ring.drain()) {
                 match record {
                     PerfRecord::Sample(sample) => {
                         threads.name_is_known(sample.pid, sample.tid);

@@ -17,6 +17,7 @@
 //! ```
 
 pub mod open;
+pub(crate) mod ring;
 pub mod sampler;
 pub mod virtual_counters;
 

@@ -22,6 +22,8 @@ impl Scheduler<'_> {
             Request::SetFairness(percent) => Answer::Set(self.set_fairness(percent)),
             Request::SetProfile(profile) => Answer::Set(Ok(self.set_profile(profile)?)),
             Request::ReadRules => Answer::Set(self.reload_rules()),
+            Request::Goals => Answer::Goals(self.goals()),
+            Request::SetGoal(id, wish) => Answer::Set(self.set_goal(id, wish)),
         })
     }
 
@@ -103,6 +105,7 @@ impl Scheduler<'_> {
             pinned: task.pinned,
             spinning: task.spinning,
             rule: self.agent.rules.told(task.id, &self.agent.topology),
+            goal: self.agent.goals.of(task.id).map(ToString::to_string),
             run_ns: task.run_ns[..nr_types].to_vec(),
             rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),

@@ -9,14 +9,16 @@ use log::debug;
 
 use super::counting::OpenEvents;
 use super::encode::{allot, encode, outcome};
+use super::goals::ProgramGoals;
 use super::recording::Recording;
 use super::rules::RulesFile;
-use crate::agent::{Allotment, Author, Backend, Outcome, Verdict};
+use crate::agent::{Allotment, Author, Backend, Outcome, SessionBeats, Verdict};
 use crate::bpf::{BpfSkel, intf};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{self, Task};
+use hetero_core::goals::SessionId;
 
 /// See the module.
 pub(super) struct BpfHalf<'a> {
@@ -25,6 +27,8 @@ pub(super) struct BpfHalf<'a> {
     pub(super) rules: RulesFile,
     pub(super) recording: &'a mut Recording,
     pub(super) reader: table::TableReader,
+    pub(super) programs: &'a mut ProgramGoals,
+    pub(super) began_ns: u64,
     /// When the agent's time began.
     pub(super) started: Instant,
 }
@@ -72,6 +76,14 @@ impl Backend for BpfHalf<'_> {
         let table = self.skel.maps.bss_sessions_data.as_ref();
         let session = table.and_then(|table| table.sessions.get(usize::from(session)));
         session.map_or(0, |session| session.spent_ns)
+    }
+
+    fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
+        self.programs.sessions(self.began_ns, sessions);
+    }
+
+    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+        self.programs.session_of(task)
     }
 
     fn verdict(&mut self, task: &Task) -> Option<Verdict> {

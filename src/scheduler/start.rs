@@ -22,7 +22,7 @@ use super::rest::Bell;
 use super::rules::RulesFile;
 use super::saving::Saver;
 use super::slots::Sleepers;
-use super::{Lasting, NAME, Options, Scheduler, priority, spinning};
+use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
 use crate::agent::Agent;
 use crate::bpf::BpfSkelBuilder;
 use crate::energy::Energy;
@@ -45,6 +45,7 @@ impl<'a> Scheduler<'a> {
             learning,
             recording,
             carried: kept_place,
+            programs,
         } = lasting;
         let carried = kept_place.take();
         let model = match learning {
@@ -156,6 +157,8 @@ impl<'a> Scheduler<'a> {
                 rules,
                 recording,
                 reader: table::TableReader::default(),
+                programs,
+                began_ns: goals::monotonic_ns(started),
                 started,
             },
             link: Some(link),

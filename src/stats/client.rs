@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::live::Live;
 use super::story::Story;
+use crate::goals::GoalStatus;
 
 /// A scheduler that is silent for so long, ms, does not answer.
 const PATIENCE_MS: u64 = 3000;
@@ -76,5 +77,23 @@ impl Client {
     /// As [`Client::live`].
     pub fn set(&mut self, name: &str, value: &str) -> Result<Result<String, String>> {
         self.get("set", &[(name, value)])
+    }
+
+    /// All goals there are.
+    ///
+    /// # Errors
+    /// As [`Client::live`].
+    pub fn goals(&mut self) -> Result<Vec<GoalStatus>> {
+        self.get("goals", &[])
+    }
+
+    /// Changes a session's goal: `rate` in beats per second and `weight`, `own` or `remove`; what the scheduler
+    /// says to that, in words.
+    ///
+    /// # Errors
+    /// As [`Client::live`].
+    pub fn goal(&mut self, id: u64, wish: &[(&str, &str)]) -> Result<Result<String, String>> {
+        let id = id.to_string();
+        self.get("goal", &[&[("id", &*id)], wish].concat())
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use httparse::{EMPTY_HEADER, Error, Request, Status};
 
-use crate::connections::{ClientLimits, Served, Service};
+use crate::connections::{ClientLimits, MayIdle, Served, Service};
 
 /// What clients may take. A scraper asks at once and reads at once.
 pub(super) const LIMITS: ClientLimits = ClientLimits {
     connections: 64,
     request: 8 << 10,
     patience: Duration::from_secs(10),
-    may_idle: false,
+    may_idle: MayIdle::Never,
 };
 
 /// Lines of a head after the first.

@@ -9,11 +9,12 @@ use clap::ValueEnum;
 use super::Totals;
 use super::live::LiveReading;
 use super::story::Story;
+use crate::goals::{GoalStatus, GoalWish};
 use crate::policy;
 use crate::profile::Profile;
 
 /// What a client wants of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request {
     /// What is counted.
     Totals,
@@ -29,6 +30,10 @@ pub enum Request {
     SetFairness(u8),
     /// What the file with the rules says now.
     ReadRules,
+    /// Every goal.
+    Goals,
+    /// Another goal for a session.
+    SetGoal(u64, GoalWish),
 }
 
 /// Answers, each to the request of the same name.
@@ -42,6 +47,8 @@ pub enum Answer {
     Story(Story),
     /// What became of a setting, or why nothing did.
     Set(Result<String, String>),
+    /// To [`Request::Goals`].
+    Goals(Vec<GoalStatus>),
 }
 
 /// The names of all policies.
@@ -83,6 +90,27 @@ pub(super) fn setting(args: &BTreeMap<String, String>) -> Result<Request, String
     }
 }
 
+/// The change of a goal that a request names.
+pub(super) fn goal(args: &BTreeMap<String, String>) -> Result<Request, String> {
+    let id = args.get("id").and_then(|id| id.parse().ok());
+    let id = id.ok_or("of which session? Its number is a whole one")?;
+    let (rate, weight) = (args.get("rate"), args.get("weight"));
+    let wish = match (rate, args.contains_key("own"), args.contains_key("remove")) {
+        (Some(rate), false, false) => {
+            let target = rate.parse().map(|rate: f64| (rate * 1000.0).round());
+            let target =
+                target.map_err(|_| format!("'{rate}' is no number of beats per second"))?;
+            let weight = weight.map(|weight| weight.parse()).transpose();
+            // What is no number, or too large for one, is no target either.
+            GoalWish::Set(target as u64, weight.map_err(|_| "no such weight")?)
+        }
+        (None, true, false) => GoalWish::Own,
+        (None, false, true) => GoalWish::Remove,
+        _ => return Err("a goal has a rate, is the program's own, or is removed".into()),
+    };
+    Ok(Request::SetGoal(id, wish))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +134,35 @@ mod tests {
         assert!(of(&[("profile", "x")]).unwrap_err().contains("powersave"));
         assert!(of(&[]).is_err());
         assert!(of(&[("policy", "rr"), ("fairness", "5")]).is_err());
+    }
+
+    #[test]
+    fn goals_are_set_given_back_and_removed() {
+        let of = |pairs: &[(&str, &str)]| {
+            let args = pairs.iter();
+            goal(&args.map(|(k, v)| ((*k).into(), (*v).into())).collect())
+        };
+        let set = |target, weight| Ok(Request::SetGoal(3, GoalWish::Set(target, weight)));
+        assert_eq!(of(&[("id", "3"), ("rate", "59.94")]), set(59_940, None));
+        let weighed = of(&[("id", "3"), ("rate", "8"), ("weight", "200")]);
+        assert_eq!(weighed, set(8000, Some(200)));
+        // The sessions know what is too much.
+        assert_eq!(of(&[("id", "3"), ("rate", "NaN")]), set(0, None));
+        assert_eq!(of(&[("id", "3"), ("rate", "-1")]), set(0, None));
+        assert_eq!(of(&[("id", "3"), ("rate", "1e99")]), set(u64::MAX, None));
+        let own = Ok(Request::SetGoal(3, GoalWish::Own));
+        assert_eq!(of(&[("id", "3"), ("own", "")]), own);
+        let remove = Ok(Request::SetGoal(3, GoalWish::Remove));
+        assert_eq!(of(&[("id", "3"), ("remove", "")]), remove);
+        for bad in [
+            &[("id", "x"), ("rate", "8")][..],
+            &[("rate", "8")],
+            &[("id", "3")],
+            &[("id", "3"), ("rate", "fast")],
+            &[("id", "3"), ("rate", "8"), ("weight", "-1")],
+            &[("id", "3"), ("own", ""), ("remove", "")],
+        ] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -28,10 +28,11 @@ use scx_stats::prelude::*;
 use serde::Serialize;
 
 use super::live::{Live, Rates};
-use super::request::{Answer, Request, policy_names, setting};
+use super::request::{Answer, Request, goal, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
-use crate::connections::{ClientLimits, Connections, Served, Service};
+use crate::connections::{ClientLimits, Connections, MayIdle, Served, Service};
+use crate::goals::GoalStatus;
 
 /// Where the socket is, as with all sched_ext schedulers.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
@@ -43,7 +44,7 @@ const LIMITS: ClientLimits = ClientLimits {
     connections: 16,
     request: 64 << 10,
     patience: Duration::from_secs(10),
-    may_idle: true,
+    may_idle: MayIdle::Always,
 };
 
 /// Requests are answered no faster than this, whatever clients want: for some the scheduler looks
@@ -295,7 +296,9 @@ impl Lines {
             "top" => to_response(self.top(client)?),
             "threads" => to_response(self.threads(client)?),
             "why" => to_response(self.why(&request.args)?),
-            "set" => to_response(self.set(client, &request.args)?),
+            "set" => to_response(self.set(client, setting(&request.args))?),
+            "goals" => to_response(self.goals()?),
+            "goal" => to_response(self.set(client, goal(&request.args))?),
             _ => Err(unknown("stat target", target)),
         }
     }
@@ -351,16 +354,23 @@ impl Lines {
         }
     }
 
+    fn goals(&mut self) -> Result<Vec<GoalStatus>> {
+        match self.ask(Request::Goals)? {
+            Answer::Goals(goals) => Ok(goals),
+            other => Err(odd(&other)),
+        }
+    }
+
     fn set(
         &mut self,
         client: &Asker,
-        args: &BTreeMap<String, String>,
+        request: Result<Request, String>,
     ) -> Result<Result<String, String>> {
         if !client.may_set {
-            let why = "you may read statistics; settings are changed by root: sudo scx_hetero set";
+            let why = "you may read statistics; settings are changed by root, with sudo";
             return Ok(Err(why.into()));
         }
-        let request = match setting(args) {
+        let request = match request {
             Ok(request) => request,
             Err(why) => return Ok(Err(why)),
         };

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::licences::{LINKED, crates};
 
-const OURS: [&str; 4] = [
+const OURS: [&str; 5] = [
     "scx_hetero",
     "hetero-core",
+    "hetero-heartbeats",
     "scx_hetero-learn",
     "scx_hetero-userland",
 ];

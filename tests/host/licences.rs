@@ -4,6 +4,8 @@
 //! alone, so nothing in it may be GPL-2.0-only.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use spdx::{Expression, LicenseReq, ParseMode};
@@ -90,6 +92,31 @@ fn all_that_is_linked_goes_with_the_programs_licence() {
             })
             .collect();
         assert!(unfit.is_empty(), "{package} may not link {unfit:?}");
+    }
+}
+
+#[test]
+fn programs_of_any_licence_may_link_heartbeats() {
+    let crates = crates("hetero-heartbeats", LINKED, &[]);
+    let own = ("hetero-heartbeats".to_string(), "MIT".to_string());
+    assert_eq!(crates.into_iter().collect::<Vec<_>>(), [own]);
+    // Its sources say the same.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats");
+    let folders = [folder.join("src"), folder];
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
+    for file in files
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+    {
+        let text = fs::read_to_string(&file).unwrap();
+        let mit = text.lines().take(3).any(|line| line.contains("MIT"));
+        // A manifest says it further down, and a template is too short to be anybody's.
+        let other = ["toml", "in"].map(Some);
+        let kind = file.extension().and_then(|kind| kind.to_str());
+        assert!(mit || other.contains(&kind), "{}", file.display());
+        assert!(!text.contains("GPL-2"), "{}", file.display());
     }
 }
 

@@ -13,6 +13,8 @@ mod cost;
 mod dependencies;
 mod doctor;
 mod fixtures;
+mod goal_run;
+mod goals;
 mod licences;
 mod machines;
 mod ml;

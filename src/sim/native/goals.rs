@@ -35,15 +35,20 @@ fn rate(scene: &mut Scene, session: u16, ns: u64) -> f64 {
 
 /// Kernels that lack what others have.
 fn kernels(cpus_by_type: &[u32]) -> Vec<NativeMachine> {
-    let of = |(can_kick, can_iterate, hz)| NativeMachine {
+    let of = |(version, can_kick, can_iterate, hz)| NativeMachine {
+        version,
         can_kick,
         can_iterate,
         hz,
         ..machine(cpus_by_type)
     };
-    [(true, true, 1000), (false, true, 250), (true, false, 250)]
-        .map(of)
-        .into()
+    [
+        (Version(6, 18), true, true, 1000),
+        (Version(7, 2), false, true, 250),
+        (Version(7, 1), false, false, 250),
+    ]
+    .map(of)
+    .into()
 }
 
 #[test]

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which files people mean who name a library or a program.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::symbols::{SymbolFound, find};
+use crate::text::plain;
+
+/// Libraries of several versions may be installed; a program uses one of them.
+const MOST: usize = 8;
+
+/// Where libraries are; what the loader's configuration adds comes from its files.
+const FOLDERS: [&str; 8] = [
+    "/lib",
+    "/lib/*",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib/*",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib/*",
+];
+
+/// Where a function begins: in which file, at which offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProbePlace {
+    pub(super) path: PathBuf,
+    pub(super) offset: u64,
+}
+
+/// Finds a function in the first of `files` that is there and has it, in all its versions.
+///
+/// # Errors
+/// There is none, with what there is instead.
+pub(super) fn places(files: &[String], symbol: &str) -> Result<Vec<ProbePlace>> {
+    let mut near = Vec::new();
+    let mut looked = Vec::new();
+    for name in files {
+        let mut places = Vec::new();
+        for path in candidates(name) {
+            match find(&path, symbol) {
+                Ok(SymbolFound::At(offset)) => places.push(ProbePlace { path, offset }),
+                Ok(SymbolFound::Near(names)) => {
+                    near.extend(
+                        names
+                            .into_iter()
+                            .filter(|name| !near.contains(name))
+                            .collect::<Vec<_>>(),
+                    );
+                    looked.push(path);
+                }
+                // Libraries of other machines, and linker scripts. What is named by its path is meant.
+                Err(error) if name.contains('/') => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if !places.is_empty() {
+            return Ok(places);
+        }
+    }
+    let [first, ..] = &looked[..] else {
+        bail!(
+            "there is no library or program '{}' in the places for those: name its path, as in \
+             ./{}:{symbol}",
+            files.join("' nor '"),
+            files[0]
+        );
+    };
+    let first = first.display();
+    match &near[..] {
+        [] => bail!(
+            "{first} has no function {symbol}, nor one that is called alike: if it is stripped only \
+             what it exports has a name ('nm -D {first}')"
+        ),
+        near => {
+            let near = near.iter().map(|name| plain(name).into_owned());
+            let near = near.collect::<Vec<_>>().join(", ");
+            bail!("{first} has no function {symbol}; it has {near}")
+        }
+    }
+}
+
+/// Files of that name, each once.
+fn candidates(name: &str) -> Vec<PathBuf> {
+    if name.contains('/') {
+        return vec![name.into()];
+    }
+    let mut files = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut add = |path: PathBuf| {
+        // Of a library, mostly, a file and links to it.
+        if let Ok(real) = path.canonicalize()
+            && real.is_file()
+            && files.len() < MOST
+            && seen.insert(real.clone())
+        {
+            files.push(real);
+        }
+    };
+    for folder in folders() {
+        for file in matches(&folder, &format!("{}.so*", glob::Pattern::escape(name))) {
+            add(file);
+        }
+        if name.contains(".so") {
+            add(folder.join(name));
+        }
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    for folder in env::split_paths(&path) {
+        add(folder.join(name));
+    }
+    files
+}
+
+/// In the order of the loader, as good as it matters.
+fn folders() -> Vec<PathBuf> {
+    let own = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = env::split_paths(&own)
+        .filter(|path| path.is_absolute())
+        .collect();
+    for file in matches(Path::new("/etc/ld.so.conf.d"), "*.conf") {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let lines = text.lines().map(str::trim);
+        folders.extend(
+            lines
+                .filter(|line| line.starts_with('/'))
+                .map(PathBuf::from),
+        );
+    }
+    for pattern in FOLDERS {
+        folders.extend(matches(Path::new("/"), pattern.trim_start_matches('/')));
+    }
+    folders
+}
+
+fn matches(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    let paths = glob::glob(&format!("{}/{pattern}", folder.trim_end_matches('/')));
+    paths.map_or_else(|_| Vec::new(), |paths| paths.flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(file: &str, symbol: &str) -> Result<Vec<ProbePlace>> {
+        places(&[file.into()], symbol)
+    }
+
+    #[test]
+    fn a_function_of_libc_is_found_by_the_librarys_name() {
+        // Its own start is at the beginning of no file.
+        let places = of("libc", "fopen").unwrap();
+        assert!(!places.is_empty() && places.len() <= MOST);
+        assert!(places.iter().all(|place| place.offset > 0), "{places:?}");
+        let path = places[0].path.to_str().unwrap();
+        assert_eq!(of(path, "fopen").unwrap()[0], places[0]);
+        // The first that has it.
+        let files = ["libnowhere".to_string(), "libc".into()];
+        assert_eq!(super::places(&files, "fopen").unwrap(), places);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_what_is() {
+        let why = |file, symbol| format!("{:#}", of(file, symbol).unwrap_err());
+        let told = why("libc", "fopenn");
+        assert!(
+            told.contains("has no function fopenn; it has fopen"),
+            "{told}"
+        );
+        let told = why("libc", "vkQueuePresentKHR");
+        assert!(told.contains("nm -D"), "{told}");
+        let told = why("libnowhere", "f");
+        assert!(told.contains("./libnowhere:f"), "{told}");
+        let told = why("/nowhere/lib.so", "f");
+        assert!(told.contains("cannot read /nowhere/lib.so"), "{told}");
+    }
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Takes sessions in, in a thread of its own: the scheduler's loop waits for no program.
+//!
+//! Any user may connect; each connection has one session at most, which ends with it, or with its
+//! process. What that may cost is bounded: sessions, of each user, too; requests per second; bytes and
+//! descriptors of a request.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use crossbeam::channel::{Receiver, Sender, bounded};
+use log::debug;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::page::Page;
+use super::peer::{Peer, is_thread_of};
+use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
+use super::sessions::GoalSessions;
+use super::{MAX_OF_USER, MAX_SESSIONS};
+use crate::connections::{ClientLimits, Connections, Listener, MayIdle, Served, Service};
+
+const LIMITS: ClientLimits = ClientLimits {
+    // The service refuses before the oldest would have to go.
+    connections: MAX_SESSIONS + 1,
+    request: MAX_LEN,
+    patience: Duration::from_secs(10),
+    may_idle: MayIdle::Answered,
+};
+
+/// Between two requests, whoever sends them: the thread goes before all other tasks, as one of the
+/// agent's. The second is for each thread that a request names, which has to be looked up.
+const REST: Duration = Duration::from_millis(1);
+const REST_FOR_THREAD: Duration = Duration::from_micros(50);
+
+/// And between two looks for requests.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// How soon it is seen that a process has ended whose connection somebody else has.
+const BURY: Duration = Duration::from_secs(1);
+
+/// Descriptors that a message can have (the kernel's SCM_MAX_FD). With room for all of them none gets
+/// lost on the way.
+const MAX_FDS: usize = 253;
+
+/// The thread's stack, bytes; the agent's memory is locked.
+const STACK: usize = 256 << 10;
+
+/// Listens until dropped.
+pub struct GoalServer {
+    path: PathBuf,
+    sessions: Arc<GoalSessions>,
+    news: Receiver<()>,
+    over: Arc<AtomicBool>,
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl GoalServer {
+    /// Listens at `path`, in a directory that is made if need be. What is there gives way.
+    ///
+    /// # Errors
+    /// What kept it from listening.
+    pub fn start(path: &Path) -> Result<Self> {
+        let listener = bind(path)?;
+        let sessions = Arc::new(GoalSessions::default());
+        let (tell, news) = bounded(1);
+        let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (shared, ended) = (sessions.clone(), over.clone());
+        // Made there: the descriptors that wait to be taken are that thread's.
+        let serve = move || {
+            let mut desk = Desk {
+                over: ended.clone(),
+                sessions: shared,
+                users: Rc::default(),
+                rest_until: Instant::now(),
+                news: tell,
+            };
+            let listener = PageListener(listener);
+            let mut connections = Connections::new(listener, LIMITS);
+            let mut buried = Instant::now();
+            while !ended.load(Ordering::Relaxed) {
+                let limit = (!desk.sessions.is_empty()).then_some(BURY);
+                let round = connections.round(&mut desk, Some(woken.as_fd()), limit);
+                // As where memory is short: it passes, and is no reason to be busy meanwhile.
+                if let Err(error) = round {
+                    debug!("no program can be served for the moment: {error}");
+                    thread::sleep(Duration::from_secs(1));
+                }
+                if buried.elapsed() >= BURY {
+                    buried = Instant::now();
+                    if desk.sessions.bury() {
+                        desk.tell();
+                    }
+                }
+                thread::sleep(BREATH);
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("goals".into())
+            .stack_size(STACK)
+            .spawn(serve)
+            .context("cannot start a thread")?;
+        Ok(Self {
+            path: path.to_owned(),
+            sessions,
+            news,
+            over,
+            wake: Some(wake),
+            thread: Some(thread),
+        })
+    }
+
+    /// What programs want and have done.
+    pub fn sessions(&self) -> &Arc<GoalSessions> {
+        &self.sessions
+    }
+
+    /// Something arrives when sessions have come, gone or changed.
+    pub fn news(&self) -> &Receiver<()> {
+        &self.news
+    }
+}
+
+impl Drop for GoalServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn bind(path: &Path) -> Result<UnixListener> {
+    if let Some(directory) = path.parent()
+        && !directory.exists()
+    {
+        // Whatever the umask, everybody must get at the socket.
+        fs::create_dir_all(directory)
+            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
+        }
+        _ => {}
+    }
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    fs::set_permissions(path, Permissions::from_mode(0o666))
+        .with_context(|| format!("cannot open {} to everybody", path.display()))?;
+    Ok(listener)
+}
+
+/// A descriptor that has arrived and was not asked for yet; the last of a message, for there ought to be
+/// one only.
+type Arrived = Rc<RefCell<Option<OwnedFd>>>;
+
+struct PageListener(UnixListener);
+
+impl AsFd for PageListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A connection over which descriptors may come.
+struct PageStream {
+    stream: UnixStream,
+    arrived: Arrived,
+}
+
+impl Listener for PageListener {
+    type Stream = PageStream;
+
+    fn next(&self) -> io::Result<PageStream> {
+        Ok(PageStream {
+            stream: Listener::next(&self.0)?,
+            arrived: Arrived::default(),
+        })
+    }
+
+    fn finish(stream: &PageStream) {
+        <UnixListener as Listener>::finish(&stream.stream);
+    }
+}
+
+impl AsFd for PageStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Read for PageStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(bytes)];
+        let got = recvmsg(
+            &self.stream,
+            &mut parts,
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                // All others are closed.
+                *self.arrived.borrow_mut() = fds.last();
+            }
+        }
+        Ok(got.bytes)
+    }
+}
+
+impl Write for PageStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// How many connections users have.
+type Users = Rc<RefCell<BTreeMap<u32, usize>>>;
+
+/// A client, and its session. Both end when this is dropped.
+struct Customer {
+    peer: Peer,
+    session: Option<u64>,
+    arrived: Arrived,
+    sessions: Arc<GoalSessions>,
+    users: Users,
+    news: Sender<()>,
+}
+
+impl Drop for Customer {
+    fn drop(&mut self) {
+        if let Some(id) = self.session {
+            self.sessions.close(id);
+            let _ = self.news.try_send(());
+        }
+        let mut users = self.users.borrow_mut();
+        if let Some(connections) = users.get_mut(&self.peer.uid) {
+            *connections -= 1;
+            if *connections == 0 {
+                users.remove(&self.peer.uid);
+            }
+        }
+    }
+}
+
+/// Serves clients.
+struct Desk {
+    /// Nothing is served any more.
+    over: Arc<AtomicBool>,
+    sessions: Arc<GoalSessions>,
+    users: Users,
+    rest_until: Instant,
+    news: Sender<()>,
+}
+
+impl Service for Desk {
+    type Listener = PageListener;
+    type Client = Customer;
+
+    fn greet(&mut self, stream: &PageStream) -> io::Result<Customer> {
+        let customer = self.admit(stream);
+        customer.map_err(|why| {
+            // It has room for that, or the client does not learn why.
+            let _ = (&stream.stream).write(&request::answer(&Err(why.clone())));
+            io::Error::other(why)
+        })
+    }
+
+    fn serve(&mut self, client: &mut Customer, received: &[u8], more: bool) -> Served {
+        let end = received.iter().position(|&byte| byte == b'\n');
+        let (outcome, taken) = match end {
+            Some(end) => (self.respond(client, &received[..end]), end + 1),
+            None if more => return Served::Partial,
+            None => {
+                let why = format!("a request is a line of at most {MAX_LEN} bytes");
+                (Err(why), received.len())
+            }
+        };
+        if let Err(why) = &outcome {
+            debug!("process {:?} is refused: {why}", client.peer);
+        }
+        Served::Answer {
+            taken,
+            bytes: request::answer(&outcome),
+            // Who has no session now has no business here.
+            last: client.session.is_none() || end.is_none(),
+        }
+    }
+}
+
+impl Desk {
+    fn tell(&self) {
+        // One that was not taken yet will do.
+        let _ = self.news.try_send(());
+    }
+
+    fn admit(&self, stream: &PageStream) -> Result<Customer, String> {
+        let peer = Peer::of(&stream.stream)?;
+        let uid = peer.uid;
+        let mut users = self.users.borrow_mut();
+        let all: usize = users.values().sum();
+        let own = users.get(&uid).copied().unwrap_or(0);
+        if all >= MAX_SESSIONS {
+            return Err(format!("there are {MAX_SESSIONS} sessions already"));
+        }
+        if own >= MAX_OF_USER && uid != 0 {
+            return Err(format!("user {uid} has {MAX_OF_USER} sessions already"));
+        }
+        *users.entry(uid).or_default() += 1;
+        Ok(Customer {
+            peer,
+            session: None,
+            arrived: stream.arrived.clone(),
+            sessions: self.sessions.clone(),
+            users: self.users.clone(),
+            news: self.news.clone(),
+        })
+    }
+
+    fn respond(&mut self, client: &mut Customer, line: &[u8]) -> Result<u64, String> {
+        if self.over.load(Ordering::Relaxed) {
+            return Err("the scheduler ends".into());
+        }
+        thread::sleep(self.rest_until.saturating_duration_since(Instant::now()));
+        self.rest_until = Instant::now() + REST;
+        // Whatever is asked for, nothing is kept of it that is not.
+        let page = client.arrived.take();
+        let request = GoalRequest::parse(line)?;
+        let id = match (request, client.session) {
+            (GoalRequest::Open(_), Some(_)) => {
+                return Err("this connection has a session: open another one".into());
+            }
+            (GoalRequest::Open(open), None) => {
+                let id = self.open(client, open, page)?;
+                client.session = Some(id);
+                id
+            }
+            (GoalRequest::Change(_), None) => return Err("there is no session yet".into()),
+            (GoalRequest::Change(shape), Some(id)) => {
+                let gone = "the session has ended with its process";
+                let tgid = self.sessions.process(id).ok_or(gone)?;
+                self.check_threads(&shape.tids, tgid)?;
+                let changed = self.sessions.change(id, shape.tids, shape.weight);
+                changed.then_some(id).ok_or(gone)?
+            }
+        };
+        self.tell();
+        Ok(id)
+    }
+
+    fn open(
+        &mut self,
+        client: &mut Customer,
+        open: OpenSession,
+        page: Option<OwnedFd>,
+    ) -> Result<u64, String> {
+        let page = page.ok_or("no page came along, as a descriptor (SCM_RIGHTS)")?;
+        let page = Page::new(page)?;
+        let process = client.peer.process(open.pid)?;
+        self.check_threads(&open.shape.tids, process.tgid)?;
+        let about = (client.peer.uid, request::name(&open.name));
+        let shape = (open.shape.tids, open.shape.weight);
+        self.sessions.open(process, page, about, shape)
+    }
+
+    fn check_threads(&mut self, tids: &[u32], tgid: u32) -> Result<(), String> {
+        self.rest_until += REST_FOR_THREAD * tids.len() as u32;
+        match tids.iter().find(|&&tid| !is_thread_of(tid, tgid)) {
+            None => Ok(()),
+            Some(tid) => Err(format!("process {tgid} has no thread {tid}")),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sessions that there are: the server adds and removes them, the agent reads them.
+
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::page::{Beats, GoalTarget, Page};
+use super::peer::{Process, which_ended};
+use super::{MAX_SESSIONS, MAX_WEIGHT};
+
+/// What a session is, for good.
+#[derive(Debug)]
+pub struct SessionAbout {
+    /// Its number; no later session has it.
+    pub id: u64,
+    /// The process whose work it is about.
+    pub tgid: u32,
+    /// The user who opened it.
+    pub uid: u32,
+    /// For people.
+    pub name: String,
+}
+
+/// A session as it is at one look.
+#[derive(Clone, Debug)]
+pub struct SessionReading {
+    /// What it is.
+    pub about: Arc<SessionAbout>,
+    /// Threads that it is about; none are all of the process.
+    pub tids: Arc<[u32]>,
+    /// How much its goal counts where goals exceed the machine: 1 to 10,000.
+    pub weight: u32,
+    /// What it is to reach: what an administrator has set, or else what the program wants.
+    pub target: GoalTarget,
+    /// What it has done, as it says.
+    pub beats: Beats,
+}
+
+/// What an administrator wants of a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GoalWish {
+    /// What the program itself wants.
+    Own,
+    /// Another target, in thousandths of a beat per second, and if it is given another weight.
+    Set(u64, Option<u32>),
+    /// No goal, whatever the program wants.
+    Remove,
+}
+
+#[derive(Debug)]
+struct OpenedSession {
+    about: Arc<SessionAbout>,
+    tids: Arc<[u32]>,
+    weight: u32,
+    wish: GoalWish,
+    process: Arc<Process>,
+    page: Arc<Page>,
+}
+
+/// All of them, in ascending order of their numbers.
+#[derive(Debug, Default)]
+pub struct GoalSessions {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    sessions: Vec<OpenedSession>,
+    /// The number of the last.
+    last: u64,
+}
+
+impl GoalSessions {
+    /// Nothing is done while it is held that takes long or can fail halfway.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table().sessions.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads all of them into `readings`, in ascending order of their numbers: 64 bytes each, by one system
+    /// call that waits for nothing. A page that cannot be read has no goal and no beats.
+    pub fn read(&self, readings: &mut Vec<SessionReading>) {
+        readings.clear();
+        readings.extend(self.table().sessions.iter().map(OpenedSession::read));
+    }
+
+    /// Takes one in; its number.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn open(
+        &self,
+        process: Process,
+        page: Page,
+        (uid, name): (u32, String),
+        (tids, weight): (Vec<u32>, u32),
+    ) -> Result<u64, String> {
+        let mut table = self.table();
+        if table.sessions.len() >= MAX_SESSIONS {
+            return Err(format!("there are {MAX_SESSIONS} sessions already"));
+        }
+        table.last += 1;
+        let id = table.last;
+        let about = SessionAbout {
+            id,
+            tgid: process.tgid,
+            uid,
+            name,
+        };
+        table.sessions.push(OpenedSession {
+            about: Arc::new(about),
+            tids: tids.into(),
+            weight,
+            wish: GoalWish::Own,
+            process: Arc::new(process),
+            page: Arc::new(page),
+        });
+        Ok(id)
+    }
+
+    /// The process that a session is about.
+    pub(super) fn process(&self, id: u64) -> Option<u32> {
+        self.table().find(id).map(|session| session.about.tgid)
+    }
+
+    pub(super) fn change(&self, id: u64, tids: Vec<u32>, weight: u32) -> bool {
+        let mut table = self.table();
+        let Some(session) = table.find(id) else {
+            return false;
+        };
+        session.tids = tids.into();
+        session.weight = weight;
+        true
+    }
+
+    /// Ends a session, if it is still there.
+    pub(super) fn close(&self, id: u64) {
+        let mut table = self.table();
+        let at = table.position(id);
+        let gone = at.map(|at| table.sessions.remove(at));
+        // Descriptors are closed without the lock.
+        drop(table);
+        drop(gone);
+    }
+
+    /// Ends those whose processes have ended; whether there were any.
+    pub(super) fn bury(&self) -> bool {
+        let processes: Vec<Arc<Process>> = {
+            let table = self.table();
+            let processes = table.sessions.iter().map(|session| &session.process);
+            processes.cloned().collect()
+        };
+        let mut ended = vec![false; processes.len()];
+        which_ended(processes.iter().map(Arc::as_ref), &mut ended);
+        let dead = |of: &Arc<Process>| {
+            let at = processes
+                .iter()
+                .position(|process| Arc::ptr_eq(process, of));
+            at.is_some_and(|at| ended[at])
+        };
+        if !ended.contains(&true) {
+            return false;
+        }
+        let mut table = self.table();
+        let sessions = take(&mut table.sessions).into_iter();
+        let (gone, stay) = sessions.partition::<Vec<_>, _>(|session| dead(&session.process));
+        table.sessions = stay;
+        drop(table);
+        !gone.is_empty()
+    }
+
+    /// Goes by another wish from now on; the session's name.
+    ///
+    /// # Errors
+    /// There is no such session, or the wish makes no sense, in words.
+    pub fn wish(&self, id: u64, wish: GoalWish) -> Result<String, String> {
+        if let GoalWish::Set(target, weight) = wish {
+            if !(1..=super::MAX_TARGET).contains(&target) {
+                return Err("a target is 0.001 to 1000000 beats per second".into());
+            }
+            if weight.is_some_and(|weight| !(1..=MAX_WEIGHT).contains(&weight)) {
+                return Err(format!("a weight is 1 to {MAX_WEIGHT}"));
+            }
+        }
+        let mut table = self.table();
+        let session = table.find(id).ok_or_else(|| {
+            format!("there is no session {id}: 'scx_hetero goal list' shows those that there are")
+        })?;
+        session.wish = wish;
+        Ok(session.about.name.clone())
+    }
+}
+
+impl Table {
+    fn position(&self, id: u64) -> Option<usize> {
+        let found = self
+            .sessions
+            .binary_search_by_key(&id, |session| session.about.id);
+        found.ok()
+    }
+
+    fn find(&mut self, id: u64) -> Option<&mut OpenedSession> {
+        let at = self.position(id)?;
+        self.sessions.get_mut(at)
+    }
+}
+
+impl OpenedSession {
+    fn read(&self) -> SessionReading {
+        let words = self.page.read();
+        let own = words.as_ref().map(|words| words.target());
+        let (target, weight) = match self.wish {
+            GoalWish::Own => (own.unwrap_or_default(), None),
+            GoalWish::Remove => (GoalTarget::None, None),
+            // What it is held against stays as the program has it.
+            GoalWish::Set(target, weight) => match own {
+                Some(GoalTarget::Deadline(_)) => (GoalTarget::Deadline(target), weight),
+                _ => (GoalTarget::Rate(target), weight),
+            },
+        };
+        SessionReading {
+            about: self.about.clone(),
+            tids: self.tids.clone(),
+            weight: weight.unwrap_or(self.weight),
+            target,
+            beats: words.map(|words| words.beats()).unwrap_or_default(),
+        }
+    }
+}

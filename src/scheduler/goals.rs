@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs want to be, as the agent asks for it, and what is told of it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, never};
+use log::{info, warn};
+use nix::time::{ClockId, clock_gettime};
+use rustc_hash::FxHashMap;
+
+use super::Scheduler;
+use crate::agent::SessionBeats;
+use crate::goals::{GoalServer, GoalStatus, GoalTarget, GoalWish, SOCKET, SessionReading};
+use crate::table::Task;
+use hetero_core::goals::{SessionId, TargetRate};
+
+/// Programs that have goals. Outlives a restart, as on CPU hotplug.
+pub(super) struct ProgramGoals {
+    server: Option<GoalServer>,
+    readings: Vec<SessionReading>,
+    /// By process: which of the readings are about its threads.
+    by_process: FxHashMap<u32, Vec<usize>>,
+}
+
+impl ProgramGoals {
+    /// Listens to them. Where that fails, says why once and goes on without.
+    pub(super) fn listen() -> Self {
+        let server = GoalServer::start(Path::new(SOCKET));
+        if let Err(why) = &server {
+            warn!("programs cannot tell how fast they must be: {why:#}");
+        }
+        Self {
+            server: server.ok(),
+            readings: Vec::new(),
+            by_process: FxHashMap::default(),
+        }
+    }
+
+    /// Something arrives when sessions have come, gone or changed.
+    pub(super) fn news(&self) -> Receiver<()> {
+        let server = self.server.as_ref();
+        server.map_or_else(never, |server| server.news().clone())
+    }
+
+    /// Whether there are any, with a goal or not.
+    pub(super) fn is_empty(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_none_or(|server| server.sessions().is_empty())
+    }
+
+    fn read(&mut self) {
+        self.by_process.clear();
+        self.readings.clear();
+        if let Some(server) = &self.server {
+            server.sessions().read(&mut self.readings);
+        }
+        for (at, reading) in self.readings.iter().enumerate() {
+            let of = self.by_process.entry(reading.about.tgid).or_default();
+            of.push(at);
+        }
+    }
+
+    /// Appends those that have a goal, times by a clock that began at `began_ns` of the monotonic one.
+    pub(super) fn sessions(&mut self, began_ns: u64, sessions: &mut Vec<SessionBeats>) {
+        self.read();
+        sessions.extend(self.readings.iter().filter_map(|reading| {
+            let GoalTarget::Rate(_) = reading.target else {
+                return None;
+            };
+            Some(SessionBeats {
+                id: SessionId(reading.about.id),
+                target: TargetRate::per_second(reading.target.per_second()).ok()?,
+                weight: reading.weight,
+                gets_more: false,
+                beats: reading.beats.count,
+                beat_at_ns: reading.beats.last_ns.saturating_sub(began_ns),
+            })
+        }));
+    }
+
+    /// The session of a thread, as of the last look: one that names it, or else one of all its process.
+    pub(super) fn session_of(&self, task: &Task) -> Option<SessionId> {
+        let all = self.by_process.get(&task.tgid)?.iter();
+        let all = all.map(|&at| &self.readings[at]);
+        let named = all.clone().find(|of| of.tids.contains(&task.tid));
+        let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()))?;
+        Some(SessionId(found.about.id))
+    }
+}
+
+/// An instant by the monotonic clock, as programs have it, ns.
+pub(super) fn monotonic_ns(at: Instant) -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.saturating_sub(at.elapsed()).as_nanos() as u64
+}
+
+impl Scheduler<'_> {
+    /// Every session.
+    pub(super) fn goals(&self) -> Vec<GoalStatus> {
+        let mut readings = Vec::new();
+        if let Some(server) = &self.half.programs.server {
+            server.sessions().read(&mut readings);
+        }
+        let states = self.agent.goals.states();
+        let status = |reading: &SessionReading| {
+            let mut status = GoalStatus::from(reading);
+            let id = SessionId(status.id);
+            if let Ok(at) = states.binary_search_by_key(&id, |state| state.session) {
+                let state = &states[at];
+                status.rate = state.rates.windowed;
+                status.demand = state.model.map(|_| state.demand);
+                status.allotment = Some(state.fast_cores);
+                status.reason = state.miss.map(|miss| miss.to_string());
+            }
+            status
+        };
+        readings.iter().map(status).collect()
+    }
+
+    /// Gives a session another goal.
+    pub(super) fn set_goal(&self, id: u64, wish: GoalWish) -> Result<String, String> {
+        let server = self.half.programs.server.as_ref();
+        let server =
+            server.ok_or("the scheduler could not open the socket for goals: see its log")?;
+        let name = server.sessions().wish(id, wish)?;
+        let becomes = match wish {
+            GoalWish::Own => "what the program wants".to_string(),
+            GoalWish::Remove => "none".into(),
+            GoalWish::Set(target, _) => format!("{} beats per second", target as f64 / 1000.0),
+        };
+        info!("goal of session {id} ({name}): {becomes}");
+        Ok(format!("goal of session {id} ({name}): {becomes}"))
+    }
+}

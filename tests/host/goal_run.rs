@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero goal run`: programs that know nothing of goals, and what they are seen to do.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::program::command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scx_hetero::goals::{GoalServer, GoalTarget, SessionReading};
+
+/// So long a test waits for what must come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn until<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(there) = so() {
+            return there;
+        }
+        assert!(begin.elapsed() < LIMIT, "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `goal run` without a scheduler.
+fn goal_run(options: &[&str], program: &[&str]) -> Command {
+    let mut run = command(&[&["goal", "run"], options, &["--"], program].concat());
+    run.env("SCX_HETERO_GOALS", "/proc/none/goals.sock");
+    run
+}
+
+/// What it says at its end.
+fn beats(said: &[u8]) -> Option<u64> {
+    let said = String::from_utf8_lossy(said);
+    let before = said.split(" beats in ").next()?;
+    before
+        .rsplit(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[test]
+fn what_a_program_prints_is_passed_on_and_counted_and_its_status_is_its_own() {
+    let script = "echo a; echo b >&2; printf 'c\\nd'; exit 7";
+    let output = goal_run(&["--rate", "5"], &["sh", "-c", script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"a\nc\nd");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("b\n") && said.contains("the goal is 5"),
+        "{said}"
+    );
+    assert_eq!(beats(&output.stderr), Some(2), "{said}");
+
+    let output = goal_run(&["--rate", "5", "--beat", "bytes:stderr=10"], &["sh", "-c"])
+        .arg("printf '%025d' 0 >&2; echo not this")
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"not this\n");
+    assert!(output.stderr.starts_with(&[b'0'; 25]));
+    assert_eq!(beats(&output.stderr), Some(2));
+}
+
+#[test]
+fn what_cannot_be_is_told_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let touched = folder.path().join("touched");
+    let touch = ["touch", touched.to_str().unwrap()];
+    for (beat, why) in [
+        ("frames", "vulkan"),
+        ("libnowhere:f", "no library or program 'libnowhere'"),
+        ("libc:fopenn", "it has fopen"),
+        ("libc:vkQueuePresentKHR", "no function vkQueuePresentKHR"),
+        ("./nowhere:main", "cannot read ./nowhere"),
+        ("tracepoint:no_such:thing", "tracepoint"),
+    ] {
+        let output = goal_run(&["--rate", "5", "--beat", beat], &touch)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(why),
+            "{beat}: {said}"
+        );
+        assert!(!touched.exists(), "{beat}");
+    }
+    for rate in ["0", "NaN", "-3", "1e9", "inf", "fast"] {
+        let output = goal_run(&[&format!("--rate={rate}")], &touch)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{rate}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("beats per second"), "{rate}: {said}");
+    }
+    let output = goal_run(&["--rate", "5"], &["/nowhere/x"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot run '/nowhere/x'"), "{said}");
+}
+
+#[test]
+fn the_scheduler_is_told_of_the_child_and_of_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("goals.sock");
+    let server = GoalServer::start(&path).unwrap();
+    let read = || {
+        let mut readings = Vec::new();
+        server.sessions().read(&mut readings);
+        readings
+    };
+    // It prints what it is given.
+    let mut run = goal_run(
+        &["--rate", "12.5", "--weight", "300", "--name", "mine"],
+        &["cat"],
+    )
+    .env("SCX_HETERO_GOALS", &path)
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut cat = run.stdin.take().unwrap();
+    writeln!(cat, "one\ntwo").unwrap();
+    let beats = |n| move |reading: &SessionReading| reading.beats.count == n;
+    let reading = until("beats", || read().into_iter().find(beats(2)));
+    assert_eq!(reading.target, GoalTarget::Rate(12_500));
+    assert_eq!((reading.about.name.as_str(), reading.weight), ("mine", 300));
+    let comm = fs::read_to_string(format!("/proc/{}/comm", reading.about.tgid));
+    assert_eq!(comm.unwrap(), "cat\n");
+    writeln!(cat, "three").unwrap();
+    until("another", || read().into_iter().find(beats(3)));
+    // What ends it ends the program.
+    kill(Pid::from_raw(run.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(
+        run.wait().unwrap().code(),
+        Some(128 + Signal::SIGTERM as i32)
+    );
+    until("the end", || read().is_empty().then_some(()));
+    let mut text = String::new();
+    run.stdout.unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "one\ntwo\nthree\n");
+}
+
+#[test]
+fn that_nobody_reads_any_more_the_program_notices() {
+    let mut run = goal_run(&["--rate", "5"], &["yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut bytes = [0; 100];
+    run.stdout.take().unwrap().read_exact(&mut bytes).unwrap();
+    assert_eq!(
+        run.wait().unwrap().code(),
+        Some(128 + Signal::SIGPIPE as i32)
+    );
+}
+
+/// A program that does 50 steps, in a process of its own.
+fn steps(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("steps.c"), folder.join("steps"));
+    let text = "#include <unistd.h>\n\
+                __attribute__((noinline)) void one_step(void) { __asm__ volatile(\"\"); }\n\
+                int main(void) { for (int i = 0; i < 50; i++) { one_step(); usleep(1000); }\n\
+                return 3; }\n";
+    fs::write(&source, text).unwrap();
+    let made = Command::new("cc")
+        .arg("-o")
+        .args([&program, &source])
+        .status();
+    assert!(made.unwrap().success());
+    program
+}
+
+#[test]
+fn calls_of_a_function_are_beats_also_of_a_program_that_a_script_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = steps(folder.path());
+    let program = program.to_str().unwrap();
+    let beat = format!("{program}:one_step");
+    let near = goal_run(
+        &["--rate", "5", "--beat", &format!("{program}:one_stop")],
+        &["true"],
+    )
+    .output()
+    .unwrap();
+    let said = String::from_utf8_lossy(&near.stderr);
+    assert!(said.contains("it has one_step"), "{said}");
+
+    // Another that runs at the same time is not this one.
+    let mut other = Command::new(program).spawn().unwrap();
+    for script in [format!("exec {program}"), format!("{program}; exit $?")] {
+        let output = goal_run(&["--rate", "5", "--beat", &beat], &["sh", "-c", &script])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("cannot be watched") || said.contains("cannot watch") {
+            println!("SKIPPED: {said}");
+            break;
+        }
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert_eq!(beats(&output.stderr), Some(50), "{said}");
+    }
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_tracepoint_is_a_beat_where_there_are_tracepoints() {
+    let beat = ["--rate", "5", "--beat", "syscalls:sys_enter_nanosleep"];
+    let clock = [
+        "--rate",
+        "5",
+        "--beat",
+        "tracepoint:sched:sched_process_exec",
+    ];
+    for options in [clock, beat] {
+        let output = goal_run(&options, &["sh", "-c", "env true; env true"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            println!("SKIPPED: {said}");
+            continue;
+        }
+        if options == clock {
+            // Each env, and what it becomes; that of the shell itself need not be seen.
+            assert!(beats(&output.stderr).unwrap() >= 4, "{said}");
+        }
+    }
+}
+
+#[test]
+fn instructions_are_beats_where_they_can_be_counted() {
+    let options = ["--rate", "5", "--beat", "instructions=1M"];
+    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done";
+    let output = goal_run(&options, &["sh", "-c", script]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return println!("SKIPPED: {said}");
+    }
+    assert!(beats(&output.stderr).unwrap() >= 1, "{said}");
+}

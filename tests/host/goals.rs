@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that say how fast they must be: by the C library, the Rust crate, and as anybody may over
+//! the socket. What hostile ones do costs the others nothing. Nothing is scheduled.
+
+use std::fs;
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hetero_heartbeats::{Heartbeat, HeartbeatOptions, HeartbeatTarget};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
+use rustix::io::pwrite;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use scx_hetero::goals::{
+    Beats, GoalServer, GoalTarget, GoalWish, MAX_OF_USER, MAX_SESSIONS, SessionReading,
+};
+
+/// So long a test waits for what must come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < LIMIT, "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server in a folder of its own.
+struct Bench {
+    folder: tempfile::TempDir,
+    server: GoalServer,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = GoalServer::start(&folder.path().join("new/goals.sock")).unwrap();
+        Self { folder, server }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("new/goals.sock")
+    }
+
+    fn read(&self) -> Vec<SessionReading> {
+        let mut readings = Vec::new();
+        self.server.sessions().read(&mut readings);
+        readings
+    }
+
+    fn heartbeat(&self, name: &str, rate: f64) -> Heartbeat {
+        let path = self.path();
+        let heartbeat = Heartbeat::open(HeartbeatOptions {
+            name,
+            target: HeartbeatTarget::Rate(rate),
+            socket: Some(&path),
+            ..HeartbeatOptions::default()
+        });
+        let heartbeat = heartbeat.unwrap();
+        until("it connects", || heartbeat.connected());
+        heartbeat
+    }
+
+    /// As somebody who does not use the library.
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.path()).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    /// There are so many sessions, by and by.
+    fn until_there_are(&self, sessions: usize) {
+        until("sessions", || self.server.sessions().len() == sessions);
+    }
+
+    /// A program of good manners is served.
+    fn assert_serves(&self) {
+        let before = self.server.sessions().len();
+        let heartbeat = self.heartbeat("good", 30.0);
+        heartbeat.beats(7);
+        let readings = self.read();
+        let last = readings.last().unwrap();
+        assert_eq!((last.about.name.as_str(), last.beats.count), ("good", 7));
+        drop(heartbeat);
+        self.until_there_are(before);
+    }
+}
+
+fn send(stream: &UnixStream, text: &str, fds: &[BorrowedFd]) {
+    let mut space = vec![std::mem::MaybeUninit::uninit(); 2048];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    let text = [IoSlice::new(text.as_bytes())];
+    sendmsg(stream, &text, &mut control, SendFlags::NOSIGNAL).unwrap();
+}
+
+/// The answer to a request; empty if there is none but the end.
+fn answer(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    // Who is hung up on while it sends is told by a reset.
+    let _ = BufReader::new(stream).read_line(&mut line);
+    line
+}
+
+const OPEN: &str = "{\"open\":{\"version\":1,\"name\":\"by hand\"}}\n";
+
+fn memfd(size: u64, seals: SealFlags, words: &[u64]) -> OwnedFd {
+    let fd = memfd_create("page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&fd, size).unwrap();
+    write(&fd, words);
+    fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
+fn write(page: &OwnedFd, words: &[u64]) {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    assert_eq!(pwrite(page, &words, 0).unwrap(), words.len());
+}
+
+/// Magic number and version, as they lie in memory.
+const HEAD: u64 = 0x3142_4853 | 1 << 32;
+const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+fn page() -> OwnedFd {
+    memfd(4096, SEALED, &[HEAD, 30_000])
+}
+
+#[test]
+fn a_session_is_read_as_its_program_wrote_it_and_ends_with_it() {
+    let bench = Bench::new();
+    let first = bench.heartbeat("first", 30.0);
+    let second = bench.heartbeat("second", 59.94);
+    bench.server.news().recv_timeout(LIMIT).unwrap();
+    first.beat();
+    first.beats(4);
+    second.beats_between(1, 1000, 3500);
+    let readings = bench.read();
+    let [one, two] = &readings[..] else {
+        panic!("{readings:?}");
+    };
+    assert!(one.about.id < two.about.id);
+    assert_eq!(one.about.tgid, std::process::id());
+    assert_eq!((one.about.name.as_str(), one.weight), ("first", 100));
+    assert_eq!(one.target, GoalTarget::Rate(30_000));
+    assert_eq!(one.beats.count, 5);
+    assert!(one.beats.last_ns > 0 && one.beats.last_ns <= hetero_heartbeats::now_ns());
+    let beats = Beats {
+        count: 1,
+        last_ns: 3500,
+        work_ns: 2500,
+    };
+    assert_eq!((two.target, two.beats), (GoalTarget::Rate(59_940), beats));
+
+    // What it has once said it may change.
+    let deadline = HeartbeatTarget::Deadline(Duration::from_millis(8));
+    second.set_target(deadline).unwrap();
+    assert_eq!(bench.read()[1].target, GoalTarget::Deadline(125_000));
+    let tid = nix::unistd::gettid().as_raw();
+    first.set_threads(&[tid]).unwrap();
+    first.set_weight(300).unwrap();
+    until("it changes", || bench.read()[0].weight == 300);
+    assert_eq!(bench.read()[0].tids[..], [tid as u32]);
+
+    drop(first);
+    bench.until_there_are(1);
+    assert_eq!(bench.read()[0].about.name, "second");
+}
+
+#[test]
+fn a_session_connects_by_itself_when_a_scheduler_starts_and_goes_on_with_its_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("goals.sock");
+    let heartbeat = Heartbeat::open(HeartbeatOptions {
+        target: HeartbeatTarget::Rate(10.0),
+        socket: Some(&path),
+        ..HeartbeatOptions::default()
+    });
+    let heartbeat = heartbeat.unwrap();
+    assert!(!heartbeat.connected(), "{}", heartbeat.state());
+    heartbeat.beats(5);
+    for _ in 0..2 {
+        let server = GoalServer::start(&path).unwrap();
+        let before = heartbeat.count();
+        // By its beats alone; a second later at the latest.
+        until("a beat connects", || {
+            heartbeat.beat();
+            !server.sessions().is_empty()
+        });
+        let mut readings = Vec::new();
+        server.sessions().read(&mut readings);
+        assert_eq!(readings[0].target, GoalTarget::Rate(10_000));
+        assert!(readings[0].beats.count > before);
+        assert_eq!(readings[0].beats.count, heartbeat.count());
+        drop(server);
+        until("it notices", || !heartbeat.connected());
+    }
+}
+
+#[test]
+fn an_administrators_goal_comes_before_the_programs() {
+    let bench = Bench::new();
+    let heartbeat = bench.heartbeat("program", 30.0);
+    let id = bench.read()[0].about.id;
+    let wish = |wish| bench.server.sessions().wish(id, wish);
+    let now = || (bench.read()[0].target, bench.read()[0].weight);
+    assert_eq!(wish(GoalWish::Set(24_000, Some(50))).unwrap(), "program");
+    assert_eq!(now(), (GoalTarget::Rate(24_000), 50));
+    heartbeat.set_target(HeartbeatTarget::Rate(60.0)).unwrap();
+    assert_eq!(now(), (GoalTarget::Rate(24_000), 50));
+    wish(GoalWish::Remove).unwrap();
+    assert_eq!(now(), (GoalTarget::None, 100));
+    wish(GoalWish::Own).unwrap();
+    assert_eq!(now(), (GoalTarget::Rate(60_000), 100));
+    for bad in [
+        GoalWish::Set(0, None),
+        GoalWish::Set(u64::MAX, None),
+        GoalWish::Set(1000, Some(0)),
+    ] {
+        assert!(wish(bad).is_err());
+    }
+    let nobody = bench.server.sessions().wish(id + 1, GoalWish::Remove);
+    assert!(nobody.unwrap_err().contains("goal list"));
+}
+
+#[test]
+fn what_is_no_page_is_refused_with_the_reason() {
+    let bench = Bench::new();
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(4096).unwrap();
+    let (pipe, _other) = std::io::pipe().unwrap();
+    let fine: &[u64] = &[HEAD, 1000];
+    for (fd, why) in [
+        (memfd(4096, SealFlags::empty(), fine), "not sealed"),
+        (memfd(4096, SealFlags::SHRINK, fine), "not sealed"),
+        (memfd(64, SEALED, fine), "4096"),
+        (memfd(1 << 30, SEALED, fine), "4096"),
+        (memfd(4096, SEALED, &[0]), "magic"),
+        (memfd(4096, SEALED, &[HEAD + (1 << 32)]), "version"),
+        (file.into(), "page"),
+        (OwnedFd::from(pipe), "no memfd"),
+        (fs::File::open("/dev/zero").unwrap().into(), "no memfd"),
+        (fs::File::open("/proc/self/mem").unwrap().into(), "no memfd"),
+        (bench.connect().into(), "no memfd"),
+    ] {
+        let client = bench.connect();
+        send(&client, OPEN, &[fd.as_fd()]);
+        let said = answer(&client);
+        assert!(
+            said.contains("error") && said.contains(why),
+            "{why}: {said}"
+        );
+    }
+    let client = bench.connect();
+    send(&client, OPEN, &[]);
+    assert!(answer(&client).contains("SCM_RIGHTS"));
+    assert!(bench.read().is_empty());
+    bench.assert_serves();
+}
+
+#[test]
+fn a_page_may_be_spoilt_and_the_session_only_loses_its_goal() {
+    let bench = Bench::new();
+    let client = bench.connect();
+    let page = page();
+    send(&client, OPEN, &[page.as_fd()]);
+    assert!(answer(&client).contains("session"));
+    assert_eq!(bench.read()[0].target, GoalTarget::Rate(30_000));
+    for words in [
+        [u64::MAX; 8],
+        [0; 8],
+        [HEAD, 0, 0, 1, 2, 3, 4, 5],
+        [HEAD, u64::MAX, 1, 0, u64::MAX, 0, 0, 0],
+        [!HEAD, 30_000, 0, 9, 9, 9, 0, 0],
+    ] {
+        write(&page, &words);
+        let reading = &bench.read()[0];
+        assert_eq!(reading.target, GoalTarget::None, "{words:?}");
+        // As they are: the control knows what to believe.
+        assert_eq!(reading.beats.count, words[3]);
+        assert_eq!(reading.beats.last_ns, words[4]);
+    }
+    // No page is left behind the hole.
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&page, hole, 0, 4096).unwrap();
+    assert_eq!(bench.read()[0].beats, Beats::default());
+    assert!(ftruncate(&page, 0).is_err() && ftruncate(&page, 8192).is_err());
+    write(&page, &[HEAD, 5000]);
+    assert_eq!(bench.read()[0].target, GoalTarget::Rate(5000));
+}
+
+#[test]
+fn requests_of_any_kind_end_nothing_but_their_connection() {
+    let bench = Bench::new();
+    let page = page();
+    for (text, why) in [
+        ("\n", "no request"),
+        ("open\n", "no request"),
+        ("{\"open\":{\"version\":2}}\n", "version"),
+        ("{\"change\":{\"weight\":1}}\n", "no session yet"),
+        ("{\"open\":{\"version\":1,\"weight\":0}}\n", "weight"),
+        ("{\"open\":{\"version\":1,\"tids\":[1]}}\n", "no thread 1"),
+        ("{\"open\":{\"version\":1,\"tids\":[-1]}}\n", "no request"),
+    ] {
+        let client = bench.connect();
+        send(&client, text, &[page.as_fd()]);
+        let said = answer(&client);
+        assert!(
+            said.contains("error") && said.contains(why),
+            "{why}: {said}"
+        );
+    }
+    let client = bench.connect();
+    let _ = (&client).write_all(&[b'['; 1 << 16]);
+    assert!(answer(&client).contains("at most"));
+    // Half a request, and gone.
+    send(&bench.connect(), &OPEN[..20], &[page.as_fd()]);
+    // More descriptors than one; none of them stays open here.
+    let many = vec![page.as_fd(); 200];
+    let client = bench.connect();
+    send(&client, OPEN, &many);
+    assert!(answer(&client).contains("session"));
+    // A second session on the same connection, and a change that makes no sense.
+    send(&client, OPEN, &[page.as_fd()]);
+    assert!(answer(&client).contains("open another one"));
+    send(&client, "{\"change\":{\"weight\":20000}}\n", &[]);
+    assert!(answer(&client).contains("1 to 10000"));
+    send(&client, "{\"change\":{\"weight\":7}}\n", &[page.as_fd()]);
+    assert!(answer(&client).contains("session"));
+    assert_eq!(bench.read()[0].weight, 7);
+    // Its own descriptors are this process's, too: those that were sent, and the one that is kept.
+    let pages = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|fd| fs::metadata(fd.path()).ok());
+        let inode = rustix::fs::fstat(&page).unwrap().st_ino;
+        open.filter(|of| std::os::unix::fs::MetadataExt::ino(of) == inode)
+            .count()
+    };
+    until("descriptors are closed", || pages() == 2);
+    drop(client);
+    until("the last, too", || pages() == 1);
+    bench.assert_serves();
+}
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("1000").spawn().unwrap()
+}
+
+#[test]
+fn a_child_may_be_spoken_for_and_its_end_ends_the_session() {
+    let bench = Bench::new();
+    let mut child = sleeper();
+    let path = bench.path();
+    let heartbeat = Heartbeat::open(HeartbeatOptions {
+        pid: child.id(),
+        socket: Some(&path),
+        ..HeartbeatOptions::default()
+    });
+    let heartbeat = heartbeat.unwrap();
+    until("it connects", || heartbeat.connected());
+    assert_eq!(bench.read()[0].about.tgid, child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Though the connection lives on.
+    bench.until_there_are(0);
+    assert!(bench.server.news().recv_timeout(LIMIT).is_ok());
+    drop(heartbeat);
+
+    let gone = Heartbeat::open(HeartbeatOptions {
+        pid: child.id(),
+        socket: Some(&path),
+        ..HeartbeatOptions::default()
+    });
+    let gone = gone.unwrap();
+    until("it is refused", || gone.state().starts_with("refused"));
+    assert!(gone.state().contains("no process"), "{}", gone.state());
+}
+
+#[test]
+fn who_is_not_root_speaks_for_nobody_elses_process() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can be another user");
+        return;
+    }
+    let bench = Bench::new();
+    fs::set_permissions(
+        bench.folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let mut other = sleeper();
+    let script = "import socket,os,sys\n\
+                  fd = os.memfd_create('p', os.MFD_ALLOW_SEALING)\n\
+                  import fcntl\n\
+                  os.ftruncate(fd, 4096); os.pwrite(fd, b'SHB1\\1\\0\\0\\0', 0)\n\
+                  fcntl.fcntl(fd, 1033, 6)\n\
+                  s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n\
+                  ask = '{\"open\":{\"version\":1,\"pid\":%s}}\\n' % sys.argv[2]\n\
+                  socket.send_fds(s, [ask.encode()], [fd])\n\
+                  print(s.recv(1000).decode())\n";
+    let said = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args(["python3", "-c", script])
+        .arg(bench.path())
+        .arg(other.id().to_string())
+        .output();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    match said {
+        Err(error) => println!("SKIPPED: setpriv: {error}"),
+        Ok(said) => {
+            let text = String::from_utf8_lossy(&said.stdout);
+            assert!(text.contains("neither yours"), "{said:?}");
+        }
+    }
+    assert!(bench.read().is_empty());
+}
+
+#[test]
+fn a_crowd_that_never_reads_keeps_no_newcomer_out_for_longer_than_it_stays() {
+    let bench = Bench::new();
+    let page = page();
+    let mut crowd = Vec::new();
+    // Root may have all, another user no more than its share.
+    let most = match nix::unistd::geteuid().is_root() {
+        true => MAX_SESSIONS,
+        false => MAX_OF_USER,
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let room = limit.current.unwrap_or(u64::MAX);
+    if room < 3 * most as u64 + 200 {
+        let files = rustix::process::Resource::Nofile;
+        let raised = rustix::process::Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        rustix::process::setrlimit(files, raised).unwrap();
+    }
+    for _ in 0..most {
+        let client = bench.connect();
+        send(&client, OPEN, &[page.as_fd()]);
+        crowd.push(client);
+    }
+    bench.until_there_are(most);
+    assert_eq!(bench.read().len(), most);
+    // Those that come are told, those that are there stay.
+    for _ in 0..100 {
+        let client = bench.connect();
+        assert!(answer(&client).contains("already"));
+    }
+    let heartbeat = Heartbeat::open(HeartbeatOptions {
+        socket: Some(&bench.path()),
+        ..HeartbeatOptions::default()
+    });
+    let heartbeat = heartbeat.unwrap();
+    until("it is told", || heartbeat.state().starts_with("refused"));
+    assert!(heartbeat.state().contains("already"));
+    assert_eq!(bench.server.sessions().len(), most);
+    drop(crowd);
+    bench.until_there_are(0);
+    bench.assert_serves();
+}
+
+/// The C library, built into a folder.
+fn library(folder: &Path, targets: &[&str]) -> PathBuf {
+    let out = folder.join("lib");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats");
+    let made = Command::new("make")
+        .args(["-s", "-C"])
+        .arg(source)
+        .arg(format!("OUT={}", out.display()))
+        .arg("CFLAGS=-O2 -Werror")
+        .args(targets)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    out
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.stderr(Stdio::inherit()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    said
+}
+
+#[test]
+fn a_c_program_has_sessions_threads_and_children() {
+    let bench = Bench::new();
+    let out = library(bench.folder.path(), &["all", "test"]);
+    let mut child = Command::new(out.join("test"));
+    child
+        .env("SCX_HETERO_GOALS", bench.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut go_on = child.stdin.take().unwrap();
+    let mut next = |expected: &str| {
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!(line, expected);
+    };
+    // Two sessions of one process, four threads that beat at once.
+    next("threads have beaten");
+    let readings = bench.read();
+    let names: Vec<&str> = readings.iter().map(|r| r.about.name.as_str()).collect();
+    assert_eq!(names, ["video", "sound"]);
+    assert_eq!(readings[0].beats.count, 40_000);
+    assert_eq!(readings[0].target, GoalTarget::Rate(60_000));
+    assert_eq!(readings[1].target, GoalTarget::Deadline(100_000));
+    writeln!(go_on).unwrap();
+    // A child of fork() has sessions of its own, from the beat on.
+    next("a child has beaten");
+    let of_child: Vec<_> = bench.read().split_off(2);
+    assert_eq!(of_child.len(), 1, "{of_child:?}");
+    assert_ne!(of_child[0].about.tgid, child.id());
+    assert_eq!(of_child[0].beats.count, 3);
+    assert_eq!(of_child[0].target, GoalTarget::Rate(60_000));
+    assert_eq!(bench.read()[0].beats.count, 40_000);
+    writeln!(go_on).unwrap();
+    next("the child has ended");
+    bench.until_there_are(2);
+    // And a program that dies takes its sessions with it.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.until_there_are(0);
+}
+
+#[test]
+fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("usr");
+    let set = format!("PREFIX={}", prefix.display());
+    library(folder.path(), &[&set, "install"]);
+    let source = folder.path().join("try.cc");
+    fs::write(
+        &source,
+        "#include <scx_hetero_heartbeat.h>\n\
+         int main() { auto *hb = scx_hetero_hb_open(nullptr); scx_hetero_hb_beat(hb);\n\
+         int n = (int)scx_hetero_hb_count(hb); scx_hetero_hb_close(hb); return n - 1; }\n",
+    )
+    .unwrap();
+    let pkg = |arguments: &[&str]| {
+        let output = Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .args(arguments)
+            .arg("scx_hetero_heartbeat")
+            .output();
+        output.map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let flags = match (
+        pkg(&["--cflags", "--libs"]),
+        Command::new("c++").arg("--version").output(),
+    ) {
+        (Ok(flags), Ok(_)) => flags,
+        _ => return println!("SKIPPED: there is no pkg-config, or no c++"),
+    };
+    let program = folder.path().join("try");
+    let made = Command::new("c++")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .args(flags.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+}
+
+#[test]
+fn the_example_in_python_beats() {
+    let bench = Bench::new();
+    let out = library(bench.folder.path(), &["all"]);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats/example.py");
+    let mut python = Command::new("python3");
+    python
+        .arg(example)
+        .args(["--rate", "1000", "--beats", "20"])
+        .env("LD_LIBRARY_PATH", &out)
+        .env("SCX_HETERO_GOALS", bench.path());
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("SKIPPED: there is no python3");
+    }
+    let said = run(&mut python);
+    assert!(said.contains("20 beats"), "{said}");
+    bench.server.news().recv_timeout(LIMIT).unwrap();
+    bench.until_there_are(0);
+}
