@@ -44,6 +44,8 @@ pub struct SessionBeats {
     pub beats: u64,
     /// When the latest of them was, by [`Backend::now`].
     pub beat_at_ns: u64,
+    /// See [`SessionSight::worked_ns`].
+    pub worked_ns: Option<u64>,
 }
 
 /// A session that has a place.
@@ -138,6 +140,7 @@ impl AgentGoals {
                 runnable: placed.threads,
                 beats: beats.beats,
                 beat_at_ns: beats.beat_at_ns,
+                worked_ns: beats.worked_ns,
                 spent_ns: backend.spent_ns(placed.place),
             });
         }
@@ -242,11 +245,12 @@ impl AgentGoals {
             if member.is_none_or(|member| member.place != placed.place) {
                 actions.push(Action::Join(task.id, placed.place));
             }
+            let threads = placed.threads.max(placed.counted);
             let was_hinted = member.is_some_and(|member| member.hinted);
             let wanted = goals
                 .of(placed.id)
                 .filter(|_| task.may_choose())
-                .and_then(|state| wanted(state, placed.threads, was_hinted, task, &speeds(task)));
+                .and_then(|state| wanted(state, threads, was_hinted, task, &speeds(task)));
             match wanted {
                 Some(to) => {
                     if task.hint != Some(to) {

@@ -112,6 +112,9 @@ pub struct SessionSight {
     pub beats: u64,
     /// When the latest of them was, monotonic time, ns.
     pub beat_at_ns: u64,
+    /// How long all beats were worked on so far, ns, if the target is a deadline for the work of each,
+    /// and not how often they come.
+    pub worked_ns: Option<u64>,
     /// What its threads have spent so far, ns of the fastest core type.
     pub spent_ns: u64,
 }

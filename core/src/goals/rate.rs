@@ -18,6 +18,8 @@ const MARKS: usize = 32;
 struct Mark {
     beats: u64,
     at_ns: u64,
+    /// What rates are taken by: `at_ns`, or the time that was worked.
+    clock_ns: u64,
     spent_ns: u64,
     allotted_ns: u64,
 }
@@ -29,6 +31,8 @@ pub struct BeatReading {
     pub beats: u64,
     /// When the latest of them was, monotonic time, ns.
     pub at_ns: u64,
+    /// How long all beats were worked on so far, ns, if rates are to be by that: so for deadlines.
+    pub worked_ns: Option<u64>,
     /// What its threads have spent so far, ns of the fastest core type.
     pub spent_ns: u64,
     /// What they were allotted so far, in the same unit.
@@ -69,6 +73,8 @@ pub struct BeatLog {
     since: Mark,
     latest: Mark,
     instant: Option<f64>,
+    /// Rates are by the time worked.
+    by_work: bool,
     /// A ring of marks, `window_ns / (MARKS / 2)` apart at least; the next is written at `at`.
     ring: [Mark; MARKS],
     at: usize,
@@ -88,6 +94,7 @@ impl BeatLog {
             since: Mark::default(),
             latest: Mark::default(),
             instant: None,
+            by_work: false,
             ring: [Mark::default(); MARKS],
             at: 0,
             len: 0,
@@ -113,11 +120,14 @@ impl BeatLog {
         let mark = Mark {
             beats: reading.beats,
             at_ns,
+            clock_ns: reading.worked_ns.unwrap_or(at_ns),
             spent_ns: then(spent, reading.spent_ns),
             allotted_ns: then(allotted, reading.allotted_ns),
         };
-        if self.first.is_none() || reading.beats < self.latest.beats {
+        let by_work = reading.worked_ns.is_some();
+        if self.first.is_none() || reading.beats < self.latest.beats || by_work != self.by_work {
             // A count that falls is that of another beginning.
+            self.by_work = by_work;
             if reading.beats > 0 {
                 self.begin(now_ns, mark);
                 return true;
@@ -172,13 +182,14 @@ impl BeatLog {
     }
 
     /// What it is at best, if the next beat comes at once: rate and cost from the last interval until
-    /// now. `None` before the first beat.
+    /// now. `None` before the first beat, and where rates are by the time worked.
     pub fn so_far(&self, now_ns: u64) -> Option<BeatInterval> {
-        self.first?;
+        self.first.filter(|_| !self.by_work)?;
         let (_, spent_ns, allotted_ns) = self.looked?;
         let now = Mark {
             beats: self.latest.beats.saturating_add(1),
             at_ns: now_ns,
+            clock_ns: now_ns,
             spent_ns,
             allotted_ns,
         };
@@ -211,10 +222,13 @@ impl BeatLog {
         }
         let overdue = Mark {
             beats: self.latest.beats.saturating_add(1),
-            at_ns: now_ns,
+            clock_ns: now_ns,
             ..self.latest
         };
-        let windowed = rate(&begin, &self.latest).min(rate(&begin, &overdue));
+        let mut windowed = rate(&begin, &self.latest);
+        if !self.by_work {
+            windowed = windowed.min(rate(&begin, &overdue));
+        }
         BeatRates {
             windowed: Some(windowed),
             global: Some(rate(&first, &self.latest)),
@@ -225,7 +239,7 @@ impl BeatLog {
 
 fn rate(from: &Mark, to: &Mark) -> f64 {
     let beats = to.beats.saturating_sub(from.beats) as f64;
-    let lasted = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
+    let lasted = to.clock_ns.saturating_sub(from.clock_ns).max(1) as f64;
     (beats * 1e9 / lasted).min(MAX_RATE)
 }
 
@@ -255,6 +269,7 @@ mod tests {
         BeatReading {
             beats,
             at_ns,
+            worked_ns: None,
             spent_ns: at_ns / 2,
             allotted_ns: at_ns,
         }
@@ -267,6 +282,7 @@ mod tests {
             let reading = BeatReading {
                 beats: ms / period,
                 at_ns: ms / period * period * MS,
+                worked_ns: None,
                 spent_ns: ms * MS / 2,
                 allotted_ns: ms * MS,
             };
@@ -291,6 +307,28 @@ mod tests {
             assert!((interval.allotted - 1.0).abs() < 1e-3, "{interval:?}");
             assert_eq!(log.interval(2, 200 * MS), None);
         }
+    }
+
+    #[test]
+    fn where_work_is_timed_rates_are_by_that() {
+        let mut log = log();
+        for beat in 0..100 {
+            let reading = BeatReading {
+                worked_ns: Some(beat * 4 * MS),
+                ..reading(beat, beat * 20 * MS)
+            };
+            log.read(beat * 20 * MS, &reading);
+        }
+        let rates = log.rates(1990 * MS);
+        for rate in [rates.windowed, rates.global, rates.instant] {
+            assert!((rate.unwrap() - 250.0).abs() < 0.1, "{rates:?}");
+        }
+        assert_eq!(log.so_far(1990 * MS), None);
+        // What it cost is by the clock all the same.
+        assert!((log.interval(2, 200 * MS).unwrap().spent - 0.5).abs() < 1e-3);
+        // Another way to take them begins anew.
+        log.read(2000 * MS, &reading(100, 2000 * MS));
+        assert_eq!(log.rates(2000 * MS), BeatRates::default());
     }
 
     #[test]
@@ -350,6 +388,7 @@ mod tests {
                     let reading = BeatReading {
                         beats,
                         at_ns,
+                        worked_ns: (beats % 2 == 0).then_some(spent_ns),
                         spent_ns,
                         allotted_ns: at_ns,
                     };

@@ -3,8 +3,11 @@
 
 use super::control::{LEAST_DEMAND, PiController};
 use super::model::RateModel;
-use super::rate::{BeatLog, BeatReading};
+use super::rate::{BeatInterval, BeatLog, BeatReading};
 use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
+
+/// A session with a deadline is left so many times what it spends.
+const ROOM: f64 = 1.1;
 
 /// How a demand came about, and so how it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,7 @@ impl Session {
         let reading = BeatReading {
             beats: sight.beats,
             at_ns: sight.beat_at_ns,
+            worked_ns: sight.worked_ns,
             spent_ns: sight.spent_ns,
             allotted_ns: self.allotted_ns,
         };
@@ -88,13 +92,18 @@ impl Session {
                 self.standing = Standing::Measured;
             }
         } else if let Some(interval) = self.log.interval(settings.beats, least_ns) {
-            self.measured(&interval, settings);
+            self.measured(interval, sight.worked_ns.is_some(), settings);
         } else {
             self.overdue(now_ns, least_ns, settings);
         }
     }
 
-    fn measured(&mut self, interval: &super::rate::BeatInterval, settings: &GoalSettings) {
+    fn measured(&mut self, mut interval: BeatInterval, by_work: bool, settings: &GoalSettings) {
+        self.spent = interval.spent;
+        if by_work {
+            // It spends the same however fast it works: that follows from what it may spend.
+            interval.spent = interval.allotted;
+        }
         let spent = interval.spent.max(1e-6);
         let (pole, fresh) = match &mut self.model {
             Some(model) => {
@@ -113,9 +122,12 @@ impl Session {
         }
         let granted = self.met > 0.98;
         self.controller
-            .step(self.target, interval, granted, &model, pole);
+            .step(self.target, &interval, granted, &model, pole);
+        if by_work {
+            // With less it would be in arrears with its work.
+            self.controller.raise(ROOM * self.spent);
+        }
         self.before = interval.rate;
-        self.spent = interval.spent;
         self.met = 1.0;
         self.standing = Standing::Measured;
     }

@@ -89,14 +89,14 @@ impl Bench {
     fn look(&mut self) {
         let sights: Vec<SessionSight> = self.plants.iter().map(Plant::sight).collect();
         let now = self.ms * MS;
-        let allotments = self.goals.look(now, &self.machine, &sights);
+        let states = self.goals.look(now, &self.machine, &sights);
         self.given.clear();
-        let given = allotments.iter().map(|allotment| allotment.fast_cores);
+        let given = states.iter().map(|state| state.fast_cores);
         self.given.extend(given);
         let sum: f64 = self.given.iter().sum();
         assert!(sum <= self.machine.fast_cores + 1e-6, "{sum}");
         if std::env::var_os("GOALS_TRACE").is_some() {
-            let it = &allotments[0];
+            let it = &states[0];
             println!(
                 "{} {:.2} of {:.2} beats/s, given {:.3} of {:.3}, spent {:.3}, {:?}",
                 self.ms,
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     /// Of the latest look.
-    pub(crate) fn allotment(&self, plant: usize) -> &GoalState {
+    pub(crate) fn state(&self, plant: usize) -> &GoalState {
         let id = self.plants[plant].id;
         self.goals.of(id).expect("it is a session")
     }

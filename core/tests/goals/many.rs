@@ -40,14 +40,11 @@ fn goals_beyond_the_machine_degrade_alike_and_by_weight() {
     for plant in 0..3 {
         let reached = bench.reached(plant);
         assert!((reached - 0.5).abs() < 0.05, "{plant}: {reached}");
-        let allotment = bench.allotment(plant);
-        let Some(Miss::Machine { lacks }) = allotment.miss else {
-            panic!("{allotment:?}");
+        let state = bench.state(plant);
+        let Some(Miss::Machine { lacks }) = state.miss else {
+            panic!("{state:?}");
         };
-        assert!(
-            (lacks / allotment.demand - 0.5).abs() < 0.05,
-            "{allotment:?}"
-        );
+        assert!((lacks / state.demand - 0.5).abs() < 0.05, "{state:?}");
     }
     // The first counts twice: 4, and of what is left 5/14 each.
     bench.plants[0].weight = 200;
@@ -74,8 +71,8 @@ fn what_others_are_to_keep_is_left_to_them() {
     let mut bench = Bench::new(vec![wide(1, 30.0, 6.0)], 4.0, rng(1));
     bench.machine.others = 1.0;
     bench.run(4000);
-    let allotment = bench.allotment(0);
-    assert!((allotment.fast_cores - 3.0).abs() < 1e-6, "{allotment:?}");
+    let state = bench.state(0);
+    assert!((state.fast_cores - 3.0).abs() < 1e-6, "{state:?}");
 }
 
 #[test]

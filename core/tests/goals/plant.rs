@@ -46,6 +46,8 @@ pub(crate) struct Plant {
     pub(crate) phases: Vec<(u64, f64)>,
     /// It waits for a clock: no more beats/s than this.
     pub(crate) paced: f64,
+    /// Its target is a deadline: it tells how long it works on beats.
+    pub(crate) timed: bool,
     /// What is not spent is kept for so long, s.
     pub(crate) depth: f64,
     /// It may run beyond its allotment where a CPU is idle.
@@ -56,6 +58,8 @@ pub(crate) struct Plant {
     cost: f64,
     next: f64,
     begun: u64,
+    began_ns: Option<u64>,
+    pub(crate) worked_ns: u64,
     pending: VecDeque<u64>,
     pub(crate) beats: u64,
     pub(crate) beat_at: u64,
@@ -78,6 +82,7 @@ impl Plant {
             lag: 0,
             phases: Vec::new(),
             paced: f64::INFINITY,
+            timed: false,
             depth: 0.05,
             surplus: false,
             tokens: 0.0,
@@ -86,6 +91,8 @@ impl Plant {
             cost: work,
             next: 0.0,
             begun: 0,
+            began_ns: None,
+            worked_ns: 0,
             pending: VecDeque::new(),
             beats: 0,
             beat_at: 0,
@@ -148,7 +155,12 @@ impl Plant {
         } else {
             0.0
         };
+        if !rests {
+            self.began_ns.get_or_insert(now);
+        }
         while self.done >= self.cost {
+            let began = self.began_ns.take().unwrap_or(now);
+            self.worked_ns += now + MS - began;
             self.done -= self.cost;
             self.pending.push_back(now + MS + self.lag * MS);
             let ms = now / MS;
@@ -192,6 +204,7 @@ impl Plant {
             target: TargetRate::per_second(self.target).unwrap(),
             weight: self.weight,
             runnable: self.threads,
+            worked_ns: self.timed.then_some(self.worked_ns),
             beats: self.beats,
             beat_at_ns: self.beat_at,
             spent_ns: (self.spent * 1e9) as u64,

@@ -72,7 +72,7 @@ fn what_is_delivered_short_is_asked_for_on_top() {
         near.worst
     );
     assert!(near.percent()[1] > 99.0, "{near:?}");
-    // So short that the allotment decides nothing.
+    // So short that the state decides nothing.
     let near = random(30_000, 100, |bench| bench.delivered = 0.6);
     println!(
         "40 % short: {:.2?} %, worst {:.2}",
@@ -129,10 +129,33 @@ fn one_that_waits_for_a_clock_is_left_what_it_uses() {
     // It holds itself back below its target: no more is asked for than it can use, and that is said.
     bench.plants[0].target = 90.0;
     bench.run(10_000);
-    let allotment = bench.allotment(0);
+    let state = bench.state(0);
     assert!((bench.reached(0) - 60.0 / 90.0).abs() < 0.02);
-    assert!(allotment.demand < 1.0, "{allotment:?}");
-    assert_eq!(allotment.miss, Some(Miss::Waits), "{allotment:?}");
+    assert!(state.demand < 1.0, "{state:?}");
+    assert_eq!(state.miss, Some(Miss::Waits), "{state:?}");
+}
+
+#[test]
+fn a_deadline_for_the_work_is_kept_though_beats_come_less_often() {
+    // 30 beats a second, each 10 ms of work for one thread, or 2.5 for four.
+    for (threads, deadline_ms, most) in [(1, 15.0, 0.75), (4, 15.0, 1.0), (4, 5.0, 2.5)] {
+        let mut plant = Plant::new(1, 1000.0 / deadline_ms, 0.01);
+        plant.threads = threads;
+        plant.paced = 30.0;
+        plant.noise = 0.1;
+        plant.timed = true;
+        let mut bench = Bench::new(vec![plant], 4.0, rng(1));
+        bench.run(2000);
+        let before = (bench.plants[0].beats, bench.plants[0].worked_ns);
+        bench.run(10_000);
+        let beats = bench.plants[0].beats - before.0;
+        let worked = (bench.plants[0].worked_ns - before.1) as f64 / 1e6 / beats as f64;
+        let state = bench.state(0);
+        println!("deadline {deadline_ms} ms: {worked:.1} ms, {state}");
+        assert!((298..=302).contains(&beats), "{beats}");
+        assert!(worked < 1.1 * deadline_ms, "{worked}");
+        assert!(state.fast_cores <= most, "{state:?}");
+    }
 }
 
 #[test]
@@ -142,9 +165,9 @@ fn what_runs_on_where_a_cpu_is_idle_asks_for_what_it_needs_only() {
     let mut bench = Bench::new(vec![plant], 4.0, rng(1));
     bench.run(5000);
     assert!((bench.reached(0) - 2.0).abs() < 0.1);
-    let allotment = bench.allotment(0);
-    assert!((allotment.demand - 0.5).abs() < 0.02, "{allotment:?}");
-    assert_eq!(allotment.miss, None);
+    let state = bench.state(0);
+    assert!((state.demand - 0.5).abs() < 0.02, "{state:?}");
+    assert_eq!(state.miss, None);
 }
 
 #[test]
@@ -152,14 +175,10 @@ fn too_few_threads_are_said_and_nothing_winds_up() {
     // Needs 1.5, and has one thread.
     let mut bench = Bench::new(vec![Plant::new(1, 60.0, 0.025)], 4.0, rng(1));
     bench.run(20_000);
-    let allotment = *bench.allotment(0);
-    assert_eq!(
-        allotment.miss,
-        Some(Miss::Threads { threads: 1 }),
-        "{allotment:?}"
-    );
-    assert!((allotment.demand - 1.5).abs() < 0.1, "{allotment:?}");
-    assert!(allotment.fast_cores <= 1.0);
+    let state = *bench.state(0);
+    assert_eq!(state.miss, Some(Miss::Threads { threads: 1 }), "{state:?}");
+    assert!((state.demand - 1.5).abs() < 0.1, "{state:?}");
+    assert!(state.fast_cores <= 1.0);
     // A second later it is light enough, and at its target at once.
     bench.plants[0].work = 0.01;
     bench.run(2500);
@@ -174,19 +193,16 @@ fn too_few_threads_are_said_and_nothing_winds_up() {
 fn one_that_falls_silent_and_comes_back_is_where_it_was() {
     let mut bench = Bench::new(vec![Plant::new(1, 30.0, 0.02)], 4.0, rng(1));
     bench.run(3000);
-    assert_eq!(bench.allotment(0).miss, None);
-    let demand = bench.allotment(0).demand;
+    assert_eq!(bench.state(0).miss, None);
+    let demand = bench.state(0).demand;
     // It computes something else.
     bench.plants[0].work = 1000.0;
     bench.run(6000);
-    assert_eq!(bench.allotment(0).miss, Some(Miss::NoBeats));
+    assert_eq!(bench.state(0).miss, Some(Miss::NoBeats));
     bench.plants[0].work = 0.02;
     bench.plants[0].again();
     bench.run(1500);
-    let allotment = bench.allotment(0);
-    assert!(
-        (allotment.demand / demand - 1.0).abs() < 0.1,
-        "{allotment:?}"
-    );
+    let state = bench.state(0);
+    assert!((state.demand / demand - 1.0).abs() < 0.1, "{state:?}");
     assert!((bench.reached(0) - 1.0).abs() < 0.1, "{}", bench.reached(0));
 }

@@ -83,6 +83,7 @@ impl Backend for Bench {
             gets_more: false,
             beats,
             beat_at_ns: beats * 1000 * MS / 30,
+            worked_ns: None,
         }));
     }
 
