@@ -173,6 +173,7 @@ fn who_is_late_is_hung_up_on_and_who_may_idle_is_not() {
         (MayIdle::Never, 0),
     ] {
         let mut bench = Bench::new(ClientLimits {
+            connections: 5,
             patience,
             may_idle,
             ..LIMITS
@@ -196,6 +197,7 @@ fn who_is_late_is_hung_up_on_and_who_may_idle_is_not() {
                 .round(&mut bench.echo, None, None)
                 .unwrap();
         }
+        assert_eq!(bench.connections.open.len(), stay);
         drop((idle, answered, slow, deaf));
     }
 }

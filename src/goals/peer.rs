@@ -151,10 +151,7 @@ mod tests {
         let mut peer = Peer::of(&stream).unwrap();
         let own = std::process::id();
         assert_eq!(peer.pid, own);
-        let mut child = Command::new("sh")
-            .args(["-c", "sleep 1000 & wait"])
-            .spawn()
-            .unwrap();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(peer.has_started(child.id()));
         assert!(!peer.has_started(own) && !peer.has_started(1));
         // As if this were not root's.

@@ -65,16 +65,17 @@ impl ProgramGoals {
     pub(super) fn sessions(&mut self, began_ns: u64, sessions: &mut Vec<SessionBeats>) {
         self.read();
         sessions.extend(self.readings.iter().filter_map(|reading| {
-            let GoalTarget::Rate(_) = reading.target else {
-                return None;
-            };
+            let beats = &reading.beats;
             Some(SessionBeats {
                 id: SessionId(reading.about.id),
+                // Without a goal it is 0, which is no target.
                 target: TargetRate::per_second(reading.target.per_second()).ok()?,
                 weight: reading.weight,
                 gets_more: false,
-                beats: reading.beats.count,
-                beat_at_ns: reading.beats.last_ns.saturating_sub(began_ns),
+                beats: beats.count,
+                beat_at_ns: beats.last_ns.saturating_sub(began_ns),
+                worked_ns: matches!(reading.target, GoalTarget::Deadline(_))
+                    .then_some(beats.work_ns),
             })
         }));
     }

@@ -35,6 +35,54 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn goals_are_listed_set_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stats");
+    let fake = Fake::start(&socket);
+    let list = text(&ask(&socket, &["goal", "list"]).stdout);
+    let row = list.lines().nth(1).unwrap().split_whitespace();
+    let row = row.collect::<Vec<_>>().join(" ");
+    let lacks = "the machine lacks 0.8 fast cores";
+    assert_eq!(
+        row,
+        format!("3 1000 openssl 100 30.0 24.5 3.20 2.40 {lacks}")
+    );
+    let json = ask(&socket, &["goal", "list", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(
+        (&json[0]["beats"], &json[0]["reason"]),
+        (&7.into(), &lacks.into())
+    );
+
+    for (args, wish) in [
+        (
+            &["set", "3", "--rate", "24", "--weight", "200"][..],
+            "Set(24000, Some(200))",
+        ),
+        (&["set", "3", "--rate", "59.94"], "Set(59940, None)"),
+        (&["set", "3", "--own"], "Own"),
+        (&["remove", "3"], "Remove"),
+    ] {
+        let said = ask(&socket, &[&["goal"], args].concat());
+        assert_eq!(text(&said.stdout), format!("{wish}\n"), "{said:?}");
+    }
+    assert!(fake.was_asked(Request::Goals));
+    let nobody = ask(&socket, &["goal", "remove", "4"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("no session 4"), "{nobody:?}");
+    for nonsense in [
+        &["3"][..],
+        &["3", "--rate", "0"],
+        &["3", "--rate", "NaN"],
+        &["3", "--own", "--rate", "3"],
+        &["3", "--rate", "3", "--weight", "0"],
+    ] {
+        let said = ask(&socket, &[&["goal", "set"], nonsense].concat());
+        assert_eq!(said.status.code(), Some(2), "{said:?}");
+    }
+}
+
+#[test]
 fn why_tells_a_story_and_set_changes_what_may_be_changed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("stats");

@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
@@ -159,18 +160,23 @@ fn parse(bytes: &[u8]) -> (Vec<Happened>, u64) {
     (happened, lost)
 }
 
-/// Whether there is such a tracepoint, as far as that can be seen.
-pub(super) fn is_tracepoint(group: &str, name: &str) -> bool {
-    tracepoint(group, name).is_ok()
+/// Whether there are tracepoints of that group, as far as that can be seen.
+pub(super) fn is_group(group: &str) -> bool {
+    is_word(group)
+        && TRACING
+            .iter()
+            .any(|root| Path::new(&format!("{root}/events/{group}")).is_dir())
+}
+
+/// What names of tracepoints are made of.
+fn is_word(word: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !word.is_empty() && word.bytes().all(fits)
 }
 
 /// A tracepoint's number.
 fn tracepoint(group: &str, name: &str) -> Result<u64> {
-    let plain = |word: &str| {
-        word.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    if !plain(group) || !plain(name) {
+    if !is_word(group) || !is_word(name) {
         bail!("there is no tracepoint {group}:{name}: those have names of letters, digits and _");
     }
     let places = TRACING.map(|root| format!("{root}/events"));

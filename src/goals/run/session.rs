@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::RunArgs;
-use super::events::{Happened, WatchedEvents, is_tracepoint};
+use super::events::{Happened, WatchedEvents, is_group};
 use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
@@ -97,7 +97,7 @@ enum Source {
 /// It cannot be run, or its beats cannot be seen.
 pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8> {
     let beat = match &args.beat {
-        BeatKind::Either(group, name) if is_tracepoint(group, name) => {
+        BeatKind::Either(group, name) if is_group(group) => {
             &BeatKind::Tracepoint(group.clone(), name.clone())
         }
         BeatKind::Either(file, symbol) => &BeatKind::Function(vec![file.clone()], symbol.clone()),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use scx_hetero::goals::GoalStatus;
 use scx_hetero::policy::{Insight, Name};
 use scx_hetero::stats::live::{CpuReading, LiveReading, ThreadReading};
 use scx_hetero::stats::story::{HistoryEntry, Move, Story, ThreadStory};
@@ -223,6 +224,23 @@ pub(super) struct Fake {
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
+/// A goal that is missed.
+fn goal() -> GoalStatus {
+    GoalStatus {
+        id: 3,
+        pid: 1000,
+        name: "openssl".into(),
+        weight: 100,
+        target: 30.0,
+        beats: 7,
+        rate: Some(24.5),
+        demand: Some(3.2),
+        allotment: Some(2.4),
+        reason: Some("the machine lacks 0.8 fast cores".into()),
+        ..GoalStatus::default()
+    }
+}
+
 impl Fake {
     pub(super) fn start(socket: &Path) -> Self {
         let server = stats::StatisticsServer::listen(socket, None).unwrap();
@@ -247,8 +265,9 @@ impl Fake {
                         policy = profile.policy().unwrap_or(Name::Camps);
                         Answer::Set(Ok(format!("profile {profile}, policy {policy}")))
                     }
-                    Request::Goals => Answer::Goals(Vec::new()),
-                    Request::SetGoal(..) => Answer::Set(Err("there is no session".into())),
+                    Request::Goals => Answer::Goals(vec![goal()]),
+                    Request::SetGoal(3, wish) => Answer::Set(Ok(format!("{wish:?}"))),
+                    Request::SetGoal(id, _) => Answer::Set(Err(format!("no session {id}"))),
                     Request::ReadRules => Answer::Set(Err("line 3, column 1: no".into())),
                     Request::SetFairness(percent) => Answer::Set(if policy == Name::Camps {
                         Ok(format!("fairness {percent}"))
