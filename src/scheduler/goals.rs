@@ -65,8 +65,10 @@ impl ProgramGoals {
     pub(super) fn sessions(&mut self, began_ns: u64, sessions: &mut Vec<SessionBeats>) {
         self.read();
         sessions.extend(self.readings.iter().filter_map(|reading| {
-            let GoalTarget::Rate(_) = reading.target else {
-                return None;
+            let worked_ns = match reading.target {
+                GoalTarget::None => return None,
+                GoalTarget::Rate(_) => None,
+                GoalTarget::Deadline(_) => Some(reading.beats.work_ns),
             };
             Some(SessionBeats {
                 id: SessionId(reading.about.id),
@@ -75,6 +77,7 @@ impl ProgramGoals {
                 gets_more: false,
                 beats: reading.beats.count,
                 beat_at_ns: reading.beats.last_ns.saturating_sub(began_ns),
+                worked_ns,
             })
         }));
     }
