@@ -65,17 +65,19 @@ impl ProgramGoals {
     pub(super) fn sessions(&mut self, began_ns: u64, sessions: &mut Vec<SessionBeats>) {
         self.read();
         sessions.extend(self.readings.iter().filter_map(|reading| {
-            let beats = &reading.beats;
+            let worked_ns = match reading.target {
+                GoalTarget::None => return None,
+                GoalTarget::Rate(_) => None,
+                GoalTarget::Deadline(_) => Some(reading.beats.work_ns),
+            };
             Some(SessionBeats {
                 id: SessionId(reading.about.id),
-                // Without a goal it is 0, which is no target.
                 target: TargetRate::per_second(reading.target.per_second()).ok()?,
                 weight: reading.weight,
                 gets_more: false,
-                beats: beats.count,
-                beat_at_ns: beats.last_ns.saturating_sub(began_ns),
-                worked_ns: matches!(reading.target, GoalTarget::Deadline(_))
-                    .then_some(beats.work_ns),
+                beats: reading.beats.count,
+                beat_at_ns: reading.beats.last_ns.saturating_sub(began_ns),
+                worked_ns,
             })
         }));
     }

@@ -10,9 +10,10 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use rustc_hash::FxHashMap;
 
+use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::native;
-use crate::agent::{Allotment, Author, Backend, Outcome};
+use crate::agent::{Allotment, Author, Backend, Outcome, SessionBeats};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SfEstimate};
@@ -22,6 +23,7 @@ use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
+use hetero_core::goals::SessionId;
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 5] = [
@@ -101,6 +103,8 @@ pub(super) struct Told {
     reader: TableReader,
     /// What the model said of tasks' latest samples.
     sf: FxHashMap<TaskId, f64>,
+    /// How fast programs are to be.
+    pub(super) goals: SimulatedGoals,
     /// What is recorded, if it is to be.
     pub(super) recording: Option<MemoryRecording>,
 }
@@ -114,6 +118,7 @@ impl Told {
             inbox: Vec::new(),
             reader: TableReader::default(),
             sf: FxHashMap::default(),
+            goals: SimulatedGoals::default(),
             recording,
         }
     }
@@ -190,6 +195,14 @@ impl Backend for SimulatedHalf<'_> {
 
     fn spent_ns(&self, session: u16) -> u64 {
         self.native.half().spent_ns(session)
+    }
+
+    fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
+        self.told.goals.beats(sessions);
+    }
+
+    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+        self.told.goals.sessions.get(&task.tgid).copied()
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

@@ -18,6 +18,8 @@ pub(super) enum SimulatedEvent {
     Start(u32),
     /// The agent's loop comes round.
     Agent,
+    /// It looks at goals.
+    Goals,
     /// CPUs compare their loads (scheduler `default`).
     Balance,
 }

@@ -14,6 +14,7 @@ use super::agent::{MemoryRecording, SimulatedModel, Told};
 use super::contention::PhaseLoad;
 use super::cpu_set::CpuSet;
 use super::fair::Fair;
+use super::goals::GoalOutcome;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel};
@@ -82,6 +83,8 @@ pub struct ExperimentOutcome {
     pub actions: (u64, u64),
     /// Part of all CPUs' time in which some thread ran.
     pub busy: f64,
+    /// How near programs with goals were to them; the default scheduler knows of none.
+    pub goals: Vec<GoalOutcome>,
     /// What was recorded, as members of a file ([`crate::record`]) that are not packed yet.
     pub recorded: Vec<Vec<u8>>,
 }
@@ -214,16 +217,33 @@ impl Bench {
                         kept: false,
                     })
                 });
-                let told = Told::new(model, recording);
+                let mut told = Told::new(model, recording);
+                let order = self.order(options);
+                for (job, &member) in order.iter().enumerate() {
+                    let (program, of) = &self.members[member];
+                    if let Some(goal) = of.goal {
+                        let alone = program.instructions() / self.alone[member].0;
+                        told.goals.add(job, of.to_string(), goal, alone);
+                    }
+                }
                 let (slice, sample) = (options.slice, options.sample);
                 let hetero = Hetero::new(&self.machine, slice, sample, Some(agent), told)?;
                 let (mut outcome, hetero) = self.run_with(hetero, options);
-                let (applied, recorded) = hetero.end().with_context(|| format!("policy {name}"))?;
+                let (applied, goals, recorded) =
+                    hetero.end().with_context(|| format!("policy {name}"))?;
                 outcome.actions = (applied.applied, applied.stale);
+                outcome.goals = goals;
                 outcome.recorded = recorded;
                 Ok(outcome)
             }
         }
+    }
+
+    /// Members in the order in which they start.
+    fn order(&self, options: &ExperimentOptions) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        shuffle(&mut order, options.seed);
+        order
     }
 
     fn run_with<S: scheduler::SimulatedScheduler>(
@@ -233,8 +253,7 @@ impl Bench {
     ) -> (ExperimentOutcome, S) {
         let kernel = SimulatedKernel::new(self.machine.clone(), self.loads.clone(), options.seed);
         let mut sim = Sim::new(kernel, scheduler);
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
-        shuffle(&mut order, options.seed);
+        let order = self.order(options);
         // Jobs stand in the order in which they start; `places` in that of the mix.
         let mut places = vec![0; order.len()];
         for (job, &member) in order.iter().enumerate() {
@@ -285,6 +304,7 @@ impl Bench {
             seconds: elapsed,
             events: sim.kernel.events.pushed(),
             actions: (0, 0),
+            goals: Vec::new(),
             recorded: Vec::new(),
             busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
         };

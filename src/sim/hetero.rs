@@ -10,11 +10,12 @@ use anyhow::{Result, ensure};
 
 use super::agent::{COUNTED, MemoryRecording, SimulatedHalf, Told};
 use super::event::SimulatedEvent;
+use super::goals::GoalOutcome;
 use super::kernel::{SimulatedKernel, ThreadCounts, ThreadState};
 use super::machine::SimulatedMachine;
 use super::native::{self, Mask, Runs, Version};
 use super::scheduler::SimulatedScheduler;
-use crate::agent::{Agent, Applied, Backend as _};
+use crate::agent::{Agent, Applied, Backend as _, GOALS_LOOK};
 #[cfg(test)]
 use crate::agent::{Author, Outcome};
 #[cfg(test)]
@@ -80,13 +81,14 @@ impl Hetero {
     ///
     /// # Errors
     /// What the kernel would have thrown the scheduler out for.
-    pub(super) fn end(mut self) -> Result<(Applied, Vec<Vec<u8>>)> {
+    pub(super) fn end(mut self) -> Result<(Applied, Vec<GoalOutcome>, Vec<Vec<u8>>)> {
         let errors = self.native.errors();
         ensure!(errors.is_empty(), "the BPF half: {}", errors.join("; "));
         let recorded = self.told.recording.take();
         let recorded = recorded.map_or_else(Vec::new, MemoryRecording::end);
         let applied = self.agent.as_ref().map(Agent::applied);
-        Ok((applied.unwrap_or_default(), recorded))
+        let goals = self.told.goals.outcomes();
+        Ok((applied.unwrap_or_default(), goals, recorded))
     }
 
     /// The tasks in the table, by their ids.
@@ -193,6 +195,25 @@ impl Hetero {
         self.agent = Some(agent);
     }
 
+    /// The agent looks at goals.
+    fn steer(&mut self, k: &mut SimulatedKernel) {
+        for cpu in 0..k.cpus.len() as u32 {
+            self.count(k, cpu);
+        }
+        self.told.goals.count(k);
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        agent.steer(&mut self.half(k));
+        for state in agent.goals.states() {
+            self.told.goals.allotted(state.session, state.fast_cores);
+        }
+        let wait = agent.goals.due_in().unwrap_or(GOALS_LOOK);
+        k.events
+            .push(k.now + wait.as_nanos() as u64, SimulatedEvent::Goals);
+        self.agent = Some(agent);
+    }
+
     /// Hands samples on. They carry what a model would say of the thread's phase now.
     fn take_samples(&mut self, k: &SimulatedKernel) {
         let samples = self.native.take_samples();
@@ -213,9 +234,13 @@ impl Hetero {
 impl SimulatedScheduler for Hetero {
     fn begin(&mut self, k: &mut SimulatedKernel) {
         let first = self.agent.as_ref().and_then(|it| it.policy().interval());
-        if let Some(first) = first {
+        let goals = (!self.told.goals.is_empty()).then_some(GOALS_LOOK);
+        if let Some(first) = first.or(goals) {
             k.events
                 .push(k.now + first.as_nanos() as u64, SimulatedEvent::Agent);
+        }
+        if goals.is_some() {
+            k.events.push(k.now, SimulatedEvent::Goals);
         }
     }
 
@@ -239,6 +264,8 @@ impl SimulatedScheduler for Hetero {
             is_new: true,
             counted: ThreadCounts::default(),
         });
+        let tgid = self.twin(leader).map_or(0, |leader| leader.pid as u32);
+        self.told.goals.came(k.thread(thread).job, tgid);
         debug_assert_eq!(task.index(), self.threads.len());
         self.threads.push(thread);
     }
@@ -249,6 +276,10 @@ impl SimulatedScheduler for Hetero {
             self.native.free(task, k.thread(thread).cpu);
         }
         self.take_samples(k);
+        let pid = self.twin(thread).map_or(0, |twin| twin.pid as u32);
+        let t = k.thread(thread);
+        let done = t.counters.instructions;
+        self.told.goals.ended(t.job, pid, done);
         self.twins[thread as usize] = None;
     }
 
@@ -291,6 +322,8 @@ impl SimulatedScheduler for Hetero {
         if event == SimulatedEvent::Agent {
             self.take_samples(k);
             self.look(k);
+        } else if event == SimulatedEvent::Goals {
+            self.steer(k);
         }
     }
 

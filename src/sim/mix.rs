@@ -21,13 +21,26 @@ pub struct Member {
     pub program: String,
     /// How many threads it runs.
     pub threads: u32,
+    /// How fast it is to be, percent of alone on the fastest cores; see [`super::goals`].
+    pub goal: Option<u32>,
 }
 
 impl FromStr for Member {
     type Err = anyhow::Error;
 
-    /// As the papers write it: `soplex`, `kmeans(4)`.
+    /// As the papers write it: `soplex`, `kmeans(4)`; with a goal `soplex@60`.
     fn from_str(text: &str) -> Result<Self> {
+        let (text, goal) = match text.split_once('@') {
+            None => (text, None),
+            Some((text, percent)) => {
+                let goal = percent
+                    .parse()
+                    .ok()
+                    .filter(|goal| (1..=1000).contains(goal));
+                let goal = goal.with_context(|| format!("'@{percent}': 1 to 1000 percent"))?;
+                (text, Some(goal))
+            }
+        };
         let (program, threads) = match text.split_once('(') {
             None => (text, 1),
             Some((program, rest)) => {
@@ -44,6 +57,7 @@ impl FromStr for Member {
         Ok(Self {
             program: program.to_string(),
             threads,
+            goal,
         })
     }
 }
@@ -51,9 +65,10 @@ impl FromStr for Member {
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.threads {
-            1 => f.write_str(&self.program),
-            threads => write!(f, "{}({threads})", self.program),
+            1 => f.write_str(&self.program)?,
+            threads => write!(f, "{}({threads})", self.program)?,
         }
+        self.goal.map_or(Ok(()), |goal| write!(f, "@{goal}"))
     }
 }
 
@@ -163,8 +178,17 @@ mod tests {
         let mix: Mix = "2*art,2*EP(4)".parse().unwrap();
         assert_eq!((mix.members.len(), mix.members[3].threads), (4, 4));
         assert_eq!(mix.members_in_words(), ["2*art", "2*EP(4)"]);
+        let mix: Mix = "art@60,2*EP(4)@5".parse().unwrap();
+        let goals: Vec<_> = mix.members.iter().map(|member| member.goal).collect();
+        assert_eq!(goals, [Some(60), Some(5), Some(5)]);
+        assert_eq!(mix.members_in_words(), ["art@60", "2*EP(4)@5"]);
         for bad in [
             "",
+            "a@",
+            "a@0",
+            "a@x",
+            "a@1001",
+            "@60",
             "a,,b",
             "0*a",
             "x*a",

@@ -21,6 +21,7 @@ mod cpu_set;
 mod event;
 pub mod experiment;
 mod fair;
+pub mod goals;
 mod hetero;
 mod job;
 mod kernel;

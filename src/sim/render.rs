@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::experiment::{ExperimentOutcome, SchedulerChoice};
+use super::goals::GoalOutcome;
 use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::metrics::{ScheduleMetrics, Times};
@@ -42,6 +43,8 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     of_least_unfairness: Option<f64>,
     programs: &'a [Times],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    goals: &'a [GoalOutcome],
 }
 
 impl<'a> MixReport<'a> {
@@ -70,6 +73,7 @@ impl<'a> MixReport<'a> {
                 of_best_asp: most.map(|most| metrics.asp / most),
                 of_least_unfairness: best.map(|best| metrics.unfairness / best.fairest.0),
                 programs: &outcome.times,
+                goals: &outcome.goals,
             }
         };
         Self {
@@ -84,7 +88,7 @@ impl<'a> MixReport<'a> {
     /// As text of at most 80 columns; completion times by program if `programs`.
     pub(super) fn text(&self, programs: bool) -> String {
         let list = self.programs.join(", ");
-        let title = if self.mix.contains([',', '(', '*']) {
+        let title = if self.mix.contains([',', '(', '*', '@']) {
             "Mix"
         } else {
             self.mix
@@ -107,6 +111,10 @@ impl<'a> MixReport<'a> {
                 text += &wrap(&format!("No optimum: {skipped}."));
             }
             None => {}
+        }
+        for row in self.schedulers.iter().filter(|row| !row.goals.is_empty()) {
+            text += &format!("\n\n{}\n", row.scheduler);
+            text += &goals(row.goals);
         }
         if programs {
             for row in &self.schedulers {
@@ -169,6 +177,22 @@ fn times(programs: &[Times]) -> String {
             format!("{:.2} s", times.slow),
             format!("{:.2} s", times.scheduled),
             format!("{:.3}", times.slowdown()),
+        ]);
+    }
+    right_aligned(table)
+}
+
+fn goals(goals: &[GoalOutcome]) -> String {
+    let mut table = Table::new();
+    let header = ["GOAL", "TARGET", "BEATS/S", "WITHIN 10%", "FAST CORES"];
+    table.load_style(presets::NOTHING).set_header(header);
+    for goal in goals {
+        table.add_row([
+            goal.program.clone(),
+            format!("{:.1}", goal.target),
+            format!("{:.1}", goal.rate),
+            format!("{:.0}%", 100.0 * goal.within),
+            format!("{:.2}", goal.allotted),
         ]);
     }
     right_aligned(table)

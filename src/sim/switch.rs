@@ -129,7 +129,9 @@ impl<S: SimulatedScheduler> Sim<S> {
                 self.scheduler.wake(k, thread, cpu);
             }
             SimulatedEvent::Start(job) => self.fork(job as usize),
-            SimulatedEvent::Agent | SimulatedEvent::Balance => self.scheduler.event(k, event),
+            SimulatedEvent::Agent | SimulatedEvent::Goals | SimulatedEvent::Balance => {
+                self.scheduler.event(k, event)
+            }
         }
     }
 

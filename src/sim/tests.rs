@@ -10,6 +10,7 @@ use super::agent::Told;
 use super::cpu_set::CpuSet;
 use super::experiment::{Bench, ExperimentOptions, SchedulerChoice, Until};
 use super::fair::Fair;
+use super::goals::GoalOutcome;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel, ThreadState};
@@ -345,6 +346,48 @@ fn swaps_of_camps_make_progress_even_and_hsp_lets_the_fast_be_fast() {
         "{camps:?} {rr:?}"
     );
     assert!(hsp.asp > camps.asp + 0.5 && hsp.unfairness > 2.0, "{hsp:?}");
+}
+
+/// What came of the goals of a mix on the virtual Alder Lake (4 fast cores, 4 slower ones).
+fn goals(mix: &str, policy: Name) -> Vec<GoalOutcome> {
+    let bench = bench(mix, "alder-lake-4p4e");
+    let choice = SchedulerChoice::Policy(policy);
+    let outcome = bench.run(choice, &options(1, 15.0)).unwrap();
+    for goal in &outcome.goals {
+        println!("{policy}: {goal:?}");
+    }
+    outcome.goals
+}
+
+#[test]
+fn programs_keep_their_goals_beside_a_crowd_whatever_the_policy() {
+    for policy in [Name::None, Name::Rr, Name::Camps] {
+        for goal in goals("hmmer@70,soplex@40,kmeans(2)@60,12*gobmk", policy) {
+            let off = goal.rate / goal.target - 1.0;
+            assert!(off.abs() < 0.05 && goal.within >= 0.95, "{goal:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_goal_does_not_take_is_left_to_others_or_unused() {
+    let goals = goals("hmmer@30", Name::None);
+    assert!(goals[0].rate < 1.05 * goals[0].target, "{goals:?}");
+    assert!(goals[0].allotted < 0.4, "{goals:?}");
+}
+
+#[test]
+fn goals_beyond_the_machine_get_the_same_part() {
+    let goals = goals(
+        "kmeans(4)@90,EP(4)@90,blackscholes(4)@90,semphy(4)@90",
+        Name::None,
+    );
+    let parts = goals.iter().map(|goal| goal.rate / goal.target);
+    let (least, most) = (
+        parts.clone().fold(f64::MAX, f64::min),
+        parts.fold(0.0, f64::max),
+    );
+    assert!(most < 0.9 && least > 0.8 * most, "{goals:?}");
 }
 
 proptest! {
