@@ -27,6 +27,9 @@ use crate::topology::MAX_CORE_TYPES;
 /// The most of a bandwidth that can be had (testbed/hybrid/memory.c).
 const FULL: f64 = 0.95;
 
+/// New lines enter so far from the front of a cache, and data before that is kept (testbed/hybrid/cache.c).
+const MOST_KEPT: f64 = 0.5;
+
 /// Rounds of the search for a balance.
 const ROUNDS: usize = 60;
 
@@ -54,17 +57,39 @@ struct User<'a> {
     /// How many.
     count: f64,
     rate: Rate,
+    /// The part of its data that nothing displaces.
+    kept: f64,
+}
+
+impl User<'_> {
+    /// Lines of data that it uses again and that can be displaced.
+    fn lines(&self) -> f64 {
+        match self.reuse > 0.0 {
+            true => self.count * self.load.lines * (1.0 - self.kept),
+            false => 0.0,
+        }
+    }
+}
+
+/// What part of its data each of `users` of a cache of `bytes` keeps, see
+/// [`super::program::ProgramPhase::kept`].
+fn keep(bytes: f64, users: &mut [User]) {
+    let keeps = |user: &User| user.load.kept && user.reuse > 0.0;
+    let lines = users.iter().filter(|user| keeps(user));
+    let lines: f64 = lines.map(|user| user.count * user.load.lines).sum();
+    let part = (MOST_KEPT * bytes / LINE_BYTES / lines).min(1.0);
+    for user in users.iter_mut().filter(|user| keeps(user)) {
+        user.kept = part;
+    }
 }
 
 /// For how long a line stays in a cache of `bytes` that these use, ns. The search begins at `start`.
 fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
-    let size = bytes / LINE_BYTES;
+    let kept = users.iter().filter(|user| user.kept > 0.0);
+    let kept = kept.map(|user| user.count * user.load.lines * user.kept);
+    let size = bytes / LINE_BYTES - kept.sum::<f64>();
     let streams = users.iter().any(|user| user.load.stream > 0.0);
-    let reused = users.iter().map(|user| match user.reuse > 0.0 {
-        true => user.count * user.load.lines,
-        false => 0.0,
-    });
-    if !streams && reused.sum::<f64>() <= size {
+    if !streams && users.iter().map(User::lines).sum::<f64>() <= size {
         return f64::INFINITY;
     }
     // What is held is concave in the time, so that Newton's steps come from below, but for the first.
@@ -78,8 +103,8 @@ fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
             if user.reuse > 0.0 {
                 let rate = user.reuse / ns;
                 let missed = (-rate * stay / load.lines).exp();
-                held += user.count * load.lines * (1.0 - missed);
-                slope += user.count * rate * missed;
+                held += user.lines() * (1.0 - missed);
+                slope += user.count * (1.0 - user.kept) * rate * missed;
             }
         }
         let step = (size - held) / slope.max(f64::MIN_POSITIVE);
@@ -224,6 +249,9 @@ impl Contention {
         }
         if let (Some(cache), true) = (caches.first(), runners.len() > 1) {
             let mut memory = Way::new(self.memories[self.llcs[cache.llc].2]);
+            for cache in &caches {
+                keep(self.llcs[cache.llc].0, &mut users[cache.users.clone()]);
+            }
             for round in 0..ROUNDS {
                 let mut changed: f64 = 0.0;
                 let mut traffic = 0.0;
@@ -257,6 +285,7 @@ impl Contention {
             reuse: self.loads[group[0].load].reuse[group[0].core_type],
             count: group.len() as f64,
             rate: self.alone_of(group[0]).0,
+            kept: 0.0,
         }
     }
 
@@ -281,7 +310,9 @@ impl Contention {
         let (alone, unhurried) = self.alone_of(runner);
         let ns = user.rate.ns_per_instruction;
         let (load, core_type) = (user.load, runner.core_type);
-        let misses = load.misses(core_type, ns, stay).max(alone.misses);
+        let misses = load
+            .misses(core_type, ns, stay, user.kept)
+            .max(alone.misses);
         let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
         let walks = misses - alone.misses;
         let wished = alone.ns_per_instruction

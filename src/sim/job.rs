@@ -135,6 +135,14 @@ impl Job {
         self.stage().instructions / f64::from(parts)
     }
 
+    /// Whether at the end of the present stage also those wake up that have no part in the next: after one in
+    /// pieces threads meet, and then wait at another barrier for the next (`serial_parallel.c`). At the
+    /// program's end all are to be asleep.
+    pub(super) fn meets_twice(&self) -> bool {
+        let last = self.program.stages.last();
+        self.stage().pieces.is_some() && last.is_some_and(|last| !last.serial)
+    }
+
     /// Member number `member` comes to the program's beginning.
     pub(super) fn begin(&self, member: u32) -> JobStep {
         if member < self.workers() {

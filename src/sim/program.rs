@@ -49,6 +49,9 @@ pub struct ProgramPhase {
     pub reuse: f64,
     /// Bytes of these data.
     pub working_set: f64,
+    /// They are met again soon after they came. Caches that let new lines in half way to the front, as
+    /// testbed/hybrid/cache.c does, then keep them from what is used once, up to half of the cache.
+    pub kept: bool,
     /// Part of the missed lines that are written, and so go back some time.
     pub written: f64,
     /// Part of the misses that a prefetcher foresees.
@@ -83,6 +86,7 @@ struct RawPhase {
     stream_mpki: Sourced,
     reuse_apki: Sourced,
     working_set_kib: Sourced,
+    kept: Option<Sourced>,
     written: Sourced,
     sequential: Sourced,
     dependent: Sourced,
@@ -137,6 +141,7 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
     });
     let pieces = raw.pieces.as_ref();
     let pieces = pieces.map(|pieces| check("pieces", pieces, 1.0, 1e4));
+    let kept = raw.kept.as_ref().map(|kept| check("kept", kept, 0.0, 1.0));
     Ok(ProgramPhase {
         serial: raw.serial,
         pieces: pieces.transpose()?.map(|pieces| pieces as u32),
@@ -149,6 +154,7 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
         stream: check("stream_mpki", &raw.stream_mpki, 0.0, 1000.0)? / 1e3,
         reuse: check("reuse_apki", &raw.reuse_apki, 0.0, 1000.0)? / 1e3,
         working_set: check("working_set_kib", &raw.working_set_kib, 0.0, 1e7)? * 1024.0,
+        kept: kept.transpose()?.is_some_and(|kept| kept > 0.0),
         written: check("written", &raw.written, 0.0, 1.0)?,
         sequential,
         dependent: check("dependent", &raw.dependent, 0.0, 1.0 - sequential)?,

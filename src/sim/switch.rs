@@ -11,6 +11,10 @@ use super::scheduler::SimulatedScheduler;
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
 const RESTART_NS: u64 = 1_000_000;
 
+/// Instructions of a thread that meets others, finds that there is nothing to do for it in the next stage,
+/// and waits again; assumed.
+const LOOK: f64 = 2000.0;
+
 /// A run of a program that has come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completion {
@@ -33,6 +37,8 @@ pub(super) struct Sim<S> {
     pub(super) past_work: Vec<f64>,
     /// Affinity of each job's threads, and how many they are.
     forms: Vec<(usize, u32)>,
+    /// Where each job ended last: what starts it again has waited for it, and is woken up there.
+    parents: Vec<Option<u32>>,
 }
 
 impl<S: SimulatedScheduler> Sim<S> {
@@ -46,6 +52,7 @@ impl<S: SimulatedScheduler> Sim<S> {
             past_moves: 0,
             past_work: Vec::new(),
             forms: Vec::new(),
+            parents: Vec::new(),
         }
     }
 
@@ -55,6 +62,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
         self.forms.push((affinity, threads));
+        self.parents.push(None);
         self.fork(index);
         self.settle_down();
     }
@@ -63,7 +71,8 @@ impl<S: SimulatedScheduler> Sim<S> {
         let k = &mut self.kernel;
         let (affinity, threads) = self.forms[index];
         let allowed: Vec<u32> = k.affinities[affinity].iter().collect();
-        let parent = allowed[k.rng.next_u64() as usize % allowed.len()];
+        let by_lot = allowed[k.rng.next_u64() as usize % allowed.len()];
+        let parent = self.parents[index].unwrap_or(by_lot);
         let members = (0..threads).map(|member| k.new_thread(index, member, parent));
         let members: Vec<u32> = members.collect();
         let began = k.now;
@@ -174,23 +183,26 @@ impl<S: SimulatedScheduler> Sim<S> {
         let k = &mut self.kernel;
         let index = k.thread(thread).job;
         let member = k.thread(thread).member;
+        if member >= k.jobs[index].workers() {
+            // It was woken up only to wait for the next stage.
+            self.scheduler.block(k, cpu);
+            return;
+        }
+        let looks = k.jobs[index].meets_twice();
         match k.jobs[index].arrive() {
             JobStep::Wait => self.scheduler.block(k, cpu),
             JobStep::Meet(workers) => {
-                let part = k.jobs[index].part();
                 let members = k.jobs[index].members.clone();
-                if member < workers {
-                    k.give_work(thread, part);
-                    k.mark_dirty(cpu);
-                    k.changes_load(cpu);
-                } else {
-                    self.scheduler.block(k, cpu);
-                }
-                for (other, &id) in (0..workers).zip(&members) {
-                    if other != member {
-                        k.give_work(id, part);
-                        self.scheduler.wake(k, id, cpu);
+                for (other, &id) in (0..).zip(&members) {
+                    if other != member && (other < workers || looks) {
+                        self.assign(id, other < workers, cpu);
                     }
+                }
+                // What comes last wakes the others, and waits only then.
+                if member < workers {
+                    self.assign(thread, true, cpu);
+                } else {
+                    self.scheduler.block(&mut self.kernel, cpu);
                 }
             }
             JobStep::End => self.end(cpu, index),
@@ -198,6 +210,32 @@ impl<S: SimulatedScheduler> Sim<S> {
                 k.thread_mut(thread).left = part;
                 k.look_again(cpu);
             }
+        }
+    }
+
+    /// A stage begins: a thread is given its part of it, or nothing but a look at what the others do, and
+    /// is woken up by what runs on `waker` if it waits.
+    fn assign(&mut self, thread: u32, works: bool, waker: u32) {
+        let k = &mut self.kernel;
+        let (state, cpu) = (k.thread(thread).state, k.thread(thread).cpu);
+        if state == ThreadState::Running {
+            k.update_current(cpu);
+        }
+        let part = if works {
+            k.jobs[k.thread(thread).job].part()
+        } else {
+            LOOK
+        };
+        k.give_work(thread, part);
+        match state {
+            ThreadState::Running => {
+                k.mark_dirty(cpu);
+                k.changes_load(cpu);
+            }
+            ThreadState::Blocked => {
+                self.scheduler.wake(k, thread, waker);
+            }
+            ThreadState::Queued | ThreadState::Dead => {}
         }
     }
 
@@ -215,6 +253,8 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.past_work[index] += k.jobs[index].program.instructions();
         self.completions.push(Completion { job: index, took });
         if self.restarts {
+            self.scheduler.restarts(&mut self.kernel, cpu);
+            self.parents[index] = Some(cpu);
             let at = self.kernel.now + RESTART_NS;
             self.kernel
                 .events

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A phase on a machine: how fast it is alone, and what it asks of caches and memory.
 
-use super::{FULL, Rate, User, stay};
+use super::{FULL, Rate, User, keep, stay};
 use crate::pmu::sample::LINE_BYTES;
 use crate::sim::machine::SimulatedMachine;
 use crate::sim::program::ProgramPhase;
@@ -40,6 +40,8 @@ pub(in crate::sim) struct PhaseLoad {
     /// lines these are. What the second level holds does not come so far.
     pub(super) reuse: [f64; MAX_CORE_TYPES],
     pub(super) lines: f64,
+    /// See [`ProgramPhase::kept`].
+    pub(super) kept: bool,
     /// What a miss moves, bytes.
     pub(super) line_bytes: f64,
     /// Whether it disturbs, or can be disturbed, at all.
@@ -59,6 +61,7 @@ impl PhaseLoad {
             stream: phase.stream,
             reuse: [0.0; MAX_CORE_TYPES],
             lines: (phase.working_set / LINE_BYTES).max(1.0),
+            kept: phase.kept,
             line_bytes: LINE_BYTES * (1.0 + phase.written),
             matters: false,
             loads: phase.loads,
@@ -154,11 +157,11 @@ impl PhaseLoad {
     }
 
     /// Misses in an instruction on a core type where a line stays for `stay` ns, if an instruction
-    /// takes `ns`.
-    pub(super) fn misses(&self, core_type: usize, ns: f64, stay: f64) -> f64 {
+    /// takes `ns` and the cache keeps a part of its data.
+    pub(super) fn misses(&self, core_type: usize, ns: f64, stay: f64, kept: f64) -> f64 {
         let reuse = self.reuse[core_type];
         if reuse > 0.0 {
-            self.stream + reuse * (-reuse / ns * stay / self.lines).exp()
+            self.stream + reuse * (1.0 - kept) * (-reuse / ns * stay / self.lines).exp()
         } else {
             self.stream
         }
@@ -166,7 +169,8 @@ impl PhaseLoad {
 
     /// Alone on a core type, below a cache of `bytes`, if an instruction takes `ns`.
     pub(super) fn alone(&self, core_type: usize, ns: f64, bytes: f64) -> Rate {
-        let user = User {
+        let mut user = User {
+            kept: 0.0,
             load: self,
             reuse: self.reuse[core_type],
             count: 1.0,
@@ -175,9 +179,11 @@ impl PhaseLoad {
                 misses: 0.0,
             },
         };
+        keep(bytes, std::slice::from_mut(&mut user));
+        let stay = stay(bytes, &[user], 0.0);
         Rate {
             ns_per_instruction: ns,
-            misses: self.misses(core_type, ns, stay(bytes, &[user], 0.0)),
+            misses: self.misses(core_type, ns, stay, user.kept),
         }
     }
 }
