@@ -277,8 +277,15 @@ impl Metrics {
         if phases > 0 {
             writeln!(
                 out,
-                "  phase hits {:.0}%  forced swaps {}  NWC mode entered {} learned {} parked {} held {}",
+                "  phase hits {:.0}% of {} samples  learned from {} of them, {} of new phases",
                 percent(counts.phase_hits, phases),
+                phases,
+                counts.samples_learned,
+                counts.phases_learned
+            )?;
+            writeln!(
+                out,
+                "  forced swaps {}  NWC mode entered {} learned {} parked {} held {}",
                 counts.forced_swaps,
                 counts.nwc_episodes,
                 counts.nwc_learned,

@@ -84,6 +84,8 @@ impl Scheduler<'_> {
                 samples_refused: sampled.refused,
                 phase_hits: tally.phase_hits,
                 phase_misses: tally.phase_misses,
+                samples_learned: tally.samples_learned,
+                phases_learned: tally.phases_learned,
                 forced_swaps: tally.forced_swaps,
                 nwc_episodes: tally.nwc_episodes,
                 nwc_learned: tally.nwc_learned,

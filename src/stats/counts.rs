@@ -75,6 +75,8 @@ counts! {
         samples_refused: "samples refused because no CPU can have counted so much in that time";
         phase_hits: "samples of phases that their threads' history tables knew";
         phase_misses: "samples of phases that they did not know";
+        samples_learned: "of both, samples that went into history tables, for contention was low on a fastest core";
+        phases_learned: "of these, samples of phases that the tables did not know";
         forced_swaps: "swaps of threads far apart, though neither gains";
         nwc_episodes: "times that NWC mode was entered";
         nwc_learned: "times that it was left because enough had been learned";

@@ -25,15 +25,17 @@
 #include "model.h"
 
 #define LINES_BITS 14 /* of the directory: a MiB of what was used last */
+#define PAGE_BITS 6   /* of a line's number: within a page */
 #define NONE 0xff
 #define SPIN_NS 1000 /* since a PAUSE: what it looks at now is what it waits for */
 
+/* Two fit a line of the host. */
 static struct entry {
 	uint32_t line, tag, address; /* physical, of the L1, virtual */
+	uint8_t writer;
+	bool moved;    /* from one CPU to another since it is known */
 	uint64_t seen; /* by these CPUs since the last write; 0: an empty entry */
 	double ns;     /* of that write */
-	uint8_t writer;
-	bool moved; /* from one CPU to another since it is known */
 } *directory;
 
 void coherence_init(void)
@@ -46,6 +48,14 @@ void coherence_init(void)
 			cpus[i].view = calloc(1, sizeof *cpus[i].view);
 	if (!directory)
 		fail("no memory for a directory of lines");
+}
+
+/* Lines of a page lie side by side, so that the host reads ahead what a program goes through in a row. */
+static struct entry *entry_of(uint32_t line)
+{
+	uint32_t page = (line >> PAGE_BITS) * 2654435769u >> (32 - LINES_BITS + PAGE_BITS);
+
+	return &directory[page << PAGE_BITS | (line & ((1 << PAGE_BITS) - 1))];
 }
 
 /* These CPUs have to ask about the line again, all of them or those with a view of it. */
@@ -81,15 +91,24 @@ enum distance cpu_distance(const struct cpu *a, const struct cpu *b)
 	return a->cluster == b->cluster && (a->cluster->shared_l2 || !a->l2) ? CLUSTER : LLC;
 }
 
-bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, double now,
-		      struct transfer *t)
+bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, struct transfer *t)
 {
 	uint32_t tag = address ^ c->space;
-	struct entry *e = &directory[(line * 2654435769u) >> (32 - LINES_BITS)];
+	struct entry *e = entry_of(line);
 	uint64_t me = 1ull << c->index;
-	bool spins = now - c->paused_ns < SPIN_NS;
 	bool moves;
 
+	/* Most of what is asked is answered here: lines that no other CPU has to do with. */
+	if (e->line == line && e->tag == tag && e->seen & me &&
+	    (!store || (e->seen == me && e->writer == c->index))) {
+		if (store) {
+			e->ns = cpu_now(c);
+			c->view->write[tag % VIEW] = tag;
+		}
+		if (c->smt.sibling)
+			c->view->read[tag % VIEW] = tag;
+		return false;
+	}
 	if (e->line != line || !e->seen) {
 		/* Only of lines that go to and fro, as it costs misses. */
 		hide(e, e->seen, e->moved);
@@ -102,13 +121,18 @@ bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store
 	}
 	moves = !(e->seen & me) && e->writer != NONE && e->writer != c->index &&
 		holds(&cpus[e->writer], line, tag);
-	if (moves)
+	double now = moves || store ? cpu_now(c) : 0;
+	if (moves) {
+		bool spins = now - c->paused_ns < SPIN_NS;
+
 		*t = (struct transfer){
 			.from = &cpus[e->writer],
 			.wait_ns = fmin(fmax(e->ns - now, spins ? -WINDOW_NS : 0), WINDOW_NS),
+			.now_ns = now,
 			.contended = fabs(now - e->ns) < WINDOW_NS,
 		};
-	e->moved |= moves;
+		e->moved = true;
+	}
 	if (store) {
 		hide(e, ~me, true);
 		e->seen = me;
@@ -124,6 +148,7 @@ bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store
 		}
 		e->seen |= me;
 	}
-	c->view->read[tag % VIEW] = tag;
+	if (c->smt.sibling)
+		c->view->read[tag % VIEW] = tag;
 	return moves;
 }

@@ -278,6 +278,7 @@ void cache_drop(struct cache *c, uint32_t set, uint32_t line);
 struct transfer { /* of a line that another CPU wrote last */
 	const struct cpu *from;
 	double wait_ns; /* until it is written: its writer may be ahead; or how long ago that was */
+	double now_ns;  /* the time of the CPU that asks */
 	bool contended; /* that was within the last window */
 };
 void coherence_init(void);
@@ -289,9 +290,8 @@ static inline bool coherence_known(const struct cpu *c, uint32_t tag, bool store
 		return c->view->write[tag % VIEW] == tag;
 	return c->smt.sibling ? c->view->read[tag % VIEW] == tag : hit;
 }
-/* Any other access, by virtual and physical line; true if it is a transfer. `now` is the CPU's time. */
-bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, double now,
-		      struct transfer *t);
+/* Any other access, by virtual and physical line; true if it is a transfer. */
+bool coherence_access(struct cpu *c, uint32_t address, uint32_t line, bool store, struct transfer *t);
 
 /* memory.c: an access that has missed the L1; virtual and physical line number */
 void memory_access(struct cpu *c, uint32_t address, uint32_t line, bool store, bool chases);
@@ -401,6 +401,7 @@ bool amd_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* plugin.c */
 void cpu_flush(struct cpu *c); /* makes totals and clock current */
+double cpu_now(const struct cpu *c); /* its time, nearly: what it has run since is taken for cheap */
 void model_start(void);
 void model_stop(void);
 void guest_write(uint64_t address, const void *from, size_t size); /* RAM, by physical address */

@@ -154,8 +154,7 @@ void cpu_flush(struct cpu *c)
 		qemu_plugin_hybrid_end_slice();
 }
 
-/* Its time, nearly: what it has run since the last flush is taken for cheap. */
-static double cpu_now(const struct cpu *c)
+double cpu_now(const struct cpu *c)
 {
 	double insns = (uint16_t)hots[c->index].a[USER];
 	double cycles = insns * c->type->cost[INSN] + c->pending_cycles;
@@ -375,11 +374,10 @@ static inline void on_shared(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t 
 	if (!hw || qemu_plugin_hwaddr_is_io(hw))
 		return;
 	uint32_t physical = qemu_plugin_hwaddr_phys_addr(hw) / LINE;
-	double now = cpu_now(c);
-	if (!known && coherence_access(c, line, physical, store, now, &t)) {
+	if (!known && coherence_access(c, line, physical, store, &t)) {
 		memory_transfer(c, line, physical, &t);
 		if (t.contended)
-			catch_up(cpu, now);
+			catch_up(cpu, t.now_ns);
 	} else if (!hit) {
 		memory_access(c, line, physical, store, chases);
 	}

@@ -118,6 +118,10 @@ pub struct PolicyTally {
     pub phase_hits: u64,
     /// See `phase_hits`.
     pub phase_misses: u64,
+    /// Of both, samples that went into history tables, for contention was low.
+    pub samples_learned: u64,
+    /// Of these, those of phases that the tables did not know.
+    pub phases_learned: u64,
     /// Swaps that are worth nothing, for the two were `amp_threshold` apart twice over.
     pub forced_swaps: u64,
     /// Times that NWC mode was entered.

@@ -10,6 +10,13 @@ struct machine machine = { .n_cpus = 6, .n_types = 2, .latency = { .on = true } 
 struct cpu cpus[MAX_CPUS];
 static int failures;
 
+static double clock_ns;
+
+double cpu_now(const struct cpu *c)
+{
+	return clock_ns;
+}
+
 void fail(const char *format, ...)
 {
 	exit(1);
@@ -57,7 +64,8 @@ static bool access_at(unsigned cpu, uint32_t line, uint32_t tag, bool store, dou
 		return false;
 	if (c->l2)
 		cache_access(c->l2, cache_set(c->l2, line), line);
-	return coherence_access(c, address, line, store, now, &last);
+	clock_ns = now;
+	return coherence_access(c, address, line, store, &last);
 }
 
 static bool reads(unsigned cpu, uint32_t line)
@@ -118,5 +126,12 @@ int main(void)
 		cache_access(cpus[0].l2, cache_set(cpus[0].l2, line), line),
 		cache_access(&cpus[0].l1, line & (cpus[0].l1.sets - 1), line);
 	check("no longer in the writer's caches", !reads(2, 80));
+
+	/* The directory still knows what the L1 has lost. */
+	writes(0, 90);
+	check("comes from the writer", reads(2, 90));
+	cache_drop(&cpus[2].l1, 97 & (cpus[2].l1.sets - 1), 97);
+	check("is seen beyond the L1", !reads(2, 90) && !writes(2, 90) && !writes(2, 90));
+	check("and is another CPU's once that writes", reads(0, 90) && !writes(0, 90) && reads(2, 90));
 	return failures != 0;
 }

@@ -344,10 +344,13 @@ impl Policy for Camps {
 
     fn tally(&self) -> PolicyTally {
         let (phase_hits, phase_misses) = self.threads.hits_and_misses();
+        let (samples_learned, phases_learned) = self.threads.learned();
         let nwc = self.nwc.as_ref();
         PolicyTally {
             phase_hits,
             phase_misses,
+            samples_learned,
+            phases_learned,
             forced_swaps: self.forced_swaps,
             nwc_episodes: nwc.map_or(0, Nwc::episodes),
             nwc_learned: nwc.map_or(0, Nwc::learned),

@@ -98,6 +98,26 @@ fn contention_on_a_big_core_is_slowdown_once_the_phase_is_known() {
 }
 
 #[test]
+fn beside_a_busy_sibling_nothing_is_learned() {
+    let learned = |siblings: bool| {
+        let mut bench = Bench::new(no_nwc());
+        if siblings {
+            for cpu in &mut bench.topology.cpus[..2] {
+                cpu.siblings = vec![0, 1];
+            }
+        }
+        for _ in 0..5 {
+            bench.step(&QUIET);
+        }
+        let tally = bench.camps.tally();
+        assert_eq!(tally.phase_hits + tally.phase_misses, 18);
+        (tally.samples_learned, tally.phases_learned)
+    };
+    assert_eq!(learned(false), (6, 2));
+    assert_eq!(learned(true), (0, 0));
+}
+
+#[test]
 fn the_one_ahead_on_a_big_core_changes_places_with_the_one_behind() {
     let mut bench = Bench::new(no_nwc());
     for _ in 0..5 {

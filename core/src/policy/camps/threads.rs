@@ -55,6 +55,8 @@ pub struct ThreadEstimators {
     entries: usize,
     /// Samples of known phases, and of unknown ones.
     hits_and_misses: (u64, u64),
+    /// Samples that went into history tables, and those of them whose phase was unknown.
+    learned: (u64, u64),
     threads: FxHashMap<TaskId, Thread>,
     /// History tables of applications (L2), by process id.
     applications: FxHashMap<u32, History>,
@@ -106,6 +108,7 @@ impl ThreadEstimators {
             limits,
             entries,
             hits_and_misses: (0, 0),
+            learned: (0, 0),
             threads: FxHashMap::default(),
             applications: FxHashMap::default(),
             noted: Vec::new(),
@@ -137,6 +140,11 @@ impl ThreadEstimators {
     /// Samples so far whose phase was known, and those whose phase was not.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         self.hits_and_misses
+    }
+
+    /// Samples so far that went into history tables, and those of them whose phase was not known.
+    pub fn learned(&self) -> (u64, u64) {
+        self.learned
     }
 
     /// What was made of a thread's latest sample.
@@ -301,6 +309,10 @@ impl ThreadEstimators {
             .entry(task.tgid)
             .or_insert_with(|| History::new(self.entries * APPLICATION_ENTRIES));
         let outcome = thread.estimator.observe(&reading, Some(shared));
+        if let ReadingOutcome::Learned { new } = outcome {
+            self.learned.0 += 1;
+            self.learned.1 += u64::from(new);
+        }
         match outcome {
             ReadingOutcome::Discarded => {}
             ReadingOutcome::Hit | ReadingOutcome::Learned { new: false } => {
