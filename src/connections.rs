@@ -6,12 +6,16 @@
 //! costs one request and one answer. When there are too many connections, the one that has asked for
 //! nothing for the longest time is closed: a crowd of idle ones keeps no newcomer out.
 
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use log::debug;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -396,6 +400,35 @@ impl<S: Service> Connection<S> {
 /// Whether there is merely nothing to do for the moment.
 fn passes(error: &io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
+}
+
+/// A socket at `path` that every user may use, in a directory that is made if need be. What is there gives
+/// way.
+///
+/// # Errors
+/// What kept it from being there.
+pub(crate) fn open_to_everybody<S>(
+    path: &Path,
+    bind: impl FnOnce(&Path) -> io::Result<S>,
+) -> Result<S> {
+    if let Some(directory) = path.parent()
+        && !directory.exists()
+    {
+        // Whatever the umask, everybody must get at the socket.
+        fs::create_dir_all(directory)
+            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
+        }
+        _ => {}
+    }
+    let socket = bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    fs::set_permissions(path, Permissions::from_mode(0o666))
+        .with_context(|| format!("cannot open {} to everybody", path.display()))?;
+    Ok(socket)
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,7 +29,9 @@ use super::peer::{Peer, is_thread_of};
 use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
 use super::sessions::GoalSessions;
 use super::{MAX_OF_USER, MAX_SESSIONS};
-use crate::connections::{ClientLimits, Connections, Listener, MayIdle, Served, Service};
+use crate::connections::{
+    ClientLimits, Connections, Listener, MayIdle, Served, Service, open_to_everybody,
+};
 
 const LIMITS: ClientLimits = ClientLimits {
     // The service refuses before the oldest would have to go.
@@ -74,7 +75,11 @@ impl GoalServer {
     /// # Errors
     /// What kept it from listening.
     pub fn start(path: &Path) -> Result<Self> {
-        let listener = bind(path)?;
+        let listener = open_to_everybody(path, |path| {
+            let listener = UnixListener::bind(path)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })?;
         let sessions = Arc::new(GoalSessions::default());
         let (tell, news) = bounded(1);
         let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
@@ -144,29 +149,6 @@ impl Drop for GoalServer {
         }
         let _ = fs::remove_file(&self.path);
     }
-}
-
-fn bind(path: &Path) -> Result<UnixListener> {
-    if let Some(directory) = path.parent()
-        && !directory.exists()
-    {
-        // Whatever the umask, everybody must get at the socket.
-        fs::create_dir_all(directory)
-            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
-            .with_context(|| format!("cannot make {}", directory.display()))?;
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
-        }
-        _ => {}
-    }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
-    listener.set_nonblocking(true)?;
-    fs::set_permissions(path, Permissions::from_mode(0o666))
-        .with_context(|| format!("cannot open {} to everybody", path.display()))?;
-    Ok(listener)
 }
 
 /// A descriptor that has arrived and was not asked for yet; the last of a message, for there ought to be

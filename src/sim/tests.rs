@@ -353,9 +353,6 @@ fn goals(mix: &str, policy: Name) -> Vec<GoalOutcome> {
     let bench = bench(mix, "alder-lake-4p4e");
     let choice = SchedulerChoice::Policy(policy);
     let outcome = bench.run(choice, &options(1, 15.0)).unwrap();
-    for goal in &outcome.goals {
-        println!("{policy}: {goal:?}");
-    }
     outcome.goals
 }
 

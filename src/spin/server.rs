@@ -6,10 +6,9 @@
 //! lies, lies about himself. Nothing is kept here, not even a connection, so nothing can be filled
 //! up: the BPF half keeps a word with the task that it belongs to.
 
-use std::fs::{self, Permissions};
-use std::io::{self, IoSliceMut};
+use std::fs;
+use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +26,7 @@ use nix::sys::socket::{
 };
 
 use super::SpinRequest;
+use crate::connections::open_to_everybody;
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
@@ -67,25 +67,12 @@ impl SpinServer {
     /// # Errors
     /// What kept it from listening.
     pub(crate) fn start(path: &Path) -> Result<Self> {
-        if let Some(directory) = path.parent()
-            && !directory.exists()
-        {
-            // Whatever the umask, everybody must get at the socket.
-            fs::create_dir_all(directory)
-                .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
-                .with_context(|| format!("cannot make {}", directory.display()))?;
-        }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot replace {}", path.display()));
-            }
-            _ => {}
-        }
-        let socket = UnixDatagram::bind(path)
-            .with_context(|| format!("cannot listen at {}", path.display()))?;
-        setsockopt(&socket, PassCred, &true).context("the kernel does not tell who sends")?;
-        fs::set_permissions(path, Permissions::from_mode(0o666))
-            .with_context(|| format!("cannot open {} to everybody", path.display()))?;
+        let socket = open_to_everybody(path, |path| {
+            let socket = UnixDatagram::bind(path)?;
+            // The kernel is to say which process sends.
+            setsockopt(&socket, PassCred, &true)?;
+            Ok(socket)
+        })?;
 
         let (sender, registrations) = bounded(WAITING);
         let over = Arc::new(AtomicBool::new(false));
@@ -181,6 +168,8 @@ fn is_thread_of(tid: u32, tgid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use std::process::Command;
 
