@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::backend::{Allotment, Backend};
-use crate::goals::{GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionSight};
+use crate::goals::{
+    GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionSight, TargetRate,
+};
 use crate::policy::{Action, Reason};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -35,7 +37,7 @@ pub struct SessionBeats {
     /// Which; no other ever has this id.
     pub id: SessionId,
     /// What it is to reach.
-    pub target: crate::goals::TargetRate,
+    pub target: TargetRate,
     /// Its service level; 100 is that of most.
     pub weight: u32,
     /// Beyond its allotment it shares like others; else it is held.
@@ -59,7 +61,7 @@ struct Placed {
     told: Allotment,
 }
 
-/// A thread that belongs to a session, or did.
+/// A thread that belongs to a session.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     place: u16,
@@ -95,26 +97,18 @@ impl AgentGoals {
 
     /// The session that a thread belongs to, and what that gets.
     pub fn of(&self, task: TaskId) -> Option<&GoalState> {
-        let member = self.members.get(&task).filter(|member| member.place != 0)?;
+        let member = self.members.get(&task)?;
         self.goals.of(member.session)
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to do. Places that were left are given back at the next look at the table.
     pub(super) fn is_idle(&self) -> bool {
-        self.placed.is_empty() && self.members.is_empty()
+        self.placed.is_empty() && self.members.is_empty() && self.left.is_empty()
     }
 
     /// How long until [`super::Agent::steer`] is due again; `None` while there are no sessions.
     pub fn due_in(&self) -> Option<Duration> {
         (!self.placed.is_empty()).then_some(GOALS_LOOK)
-    }
-
-    /// The BPF half is another one, to which no thread belongs and nothing was told.
-    pub(super) fn begin_anew(&mut self) {
-        self.members.clear();
-        for placed in &mut self.placed {
-            placed.told = Allotment::default();
-        }
     }
 
     /// Looks at all sessions, and tells the backend what they get.

@@ -281,11 +281,6 @@ impl Agent {
         self.goals.retain(&self.tasks);
     }
 
-    /// The BPF half is another one: what it knew of threads beyond its table is to be told again.
-    pub fn begin_anew(&mut self) {
-        self.goals.begin_anew();
-    }
-
     fn snapshot(&self, now_ns: u64) -> Snapshot<'_> {
         Snapshot {
             now_ns,
