@@ -2,8 +2,6 @@
 //! The agent allocates nothing while it decides: an allocation may fault, and under memory pressure
 //! a fault may wait for a thread that waits for the agent.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::convert::Infallible;
 
 use crate::model::{Machine, aggressor, compute, sensitive, steady};
@@ -16,31 +14,10 @@ use scx_hetero::policy::{Action, Name, Settings};
 use scx_hetero::record::Encoder;
 use scx_hetero::table::Task;
 
-thread_local! {
-    /// Allocations of this thread so far.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
+#[path = "../../core/tests/goals/counting.rs"]
+mod counting;
 
-/// Counts, and leaves the rest to the system.
-struct Counting;
-
-// SAFETY: every call is handed on unchanged; the counter is a constant-initialised thread local,
-// which allocates nothing itself.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is handed on.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::ALLOCATIONS;
 
 /// A model of a machine, whose agent records all that it sees and decides, as with `--record`.
 struct Bench {

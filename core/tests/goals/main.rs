@@ -5,6 +5,7 @@
 
 mod allocation;
 mod bench;
+mod counting;
 mod many;
 mod plant;
 mod single;
