@@ -19,6 +19,8 @@ pub use server::GoalServer;
 pub use sessions::{GoalSessions, GoalWish, SessionAbout, SessionReading};
 pub use status::GoalStatus;
 
+use hetero_core::goals::rate::MAX_RATE;
+
 /// Where programs open sessions.
 pub const SOCKET: &str = "/run/scx_hetero/goals.sock";
 
@@ -34,11 +36,11 @@ pub const MAX_OF_USER: usize = 256;
 /// Threads of a session that are named one by one.
 pub const MAX_TIDS: usize = 256;
 
-/// What a session weighs unless it says so, and the most that it may.
-pub const DEFAULT_WEIGHT: u32 = 100;
+/// What a session weighs unless it says so.
+pub use hetero_core::goals::WEIGHT_USUAL as DEFAULT_WEIGHT;
 
 /// The most that a session may weigh.
 pub const MAX_WEIGHT: u32 = 10_000;
 
 /// The greatest target, in thousandths of a beat per second.
-pub const MAX_TARGET: u64 = 1_000_000_000;
+pub const MAX_TARGET: u64 = (MAX_RATE * 1000.0) as u64;

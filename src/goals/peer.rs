@@ -44,7 +44,7 @@ pub(super) fn which_ended<'a>(processes: impl Iterator<Item = &'a Process>, ende
     }
 }
 
-/// Who has connected.
+/// What has connected.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// The user.

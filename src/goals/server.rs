@@ -289,7 +289,7 @@ impl Service for Desk {
         Served::Answer {
             taken,
             bytes: request::answer(&outcome),
-            // Who has no session now has no business here.
+            // A client without a session now has no business here.
             last: client.session.is_none() || end.is_none(),
         }
     }

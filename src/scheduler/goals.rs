@@ -2,14 +2,14 @@
 //! What programs want to be, as the agent asks for it, and what is told of it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam::channel::{Receiver, never};
 use log::{info, warn};
-use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 
 use super::Scheduler;
+use super::half::monotonic;
 use crate::agent::SessionBeats;
 use crate::goals::{GoalServer, GoalStatus, GoalTarget, GoalWish, SOCKET, SessionReading};
 use crate::table::Task;
@@ -94,7 +94,7 @@ impl ProgramGoals {
 
 /// An instant by the monotonic clock, as programs have it, ns.
 pub(super) fn monotonic_ns(at: Instant) -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    let now = monotonic().unwrap_or_default();
     now.saturating_sub(at.elapsed()).as_nanos() as u64
 }
 

@@ -161,8 +161,13 @@ impl BpfHalf<'_> {
 
 /// Tells the BPF half that the agent is alive; a second without it, and hints are void.
 pub(super) fn beat(skel: &mut BpfSkel) {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    if let (Some(bss), Ok(now)) = (skel.maps.bss_data.as_mut(), now) {
-        bss.agent_seen = Duration::from(now).as_nanos() as u64;
+    if let (Some(bss), Some(now)) = (skel.maps.bss_data.as_mut(), monotonic()) {
+        bss.agent_seen = now.as_nanos() as u64;
     }
+}
+
+/// The monotonic clock, as the BPF half and programs have it.
+pub(super) fn monotonic() -> Option<Duration> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.ok().map(Duration::from)
 }

@@ -37,10 +37,10 @@ pub(super) struct Happened {
     pub(super) pid: u32,
 }
 
-/// WatchedEvents that are watched until this is dropped.
+/// Events that are watched until this is dropped.
 pub(super) struct WatchedEvents {
     watched: Vec<(PerfRing, OwnedFd)>,
-    /// WatchedEvents that found no room.
+    /// Events that found no room.
     pub(super) lost: u64,
 }
 
@@ -133,7 +133,7 @@ fn attributes(kind: u32) -> perf::perf_event_attr {
         ..Default::default()
     };
     attr.__bindgen_anon_1.sample_period = 1;
-    // Nobody waits for them: they are fetched now and then.
+    // Nothing waits for them: they are fetched now and then.
     attr.__bindgen_anon_2.wakeup_events = u32::MAX;
     attr.set_use_clockid(1);
     attr
