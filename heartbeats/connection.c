@@ -42,7 +42,7 @@ void connection_forget(struct scx_hetero_hb *hb)
 	hb->memfd = -1;
 }
 
-/* A page that the scheduler can read and nobody can shorten. */
+/* A page that the scheduler can read and none can shorten. */
 static int make_page(struct scx_hetero_hb *hb)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Who gets how much when demands exceed the machine: equation 3 of Sironi et al. (2013), each the
+//! What each session gets when demands exceed the machine: equation 3 of Sironi et al. (2013), the
 //! same part of its demand, weighted by service levels.
 //!
 //! A part is never more than the whole: what a heavy session does not need goes to the others. And
