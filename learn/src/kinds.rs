@@ -11,12 +11,13 @@ use hetero_core::ml::boosting::Loss;
 use hetero_core::ml::data::{Data, Per};
 use hetero_core::ml::forest::{Comparison, to_number};
 use hetero_core::ml::learn::{Pair, View, fixed};
+use hetero_core::ml::linear::{self, RIDGE};
 use hetero_core::ml::model::{Feature, Model, Trees};
 use hetero_core::ml::scores::Confusion;
+use hetero_core::ml::tree::Columns;
 use hetero_core::ml::validate::{HeldOutSpeedups, TwoLeftOut, one_left_out, two_left_out};
 use linfa::prelude::*;
 use linfa_ensemble::EnsembleLearnerParams;
-use linfa_linear::LinearRegression;
 use linfa_logistic::LogisticRegression;
 use linfa_nn::distance::L2Dist;
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour as _};
@@ -245,7 +246,7 @@ impl Table {
     }
 
     /// A weighted sum of the columns, as a model has it.
-    fn sum(&self, names: Vec<String>, base: f64, weights: &Array1<f64>, loss: Loss) -> Trees {
+    fn sum(&self, names: Vec<String>, base: f64, weights: Vec<f64>, loss: Loss) -> Trees {
         let ranges = self.scaler.offsets().iter().zip(self.scaler.scales());
         let features = names.into_iter().zip(ranges);
         Trees {
@@ -253,7 +254,7 @@ impl Table {
             comparison: Comparison::AtMost,
             per: Per::default(),
             base,
-            weights: weights.to_vec(),
+            weights,
             inverse: false,
             range: None,
             features: features
@@ -268,7 +269,8 @@ impl Table {
     }
 }
 
-/// SF as a weighted sum by least squares, learnt from rows of one core type.
+/// SF as a weighted sum by least squares, learnt from rows of one core type. With a small penalty: where features say the
+/// same, as few programs soon have it, plain least squares find weights that are beyond all numbers.
 ///
 /// # Errors
 /// It cannot be learnt.
@@ -277,12 +279,21 @@ pub fn linear(data: &Data, rows: &[usize], view: &View) -> Result<Trees> {
     let ends = sfs.iter().fold([f64::INFINITY, 0.0], |[least, most], &sf| {
         [least.min(sf), f64::max(most, sf)]
     });
-    let fitted = LinearRegression::new().fit(&Dataset::new(table.matrix.clone(), sfs))?;
+    let columns = Columns {
+        rows: table.matrix.nrows(),
+        columns: table
+            .matrix
+            .columns()
+            .into_iter()
+            .map(|column| column.to_vec())
+            .collect(),
+    };
+    let (base, weights) = linear::fit_by(&columns, &sfs.to_vec(), RIDGE, 0)?;
     let names = view.names(data);
     Ok(Trees {
         per: data.per,
         range: Some(ends),
-        ..table.sum(names, fitted.intercept(), fitted.params(), Loss::Squared)
+        ..table.sum(names, base, weights, Loss::Squared)
     })
 }
 
@@ -298,10 +309,11 @@ pub fn logistic(data: &Data, pairs: &[Pair], view: &View) -> Result<Trees> {
     // Of whichever class linfa takes for the positive one.
     let sign = if fitted.labels().pos.class { 1.0 } else { -1.0 };
     let names = view.names_of_pair(data);
-    let (base, weights) = (sign * fitted.intercept(), fitted.params() * sign);
+    let base = sign * fitted.intercept();
+    let weights = (fitted.params() * sign).to_vec();
     Ok(Trees {
         per: data.per,
-        ..table.sum(names, base, &weights, Loss::Logistic)
+        ..table.sum(names, base, weights, Loss::Logistic)
     })
 }
 
@@ -413,6 +425,32 @@ mod tests {
         }
         std::fs::write(&path, text).unwrap();
         Data::read(&[path], &[]).unwrap()
+    }
+
+    #[test]
+    fn features_that_say_the_same_share_a_weight_that_the_kernel_can_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let mut text = String::from("program,instructions,cycles,branches,loads,stores,sf\n");
+        for n in 0..12_u32 {
+            // One is a sum of the other two, but for the last digit.
+            let (branches, loads) = (100 + 10 * (n * 7 % 11), 100 + 10 * (n * 5 % 13));
+            let stores = f64::from(branches + loads) + 1e-7 * f64::from(n % 3);
+            let sf = 1.0 + f64::from(branches) / 400.0 + f64::from(n % 2) / 100.0;
+            text += &format!("p{n},1000,1000,{branches},{loads},{stores},{sf}\n");
+        }
+        std::fs::write(&path, text).unwrap();
+        let data = Data::read(&[path], &[]).unwrap();
+        let view = View {
+            features: data.usable(&[0]),
+            core_type: false,
+        };
+        let sum = linear(&data, &data.rows_of(0), &view).unwrap();
+        assert!(
+            sum.weights.iter().all(|weight| weight.abs() < 10.0),
+            "{sum:?}"
+        );
+        assert!(sum.forest().is_ok());
     }
 
     #[test]
