@@ -13,7 +13,7 @@ use crate::support::{binary, pin, truth};
 const P: usize = 0;
 const E: usize = 4;
 
-pub fn run(program: &str, args: &[&str]) -> (String, String) {
+pub(crate) fn run(program: &str, args: &[&str]) -> (String, String) {
     let output = Command::new(program).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
@@ -25,7 +25,7 @@ pub fn run(program: &str, args: &[&str]) -> (String, String) {
     (stdout, stderr)
 }
 
-pub fn sysfs(path: &str) -> String {
+pub(crate) fn sysfs(path: &str) -> String {
     let path = format!("/sys/{path}");
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     text.trim().to_string()
@@ -78,7 +78,7 @@ fn linux_finds_both_pmus_and_both_capacities_by_itself() {
 
 /// Runs `stream` on a CPU, with `perf stat` counting events: each must be what the machine has
 /// counted by another name. Call it from another CPU.
-pub fn counts_are_true(cpu: usize, pmu: &str, events: &[(&str, &str)]) {
+pub(crate) fn counts_are_true(cpu: usize, pmu: &str, events: &[(&str, &str)]) {
     let asked: Vec<String> = events.iter().map(|(e, _)| format!("{pmu}/{e}/u")).collect();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let number = cpu.to_string();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the tests in the virtual machine stand on: the scheduler as a child
 //! process, busy threads that know where they ran, and the kernel's log.
-pub mod processes;
+pub(crate) mod processes;
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,18 +16,18 @@ use scx_stats::prelude::StatsClient;
 use serde::Deserialize;
 
 /// CPUs of the virtual machine; its first two are declared P, the others E.
-pub const CPUS: usize = 4;
-pub const HYBRID: &str = "P=0-1,E=2-3";
-pub const P_CPUS: [usize; 2] = [0, 1];
+pub(crate) const CPUS: usize = 4;
+pub(crate) const HYBRID: &str = "P=0-1,E=2-3";
+pub(crate) const P_CPUS: [usize; 2] = [0, 1];
 
 /// Hints for every thread, all the time.
-pub const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
+pub(crate) const SWAPPING: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
 
-pub const fn s(seconds: u64) -> Duration {
+pub(crate) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub fn ms(milliseconds: u64) -> Duration {
+pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
@@ -46,7 +46,7 @@ const HARMLESS: &[&str] = &[
     "No installed handler for fixed event - PM_Timer",
 ];
 
-pub fn binary() -> String {
+pub(crate) fn binary() -> String {
     assert_eq!(
         std::env::var("SCX_HETERO_VM").as_deref(),
         Ok("1"),
@@ -56,7 +56,7 @@ pub fn binary() -> String {
 }
 
 /// What the virtual hybrid machine itself has counted in user mode: events by CPU.
-pub fn truth() -> Vec<HashMap<String, f64>> {
+pub(crate) fn truth() -> Vec<HashMap<String, f64>> {
     let output = Command::new("hybrid").arg("totals").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     // cpu3 user instructions=123 loads=45 ...
@@ -70,16 +70,16 @@ pub fn truth() -> Vec<HashMap<String, f64>> {
 }
 
 /// Programs of the virtual hybrid machine: `stream` leaves `chase` no moment without contention, but for NWC mode.
-pub const PROGRAMS: [&str; 8] = [
+pub(crate) const PROGRAMS: [&str; 8] = [
     "stream", "chase", "integer", "fp", "branchy", "hash", "sort", "compress",
 ];
 
 /// Where tests have the scheduler write its samples.
-pub const SAMPLES: &str = "/tmp/samples";
+pub(crate) const SAMPLES: &str = "/tmp/samples";
 
 /// A line of `--samples`, as far as tests look at it.
 #[derive(Deserialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     pub at_ns: f64,
     pub tid: u64,
     pub tgid: u64,
@@ -96,23 +96,23 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn ipc(&self) -> f64 {
+    pub(crate) fn ipc(&self) -> f64 {
         self.counts[0] / self.counts[1]
     }
 }
 
 /// All that were written to [`SAMPLES`].
-pub fn samples() -> Vec<Sample> {
+pub(crate) fn samples() -> Vec<Sample> {
     let text = fs::read_to_string(SAMPLES).unwrap();
     let parse = |line: &str| serde_json::from_str(line).unwrap();
     text.lines().map(parse).collect()
 }
 
 /// The running scheduler's statistics: what happened since this was made.
-pub struct Statistics(StatsClient);
+pub(crate) struct Statistics(StatsClient);
 
 impl Statistics {
-    pub fn from_now() -> Self {
+    pub(crate) fn from_now() -> Self {
         // The scheduler opens its socket a moment after it has begun to schedule, and hangs up on
         // whom it has no descriptor for.
         let mut answered = None;
@@ -128,13 +128,13 @@ impl Statistics {
     }
 
     /// Since it was last asked.
-    pub fn take(&mut self) -> Metrics {
+    pub(crate) fn take(&mut self) -> Metrics {
         self.0.request("stats", Vec::new()).unwrap()
     }
 }
 
 /// Computes for so many times 64 instructions.
-pub fn compute(times: u64) {
+pub(crate) fn compute(times: u64) {
     // SAFETY: counts a register down.
     unsafe {
         std::arch::asm!(
@@ -145,25 +145,25 @@ pub fn compute(times: u64) {
 }
 
 /// Computes until this thread has run for so long.
-pub fn work(time: Duration) {
+pub(crate) fn work(time: Duration) {
     let end = clock(libc::CLOCK_THREAD_CPUTIME_ID) + time.as_nanos() as u64;
     while clock(libc::CLOCK_THREAD_CPUTIME_ID) < end {
         compute(20);
     }
 }
 
-pub fn state() -> String {
+pub(crate) fn state() -> String {
     fs::read_to_string(STATE).unwrap().trim().to_string()
 }
 
 /// Waits until `done`, and fails if that takes longer than `limit`.
 /// How often a sched_ext scheduler has been attached since boot.
-pub fn starts() -> u64 {
+pub(crate) fn starts() -> u64 {
     let count = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap();
     count.trim().parse().unwrap()
 }
 
-pub fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
         assert!(begin.elapsed() < limit, "not {what} after {limit:?}");
@@ -172,19 +172,19 @@ pub fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// The scheduler, attached.
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     child: Child,
     log: KernelLog,
 }
 
 impl Scheduler {
     /// Starts it with `args` and waits until it schedules.
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_by(&mut Command::new(binary()), args)
     }
 
     /// By a command that has been told how to run it.
-    pub fn start_by(command: &mut Command, args: &[&str]) -> Self {
+    pub(crate) fn start_by(command: &mut Command, args: &[&str]) -> Self {
         let log = KernelLog::from_now();
         // What tests/can-fail leaves out, to see the test fail.
         let without = std::env::var("SCX_HETERO_WITHOUT").ok();
@@ -204,23 +204,23 @@ impl Scheduler {
         Self { child, log }
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
     /// Seconds that its first thread, which decides, was runnable and did not run.
-    pub fn waited(&self) -> f64 {
+    pub(crate) fn waited(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
         stat.split(' ').nth(1).unwrap().parse::<f64>().unwrap() / 1e9
     }
 
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a plain system call on our own child.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
     }
 
     /// Detaches it as Ctrl-C would; it must end cleanly and leave a clean log.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         assert_eq!(
             state(),
             "enabled",
@@ -234,7 +234,7 @@ impl Scheduler {
         self.log.assert_clean();
     }
 
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 }
@@ -247,18 +247,18 @@ impl Drop for Scheduler {
 }
 
 /// The kernel's log from a moment on.
-pub struct KernelLog {
+pub(crate) struct KernelLog {
     seen: usize,
 }
 
 impl KernelLog {
-    pub fn from_now() -> Self {
+    pub(crate) fn from_now() -> Self {
         Self {
             seen: dmesg().len(),
         }
     }
 
-    pub fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         const BAD: [&str; 8] = [
             "WARNING:",
             "BUG:",
@@ -277,7 +277,7 @@ impl KernelLog {
             .collect()
     }
 
-    pub fn assert_clean(&self) {
+    pub(crate) fn assert_clean(&self) {
         let complaints = self.complaints();
         assert!(
             complaints.is_empty(),
@@ -296,7 +296,7 @@ fn dmesg() -> Vec<String> {
 }
 
 /// A thread that computes until it is stopped, and keeps book of where.
-pub struct Hog {
+pub(crate) struct Hog {
     record: Arc<Record>,
     thread: Option<JoinHandle<()>>,
 }
@@ -311,22 +311,22 @@ struct Record {
 
 /// What a thread ran since the last look.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub cpu_ns: [u64; CPUS],
 }
 
 impl Ran {
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.cpu_ns.iter().sum()
     }
 
-    pub fn on(&self, cpus: &[usize]) -> u64 {
+    pub(crate) fn on(&self, cpus: &[usize]) -> u64 {
         cpus.iter().map(|&cpu| self.cpu_ns[cpu]).sum()
     }
 }
 
 impl Hog {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let record = Arc::new(Record::default());
         let theirs = record.clone();
         let thread = thread::spawn(move || theirs.burn());
@@ -339,24 +339,24 @@ impl Hog {
         }
     }
 
-    pub fn start_many(count: usize) -> Vec<Self> {
+    pub(crate) fn start_many(count: usize) -> Vec<Self> {
         (0..count).map(|_| Self::start()).collect()
     }
 
-    pub fn tid(&self) -> i32 {
+    pub(crate) fn tid(&self) -> i32 {
         self.record.tid.load(Ordering::Relaxed)
     }
 
-    pub fn pin(&self, cpus: &[usize]) {
+    pub(crate) fn pin(&self, cpus: &[usize]) {
         pin(self.tid(), cpus);
     }
 
-    pub fn renice(&self, nice: i32) {
+    pub(crate) fn renice(&self, nice: i32) {
         renice(self.tid(), nice);
     }
 
     /// CPU time by CPU since the last call, ns.
-    pub fn take(&self) -> Ran {
+    pub(crate) fn take(&self) -> Ran {
         self.record.longest_wait_ns.store(0, Ordering::Relaxed);
         Ran {
             cpu_ns: std::array::from_fn(|cpu| self.record.cpu_ns[cpu].swap(0, Ordering::Relaxed)),
@@ -364,7 +364,7 @@ impl Hog {
     }
 
     /// The longest time since the last `take` in which it did not run.
-    pub fn longest_wait(&self) -> Duration {
+    pub(crate) fn longest_wait(&self) -> Duration {
         Duration::from_nanos(self.record.longest_wait_ns.load(Ordering::Relaxed))
     }
 }
@@ -402,7 +402,7 @@ impl Record {
     }
 }
 
-pub fn realtime(tid: i32) {
+pub(crate) fn realtime(tid: i32) {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: reads the local above.
     let status = unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &priority) };
@@ -411,7 +411,7 @@ pub fn realtime(tid: i32) {
 
 /// Runs `test` beside a real-time thread that, over and over, goes to the next CPU, computes for
 /// `busy` and sleeps for `pause`.
-pub fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -> T) -> T {
+pub(crate) fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -> T) -> T {
     let going = Arc::new(());
     let wanted = Arc::downgrade(&going);
     let wanders = thread::spawn(move || {
@@ -434,14 +434,14 @@ pub fn beside_realtime<T>(busy: Duration, pause: Duration, test: impl FnOnce() -
 }
 
 /// Sets the nice level of a thread; 0 is the caller.
-pub fn renice(tid: i32, nice: i32) {
+pub(crate) fn renice(tid: i32, nice: i32) {
     // SAFETY: a plain system call.
     let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, tid as u32, nice) };
     assert_eq!(status, 0);
 }
 
 /// Lets a thread run on these CPUs and no others; 0 is this one, and what it starts from now on.
-pub fn pin(tid: i32, cpus: &[usize]) {
+pub(crate) fn pin(tid: i32, cpus: &[usize]) {
     // SAFETY: the set is a plain bit array that these calls fill and read.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -452,7 +452,7 @@ pub fn pin(tid: i32, cpus: &[usize]) {
     }
 }
 
-pub fn clock(id: libc::clockid_t) -> u64 {
+pub(crate) fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -463,7 +463,7 @@ pub fn clock(id: libc::clockid_t) -> u64 {
 }
 
 /// Lets everything settle, then measures for a while.
-pub fn measure(hogs: &[Hog], settle: Duration, run: Duration) -> Vec<Ran> {
+pub(crate) fn measure(hogs: &[Hog], settle: Duration, run: Duration) -> Vec<Ran> {
     thread::sleep(settle);
     for hog in hogs {
         hog.take();
@@ -473,7 +473,7 @@ pub fn measure(hogs: &[Hog], settle: Duration, run: Duration) -> Vec<Ran> {
 }
 
 /// Largest deviation from the mean, relative to it.
-pub fn spread(values: impl IntoIterator<Item = u64>) -> f64 {
+pub(crate) fn spread(values: impl IntoIterator<Item = u64>) -> f64 {
     let values: Vec<f64> = values.into_iter().map(|v| v as f64).collect();
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     values

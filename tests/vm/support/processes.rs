@@ -8,10 +8,10 @@ use std::{fs, thread};
 use super::ms;
 
 /// A cgroup that is removed again.
-pub struct Cgroup(String);
+pub(crate) struct Cgroup(String);
 
 impl Cgroup {
-    pub fn new(name: &str, controller: &str) -> Self {
+    pub(crate) fn new(name: &str, controller: &str) -> Self {
         let all = "/sys/fs/cgroup/cgroup.subtree_control";
         fs::write(all, format!("+{controller}")).unwrap();
         let path = format!("/sys/fs/cgroup/{name}");
@@ -19,7 +19,7 @@ impl Cgroup {
         Self(path)
     }
 
-    pub fn set(&self, file: &str, value: &str) {
+    pub(crate) fn set(&self, file: &str, value: &str) {
         fs::write(format!("{}/{file}", self.0), value).unwrap();
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Cgroup {
 }
 
 /// A process that computes until it is dropped.
-pub struct Burner(Child);
+pub(crate) struct Burner(Child);
 
 impl Deref for Burner {
     type Target = Child;
@@ -53,12 +53,12 @@ impl Drop for Burner {
     }
 }
 
-pub fn burner() -> Burner {
+pub(crate) fn burner() -> Burner {
     let mut command = Command::new("sh");
     command.args(["-c", "while :; do :; done"]);
     Burner(command.spawn().unwrap())
 }
 
-pub fn burners(count: usize) -> Vec<Burner> {
+pub(crate) fn burners(count: usize) -> Vec<Burner> {
     (0..count).map(|_| burner()).collect()
 }
