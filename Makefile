@@ -48,6 +48,8 @@ check:           ## look at format, lints, documentation and scripts
 
 test:            ## run the checks and the tests: on this machine, then in virtual machines
 	@testbed/setup tests
+	@# Meanwhile: what waits for the network, and what compilers leave of two CPUs. Who needs it says what fails.
+	@{ testbed/hybrid/qemu; for k in $(KERNELS); do testbed/kernel $$k; done; } >/dev/null 2>&1 &
 	@$(MAKE) -s check
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 const MIXES: &str = r#"
 [programs]
-integer = "hetero-programs integer --units 60"
-fp = "hetero-programs fp --units 15"
+integer = "hetero-programs integer --units 40"
+fp = "hetero-programs fp --units 10"
 barrier = "hetero-programs barrier --threads {threads} --units 10"
 long = "hetero-programs integer --seconds 2"
 

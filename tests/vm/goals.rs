@@ -68,14 +68,14 @@ fn list() -> Vec<GoalStatus> {
 #[test]
 fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let _crowd = Crowd::of(12);
+    let _crowd = Crowd::of(8);
     let goals = [
         ("integer", "integer", 100.0),
         ("fp", "fp", 60.0),
         ("barrier", "barrier --threads 4", 40.0),
     ];
     let started = goals.map(|(name, args, rate)| {
-        let args = format!("{args} --rate {rate} --seconds 8 --progress 1000 --json");
+        let args = format!("{args} --rate {rate} --seconds 6 --progress 1000 --json");
         let mut command = program(&args);
         (name, rate, command.stdout(Stdio::piped()).spawn().unwrap())
     });
@@ -94,15 +94,15 @@ fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
 #[test]
 fn what_cannot_be_met_is_told_with_its_reason_and_others_go_on() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let _crowd = Crowd::of(8);
+    let _crowd = Crowd::of(4);
     let spawn = |args: &str| program(args).stdout(Stdio::null()).spawn().unwrap();
     let mut children = [
         // One thread, and more than one CPU has.
-        spawn("integer --rate 100000 --seconds 5"),
+        spawn("integer --rate 100000 --seconds 3"),
         // More than all have.
-        spawn("barrier --threads 8 --rate 100000 --seconds 5"),
+        spawn("barrier --threads 8 --rate 100000 --seconds 3"),
     ];
-    thread::sleep(s(3));
+    thread::sleep(s(2));
     let told = list();
     for status in &told {
         println!("{status:?}");

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::support::processes::{Burner, burner, burners};
 use crate::support::*;
-use libbpf_rs::query::MapInfoIter;
 
 const ROUND_ROBIN: &[&str] = &["--core-types", HYBRID, "--policy", "rr", "--swap-ms", "20"];
 
@@ -58,6 +57,7 @@ fn fifty_cpus_that_go_and_come_under_load_are_survived() {
 /// The kernel ends the scheduler for a CPU that comes back, and that one does not know the CPU: what
 /// is pinned there must be served until then, the kernel's own threads among it, or that never ends.
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn a_cpu_that_comes_back_is_served_before_the_scheduler_starts_anew() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
     online_and_attached(false);
@@ -96,26 +96,6 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
     );
     drop(hogs);
     online_and_attached(true);
-    scheduler.stop();
-}
-
-/// The kernel's number of the map with this name.
-fn map_id(name: &str) -> u32 {
-    let mut maps = MapInfoIter::default();
-    let found = maps.find(|map| map.name.to_str() == Some(name));
-    found.expect("the map of a running scheduler").id
-}
-
-/// See src/scheduler/storage.rs: some kernels stop where it is freed while CPUs go.
-#[test]
-fn what_is_stored_by_task_outlives_restarts() {
-    let scheduler = Scheduler::start(ROUND_ROBIN);
-    let maps = ["task_ctxs", "cgroup_places"];
-    let before = maps.map(map_id);
-    for there in [false, true] {
-        online_and_attached(there);
-        assert_eq!(maps.map(map_id), before);
-    }
     scheduler.stop();
 }
 

@@ -41,10 +41,10 @@ fn four(program: &str) -> Vec<Child> {
 fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
     fs::write(PATH, MODEL).unwrap();
     // These gain 7 %, those 179 %; the first come is on the fast cores at first.
-    let waiting = four("chase");
-    thread::sleep(s(1));
-    let computing = four("fp");
     let scheduler = Scheduler::start(&["--policy", "rank", "--model", PATH]);
+    let waiting = four("chase");
+    thread::sleep(ms(500));
+    let computing = four("fp");
     let mut statistics = Statistics::from_now();
     thread::sleep(s(2));
     statistics.take();
@@ -71,9 +71,10 @@ fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
 /// samples.
 fn samples_under_rank(model: &str) -> Vec<Sample> {
     fs::write(PATH, model).unwrap();
-    let children: Vec<Child> = ["chase", "fp"].map(four).into_iter().flatten().collect();
     let arguments = ["--policy", "rank", "--model", PATH, "--samples", SAMPLES];
+    // Before the programs, beside which it would take long.
     let scheduler = Scheduler::start(&arguments);
+    let children: Vec<Child> = ["chase", "fp"].map(four).into_iter().flatten().collect();
     thread::sleep(ms(1500));
     scheduler.stop();
     for mut child in children {
@@ -324,6 +325,10 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
             "/tmp/suite.toml",
             "--window",
             "200k",
+            // To choose features takes minutes at this machine's speed.
+            "--all-features",
+            "--trees",
+            "10",
         ]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -35,7 +35,7 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
     // Before the others, beside which it would take seconds; these are as many as CPUs, and trade.
     let mut scheduler = Scheduler::start(&["--policy", "camps", "--record", PATH]);
     let children = programs(8);
-    thread::sleep(s(6));
+    thread::sleep(s(4));
     scheduler.signal(9);
     scheduler.wait();
     for mut child in children {
@@ -59,14 +59,14 @@ fn a_killed_recording_is_readable_to_its_last_second_and_decides_again_what_was_
         bytes as f64 / 1e3 / seconds
     );
     assert_ne!(reader.tail(), Some(Tail::Whole), "it was killed");
-    assert!(seconds > 4.0, "it ends more than a second too early");
-    assert!(looks > 50 && samples > 250);
+    assert!(seconds > 2.5, "it ends more than a second too early");
+    assert!(looks > 30 && samples > 150);
 
     let mut reader = RecordReader::open(Path::new(PATH)).unwrap();
     let again = compare(&mut reader, Changes::default(), 5).unwrap();
     println!("{:?}, {} swaps", again.check, again.recorded.swaps);
     assert_eq!(again.check.same, again.check.all, "{:?}", again.differences);
-    assert!(again.check.all > 30 && again.recorded.swaps > 0);
+    assert!(again.check.all > 20 && again.recorded.swaps > 0);
 
     let output = Command::new(binary())
         .args(["replay", PATH, "--policy", "rr"])

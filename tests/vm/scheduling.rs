@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
+use libbpf_rs::query::MapInfoIter;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 /// No policy but to find the best idle CPU. How that is woken depends on the kernel: by an interrupt
@@ -239,9 +240,19 @@ fn fast_cores_are_filled_first_and_no_cpu_idles_while_a_task_waits() {
     scheduler.stop();
 }
 
+/// The kernel's number of the map with this name.
+fn map_id(name: &str) -> u32 {
+    let mut maps = MapInfoIter::default();
+    let found = maps.find(|map| map.name.to_str() == Some(name));
+    found.expect("the map of a running scheduler").id
+}
+
 #[test]
 fn a_cpu_may_go_and_come_back() {
     let scheduler = Scheduler::start(PLACED);
+    // See src/scheduler/storage.rs: some kernels stop where these are freed while CPUs go.
+    let stored = ["task_ctxs", "cgroup_places"];
+    let maps = stored.map(map_id);
     let hogs = Hog::start_many(CPUS);
     hogs[0].pin(&[1]);
     for online in ["0", "1"] {
@@ -250,6 +261,11 @@ fn a_cpu_may_go_and_come_back() {
         thread::sleep(s(1));
     }
     wait_until(s(60), "attached at the end", || state() == "enabled");
+    assert_eq!(
+        stored.map(map_id),
+        maps,
+        "what is stored by task outlives restarts"
+    );
     let ran = measure(&hogs, ms(500), s(1));
     assert_eq!(ran[0].on(&[1]), ran[0].total());
     assert!(ran.iter().all(|ran| ran.total() > 0), "{ran:?}");
@@ -343,6 +359,7 @@ fn with_smt_whole_cores_are_filled_before_second_threads() {
 }
 
 #[test]
+#[ignore = "two restarts more, in a machine of its own; make test-kernels runs it"]
 fn with_smt_switched_off_and_on_again_threads_go_on() {
     let control = "/sys/devices/system/cpu/smt/control";
     if std::fs::read_to_string(control).unwrap().trim() != "on" {
@@ -421,11 +438,11 @@ fn a_rule_holds_whatever_the_policy_and_a_wrong_one_changes_nothing() {
         fs::write(RULES, text).unwrap();
     };
     prefer("E");
+    let scheduler = Scheduler::start(&[SWAPPING, &["--rules", RULES]].concat());
     let hogs = Hog::start_many(4);
     for hog in &hogs[..2] {
         fs::write(format!("/proc/self/task/{}/comm", hog.tid()), "ruled").unwrap();
     }
-    let scheduler = Scheduler::start(&[SWAPPING, &["--rules", RULES]].concat());
     let on_p = || -> Vec<f64> {
         let ran = measure(&hogs, s(1), s(1));
         let share = |ran: &Ran| ran.on(&[0, 1]) as f64 / ran.total() as f64;

@@ -29,7 +29,7 @@ fn soak(all: &[&str]) {
 /// The settings with which schedulers are tried in sched_ext's own continuous integration.
 #[test]
 fn stress_ng_throws_nobody_out() {
-    soak(&["-t 5 --aggressive -M -c 4 -f 4"]);
+    soak(&["-t 3 --aggressive -M -c 4 -f 4"]);
 }
 
 /// Before Linux 7.0 nothing keeps a CPU's real-time tasks from starving sched_ext's that may use no
