@@ -2,7 +2,10 @@
 //! What the user wants for some programs, whatever the policy (`/etc/scx_hetero/rules.toml`,
 //! `docs/rules.md`).
 //!
-//! A rule names threads and says where they are to be. The first one that fits a thread counts.
+//! A rule names threads and says where they are to be, and what goals their programs have. The first one
+//! that fits a thread counts.
+
+mod goal;
 
 use std::cell::OnceCell;
 use std::fs;
@@ -15,7 +18,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use crate::agent::{Place, Verdict, WEIGHT_ONE};
+use crate::goals::RuledGoal;
 use crate::topology::Topology;
+pub use goal::ProcessInProc;
+use goal::WrittenGoal;
 
 /// Where rules lie that nobody has named.
 pub const PATH: &str = "/etc/scx_hetero/rules.toml";
@@ -45,6 +51,7 @@ struct Written {
     #[serde(default)]
     leave: bool,
     weight: Option<Spanned<u16>>,
+    goal: Option<Spanned<WrittenGoal>>,
 }
 
 /// Of a thread; each a shell's pattern, `None` is anything.
@@ -55,6 +62,7 @@ struct Rule {
     cgroup: Option<Pattern>,
     unit: Option<Pattern>,
     verdict: Verdict,
+    goal: Option<RuledGoal>,
 }
 
 /// All of a file's.
@@ -108,9 +116,23 @@ impl Rules {
 
     /// What they say of a thread.
     pub fn of(&self, thread: &impl ThreadFacts) -> Option<Verdict> {
+        self.fitting(thread).map(|rule| rule.verdict)
+    }
+
+    /// How many say something of goals.
+    pub fn nr_goals(&self) -> usize {
+        let goals = self.rules.iter().filter(|rule| rule.goal.is_some());
+        goals.count()
+    }
+
+    /// What they say of the goals of a program, by its first thread.
+    pub fn goal_of(&self, process: &impl ThreadFacts) -> Option<RuledGoal> {
+        self.fitting(process)?.goal
+    }
+
+    fn fitting(&self, thread: &impl ThreadFacts) -> Option<&Rule> {
         let thread = Once::new(thread);
-        let found = self.rules.iter().find(|rule| rule.fits(&thread));
-        found.map(|rule| rule.verdict)
+        self.rules.iter().find(|rule| rule.fits(&thread))
     }
 }
 
@@ -162,10 +184,10 @@ impl Rule {
         let place = match (&rule.prefer, rule.leave) {
             (Some(name), false) => Place::Prefer(core_type(name, topology)?),
             (None, true) => Place::Leave,
-            (None, false) if rule.weight.is_some() => Place::AsDecided,
+            (None, false) if rule.weight.is_some() || rule.goal.is_some() => Place::AsDecided,
             _ => {
-                let why =
-                    "a rule says either prefer = \"a core type\" or leave = true, or a weight";
+                let why = "a rule says either prefer = \"a core type\" or leave = true, or a weight \
+                           or a goal";
                 return Err((whole, why.into()));
             }
         };
@@ -180,7 +202,9 @@ impl Rule {
                 .as_ref()
                 .map_or(WEIGHT_ONE, |weight| *weight.get_ref()),
         };
+        let goal = rule.goal.as_ref().map(WrittenGoal::read).transpose()?;
         let rule = Self {
+            goal,
             comm: pattern(&rule.comm)?,
             exe: pattern(&rule.exe)?,
             cgroup: pattern(&rule.cgroup)?,
@@ -335,6 +359,47 @@ weight = 400
     }
 
     #[test]
+    fn a_goal_is_that_of_the_first_rule_that_fits_the_program() {
+        let rules = rules(
+            r#"
+[[rule]]
+comm = "mpv"
+prefer = "big"
+
+[[rule]]
+comm = "m*"
+goal = { rate = 29.97, weight = 200 }
+
+[[rule]]
+unit = "batch.service"
+goal = false
+
+[[rule]]
+exe = "/usr/games/*"
+goal = { most = 60 }
+"#,
+        )
+        .unwrap();
+        assert_eq!((rules.len(), rules.nr_goals()), (4, 3));
+        let of = |comm, exe, cgroup| rules.goal_of(&Thread(comm, exe, cgroup));
+        let given = |rate, most, weight| Some(RuledGoal::Given { rate, most, weight });
+        assert_eq!(of("mpv", "", ""), None);
+        assert_eq!(of("mplayer", "", ""), given(Some(29_970), None, Some(200)));
+        let batch = of("x", "", "/system.slice/batch.service");
+        assert_eq!(batch, Some(RuledGoal::Forbidden));
+        assert_eq!(
+            of("x", "/usr/games/quake", ""),
+            given(None, Some(60_000), None)
+        );
+        // What says a goal alone leaves placing and weighing to others.
+        let verdict = rules.of(&Thread("mplayer", "", "")).unwrap();
+        assert_eq!(
+            (verdict.place, verdict.weight),
+            (Place::AsDecided, WEIGHT_ONE)
+        );
+    }
+
+    #[test]
     fn however_many_rules_ask_for_it_proc_is_read_once() {
         use std::cell::Cell;
         #[derive(Default)]
@@ -389,6 +454,67 @@ weight = 400
                 "u16",
             ),
             (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = 0 }",
+                "line 3, column 17",
+                "goal.rate: a target of 0 beats per second is too low",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = nan }",
+                "line 3, column 17",
+                "goal.rate: a target has to be a finite number",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { most = 1e9 }",
+                "line 3, column 17",
+                "goal.most: a target of 1000000000 beats per second is too high",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = -inf }",
+                "line 3, column 17",
+                "finite",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = -30.5 }",
+                "line 3, column 17",
+                "goal.rate: a target of -30.5",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\n[rule.goal]\nrate = 30\nweight = -1",
+                "line 5, column 10",
+                "goal.weight: a weight is from 1 to 10000",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = \"fast\" }",
+                "line 3, column 17",
+                "expected f",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { speed = 3 }",
+                "line 3, column 10",
+                "speed",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = 30",
+                "line 3, column 8",
+                "goal = { rate = BEATS",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = true",
+                "line 3, column 8",
+                "how fast",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = {}",
+                "line 3, column 8",
+                "rate, most or weight",
+            ),
+            (
+                "[[rule]]\ncomm = \"a\"\ngoal = { rate = 3, most = 4 }",
+                "line 3, column 8",
+                "either rate",
+            ),
+            ("[[rule]]\ngoal = false", "line 1, column 1", "comm, exe"),
+            (
                 "\n[[rule]]\ncomm = \"[\"\nleave = true",
                 "line 3, column 8",
                 "pattern",
@@ -413,6 +539,10 @@ weight = 400
         };
         assert!(me.exe().unwrap().contains("scx_hetero"));
         assert_eq!(me.comm(), "me");
+        let tgid = std::process::id();
+        let process = ProcessInProc { tgid };
+        assert_eq!((process.exe(), process.cgroup()), (me.exe(), me.cgroup()));
+        assert!(!process.comm().is_empty() && !process.comm().contains('\n'));
         let gone = InProc {
             tid: u32::MAX,
             comm: &"",

@@ -44,7 +44,7 @@ use rest::{Bell, Rest};
 use saving::Saver;
 use slots::Sleepers;
 
-use crate::agent::{Agent, Backend as _};
+use crate::agent::{Agent, Backend as _, GOALS_LOOK};
 use crate::bpf::intf;
 use crate::energy::Energy;
 use crate::exit::{ExitReason, Failure};
@@ -359,6 +359,9 @@ impl Scheduler<'_> {
     /// Looks at programs with goals; how long until the next look.
     fn steer(&mut self) -> Option<Duration> {
         self.agent.steer(&mut self.half);
+        if self.half.programs.awaits_rules() {
+            return Some(GOALS_LOOK);
+        }
         let without = (!self.half.programs.is_empty()).then_some(GOALLESS_WAIT);
         self.agent.goals.due_in().or(without)
     }
@@ -422,6 +425,7 @@ impl Scheduler<'_> {
     fn reload_rules(&mut self) -> Result<String, String> {
         let said = self.half.rules.reload(&self.agent.topology)?;
         self.agent.rules.renew(!self.half.rules.is_empty());
+        self.half.programs.renew_rules();
         Ok(said)
     }
 

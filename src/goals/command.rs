@@ -40,7 +40,7 @@ enum GoalCommand {
     /// Change the goal of a session, whatever its program wants
     #[command(after_help = "Examples:\n  \
         scx_hetero goal set 3 --rate 24\n  \
-        scx_hetero goal set 3 --own      as the program wants it, again")]
+        scx_hetero goal set 3 --own      as the program wants it, or a rule, again")]
     Set {
         /// The session's number, as in 'goal list'
         id: u64,
@@ -53,7 +53,7 @@ enum GoalCommand {
         #[arg(long, requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(super::MAX_WEIGHT)))]
         weight: Option<u32>,
 
-        /// As the program itself wants it
+        /// As the program itself wants it, or a rule
         #[arg(long, conflicts_with = "rate")]
         own: bool,
     },

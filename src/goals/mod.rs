@@ -9,12 +9,14 @@ pub mod command;
 mod page;
 mod peer;
 mod request;
+mod ruled;
 mod run;
 pub(crate) mod server;
 mod sessions;
 mod status;
 
 pub use page::{Beats, GoalTarget};
+pub use ruled::{GoalRules, GoalSource, RuledGoal};
 pub use server::GoalServer;
 pub use sessions::{GoalSessions, GoalWish, SessionAbout, SessionReading};
 pub use status::GoalStatus;

@@ -38,9 +38,22 @@ pub enum GoalTarget {
 impl GoalTarget {
     /// Beats per second that are wanted; 0 is none.
     pub fn per_second(self) -> f64 {
+        self.thousandths() as f64 / 1000.0
+    }
+
+    /// The same in thousandths.
+    pub(super) fn thousandths(self) -> u64 {
         match self {
-            Self::None => 0.0,
-            Self::Rate(target) | Self::Deadline(target) => target as f64 / 1000.0,
+            Self::None => 0,
+            Self::Rate(target) | Self::Deadline(target) => target,
+        }
+    }
+
+    /// Another target, in thousandths, held against the same.
+    pub(super) fn with(self, target: u64) -> Self {
+        match self {
+            Self::None | Self::Rate(_) => Self::Rate(target),
+            Self::Deadline(_) => Self::Deadline(target),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::page::{Beats, GoalTarget, Page};
 use super::peer::{Process, which_ended};
+use super::ruled::{GoalSource, RuledGoal};
 use super::{MAX_SESSIONS, MAX_WEIGHT};
 
 /// What a session is, for good.
@@ -30,8 +31,10 @@ pub struct SessionReading {
     pub tids: Arc<[u32]>,
     /// How much its goal counts where goals exceed the machine: 1 to 10,000.
     pub weight: u32,
-    /// What it is to reach: what an administrator has set, or else what the program wants.
+    /// What it is to reach: what an administrator has set, or else a rule, or else what the program wants.
     pub target: GoalTarget,
+    /// Which of these.
+    pub source: GoalSource,
     /// What it has done, as it says.
     pub beats: Beats,
 }
@@ -39,7 +42,7 @@ pub struct SessionReading {
 /// What an administrator wants of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GoalWish {
-    /// What the program itself wants.
+    /// What the program itself wants, or a rule.
     Own,
     /// Another target, in thousandths of a beat per second, and if it is given another weight.
     Set(u64, Option<u32>),
@@ -53,8 +56,17 @@ struct OpenedSession {
     tids: Arc<[u32]>,
     weight: u32,
     wish: GoalWish,
+    rule: Ruling,
     process: Arc<Process>,
     page: Arc<Page>,
+}
+
+/// What is known of a session's rule.
+#[derive(Clone, Copy, Debug)]
+enum Ruling {
+    /// It was not looked up yet.
+    Unknown,
+    Known(Option<RuledGoal>),
 }
 
 /// All of them, in ascending order of their numbers.
@@ -68,6 +80,8 @@ struct Table {
     sessions: Vec<OpenedSession>,
     /// The number of the last.
     last: u64,
+    /// There are rules on goals: without having been looked up a session has none.
+    ruled: bool,
 }
 
 impl GoalSessions {
@@ -90,7 +104,9 @@ impl GoalSessions {
     /// call that waits for nothing. A page that cannot be read has no goal and no beats.
     pub fn read(&self, readings: &mut Vec<SessionReading>) {
         readings.clear();
-        readings.extend(self.table().sessions.iter().map(OpenedSession::read));
+        let table = self.table();
+        let sessions = table.sessions.iter();
+        readings.extend(sessions.map(|session| session.read(table.ruled)));
     }
 
     /// Takes one in; its number.
@@ -121,6 +137,7 @@ impl GoalSessions {
             tids: tids.into(),
             weight,
             wish: GoalWish::Own,
+            rule: Ruling::Unknown,
             process: Arc::new(process),
             page: Arc::new(page),
         });
@@ -178,6 +195,27 @@ impl GoalSessions {
         !gone.is_empty()
     }
 
+    /// Whether there are rules on goals; true if that is new. Where there are, a session has no goal before it
+    /// was looked up, or one that is short would go by what it may not have; without rules none holds.
+    pub(super) fn await_rules(&self, ruled: bool) -> bool {
+        let mut table = self.table();
+        let is_new = table.ruled != ruled;
+        if is_new && !ruled {
+            for session in &mut table.sessions {
+                session.rule = Ruling::Unknown;
+            }
+        }
+        table.ruled = ruled;
+        is_new
+    }
+
+    /// A session's rule was looked up.
+    pub(super) fn rule(&self, id: u64, rule: Option<RuledGoal>) {
+        if let Some(session) = self.table().find(id) {
+            session.rule = Ruling::Known(rule);
+        }
+    }
+
     /// Goes by another wish from now on; the session's name.
     ///
     /// # Errors
@@ -215,23 +253,29 @@ impl Table {
 }
 
 impl OpenedSession {
-    fn read(&self) -> SessionReading {
+    fn read(&self, ruled: bool) -> SessionReading {
         let words = self.page.read();
         let own = words.as_ref().map(|words| words.target());
-        let (target, weight) = match self.wish {
-            GoalWish::Own => (own.unwrap_or_default(), None),
-            GoalWish::Remove => (GoalTarget::None, None),
-            // What it is held against stays as the program has it.
-            GoalWish::Set(target, weight) => match own {
-                Some(GoalTarget::Deadline(_)) => (GoalTarget::Deadline(target), weight),
-                _ => (GoalTarget::Rate(target), weight),
-            },
+        let own = own.unwrap_or_default();
+        let (target, weight, source) = match self.rule {
+            Ruling::Unknown if ruled => (GoalTarget::None, self.weight, GoalSource::Own),
+            Ruling::Known(Some(rule)) => rule.apply(own, self.weight),
+            Ruling::Unknown | Ruling::Known(None) => (own, self.weight, GoalSource::Own),
+        };
+        let (target, weight, source) = match self.wish {
+            GoalWish::Own => (target, weight, source),
+            GoalWish::Remove => (GoalTarget::None, weight, GoalSource::Set),
+            GoalWish::Set(target, wanted) => {
+                let weight = wanted.unwrap_or(weight);
+                (own.with(target), weight, GoalSource::Set)
+            }
         };
         SessionReading {
             about: self.about.clone(),
             tids: self.tids.clone(),
-            weight: weight.unwrap_or(self.weight),
+            weight,
             target,
+            source,
             beats: words.map(|words| words.beats()).unwrap_or_default(),
         }
     }

@@ -4,7 +4,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
-use super::{GoalTarget, SessionReading};
+use super::{GoalSource, GoalTarget, SessionReading};
 
 /// A session, its goal, and what becomes of it. What is `None` is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct GoalStatus {
     pub deadline: bool,
     /// Beats per second that are wanted; 0 is no goal.
     pub target: f64,
+    /// Whose target that is.
+    #[serde(default)]
+    pub source: GoalSource,
     /// Beats so far.
     pub beats: u64,
     /// Beats per second of late.
@@ -46,6 +49,7 @@ impl From<&SessionReading> for GoalStatus {
             weight: reading.weight,
             deadline: matches!(reading.target, GoalTarget::Deadline(_)),
             target: reading.target.per_second(),
+            source: reading.source,
             beats: reading.beats.count,
             ..Self::default()
         }
@@ -65,7 +69,7 @@ fn short(value: f64) -> String {
 pub(super) fn table(goals: &[GoalStatus]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
-        "ID", "PID", "NAME", "WEIGHT", "TARGET", "RATE", "DEMAND", "GIVEN", "WHY NOT",
+        "ID", "PID", "NAME", "WEIGHT", "BY", "TARGET", "RATE", "DEMAND", "GIVEN", "WHY NOT",
     ]);
     for goal in goals {
         let known = |value: Option<f64>| value.map_or("-".into(), short);
@@ -79,6 +83,7 @@ pub(super) fn table(goals: &[GoalStatus]) -> String {
             goal.pid.to_string(),
             goal.name.clone(),
             goal.weight.to_string(),
+            goal.source.name().into(),
             target,
             known(goal.rate),
             known(goal.demand),
@@ -88,7 +93,7 @@ pub(super) fn table(goals: &[GoalStatus]) -> String {
     }
     let last = table.column_count() - 1;
     for (at, column) in table.column_iter_mut().enumerate() {
-        if at != 2 && at != last {
+        if ![2, 4, last].contains(&at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -122,6 +127,7 @@ mod tests {
                 weight: 200,
                 target: 125.0,
                 deadline: true,
+                source: GoalSource::Rule,
                 ..GoalStatus::default()
             },
             GoalStatus::default(),
@@ -133,10 +139,10 @@ mod tests {
             .collect();
         assert_eq!(
             lines[1].join(" "),
-            "3 4711 x264 100 30.0 24.6 3.21 2.40 the machine lacks 0.8 fast cores"
+            "3 4711 x264 100 rule 30.0 24.6 3.21 2.40 the machine lacks 0.8 fast cores"
         );
-        assert_eq!(lines[2].join(" "), "12 5 game 200 8.00 ms - - -");
-        assert_eq!(lines[3].join(" "), "0 0 0 - - - -");
+        assert_eq!(lines[2].join(" "), "12 5 game 200 own 8.00 ms - - -");
+        assert_eq!(lines[3].join(" "), "0 0 0 own - - - -");
         assert!(table.lines().all(|line| line == line.trim_end()));
     }
 }

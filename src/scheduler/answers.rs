@@ -105,7 +105,7 @@ impl Scheduler<'_> {
             pinned: task.pinned,
             spinning: task.spinning,
             rule: self.agent.rules.told(task.id, &self.agent.topology),
-            goal: self.agent.goals.of(task.id).map(ToString::to_string),
+            goal: self.goal_told(task),
             run_ns: task.run_ns[..nr_types].to_vec(),
             rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),

@@ -9,9 +9,12 @@ use log::{info, warn};
 use rustc_hash::FxHashMap;
 
 use super::Scheduler;
-use super::half::monotonic;
+use super::half::{BpfHalf, monotonic};
+use super::rules::RulesFile;
 use crate::agent::SessionBeats;
-use crate::goals::{GoalServer, GoalStatus, GoalTarget, GoalWish, SOCKET, SessionReading};
+use crate::goals::{
+    GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal, SOCKET, SessionReading,
+};
 use crate::table::Task;
 use hetero_core::goals::{SessionId, TargetRate};
 
@@ -21,6 +24,7 @@ pub(super) struct ProgramGoals {
     readings: Vec<SessionReading>,
     /// By process: which of the readings are about its threads.
     by_process: FxHashMap<u32, Vec<usize>>,
+    rules: GoalRules,
 }
 
 impl ProgramGoals {
@@ -34,6 +38,7 @@ impl ProgramGoals {
             server: server.ok(),
             readings: Vec::new(),
             by_process: FxHashMap::default(),
+            rules: GoalRules::default(),
         }
     }
 
@@ -49,11 +54,28 @@ impl ProgramGoals {
         server.is_none_or(|server| server.sessions().is_empty())
     }
 
-    fn read(&mut self) {
+    /// The user's rules are others from now on.
+    pub(super) fn renew_rules(&mut self) {
+        self.rules.renew();
+    }
+
+    /// Whether rules of sessions are still to be looked up.
+    pub(super) fn awaits_rules(&self) -> bool {
+        self.rules.is_behind()
+    }
+
+    fn read(&mut self, rules: &RulesFile) {
         self.by_process.clear();
         self.readings.clear();
         if let Some(server) = &self.server {
-            server.sessions().read(&mut self.readings);
+            let sessions = server.sessions();
+            sessions.read(&mut self.readings);
+            let now_ns = monotonic().unwrap_or_default().as_nanos() as u64;
+            let any = (now_ns, rules.on_goals());
+            let rule = |tgid| rules.goal_of(tgid);
+            if self.rules.look_up(sessions, &self.readings, any, rule) {
+                sessions.read(&mut self.readings);
+            }
         }
         for (at, reading) in self.readings.iter().enumerate() {
             let of = self.by_process.entry(reading.about.tgid).or_default();
@@ -62,8 +84,13 @@ impl ProgramGoals {
     }
 
     /// Appends those that have a goal, times by a clock that began at `began_ns` of the monotonic one.
-    pub(super) fn sessions(&mut self, began_ns: u64, sessions: &mut Vec<SessionBeats>) {
-        self.read();
+    pub(super) fn sessions(
+        &mut self,
+        began_ns: u64,
+        rules: &RulesFile,
+        sessions: &mut Vec<SessionBeats>,
+    ) {
+        self.read(rules);
         sessions.extend(self.readings.iter().filter_map(|reading| {
             let worked_ns = match reading.target {
                 GoalTarget::None => return None,
@@ -105,6 +132,21 @@ impl Scheduler<'_> {
         if let Some(server) = &self.half.programs.server {
             server.sessions().read(&mut readings);
         }
+/// What is told of a process that has no session though a rule gives it a goal.
+fn told_without_beats(rule: RuledGoal) -> Option<String> {
+    let RuledGoal::Given {
+        rate: Some(rate), ..
+    } = rule
+    else {
+        return None;
+    };
+    Some(format!(
+        "a rule wants {} beats/s, but the program reports none: 'scx_hetero goal run' counts them from \
+         outside",
+        rate as f64 / 1000.0
+    ))
+}
+
         let states = self.agent.goals.states();
         let status = |reading: &SessionReading| {
             let mut status = GoalStatus::from(reading);
@@ -128,11 +170,25 @@ impl Scheduler<'_> {
             server.ok_or("the scheduler could not open the socket for goals: see its log")?;
         let name = server.sessions().wish(id, wish)?;
         let becomes = match wish {
-            GoalWish::Own => "what the program wants".to_string(),
+            GoalWish::Own => "what the program wants, or a rule".to_string(),
             GoalWish::Remove => "none".into(),
             GoalWish::Set(target, _) => format!("{} beats per second", target as f64 / 1000.0),
         };
         info!("goal of session {id} ({name}): {becomes}");
         Ok(format!("goal of session {id} ({name}): {becomes}"))
+    /// How fast the session of a thread is, or why there is none though a rule wants it, in words.
+    pub(super) fn goal_told(&self, task: &Task) -> Option<String> {
+        if let Some(state) = self.agent.goals.of(task.id) {
+            return Some(state.to_string());
+        }
+        let BpfHalf {
+            programs, rules, ..
+        } = &self.half;
+        if programs.by_process.contains_key(&task.tgid) || !rules.on_goals() {
+            return None;
+        }
+        rules.goal_of(task.tgid).and_then(told_without_beats)
+    }
+
     }
 }

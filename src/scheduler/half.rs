@@ -79,7 +79,8 @@ impl Backend for BpfHalf<'_> {
     }
 
     fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
-        self.programs.sessions(self.began_ns, sessions);
+        self.programs
+            .sessions(self.began_ns, &self.rules, sessions);
     }
 
     fn session_of(&mut self, task: &Task) -> Option<SessionId> {

@@ -7,7 +7,8 @@ use anyhow::Result;
 use log::{info, warn};
 
 use crate::agent::Verdict;
-use crate::rules::{self, InProc, Rules};
+use crate::goals::RuledGoal;
+use crate::rules::{self, InProc, ProcessInProc, Rules};
 use crate::table::Task;
 use crate::topology::Topology;
 
@@ -37,7 +38,7 @@ impl RulesFile {
             }
         };
         if !rules.is_empty() {
-            info!("rules from {}: {}", path.display(), rules.len());
+            info!("{}", summary(path, &rules));
         }
         Ok(Self {
             path: path.to_path_buf(),
@@ -58,13 +59,32 @@ impl RulesFile {
         })
     }
 
+    /// Whether some say anything of goals.
+    pub(super) fn on_goals(&self) -> bool {
+        self.rules.nr_goals() > 0
+    }
+
+    /// What they say of a process's goal.
+    pub(super) fn goal_of(&self, tgid: u32) -> Option<RuledGoal> {
+        self.rules.goal_of(&ProcessInProc { tgid })
+    }
+
     /// Reads the file again. If it is wrong the old rules stay.
     pub(super) fn reload(&mut self, topology: &Topology) -> Result<String, String> {
         let read = Rules::read(&self.path, topology);
         self.rules = read.map_err(|error| format!("{error:#}; the old rules stay"))?;
-        let said = format!("rules from {}: {}", self.path.display(), self.rules.len());
+        let said = summary(&self.path, &self.rules);
         info!("{said}");
         Ok(said)
+    }
+}
+
+/// How many there are.
+fn summary(path: &Path, rules: &Rules) -> String {
+    let all = format!("rules from {}: {}", path.display(), rules.len());
+    match rules.nr_goals() {
+        0 => all,
+        goals => format!("{all}, {goals} of them on goals of programs that report beats"),
     }
 }
 
@@ -88,6 +108,14 @@ mod tests {
         let why = file.reload(&topology).unwrap_err();
         assert!(why.contains("old rules stay"), "{why}");
         assert_eq!(file.of(&task(0, 0, 0)), verdict);
+        assert!(!file.on_goals());
+        fs::write(&path, "[[rule]]\ncomm = \"*\"\ngoal = { rate = 30 }").unwrap();
+        let said = file.reload(&topology).unwrap();
+        assert!(
+            said.ends_with(": 1, 1 of them on goals of programs that report beats"),
+            "{said}"
+        );
+        assert!(file.on_goals() && file.goal_of(std::process::id()).is_some());
         fs::write(&path, "").unwrap();
         file.reload(&topology).unwrap();
         assert!(file.is_empty());

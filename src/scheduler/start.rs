@@ -145,6 +145,7 @@ impl<'a> Scheduler<'a> {
         let mut agent = Agent::new(topology, policy_name, policy);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
+        programs.renew_rules();
         let mut started = Instant::now();
         if let Some(carried) = carried {
             (started, agent.moves) = (carried.started, carried.moves);

@@ -18,8 +18,10 @@ use rustix::fs::{
 use rustix::io::pwrite;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use scx_hetero::goals::{
-    Beats, GoalServer, GoalTarget, GoalWish, MAX_OF_USER, MAX_SESSIONS, SessionReading,
+    Beats, GoalRules, GoalServer, GoalSource, GoalTarget, GoalWish, MAX_OF_USER, MAX_SESSIONS,
+    RuledGoal, SessionReading,
 };
+use scx_hetero::rules::{ProcessInProc, Rules};
 
 /// So long a test waits for what must come.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -229,6 +231,108 @@ fn an_administrators_goal_comes_before_the_programs() {
     }
     let nobody = bench.server.sessions().wish(id + 1, GoalWish::Remove);
     assert!(nobody.unwrap_err().contains("goal list"));
+}
+
+#[test]
+fn a_rule_gives_goals_and_an_administrators_goal_comes_before_it() {
+    let bench = Bench::new();
+    let plain = Heartbeat::open(HeartbeatOptions {
+        name: "plain",
+        socket: Some(&bench.path()),
+        ..HeartbeatOptions::default()
+    });
+    let plain = plain.unwrap();
+    until("it connects", || plain.connected());
+    let _wants = bench.heartbeat("wants", 60.0);
+    let sessions = bench.server.sessions();
+    let now = || {
+        let all = bench.read().into_iter();
+        let all = all.map(|it| (it.target, it.weight, it.source));
+        all.collect::<Vec<_>>()
+    };
+    let rate = GoalTarget::Rate;
+    let (own, rule, set) = (GoalSource::Own, GoalSource::Rule, GoalSource::Set);
+    let as_they_are = [(GoalTarget::None, 100, own), (rate(60_000), 100, own)];
+    assert_eq!(now(), as_they_are);
+
+    // This very process, by what a file says of it.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.toml");
+    let read = |text: &str| {
+        fs::write(
+            &path,
+            format!("[[rule]]\nexe = \"*/host-*\"\ngoal = {text}\n"),
+        )
+        .unwrap();
+        let rules = Rules::read(&path, &hetero_core::testing::board(1, 1)).unwrap();
+        move |tgid| rules.goal_of(&ProcessInProc { tgid })
+    };
+    let mut ruled = GoalRules::default();
+    let second = 1_000_000_000;
+    let rules = read("{ rate = 30, weight = 200 }");
+    assert!(ruled.look_up(sessions, &bench.read(), (second, true), rules));
+    assert_eq!(now(), [(rate(30_000), 200, rule); 2]);
+    let id = bench.read()[0].about.id;
+    let wish = |wish| sessions.wish(id, wish).unwrap();
+    wish(GoalWish::Set(24_000, None));
+    assert_eq!(now()[0], (rate(24_000), 200, set));
+    wish(GoalWish::Remove);
+    assert_eq!(now()[0], (GoalTarget::None, 200, set));
+    wish(GoalWish::Own);
+    assert_eq!(now()[0], (rate(30_000), 200, rule));
+
+    // What is known holds for a second, unless the rules are others.
+    let never = |_| -> Option<RuledGoal> { panic!("it is known") };
+    assert!(!ruled.look_up(sessions, &bench.read(), (2 * second - 1, true), never));
+    ruled.renew();
+    let rules = read("{ most = 50 }");
+    assert!(ruled.look_up(sessions, &bench.read(), (2 * second - 1, true), rules));
+    assert_eq!(
+        now(),
+        [(GoalTarget::None, 100, own), (rate(50_000), 100, rule)]
+    );
+    let rules = read("false");
+    assert!(ruled.look_up(sessions, &bench.read(), (3 * second, true), rules));
+    assert_eq!(now(), [(GoalTarget::None, 100, rule); 2]);
+    assert!(ruled.look_up(sessions, &bench.read(), (3 * second, false), never));
+    assert_eq!(now(), as_they_are);
+}
+
+#[test]
+fn of_many_sessions_a_few_are_looked_up_at_a_time_and_none_has_a_goal_before() {
+    let bench = Bench::new();
+    let all: Vec<_> = (0..20).map(|_| bench.heartbeat("one", 60.0)).collect();
+    let sessions = bench.server.sessions();
+    let mut ruled = GoalRules::default();
+    let cap = RuledGoal::Given {
+        rate: None,
+        most: Some(30_000),
+        weight: None,
+    };
+    for (look, (known, behind)) in [(8, true), (16, true), (20, false)].into_iter().enumerate() {
+        let now_ns = 50_000_000 * look as u64;
+        assert!(ruled.look_up(sessions, &bench.read(), (now_ns, true), |_| Some(cap)));
+        let readings = bench.read();
+        let capped = readings
+            .iter()
+            .filter(|it| it.target == GoalTarget::Rate(30_000));
+        let none = readings.iter().filter(|it| it.target == GoalTarget::None);
+        assert_eq!((capped.count(), none.count()), (known, 20 - known));
+        assert_eq!(ruled.is_behind(), behind);
+    }
+    // Later each has its turn, eight at a time.
+    let mut looked = [0; 20];
+    for look in 0..5 {
+        let readings = bench.read();
+        let mut seen = 0;
+        ruled.look_up(sessions, &readings, (1_200_000_000 + look, true), |_| {
+            seen += 1;
+            Some(cap)
+        });
+        looked[look as usize] = seen;
+    }
+    assert_eq!(looked[..5], [8, 8, 4, 0, 0]);
+    drop(all);
 }
 
 #[test]

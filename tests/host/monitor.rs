@@ -45,7 +45,7 @@ fn goals_are_listed_set_and_removed() {
     let lacks = "the machine lacks 0.8 fast cores";
     assert_eq!(
         row,
-        format!("3 1000 openssl 100 30.0 24.5 3.20 2.40 {lacks}")
+        format!("3 1000 openssl 100 own 30.0 24.5 3.20 2.40 {lacks}")
     );
     let json = ask(&socket, &["goal", "list", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
