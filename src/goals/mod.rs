@@ -20,6 +20,7 @@ pub use ruled::{GoalRules, GoalSource, RuledGoal};
 pub use server::GoalServer;
 pub use sessions::{GoalSessions, GoalWish, SessionAbout, SessionReading};
 pub use status::GoalStatus;
+pub(crate) use status::short;
 
 use hetero_core::goals::rate::MAX_RATE;
 

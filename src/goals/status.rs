@@ -56,8 +56,25 @@ impl From<&SessionReading> for GoalStatus {
     }
 }
 
+impl GoalStatus {
+    /// Its target as people say it: beats per second, or the time that a beat's work may take.
+    pub fn target_told(&self) -> String {
+        match self.target {
+            0.0 => "-".into(),
+            target if self.deadline => format!("{} ms", short(1000.0 / target)),
+            target => short(target),
+        }
+    }
+
+    /// Its rate over its target, where both are known.
+    pub fn met(&self) -> Option<f64> {
+        let target = Some(self.target).filter(|&target| target > 0.0)?;
+        Some(self.rate? / target)
+    }
+}
+
 /// A number of three digits or so.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
@@ -73,18 +90,13 @@ pub(super) fn table(goals: &[GoalStatus]) -> String {
     ]);
     for goal in goals {
         let known = |value: Option<f64>| value.map_or("-".into(), short);
-        let target = match goal.target {
-            0.0 => "-".into(),
-            target if goal.deadline => format!("{} ms", short(1000.0 / target)),
-            target => short(target),
-        };
         table.add_row([
             goal.id.to_string(),
             goal.pid.to_string(),
             goal.name.clone(),
             goal.weight.to_string(),
             goal.source.name().into(),
-            target,
+            goal.target_told(),
             known(goal.rate),
             known(goal.demand),
             known(goal.allotment),
@@ -114,6 +126,7 @@ mod tests {
                 name: "x264".into(),
                 weight: 100,
                 target: 30.0,
+                source: GoalSource::Rule,
                 rate: Some(24.56),
                 demand: Some(3.21),
                 allotment: Some(2.4),
@@ -127,7 +140,6 @@ mod tests {
                 weight: 200,
                 target: 125.0,
                 deadline: true,
-                source: GoalSource::Rule,
                 ..GoalStatus::default()
             },
             GoalStatus::default(),

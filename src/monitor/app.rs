@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::keys::KeyAction;
 use super::timeline::Timelines;
+use crate::goals::GoalStatus;
 use crate::stats::live::{Live, LiveThread};
 use crate::stats::story::Story;
 
@@ -19,6 +20,8 @@ pub enum Update {
     Live(Box<Live>),
     /// Of the thread that was asked about.
     Story(Story),
+    /// Sessions of programs, and their goals.
+    Goals(Vec<GoalStatus>),
     /// What the scheduler says to a setting.
     Said(Result<String, String>),
     /// No scheduler answers, and why.
@@ -30,6 +33,8 @@ pub enum Update {
 pub enum Question {
     /// This thread's story with every reading; `None` is no longer.
     Story(Option<u32>),
+    /// All goals with every reading, or no longer.
+    Goals(bool),
     /// Another policy.
     SetPolicy(String),
 }
@@ -43,6 +48,8 @@ pub enum Screen {
     Filter,
     /// A thread's story, from this line on.
     Story(u32, usize),
+    /// Programs with goals, from this line on.
+    Goals(usize),
     /// The list of policies, with the one that is pointed at.
     Policies(usize),
     /// Which key does what.
@@ -156,6 +163,8 @@ pub struct App {
     pub said: Option<Result<String, String>>,
     /// The story that was asked for.
     pub story: Option<Story>,
+    /// The goals that were asked for.
+    pub goals: Option<Vec<GoalStatus>>,
     /// Unfairness in the last readings, oldest first; `None` where there was none.
     pub unfairness: VecDeque<Option<f64>>,
     /// Throughput, likewise.
@@ -179,6 +188,7 @@ impl Default for App {
             paused: false,
             said: None,
             story: None,
+            goals: None,
             unfairness: VecDeque::new(),
             stp: VecDeque::new(),
             timelines: Timelines::default(),
@@ -198,7 +208,9 @@ impl App {
     /// Takes news in.
     pub fn update(&mut self, update: Update) {
         match update {
-            Update::Live(_) | Update::Story(_) if self.paused => self.gone = None,
+            Update::Live(_) | Update::Story(_) | Update::Goals(_) if self.paused => {
+                self.gone = None
+            }
             Update::Live(live) => {
                 self.gone = None;
                 push(&mut self.unfairness, live.unfairness);
@@ -207,6 +219,7 @@ impl App {
                 self.live = Some(*live);
             }
             Update::Story(story) => self.story = Some(story),
+            Update::Goals(goals) => self.goals = Some(goals),
             Update::Said(said) => self.said = Some(said),
             Update::Gone(why) => self.gone = Some(why),
         }
@@ -271,6 +284,10 @@ impl App {
                 let here = live.policies.iter().position(|name| *name == live.policy);
                 self.view = Screen::Policies(here.unwrap_or(0));
             }
+            KeyAction::Goals => {
+                self.view = Screen::Goals(0);
+                return Some(Question::Goals(true));
+            }
             KeyAction::Back => return self.back(),
             KeyAction::Enter => return self.enter(),
         }
@@ -282,6 +299,10 @@ impl App {
             Screen::Story(..) => {
                 self.story = None;
                 Some(Question::Story(None))
+            }
+            Screen::Goals(_) => {
+                self.goals = None;
+                Some(Question::Goals(false))
             }
             Screen::Threads => {
                 self.filter.clear();
@@ -305,7 +326,7 @@ impl App {
                 self.view = Screen::Threads;
                 Some(Question::SetPolicy(name))
             }
-            Screen::Story(..) | Screen::Filter | Screen::Help => self.back(),
+            Screen::Story(..) | Screen::Goals(_) | Screen::Filter | Screen::Help => self.back(),
         }
     }
 
@@ -315,6 +336,10 @@ impl App {
             Screen::Story(tid, line) => {
                 let lines = self.story_lines(' ').map_or(0, |lines| lines.len());
                 self.view = Screen::Story(tid, step(line, lines));
+            }
+            Screen::Goals(line) => {
+                let goals = self.goals.as_deref().unwrap_or_default();
+                self.view = Screen::Goals(step(line, super::goals::lines(goals).len()));
             }
             Screen::Policies(index) => {
                 let policies = self.live.as_ref().map_or(0, |live| live.policies.len());

@@ -17,6 +17,7 @@ struct Asker {
     socket: PathBuf,
     client: Option<Client>,
     story: Option<u32>,
+    goals: bool,
     updates: Sender<Update>,
 }
 
@@ -29,6 +30,7 @@ pub fn start(socket: PathBuf, interval: Duration) -> (Sender<Question>, Receiver
         socket,
         client: None,
         story: None,
+        goals: false,
         updates,
     };
     thread::spawn(move || asker.run(&asked, interval));
@@ -81,6 +83,9 @@ impl Asker {
         if let Some(tid) = self.story.filter(|_| is_there) {
             self.ask(|client| Ok(Update::Story(client.story(tid)?)));
         }
+        if self.goals && is_there {
+            self.ask(|client| Ok(Update::Goals(client.goals()?)));
+        }
         is_there
     }
 
@@ -90,6 +95,12 @@ impl Asker {
                 self.story = tid;
                 if let Some(tid) = tid {
                     self.ask(|client| Ok(Update::Story(client.story(tid)?)));
+                }
+            }
+            Question::Goals(wanted) => {
+                self.goals = wanted;
+                if wanted {
+                    self.ask(|client| Ok(Update::Goals(client.goals()?)));
                 }
             }
             Question::SetPolicy(name) => {

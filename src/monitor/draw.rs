@@ -3,6 +3,7 @@
 
 mod cpus;
 mod curve;
+mod goals;
 mod threads;
 
 use ratatui::Frame;
@@ -12,6 +13,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Clear, Paragraph};
 
 use super::app::{App, Screen};
+use super::goals::summary;
 use super::keys;
 use crate::stats::live::Live;
 
@@ -103,10 +105,12 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     });
     let footer_lines = footer(app, look, area.width);
     let is_story = matches!(app.view, Screen::Story(..));
-    let [title, curves, events, above, below, footer] = Layout::vertical([
+    let goals_line = app.live.as_ref().and_then(|live| summary(&live.goals));
+    let [title, curves, events, goals_area, above, below, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(1),
+        Constraint::Length(u16::from(goals_line.is_some())),
         Constraint::Length(if is_story { 0 } else { nr_rows as u16 }),
         Constraint::Min(0),
         Constraint::Length(footer_lines.len() as u16),
@@ -116,6 +120,13 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     if let Some(live) = &app.live {
         frame.render_widget(curve::line(app, live, curves.width, look), curves);
         frame.render_widget(events_line(live, look), events);
+        if let Some(text) = goals_line {
+            let style = match live.goals.missed {
+                0 => Style::new(),
+                _ => look.warning(),
+            };
+            frame.render_widget(Line::styled(format!(" {text}"), style), goals_area);
+        }
         if !is_story {
             let rows = cpus::rows(live, above.width, usize::from(area.height / 3));
             let lines = rows.iter().map(|row| cpus::line(live, row, look));
@@ -124,6 +135,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     }
     match app.view {
         Screen::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
+        Screen::Goals(first) => goals::draw(frame, below, app, first, look),
         _ => threads::draw(frame, below, app, look),
     }
     frame.render_widget(Text::from(footer_lines), footer);

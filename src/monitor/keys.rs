@@ -37,6 +37,8 @@ pub enum KeyAction {
     Up(usize),
     /// Show the policies.
     Policies,
+    /// Show programs with goals.
+    Goals,
     /// Leave what is shown over the table.
     Back,
     /// Open what is pointed at, or take it.
@@ -46,9 +48,11 @@ pub enum KeyAction {
 /// What is on the last line, for each view.
 pub fn hint(view: &Screen) -> &'static str {
     match view {
-        Screen::Threads => "? help  s sort  / filter  space pause  Enter why  p policy  q quit",
+        Screen::Threads => {
+            "? help  s sort  / filter  space pause  Enter why  g goals  p policy  q quit"
+        }
         Screen::Filter => "Enter keep  Esc clear",
-        Screen::Story(..) => "arrows scroll  space pause  Esc back  Ctrl-C quit",
+        Screen::Story(..) | Screen::Goals(_) => "arrows scroll  space pause  Esc back  Ctrl-C quit",
         Screen::Policies(_) => "arrows choose  Enter switch  Esc back",
         Screen::Help => "Esc back",
     }
@@ -58,13 +62,16 @@ pub fn hint(view: &Screen) -> &'static str {
 pub const KEYS: [(&str, &str); 10] = [
     ("Up Down, k j", "choose a thread; PgUp, PgDn, Home, End"),
     ("Enter", "why it is where it is: its phases and last moves"),
-    ("s S, > <", "sort by the next column, the one before"),
-    ("r", "sort the other way round"),
+    (
+        "s S, > <, r",
+        "sort by the next column, the one before; the other way",
+    ),
     (
         "/",
         "only threads with this in their name or id; Esc clears",
     ),
     ("space", "pause, and go on"),
+    ("g", "goals of programs: targets, rates, why one is missed"),
     ("p", "switch the policy, without detaching"),
     ("?, h, F1", "this"),
     ("Esc", "back"),
@@ -97,6 +104,7 @@ pub fn action(view: &Screen, key: KeyEvent) -> Option<KeyAction> {
         KeyCode::PageDown => KeyAction::Down(PAGE),
         KeyCode::PageUp => KeyAction::Up(PAGE),
         KeyCode::End | KeyCode::Char('G') => KeyAction::Down(isize::MAX as usize),
+        KeyCode::Char('g') if in_table => KeyAction::Goals,
         KeyCode::Home | KeyCode::Char('g') => KeyAction::Up(isize::MAX as usize),
         KeyCode::Char(' ') => KeyAction::Pause,
         KeyCode::Esc | KeyCode::Backspace => KeyAction::Back,
@@ -127,6 +135,10 @@ mod tests {
         assert_eq!(on(Screen::Threads, q), Some(KeyAction::Quit));
         assert_eq!(on(Screen::Filter, q), Some(KeyAction::Type('q')));
         assert_eq!(on(Screen::Help, q), Some(KeyAction::Back));
+        let g = KeyCode::Char('g');
+        assert_eq!(on(Screen::Threads, g), Some(KeyAction::Goals));
+        let top = Some(KeyAction::Up(isize::MAX as usize));
+        assert_eq!(on(Screen::Goals(7), g), top);
         assert_eq!(on(Screen::Story(1, 0), KeyCode::Char('s')), None);
         assert_eq!(
             on(Screen::Threads, KeyCode::Char('S')),
@@ -145,6 +157,7 @@ mod tests {
             Screen::Threads,
             Screen::Filter,
             Screen::Story(1, 0),
+            Screen::Goals(0),
             Screen::Policies(0),
             Screen::Help,
         ];

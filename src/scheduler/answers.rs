@@ -7,7 +7,7 @@ use log::info;
 use super::Scheduler;
 use crate::agent::Backend as _;
 use crate::policy::{self, Knows, Name};
-use crate::stats::live::{CpuReading, LiveReading, ThreadReading};
+use crate::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use crate::stats::story::{HistoryEntry, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
@@ -57,6 +57,7 @@ impl Scheduler<'_> {
             cpus: cpus.collect(),
             threads: threads.collect(),
             work: self.agent.work(),
+            goals: LiveGoals::of(self.goals()),
         }
     }
 

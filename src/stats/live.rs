@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::work::Work;
 use super::{CoreTypeTotals, Counts, Totals, percent, watts};
+use crate::goals::GoalStatus;
 use crate::policy::Insight;
 use crate::table::{Task, TaskId, TaskState};
 
@@ -42,6 +43,45 @@ pub struct LiveReading {
     pub threads: Vec<ThreadReading>,
     /// What all threads have done so far, those that have ended, too.
     pub work: Work,
+    /// What becomes of goals, in short.
+    pub goals: LiveGoals,
+}
+
+/// What becomes of programs' goals, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveGoals {
+    /// How many there are.
+    pub all: u64,
+    /// How many of them are missed.
+    pub missed: u64,
+    /// Of those, that which is missed by most.
+    pub worst: Option<GoalStatus>,
+}
+
+impl LiveGoals {
+    /// Of these sessions, with and without goals.
+    pub fn of(statuses: Vec<GoalStatus>) -> Self {
+        let mut goals = Self::default();
+        for status in statuses.into_iter().filter(|status| status.target > 0.0) {
+            goals.all += 1;
+            if status.reason.is_none() {
+                continue;
+            }
+            goals.missed += 1;
+            let part = |status: &GoalStatus| status.met().unwrap_or(0.0);
+            if goals
+                .worst
+                .as_ref()
+                .is_none_or(|worst| part(&status) < part(worst))
+            {
+                goals.worst = Some(status);
+            }
+        }
+        if let Some(worst) = &mut goals.worst {
+            worst.tids.clear();
+        }
+        goals
+    }
 }
 
 /// A CPU at one moment.
@@ -109,6 +149,9 @@ pub struct Live {
     pub counts: Counts,
     /// See `counts`.
     pub total_counts: Counts,
+    /// What becomes of goals, in short; `goal list` and the monitor's view of them have it all.
+    #[serde(default)]
+    pub goals: LiveGoals,
 }
 
 /// A core type.
@@ -248,6 +291,7 @@ impl Rates {
             runnable: now.totals.runnable,
             counts: now.totals.counts.since(&counts),
             total_counts: now.totals.counts,
+            goals: now.goals.clone(),
             ..Live::default()
         };
         self.judge(&now, &threads, &mut live);

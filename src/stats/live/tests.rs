@@ -79,7 +79,34 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
             gain_ns: 2.0 * progress_ns.iter().sum::<u64>() as f64 - (2 * at_s * SECOND) as f64,
             part_ns: (2 * at_s * SECOND) as f64,
         },
+        goals: LiveGoals::default(),
     }
+}
+
+#[test]
+fn of_goals_that_are_missed_the_one_missed_by_most_is_told() {
+    let status = |id, target, rate, reason: Option<&str>| GoalStatus {
+        id,
+        target,
+        rate,
+        reason: reason.map(String::from),
+        tids: vec![1],
+        ..GoalStatus::default()
+    };
+    let goals = LiveGoals::of(vec![
+        status(1, 0.0, Some(3.0), None),
+        status(2, 30.0, Some(30.0), None),
+        status(3, 30.0, Some(20.0), Some("it waits")),
+        status(4, 100.0, Some(40.0), Some("the machine lacks 1")),
+        status(5, 10.0, Some(9.0), Some("it waits")),
+    ]);
+    assert_eq!((goals.all, goals.missed), (4, 3));
+    let worst = goals.worst.unwrap();
+    assert_eq!((worst.id, worst.tids.len()), (4, 0));
+    let silent = status(6, 10.0, None, Some("no beat comes"));
+    let goals = LiveGoals::of(vec![status(4, 9.0, Some(1.0), Some("")), silent]);
+    assert_eq!(goals.worst.unwrap().id, 6);
+    assert_eq!(LiveGoals::of(Vec::new()), LiveGoals::default());
 }
 
 #[test]

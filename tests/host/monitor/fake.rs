@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use scx_hetero::goals::GoalStatus;
+use scx_hetero::goals::{GoalSource, GoalStatus};
 use scx_hetero::policy::{Insight, Name};
-use scx_hetero::stats::live::{CpuReading, LiveReading, ThreadReading};
+use scx_hetero::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use scx_hetero::stats::story::{HistoryEntry, Move, Story, ThreadStory};
 use scx_hetero::stats::work::Work;
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
@@ -159,6 +159,7 @@ pub(super) fn reading(seconds: u64, policy: Name) -> LiveReading {
         cpus: (0..8).map(cpu).collect(),
         threads: (0..THREADS.len()).map(|i| thread(i, seconds)).collect(),
         work: work(seconds),
+        goals: LiveGoals::of(goals()),
     }
 }
 
@@ -224,9 +225,9 @@ pub(super) struct Fake {
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
-/// A goal that is missed.
-fn goal() -> GoalStatus {
-    GoalStatus {
+/// One that is missed, one that is met, and one of a program that wants nothing.
+pub(super) fn goals() -> Vec<GoalStatus> {
+    let missed = GoalStatus {
         id: 3,
         pid: 1000,
         name: "openssl".into(),
@@ -238,7 +239,28 @@ fn goal() -> GoalStatus {
         allotment: Some(2.4),
         reason: Some("the machine lacks 0.8 fast cores".into()),
         ..GoalStatus::default()
-    }
+    };
+    let met = GoalStatus {
+        id: 12,
+        pid: 4_000_002,
+        name: "a-name-of-15-ch".into(),
+        weight: 10_000,
+        deadline: true,
+        target: 125.0,
+        source: GoalSource::Rule,
+        rate: Some(127.0),
+        demand: Some(0.61),
+        allotment: Some(0.62),
+        ..GoalStatus::default()
+    };
+    let wants_none = GoalStatus {
+        id: 1023,
+        pid: 1001,
+        name: "xz".into(),
+        weight: 100,
+        ..GoalStatus::default()
+    };
+    vec![missed, met, wants_none]
 }
 
 impl Fake {
@@ -265,7 +287,7 @@ impl Fake {
                         policy = profile.policy().unwrap_or(Name::Camps);
                         Answer::Set(Ok(format!("profile {profile}, policy {policy}")))
                     }
-                    Request::Goals => Answer::Goals(vec![goal()]),
+                    Request::Goals => Answer::Goals(goals()),
                     Request::SetGoal(3, wish) => Answer::Set(Ok(format!("{wish:?}"))),
                     Request::SetGoal(id, _) => Answer::Set(Err(format!("no session {id}"))),
                     Request::ReadRules => Answer::Set(Err("line 3, column 1: no".into())),

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Goals of programs as lines of 80 columns: in short above the threads, and one by one in a view.
+
+use crate::goals::{GoalStatus, short};
+use crate::stats::live::LiveGoals;
+
+/// Above the list.
+pub(super) const HEADING: &str =
+    "  ID     PID NAME            WEIGHT BY     TARGET   RATE   MET DEMAND  GIVEN";
+
+/// All of them in short; nothing where there are none.
+pub(super) fn summary(goals: &LiveGoals) -> Option<String> {
+    if goals.all == 0 {
+        return None;
+    }
+    let mut text = format!("goals {}, missed {}", goals.all, goals.missed);
+    if let Some(worst) = &goals.worst {
+        let rate = worst.rate.map_or_else(|| "-".into(), short);
+        text += &format!("  {}: {rate} of {}", worst.name, worst.target_told());
+        if let Some(reason) = &worst.reason {
+            text += &format!(", {reason}");
+        }
+    }
+    Some(text)
+}
+
+/// A line for each, and one more for each that is missed; whether it is such a one.
+pub(super) fn lines(goals: &[GoalStatus]) -> Vec<(String, bool)> {
+    let mut lines = Vec::new();
+    for goal in goals {
+        let known = |value: Option<f64>| value.map_or_else(|| "-".into(), short);
+        let met = goal.met().map_or_else(|| "-".into(), |met| format!("{:.0}%", 100.0 * met));
+        lines.push((
+            format!(
+                "{:>4} {:>7} {:<15} {:>6} {:<4} {:>8} {:>6} {met:>5} {:>6} {:>6}",
+                goal.id,
+                goal.pid,
+                goal.name,
+                goal.weight,
+                goal.source.name(),
+                goal.target_told(),
+                known(goal.rate),
+                known(goal.demand),
+                known(goal.allotment)
+            ),
+            false,
+        ));
+        if let Some(reason) = &goal.reason {
+            lines.push((format!("{:>13}{reason}", ""), true));
+        }
+    }
+    lines
+}
