@@ -10,6 +10,7 @@ use super::run::{self, RunArgs};
 use super::status;
 use crate::ask::Socket;
 use crate::output;
+use crate::report::{self, PlotArgs};
 use crate::stats::Client;
 
 /// Arguments of `scx_hetero goal`.
@@ -63,6 +64,8 @@ enum GoalCommand {
         /// The session's number, as in 'goal list'
         id: u64,
     },
+    /// Draw from a recording how fast programs with goals were, and what they were given
+    Plot(PlotArgs),
 }
 
 /// A rate on the command line, beats per second.
@@ -94,6 +97,7 @@ pub fn run(args: &GoalArgs, stopping: &Arc<AtomicBool>) -> Result<u8> {
     let connect = || Client::connect(&args.at.socket);
     let said = match &args.what {
         GoalCommand::Run(args) => return run::run(args, stopping),
+        GoalCommand::Plot(args) => return report::plot(args).map(|()| 0),
         GoalCommand::List { json } => {
             let goals = connect()?.goals()?;
             match (json, goals.is_empty()) {

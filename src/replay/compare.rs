@@ -170,7 +170,7 @@ pub fn compare(
                 run.done.clear();
             }
             Input::CarriedOut(outcomes) => run.done.extend(outcomes),
-            Input::Energy(_) => {}
+            Input::Energy(_) | Input::Session(_) | Input::Goals { .. } => {}
         }
     }
     run.settle(&mut out, most);

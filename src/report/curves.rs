@@ -18,7 +18,7 @@ const TOP: f64 = 10.0;
 const HEIGHT: f64 = 200.0;
 const LINE: f64 = 20.0;
 /// What a character takes, at most.
-const CHARACTER: f64 = 7.8;
+const CHARACTER: f64 = 8.6;
 
 /// Curves that have a colour of their own; the others are grey.
 pub(super) const COLOURS: usize = 8;
@@ -36,8 +36,31 @@ pub(super) struct Named<'a> {
 pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
     let is_there = |named: &&Named| named.curve.iter().any(|point| !point.1.is_nan());
     let curves: Vec<&Named> = curves.iter().filter(is_there).collect();
+    let drawn = drawing(title, seconds, from_zero, &curves, None)?;
+    Some(drawn.0.to_string())
+}
+
+/// The same from zero on, with a line across at a level, and its height. A curve has its colour also where one
+/// before it has no point.
+pub(super) fn at_level(
+    title: &str,
+    seconds: f64,
+    curves: &[Named],
+    level: Option<f64>,
+) -> Option<(Document, f64)> {
+    let curves: Vec<&Named> = curves.iter().collect();
+    drawing(title, seconds, true, &curves, level)
+}
+
+fn drawing(
+    title: &str,
+    seconds: f64,
+    from_zero: bool,
+    curves: &[&Named],
+    level: Option<f64>,
+) -> Option<(Document, f64)> {
     let values = || curves.iter().flat_map(|c| c.curve).map(|point| point.1);
-    let high = values().fold(f64::NEG_INFINITY, f64::max);
+    let high = values().chain(level).fold(f64::NEG_INFINITY, f64::max);
     let low = values().fold(f64::INFINITY, f64::min);
     if !(high.is_finite() && low.is_finite()) {
         return None;
@@ -46,7 +69,7 @@ pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named])
     let lines = grid(low.min(0.0), high);
     let lines: Vec<f64> = lines.into_iter().filter(|v| *v >= base.floor()).collect();
     let (bottom, top) = (lines[0], lines[lines.len() - 1]);
-    let (legend, rows) = legend(&curves);
+    let (legend, rows) = legend(curves);
     let above = TOP
         + if curves.len() > 1 {
             rows as f64 * LINE
@@ -55,8 +78,9 @@ pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named])
         };
     let x = |second: f64| LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);
     let y = |value: f64| above + HEIGHT * (top - value) / (top - bottom).max(1e-9);
+    let height = above + HEIGHT + 30.0;
     let mut document = Document::new()
-        .set("viewBox", (0, 0, WIDTH, above + HEIGHT + 30.0))
+        .set("viewBox", (0, 0, WIDTH, height))
         .set("role", "img")
         .add(Title::new(title))
         .add(time_axis(seconds, above, above + HEIGHT));
@@ -65,6 +89,9 @@ pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named])
         document = document
             .add(line(LEFT, at, WIDTH - RIGHT, at, "grid"))
             .add(text(&number(*value), LEFT - 8.0, at + 4.5, "end"));
+    }
+    if let Some(level) = level {
+        document = document.add(line(LEFT, y(level), WIDTH - RIGHT, y(level), "level"));
     }
     // The first ones last, above the grey ones.
     for (index, named) in curves.iter().enumerate().rev() {
@@ -84,7 +111,7 @@ pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named])
     if curves.len() > 1 {
         document = document.add(legend);
     }
-    Some(document.to_string())
+    Some((document, height))
 }
 
 fn class(index: usize) -> String {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Result, bail};
 
+use super::goals::{GoalCurves, GoalGatherer};
 use crate::policy::Insight;
 use crate::record::format::{Begin, Decided};
 use crate::record::{Input, RecordReader};
@@ -56,6 +57,8 @@ pub(super) struct ReportData {
     pub stp: Curve,
     /// W, where the machine counts it.
     pub watts: Curve,
+    /// Programs with goals, and how many more there were.
+    pub goals: (Vec<GoalCurves>, usize),
     /// The latest [`LISTED`], oldest first.
     pub moves: VecDeque<DrawnMove>,
     /// How many there were.
@@ -157,6 +160,7 @@ struct Gatherer {
     looked_ns: Option<u64>,
     drawn_ns: Option<u64>,
     energy: Option<(u64, f64)>,
+    goals: GoalGatherer,
     decided: Vec<Decided>,
     done: usize,
     bin_ns: u64,
@@ -181,6 +185,7 @@ pub(super) fn gather(open: impl Fn() -> Result<RecordReader>) -> Result<ReportDa
         gatherer.take(input, reader.tasks())?;
     }
     gatherer.story.complaint = reader.complaint();
+    gatherer.story.goals = gatherer.goals.finish();
     Ok(gatherer.story)
 }
 
@@ -223,6 +228,7 @@ impl Gatherer {
             looked_ns: None,
             drawn_ns: None,
             energy: None,
+            goals: GoalGatherer::new(survey.length_ns),
             decided: Vec::new(),
             done: 0,
             bin_ns,
@@ -237,6 +243,7 @@ impl Gatherer {
                 asp: Vec::new(),
                 stp: Vec::new(),
                 watts: Vec::new(),
+                goals: (Vec::new(), 0),
                 moves: VecDeque::new(),
                 all_moves: 0,
                 complaint: None,
@@ -295,6 +302,8 @@ impl Gatherer {
                 }
             }
             Input::Energy(joules) => self.took(joules),
+            Input::Session(named) => self.goals.name(named),
+            Input::Goals { at_ns, goals } => self.goals.take(at_ns, &goals),
         }
         Ok(())
     }

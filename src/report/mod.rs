@@ -3,6 +3,7 @@
 
 mod curves;
 mod gather;
+mod goals;
 mod page;
 mod timeline;
 
@@ -14,6 +15,7 @@ use log::warn;
 use crate::files::write_whole;
 use crate::output;
 use crate::record::RecordReader;
+pub use goals::{PlotArgs, plot};
 
 /// What to draw, and where.
 #[derive(Clone, Debug, clap::Args)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::curves::{self, Named};
 use super::gather::{LISTED, ROWS, ReportData, ThreadRow};
-use super::timeline;
+use super::{goals, timeline};
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
 pub(super) const CURVES: [&str; curves::COLOURS] = [
@@ -27,7 +27,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; mar
 dt { color: var(--pale); } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; } .wide svg { display: block; width: 100%; min-width: 860px; height: auto; }
 svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
-.grid { stroke: var(--rule); } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.grid { stroke: var(--rule); } .level { stroke: var(--pale); stroke-dasharray: 6 4; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .other { stroke: var(--pale); stroke-width: 1; stroke-opacity: .5; }
 .little { fill-opacity: .4; } .some { fill-opacity: .7; } .up, .down { fill: var(--ink); }
 .key { display: inline-block; width: 1.1rem; margin: 0 .35rem 0 .9rem; vertical-align: baseline; }
@@ -109,6 +109,13 @@ pub(super) fn page(story: &ReportData, file: &str) -> String {
          on the fastest core (STP), over the last ten seconds.",
         draw("Throughput over time", true, &[asp, stp]),
     );
+    let about = match story.goals.1 {
+        0 => "Of programs with goals; 'scx_hetero goal plot' draws these two alone.".to_string(),
+        more => format!("Of the programs that had goals for longest; {more} more had."),
+    };
+    for (heading, drawing, _) in goals::drawings(&story.goals.0, story.seconds) {
+        section(&mut body, &heading, &about, Some(drawing.to_string()));
+    }
     section(
         &mut body,
         "Power",

@@ -15,16 +15,17 @@ use crate::agent::SessionBeats;
 use crate::goals::{
     GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal, SOCKET, SessionReading,
 };
+use crate::record::Encoder;
 use crate::table::Task;
 use hetero_core::goals::{SessionId, TargetRate};
 
 /// Programs that have goals. Outlives a restart, as on CPU hotplug.
 pub(super) struct ProgramGoals {
     server: Option<GoalServer>,
+    rules: GoalRules,
     readings: Vec<SessionReading>,
     /// By process: which of the readings are about its threads.
     by_process: FxHashMap<u32, Vec<usize>>,
-    rules: GoalRules,
 }
 
 impl ProgramGoals {
@@ -36,9 +37,9 @@ impl ProgramGoals {
         }
         Self {
             server: server.ok(),
+            rules: GoalRules::default(),
             readings: Vec::new(),
             by_process: FxHashMap::default(),
-            rules: GoalRules::default(),
         }
     }
 
@@ -109,6 +110,16 @@ impl ProgramGoals {
         }));
     }
 
+    /// Says in a recording what those with a goal are called.
+    pub(super) fn name_in(&self, recording: &mut Encoder) {
+        for reading in &self.readings {
+            if reading.target != GoalTarget::None {
+                let about = &reading.about;
+                recording.session(about.id, about.tgid, &about.name);
+            }
+        }
+    }
+
     /// The session of a thread, as of the last look: one that names it, or else one of all its process.
     pub(super) fn session_of(&self, task: &Task) -> Option<SessionId> {
         let all = self.by_process.get(&task.tgid)?.iter();
@@ -119,19 +130,6 @@ impl ProgramGoals {
     }
 }
 
-/// An instant by the monotonic clock, as programs have it, ns.
-pub(super) fn monotonic_ns(at: Instant) -> u64 {
-    let now = monotonic().unwrap_or_default();
-    now.saturating_sub(at.elapsed()).as_nanos() as u64
-}
-
-impl Scheduler<'_> {
-    /// Every session.
-    pub(super) fn goals(&self) -> Vec<GoalStatus> {
-        let mut readings = Vec::new();
-        if let Some(server) = &self.half.programs.server {
-            server.sessions().read(&mut readings);
-        }
 /// What is told of a process that has no session though a rule gives it a goal.
 fn told_without_beats(rule: RuledGoal) -> Option<String> {
     let RuledGoal::Given {
@@ -147,6 +145,19 @@ fn told_without_beats(rule: RuledGoal) -> Option<String> {
     ))
 }
 
+/// An instant by the monotonic clock, as programs have it, ns.
+pub(super) fn monotonic_ns(at: Instant) -> u64 {
+    let now = monotonic().unwrap_or_default();
+    now.saturating_sub(at.elapsed()).as_nanos() as u64
+}
+
+impl Scheduler<'_> {
+    /// Every session.
+    pub(super) fn goals(&self) -> Vec<GoalStatus> {
+        let mut readings = Vec::new();
+        if let Some(server) = &self.half.programs.server {
+            server.sessions().read(&mut readings);
+        }
         let states = self.agent.goals.states();
         let status = |reading: &SessionReading| {
             let mut status = GoalStatus::from(reading);
@@ -163,19 +174,6 @@ fn told_without_beats(rule: RuledGoal) -> Option<String> {
         readings.iter().map(status).collect()
     }
 
-    /// Gives a session another goal.
-    pub(super) fn set_goal(&self, id: u64, wish: GoalWish) -> Result<String, String> {
-        let server = self.half.programs.server.as_ref();
-        let server =
-            server.ok_or("the scheduler could not open the socket for goals: see its log")?;
-        let name = server.sessions().wish(id, wish)?;
-        let becomes = match wish {
-            GoalWish::Own => "what the program wants, or a rule".to_string(),
-            GoalWish::Remove => "none".into(),
-            GoalWish::Set(target, _) => format!("{} beats per second", target as f64 / 1000.0),
-        };
-        info!("goal of session {id} ({name}): {becomes}");
-        Ok(format!("goal of session {id} ({name}): {becomes}"))
     /// How fast the session of a thread is, or why there is none though a rule wants it, in words.
     pub(super) fn goal_told(&self, task: &Task) -> Option<String> {
         if let Some(state) = self.agent.goals.of(task.id) {
@@ -190,5 +188,18 @@ fn told_without_beats(rule: RuledGoal) -> Option<String> {
         rules.goal_of(task.tgid).and_then(told_without_beats)
     }
 
+    /// Gives a session another goal.
+    pub(super) fn set_goal(&self, id: u64, wish: GoalWish) -> Result<String, String> {
+        let server = self.half.programs.server.as_ref();
+        let server =
+            server.ok_or("the scheduler could not open the socket for goals: see its log")?;
+        let name = server.sessions().wish(id, wish)?;
+        let becomes = match wish {
+            GoalWish::Own => "what the program wants, or a rule".to_string(),
+            GoalWish::Remove => "none".into(),
+            GoalWish::Set(target, _) => format!("{} beats per second", target as f64 / 1000.0),
+        };
+        info!("goal of session {id} ({name}): {becomes}");
+        Ok(format!("goal of session {id} ({name}): {becomes}"))
     }
 }

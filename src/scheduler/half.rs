@@ -81,6 +81,9 @@ impl Backend for BpfHalf<'_> {
     fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
         self.programs
             .sessions(self.began_ns, &self.rules, sessions);
+        if let Some(recording) = self.recording.encoder() {
+            self.programs.name_in(recording);
+        }
     }
 
     fn session_of(&mut self, task: &Task) -> Option<SessionId> {

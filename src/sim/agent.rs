@@ -198,7 +198,13 @@ impl Backend for SimulatedHalf<'_> {
     }
 
     fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
-        self.told.goals.beats(sessions);
+        let Told {
+            goals, recording, ..
+        } = &mut *self.told;
+        goals.beats(sessions);
+        if let Some(recording) = recording {
+            goals.name_in(&mut recording.encoder);
+        }
     }
 
     fn session_of(&mut self, task: &Task) -> Option<SessionId> {

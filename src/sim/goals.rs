@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::kernel::{BEGIN_NS, SimulatedKernel};
 use crate::agent::SessionBeats;
+use crate::record::Encoder;
 use hetero_core::goals::{SessionId, TargetRate};
 
 /// Beats/s of a program alone on the fastest cores.
@@ -138,6 +139,16 @@ impl SimulatedGoals {
                 worked_ns: None,
             })
         }));
+    }
+
+    /// Says in a recording what they are called.
+    pub(super) fn name_in(&self, recording: &mut Encoder) {
+        for goal in &self.jobs {
+            let id = goal.job as u64;
+            let of = |(tgid, session): (&u32, &SessionId)| (session.0 == id).then_some(*tgid);
+            let pid = self.sessions.iter().find_map(of);
+            recording.session(id, pid.unwrap_or(0), &goal.program);
+        }
     }
 
     /// So much is allotted to a session now.

@@ -270,6 +270,47 @@ fn a_file_made_to_fill_memory_is_refused_within_the_budget() {
 }
 
 #[test]
+fn goals_are_drawn_from_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("goals.scxrec");
+    let file = file.to_str().unwrap();
+    let sim = ["sim", "hmmer@70,soplex@40,6*gobmk", "--policy", "camps"];
+    let how = [
+        "--machine",
+        "alder-lake-4p4e",
+        "--seconds",
+        "6",
+        "--record",
+        file,
+    ];
+    stdout(&[&sim[..], &how].concat());
+    let said = stdout(&["goal", "plot", file]);
+    assert_eq!(said, format!("{file}.svg: goals of 2\n"));
+    let drawing = fs::read_to_string(format!("{file}.svg")).unwrap();
+    let (rates, given) = drawing.split_once("Allotment, CPUs").unwrap();
+    for part in [rates, given] {
+        assert_eq!(part.matches("<path class=\"curve").count(), 4, "{drawing}");
+        assert!(part.contains("hmmer@70 ") && part.contains("soplex@40 "));
+        // Ten points a second, and each has a line to it but the first.
+        assert!(part.matches('L').count() > 2 * 40);
+    }
+    assert_eq!(stdout(&["goal", "plot", file, "--out", "-"]), drawing);
+    stdout(&["report", file]);
+    let page = fs::read_to_string(format!("{file}.html")).unwrap();
+    assert!(page.contains("<h2>Rate over target") && page.contains("<h2>Allotment"));
+    // Goals change nothing in how it is replayed.
+    let json = stdout(&["replay", file, "--json"]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["same_again"], report["decided_again"]);
+
+    let path = recording(folder.path(), "rr", "1");
+    let told = error(&["goal", "plot", path.to_str().unwrap()]);
+    assert!(told.contains("no program had a goal"), "{told}");
+    let told = error(&["goal", "plot", "/dev/null"]);
+    assert!(told.contains("no recording of scx_hetero"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_recorded_is_said_before_anything_runs() {
     let told = error(&["sim", "W5", "--record", "/tmp/none"]);
     assert!(told.contains("one policy that decides"), "{told}");

@@ -176,6 +176,10 @@ impl Agent {
     /// [`GOALS_LOOK`] while there are any, and when one has come.
     pub fn steer<B: Backend>(&mut self, backend: &mut B) {
         self.goals.steer(backend, &self.topology);
+        let now_ns = backend.now();
+        if let Some(recording) = backend.recording() {
+            recording.goals(now_ns, self.goals.states());
+        }
     }
 
     /// The same for the recording alone.

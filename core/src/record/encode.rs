@@ -5,7 +5,12 @@ use std::mem::take;
 
 use clap::ValueEnum;
 
-use super::format::{Begin, Changed, Chosen, Decided, Look, MAGIC, Number, Record, SampleRecord};
+use super::format::{
+    Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, Number, Record,
+    SampleRecord, SessionName,
+};
+use super::{GOALS, GOALS_EACH};
+use crate::goals::{GoalState, MAX_SESSIONS};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::pmu::sample::Sample;
@@ -23,6 +28,9 @@ pub struct Encoder {
     look: Look,
     decided: Vec<Decided>,
     carried_out: Vec<bool>,
+    /// Numbers of sessions that have been named, in ascending order.
+    named: Vec<u64>,
+    goals: GoalsLook,
 }
 
 impl Chosen {
@@ -54,6 +62,8 @@ impl Default for Encoder {
             look: Look::default(),
             decided: Vec::new(),
             carried_out: Vec::new(),
+            named: Vec::new(),
+            goals: GoalsLook::default(),
         }
     }
 }
@@ -170,6 +180,43 @@ impl Encoder {
         self.put(&record);
         if let Record::CarriedOut(carried_out) = record {
             self.carried_out = carried_out;
+        }
+    }
+
+    /// Says what a session is called, once.
+    pub fn session(&mut self, id: u64, pid: u32, name: &str) {
+        let Err(at) = self.named.binary_search(&id) else {
+            return;
+        };
+        // Numbers grow: the first ones are those of sessions that ended longest ago.
+        if self.named.len() >= 2 * MAX_SESSIONS && at > 0 {
+            self.named.remove(0);
+        }
+        let at = self.named.partition_point(|&named| named < id);
+        self.named.insert(at, id);
+        let name = name.to_string();
+        self.put(&Record::Session(SessionName { id, pid, name }));
+    }
+
+    /// How fast programs with goals are at `now_ns`, and what they are given: all [`GOALS_EACH`], and when the
+    /// last one has gone.
+    pub fn goals(&mut self, now_ns: u64, states: &[GoalState]) {
+        let last_are_gone = states.is_empty() && !self.goals.goals.is_empty();
+        // They are looked at each 50 ms, or a little later; a clock that begins anew is behind.
+        let passed = now_ns.checked_sub(self.goals.now_ns);
+        let soon = passed.is_some_and(|ns| u128::from(ns) + 10_000_000 < GOALS_EACH.as_nanos());
+        if !last_are_gone && (states.is_empty() || soon) {
+            return;
+        }
+        let mut look = take(&mut self.goals);
+        look.now_ns = now_ns;
+        look.goals.clear();
+        look.goals
+            .extend(states.iter().take(GOALS).map(GoalRecord::from));
+        let record = Record::Goals(look);
+        self.put(&record);
+        if let Record::Goals(look) = record {
+            self.goals = look;
         }
     }
 

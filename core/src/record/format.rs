@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::goals::{GoalState, Miss};
 use crate::pmu::sample::SfEstimate;
 use crate::policy::{Action, Reason};
 use crate::slowdown::Thresholds;
@@ -45,6 +46,10 @@ pub enum Record {
     Energy(f64),
     /// The scheduler ended, and closed the recording.
     End,
+    /// A session gets this name; told before it is first among [`Record::Goals`].
+    Session(SessionName),
+    /// How fast programs with goals are, and what they get.
+    Goals(GoalsLook),
 }
 
 /// The scheduler begins.
@@ -170,6 +175,57 @@ pub struct Decided {
     pub action: Action,
     /// Why.
     pub reasons: [Option<Reason>; 2],
+}
+
+/// What a session with a goal is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionName {
+    /// Its number.
+    pub id: u64,
+    /// The process that it is about.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// Programs with goals at one look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GoalsLook {
+    /// ns since the scheduler began.
+    pub now_ns: u64,
+    /// At most [`super::GOALS`] of them.
+    #[serde(deserialize_with = "few")]
+    pub goals: Vec<GoalRecord>,
+}
+
+/// One of them; of what is not known there is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalRecord {
+    /// Its session's number.
+    pub session: u64,
+    /// Beats/s that it is to do.
+    pub target: f32,
+    /// Beats/s in the last second or so.
+    pub rate: Option<f32>,
+    /// Fast cores that its target takes.
+    pub demand: Option<f32>,
+    /// Fast cores that it is given.
+    pub given: f32,
+    /// Why its target is missed.
+    pub miss: Option<Miss>,
+}
+
+impl From<&GoalState> for GoalRecord {
+    fn from(state: &GoalState) -> Self {
+        Self {
+            session: state.session.0,
+            target: state.target as f32,
+            rate: state.rates.windowed.map(|rate| rate as f32),
+            demand: state.model.map(|_| state.demand as f32),
+            given: state.fast_cores as f32,
+            miss: state.miss,
+        }
+    }
 }
 
 /// A list of at most [`MOST`], refused before anything is put aside for it.

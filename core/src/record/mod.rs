@@ -3,8 +3,8 @@
 //! decide again, or another in its place (`scx_hetero replay`), and that it can be drawn
 //! (`scx_hetero report`).
 //!
-//! What is recorded is what goes into a policy and what comes out of it, no more: the machine, samples,
-//! the task table, settings; actions, reasons, and what became of them.
+//! What is recorded is what goes into a policy and what comes out of it: the machine, samples, the task table,
+//! settings; actions, reasons, and what became of them. Besides what programs with goals were given, to be drawn.
 
 mod encode;
 pub mod format;
@@ -16,6 +16,12 @@ use std::time::Duration;
 pub use encode::{Encoder, append, reasons};
 pub use members::Members;
 pub use read::{BUDGET, Input, RecordReader, Tail};
+
+/// Sessions that are recorded at a look, those with the least numbers.
+pub const GOALS: usize = 256;
+
+/// And so often at the most.
+const GOALS_EACH: Duration = Duration::from_millis(100);
 
 /// How often a file is added to: a scheduler that is killed loses no more than this, and what the disk
 /// has not taken yet.

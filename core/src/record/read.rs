@@ -11,11 +11,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use flate2::bufread::GzDecoder;
 
-use super::format::{Begin, Chosen, Decided, Look, MAGIC, MOST, Record, SampleRecord};
+use super::GOALS;
+use super::format::{
+    Begin, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, MOST, Record, SampleRecord,
+    SessionName,
+};
 use crate::pmu::Event;
 use crate::pmu::counts;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SampleMetrics};
 use crate::table::{Task, TaskId};
+use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology, cpulist};
 
 /// The most memory that a file can make this and the policies take, bytes.
@@ -36,6 +41,9 @@ const CHANGES: usize = 10_000;
 /// Events that samples may name, and how long such a name may be.
 const EVENTS: usize = 256;
 const NAME: usize = 256;
+
+/// Sessions that readers keep names of.
+const SESSIONS: usize = 100_000;
 
 /// Texts of a machine about itself.
 const TEXTS: usize = 1000;
@@ -66,6 +74,15 @@ pub enum Input {
     CarriedOut(Vec<bool>),
     /// Joules since the recording began.
     Energy(f64),
+    /// A session gets this name.
+    Session(SessionName),
+    /// How fast programs with goals are, and what they get.
+    Goals {
+        /// As of a look.
+        at_ns: u64,
+        /// In ascending order of sessions.
+        goals: Vec<GoalRecord>,
+    },
 }
 
 /// How a recording ends.
@@ -99,6 +116,8 @@ pub struct RecordReader {
     /// Threads there ever were, and beginnings.
     threads: usize,
     changes: usize,
+    /// Sessions there ever were.
+    sessions: usize,
     /// Actions decided of which nothing is known yet.
     open: usize,
     core_types: usize,
@@ -135,6 +154,7 @@ impl RecordReader {
             tasks: Vec::new(),
             threads: 0,
             changes: 0,
+            sessions: 0,
             open: 0,
             core_types: 0,
             looked: (0, 0),
@@ -314,6 +334,29 @@ impl RecordReader {
                 Input::CarriedOut(outcomes)
             }
             Record::Energy(joules) => Input::Energy(joules),
+            Record::Session(mut named) => {
+                self.sessions += 1;
+                ensure!(
+                    self.sessions <= SESSIONS && named.name.len() <= NAME,
+                    "{} is of more than {SESSIONS} sessions of programs with goals, or names one in more \
+                     than {NAME} letters",
+                    self.path.display()
+                );
+                named.name = plain(&named.name).into_owned();
+                Input::Session(named)
+            }
+            Record::Goals(GoalsLook { now_ns, goals }) => {
+                ensure!(
+                    goals.len() <= GOALS && goals.is_sorted_by(|a, b| a.session < b.session),
+                    "{}: goals of sessions in no order, or of more than {GOALS}",
+                    self.path.display()
+                );
+                let (before, at_ns) = self.looked;
+                // A scheduler that begins may have a clock of its own.
+                let passed = now_ns.checked_sub(before).or(self.anew.then_some(now_ns));
+                let at_ns = at_ns.saturating_add(passed.unwrap_or(0));
+                Input::Goals { at_ns, goals }
+            }
             Record::End => {
                 self.tail = Some(Tail::Whole);
                 return Ok(None);

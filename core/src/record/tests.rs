@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::format::{Begin, Chosen, Decided, MAGIC, Record};
+use super::format::{Begin, Chosen, Decided, GoalRecord, GoalsLook, MAGIC, Record, SessionName};
 use super::*;
+use crate::goals::rate::BeatRates;
+use crate::goals::{GoalState, Miss, SessionId};
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
@@ -153,6 +155,73 @@ fn what_is_read_is_what_the_policy_saw_to_the_last_bit() {
     assert_eq!(moved.len(), 2, "only the swap moves threads");
 }
 
+/// A session that does what it should.
+fn state(id: u64) -> GoalState {
+    GoalState {
+        session: SessionId(id),
+        fast_cores: 0.5,
+        demand: 0.5,
+        target: 30.0,
+        rates: BeatRates {
+            windowed: Some(29.5),
+            ..BeatRates::default()
+        },
+        spent: 0.5,
+        model: None,
+        miss: None,
+    }
+}
+
+#[test]
+fn goals_are_recorded_ten_times_a_second_with_names_told_once() {
+    let topology = board(1, 1);
+    let mut encoder = Encoder::default();
+    encoder.begin(begin());
+    let step_ns = 50_000_000;
+    for step in 0..=20 {
+        let now_ns = step * step_ns;
+        let snapshot = Snapshot {
+            now_ns,
+            topology: &topology,
+            tasks: &[],
+        };
+        encoder.look(&snapshot, false);
+        encoder.session(3, 4711, "x264");
+        let mut states = vec![state(3)];
+        if step >= 10 {
+            encoder.session(7, 5, "\u{1b}[2J");
+            states.push(state(7));
+        }
+        states.truncate(if step < 20 { 2 } else { 0 });
+        encoder.goals(now_ns, &states);
+    }
+    // A session of the next scheduler, whose clock begins anew.
+    encoder.begin(begin());
+    encoder.goals(5, &[state(8)]);
+    let many: Vec<GoalState> = (0..1000).map(state).collect();
+    encoder.goals(5 + 2 * step_ns, &many);
+    encoder.end();
+    let (inputs, ..) = read(&[encoder.take(Vec::new())]);
+    let (mut names, mut looks) = (Vec::new(), Vec::new());
+    for input in &inputs {
+        match input {
+            Input::Session(named) => names.push((named.id, named.pid, named.name.as_str())),
+            Input::Goals { at_ns, goals } => looks.push((*at_ns, goals.len())),
+            _ => {}
+        }
+    }
+    assert_eq!(names.len(), 2);
+    assert_eq!(names[0], (3, 4711, "x264"));
+    assert!(!names[1].2.contains('\u{1b}'));
+    let mut expected: Vec<(u64, usize)> = (1..10)
+        .map(|n| (2 * n * step_ns, if n < 5 { 1 } else { 2 }))
+        .collect();
+    // That the last has gone is told at once; then what began anew.
+    let end = 20 * step_ns;
+    expected.extend([(end, 0), (end + 5, 1), (end + 5 + 2 * step_ns, GOALS)]);
+    assert_eq!(looks, expected);
+}
+
 /// Whoever changes these bytes changes the form: then [`MAGIC`] must change, and `docs/record.md`.
 #[test]
 fn the_bytes_are_those_of_the_documented_form() {
@@ -167,6 +236,31 @@ fn the_bytes_are_those_of_the_documented_form() {
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);
     assert_eq!(bytes(&Record::Energy(1.0)), [8, 0, 0, 0, 0, 0, 0, 240, 63]);
     assert_eq!(bytes(&Record::End), [9]);
+    let named = SessionName {
+        id: 300,
+        pid: 5,
+        name: "ab".into(),
+    };
+    let named = bytes(&Record::Session(named));
+    assert_eq!(named, [10, 172, 2, 5, 2, b'a', b'b']);
+    let goal = GoalRecord {
+        session: 300,
+        target: 1.0,
+        rate: None,
+        demand: Some(2.0),
+        given: 0.0,
+        miss: Some(Miss::Threads { threads: 4 }),
+    };
+    let goals = bytes(&Record::Goals(GoalsLook {
+        now_ns: 7,
+        goals: vec![goal],
+    }));
+    // At 7 ns, of one: session 300, target, no rate, demand, given, and few threads.
+    let expected = [
+        &[11, 7, 1, 172, 2, 0, 0, 128, 63, 0][..],
+        &[1, 0, 0, 0, 64, 0, 0, 0, 0, 1, 1, 4],
+    ];
+    assert_eq!(goals, expected.concat());
     let id = TaskId {
         slot: 300,
         generation: 2,
@@ -303,5 +397,28 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
         counts: vec![(4, format::Number::Whole(1))],
         ..format::SampleRecord::default()
     });
-    assert!(errors(&[good, sample]).unwrap().contains("unknown event"));
+    let told = errors(&[good.clone(), sample]).unwrap();
+    assert!(told.contains("unknown event"));
+    let state = |id| GoalRecord::from(&state(id));
+    let goals = |goals| Record::Goals(GoalsLook { now_ns: 1, goals });
+    let told = errors(&[good.clone(), goals(vec![state(2), state(1)])]).unwrap();
+    assert!(told.contains("in no order"), "{told}");
+    let many = goals((0..257).map(state).collect());
+    assert!(
+        errors(&[good.clone(), many])
+            .unwrap()
+            .contains("more than 256")
+    );
+    let named = |id| SessionName {
+        id,
+        pid: 1,
+        name: String::new(),
+    };
+    let names = (0..100_001).map(|id| Record::Session(named(id)));
+    let names: Vec<Record> = [good].into_iter().chain(names).collect();
+    assert!(
+        errors(&names)
+            .unwrap()
+            .contains("more than 100000 sessions")
+    );
 }
