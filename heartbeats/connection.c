@@ -78,6 +78,8 @@ static int request(const struct scx_hetero_hb *hb, const char *begin, char *text
 			      SCX_HETERO_HB_VERSION, hb->name);
 		if (hb->pid)
 			n += snprintf(text + n, REQUEST - n, "\"pid\":%d,", hb->pid);
+		if (hb->children)
+			n += snprintf(text + n, REQUEST - n, "\"children\":true,");
 	}
 	n += snprintf(text + n, REQUEST - n, "\"weight\":%u,\"tids\":[", hb->weight);
 	for (i = 0; i < hb->nr_tids; i++)

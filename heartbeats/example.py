@@ -25,6 +25,7 @@ class Options(ctypes.Structure):
         ("nr_tids", ctypes.c_uint32),
         ("tids", ctypes.POINTER(ctypes.c_int32)),
         ("socket", ctypes.c_char_p),
+        ("children", ctypes.c_uint32),
     ]
 
 

@@ -149,6 +149,8 @@ static int set_options(struct scx_hetero_hb *hb, const struct scx_hetero_hb_opti
 
 	if (goals > 1 || options->pid < 0 || set_tids(hb, options->tids, options->nr_tids))
 		return -1;
+	if (options->children > 1 || (options->children && options->nr_tids))
+		return -1;
 	target = options->rate != 0 ? target_of_rate(options->rate) :
 		 target_of_period(options->period_ns ? options->period_ns : options->deadline_ns);
 	if (target < 0)
@@ -159,6 +161,7 @@ static int set_options(struct scx_hetero_hb *hb, const struct scx_hetero_hb_opti
 	if (!valid_weight(hb->weight))
 		return -1;
 	hb->pid = options->pid;
+	hb->children = options->children;
 	if (!path || !*path)
 		path = SOCKET;
 	if (strlen(path) >= sizeof(hb->address.sun_path))

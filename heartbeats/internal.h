@@ -60,6 +60,7 @@ struct scx_hetero_hb {
 	uint64_t retry_ns; /* after a refusal */
 	uint32_t weight;
 	int32_t pid;
+	uint32_t children;
 	uint32_t nr_tids;
 	int32_t tids[SCX_HETERO_HB_MAX_TIDS];
 	char name[16];

@@ -57,6 +57,7 @@ struct scx_hetero_hb_options {
 	uint32_t nr_tids;	/* these threads alone; 0: all that the process has */
 	const int32_t *tids;
 	const char *socket;	/* the scheduler's; NULL: $SCX_HETERO_GOALS, or the usual one */
+	uint32_t children;	/* 1: what the process starts is meant, too */
 };
 
 /* NULL if options are wrong (EINVAL) or memory is short (ENOMEM). options may be NULL. */

@@ -412,6 +412,7 @@ impl Scheduler<'_> {
         if let Some(learning) = &mut self.learning {
             learning.retain(tasks);
         }
+        self.half.programs.retain(tasks);
         self.agent.forget_the_gone();
         Ok(())
     }

@@ -25,6 +25,7 @@ pub(crate) struct Options {
     pub(crate) nr_tids: u32,
     pub(crate) tids: *const i32,
     pub(crate) socket: *const c_char,
+    pub(crate) children: u32,
 }
 
 unsafe extern "C" {

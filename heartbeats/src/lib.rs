@@ -61,6 +61,8 @@ pub struct HeartbeatOptions<'a> {
     pub pid: u32,
     /// These threads alone; none are all that the process has.
     pub tids: &'a [i32],
+    /// What the process starts is meant, too, as far as it is the same user's; only without `tids`.
+    pub children: bool,
     /// The scheduler's socket; `None` is `$SCX_HETERO_GOALS`, or the usual one.
     pub socket: Option<&'a Path>,
 }
@@ -125,6 +127,7 @@ impl Heartbeat {
                 tids => tids.as_ptr(),
             },
             socket: socket.as_ref().map_or(ptr::null(), |path| path.as_ptr()),
+            children: options.children.into(),
         };
         // SAFETY: the options say their own size, and what they point to outlives the call, after which
         // the library has copies.

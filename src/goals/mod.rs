@@ -6,6 +6,7 @@
 //! of them every few looks. `scx_hetero goal run` is such a program for one that knows nothing of it.
 
 pub mod command;
+mod family;
 mod page;
 mod peer;
 mod request;
@@ -15,6 +16,7 @@ pub(crate) mod server;
 mod sessions;
 mod status;
 
+pub use family::{Families, FamilyHead, TreeInProc};
 pub use page::{Beats, GoalTarget};
 pub use ruled::{GoalRules, GoalSource, RuledGoal};
 pub use server::GoalServer;

@@ -120,7 +120,8 @@ pub(super) fn descends(mut tgid: u32, from: u32) -> bool {
     false
 }
 
-fn parent(tgid: u32) -> Option<u32> {
+/// The process that has started another, or has adopted it since.
+pub(super) fn parent(tgid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{tgid}/stat")).ok()?;
     // After the name, in which there may be anything, and the state.
     let fields = stat.rsplit_once(')')?.1;
@@ -128,7 +129,7 @@ fn parent(tgid: u32) -> Option<u32> {
 }
 
 /// Real, effective and saved.
-fn uids(tgid: u32) -> Option<[u32; 3]> {
+pub(super) fn uids(tgid: u32) -> Option<[u32; 3]> {
     let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let mut uids = line.split_whitespace().map(|uid| uid.parse().ok());

@@ -31,6 +31,9 @@ pub(super) struct OpenSession {
     #[serde(default)]
     pub name: String,
     pub pid: Option<u32>,
+    /// It is about all that the process starts, too.
+    #[serde(default)]
+    pub children: bool,
     #[serde(flatten)]
     pub shape: SessionShape,
 }
@@ -62,6 +65,11 @@ impl GoalRequest {
                     "this scheduler knows version {VERSION} of sessions, and not {}",
                     open.version
                 ));
+            }
+            Self::Open(open) if open.children && !open.shape.tids.is_empty() => {
+                return Err(
+                    "a session is about threads, or about a process and its children".into(),
+                );
             }
             Self::Open(open) => &open.shape,
             Self::Change(shape) => shape,
@@ -102,11 +110,12 @@ mod tests {
 
     #[test]
     fn what_the_library_sends_is_understood() {
-        let line = br#"{"open":{"version":1,"name":"x264","pid":7,"weight":200,"tids":[7,8]}}"#;
+        let line = br#"{"open":{"version":1,"name":"x264","pid":7,"children":false,"weight":200,"tids":[7,8]}}"#;
         let open = OpenSession {
             version: 1,
             name: "x264".into(),
             pid: Some(7),
+            children: false,
             shape: SessionShape {
                 weight: 200,
                 tids: vec![7, 8],
@@ -119,6 +128,9 @@ mod tests {
             tids: vec![],
         };
         assert_eq!(GoalRequest::parse(line), Ok(GoalRequest::Change(shape)));
+        let line = br#"{"open":{"version":1,"children":true}}"#;
+        let open = GoalRequest::parse(line).unwrap();
+        assert!(matches!(open, GoalRequest::Open(open) if open.children));
         let open = GoalRequest::parse(br#"{"open":{"version":1}}"#).unwrap();
         assert!(matches!(open, GoalRequest::Open(open) if open.shape.weight == 100));
     }
@@ -135,6 +147,10 @@ mod tests {
             (r#"{"open":{"version":1,"weight":0}}"#, "1 to 10000"),
             (r#"{"open":{"version":1,"weight":-1}}"#, "no request"),
             (r#"{"open":{"version":1,"pid":-7}}"#, "no request"),
+            (
+                r#"{"open":{"version":1,"children":true,"tids":[7]}}"#,
+                "about threads, or",
+            ),
             (&*many, "at most 256"),
         ] {
             let said = GoalRequest::parse(line.as_bytes()).unwrap_err();

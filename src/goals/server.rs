@@ -365,7 +365,7 @@ impl Desk {
         let page = Page::new(page)?;
         let process = client.peer.process(open.pid)?;
         self.check_threads(&open.shape.tids, process.tgid)?;
-        let about = (client.peer.uid, request::name(&open.name));
+        let about = (client.peer.uid, request::name(&open.name), open.children);
         let shape = (open.shape.tids, open.shape.weight);
         self.sessions.open(process, page, about, shape)
     }

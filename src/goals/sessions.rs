@@ -18,6 +18,9 @@ pub struct SessionAbout {
     pub tgid: u32,
     /// The user who opened it.
     pub uid: u32,
+    /// It is about what that process has started, too, as far as it is the same user's; if root has opened it,
+    /// whatever user's it is.
+    pub children: bool,
     /// For people.
     pub name: String,
 }
@@ -117,7 +120,7 @@ impl GoalSessions {
         &self,
         process: Process,
         page: Page,
-        (uid, name): (u32, String),
+        (uid, name, children): (u32, String, bool),
         (tids, weight): (Vec<u32>, u32),
     ) -> Result<u64, String> {
         let mut table = self.table();
@@ -130,6 +133,7 @@ impl GoalSessions {
             id,
             tgid: process.tgid,
             uid,
+            children,
             name,
         };
         table.sessions.push(OpenedSession {

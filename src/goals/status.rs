@@ -15,6 +15,9 @@ pub struct GoalStatus {
     pub pid: u32,
     /// For people.
     pub name: String,
+    /// It is about all that the process has started, too.
+    #[serde(default)]
+    pub children: bool,
     /// Threads that it is about; none are all of the process.
     pub tids: Vec<u32>,
     /// How much it counts where goals exceed the machine.
@@ -45,6 +48,7 @@ impl From<&SessionReading> for GoalStatus {
             id: reading.about.id,
             pid: reading.about.tgid,
             name: reading.about.name.clone(),
+            children: reading.about.children,
             tids: reading.tids.to_vec(),
             weight: reading.weight,
             deadline: matches!(reading.target, GoalTarget::Deadline(_)),
@@ -64,6 +68,11 @@ impl GoalStatus {
             target if self.deadline => format!("{} ms", short(1000.0 / target)),
             target => short(target),
         }
+    }
+
+    /// The process that it is about, with a "+" if also what that has started.
+    pub fn pid_told(&self) -> String {
+        format!("{}{}", self.pid, if self.children { "+" } else { "" })
     }
 
     /// Its rate over its target, where both are known.
@@ -92,7 +101,7 @@ pub(super) fn table(goals: &[GoalStatus]) -> String {
         let known = |value: Option<f64>| value.map_or("-".into(), short);
         table.add_row([
             goal.id.to_string(),
-            goal.pid.to_string(),
+            goal.pid_told(),
             goal.name.clone(),
             goal.weight.to_string(),
             goal.source.name().into(),
@@ -140,6 +149,7 @@ mod tests {
                 weight: 200,
                 target: 125.0,
                 deadline: true,
+                children: true,
                 ..GoalStatus::default()
             },
             GoalStatus::default(),
@@ -153,7 +163,7 @@ mod tests {
             lines[1].join(" "),
             "3 4711 x264 100 rule 30.0 24.6 3.21 2.40 the machine lacks 0.8 fast cores"
         );
-        assert_eq!(lines[2].join(" "), "12 5 game 200 own 8.00 ms - - -");
+        assert_eq!(lines[2].join(" "), "12 5+ game 200 own 8.00 ms - - -");
         assert_eq!(lines[3].join(" "), "0 0 0 own - - - -");
         assert!(table.lines().all(|line| line == line.trim_end()));
     }

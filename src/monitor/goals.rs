@@ -6,7 +6,7 @@ use crate::stats::live::LiveGoals;
 
 /// Above the list.
 pub(super) const HEADING: &str =
-    "  ID     PID NAME            WEIGHT BY     TARGET   RATE   MET DEMAND  GIVEN";
+    "  ID      PID NAME            WEIGHT BY     TARGET   RATE   MET DEMAND  GIVEN";
 
 /// All of them in short; nothing where there are none.
 pub(super) fn summary(goals: &LiveGoals) -> Option<String> {
@@ -29,12 +29,14 @@ pub(super) fn lines(goals: &[GoalStatus]) -> Vec<(String, bool)> {
     let mut lines = Vec::new();
     for goal in goals {
         let known = |value: Option<f64>| value.map_or_else(|| "-".into(), short);
-        let met = goal.met().map_or_else(|| "-".into(), |met| format!("{:.0}%", 100.0 * met));
+        let met = goal
+            .met()
+            .map_or_else(|| "-".into(), |met| format!("{:.0}%", 100.0 * met));
         lines.push((
             format!(
-                "{:>4} {:>7} {:<15} {:>6} {:<4} {:>8} {:>6} {met:>5} {:>6} {:>6}",
+                "{:>4} {:>8} {:<15} {:>6} {:<4} {:>8} {:>6} {met:>5} {:>6} {:>6}",
                 goal.id,
-                goal.pid,
+                goal.pid_told(),
                 goal.name,
                 goal.weight,
                 goal.source.name(),
@@ -46,7 +48,7 @@ pub(super) fn lines(goals: &[GoalStatus]) -> Vec<(String, bool)> {
             false,
         ));
         if let Some(reason) = &goal.reason {
-            lines.push((format!("{:>13}{reason}", ""), true));
+            lines.push((format!("{:>14}{reason}", ""), true));
         }
     }
     lines

@@ -13,7 +13,8 @@ use super::half::{BpfHalf, monotonic};
 use super::rules::RulesFile;
 use crate::agent::SessionBeats;
 use crate::goals::{
-    GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal, SOCKET, SessionReading,
+    Families, FamilyHead, GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal,
+    SOCKET, SessionReading, TreeInProc,
 };
 use crate::record::Encoder;
 use crate::table::Task;
@@ -23,6 +24,7 @@ use hetero_core::goals::{SessionId, TargetRate};
 pub(super) struct ProgramGoals {
     server: Option<GoalServer>,
     rules: GoalRules,
+    families: Families,
     readings: Vec<SessionReading>,
     /// By process: which of the readings are about its threads.
     by_process: FxHashMap<u32, Vec<usize>>,
@@ -38,6 +40,7 @@ impl ProgramGoals {
         Self {
             server: server.ok(),
             rules: GoalRules::default(),
+            families: Families::default(),
             readings: Vec::new(),
             by_process: FxHashMap::default(),
         }
@@ -78,6 +81,18 @@ impl ProgramGoals {
                 sessions.read(&mut self.readings);
             }
         }
+        let heads = self
+            .readings
+            .iter()
+            .filter(|reading| reading.about.children);
+        self.families.set(heads.map(|reading| {
+            let about = &reading.about;
+            let head = FamilyHead {
+                session: about.id,
+                uid: Some(about.uid).filter(|&uid| uid != 0),
+            };
+            (about.tgid, head)
+        }));
         for (at, reading) in self.readings.iter().enumerate() {
             let of = self.by_process.entry(reading.about.tgid).or_default();
             of.push(at);
@@ -120,13 +135,30 @@ impl ProgramGoals {
         }
     }
 
-    /// The session of a thread, as of the last look: one that names it, or else one of all its process.
-    pub(super) fn session_of(&self, task: &Task) -> Option<SessionId> {
-        let all = self.by_process.get(&task.tgid)?.iter();
+    /// The session of a thread, as of the last look: one that names it, or else one of all its process, or else
+    /// that of a process that has started it.
+    pub(super) fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+        let all = self.by_process.get(&task.tgid).into_iter().flatten();
         let all = all.map(|&at| &self.readings[at]);
         let named = all.clone().find(|of| of.tids.contains(&task.tid));
-        let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()))?;
-        Some(SessionId(found.about.id))
+        let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()));
+        let family = &mut self.families;
+        let id = match found {
+            Some(found) => found.about.id,
+            None => family.of(task.id, task.tgid, &TreeInProc)?,
+        };
+        Some(SessionId(id))
+    }
+
+    /// The task table is read anew.
+    pub(super) fn begin_look(&mut self) {
+        self.families.begin_look();
+    }
+
+    /// Forgets threads that are gone.
+    pub(super) fn retain(&mut self, tasks: &[Task]) {
+        let alive = |id| tasks.binary_search_by_key(&id, |task| task.id).is_ok();
+        self.families.retain(alive);
     }
 }
 

@@ -51,6 +51,7 @@ impl Backend for BpfHalf<'_> {
         let maps = &self.skel.maps;
         if let (Some(bss), Some(table)) = (&maps.bss_data, &maps.bss_slots_data) {
             let used = bss.nr_slots_used as usize;
+            self.programs.begin_look();
             self.reader.snapshot(&table.slots, used, tasks);
         }
     }
@@ -79,8 +80,7 @@ impl Backend for BpfHalf<'_> {
     }
 
     fn sessions(&mut self, sessions: &mut Vec<SessionBeats>) {
-        self.programs
-            .sessions(self.began_ns, &self.rules, sessions);
+        self.programs.sessions(self.began_ns, &self.rules, sessions);
         if let Some(recording) = self.recording.encoder() {
             self.programs.name_in(recording);
         }

@@ -134,6 +134,7 @@ fn the_scheduler_is_told_of_the_child_and_of_its_end() {
     let reading = until("beats", || read().into_iter().find(beats(2)));
     assert_eq!(reading.target, GoalTarget::Rate(12_500));
     assert_eq!((reading.about.name.as_str(), reading.weight), ("mine", 300));
+    assert!(reading.about.children);
     let comm = fs::read_to_string(format!("/proc/{}/comm", reading.about.tgid));
     assert_eq!(comm.unwrap(), "cat\n");
     writeln!(cat, "three").unwrap();

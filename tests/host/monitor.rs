@@ -208,14 +208,16 @@ fn the_monitor_is_driven_by_keys() {
     terminal.press(&["g"]);
     let screen = terminal.wait("goals", |screen| {
         let lines: Vec<&str> = screen.lines().collect();
-        let at = lines.iter().position(|line| line.contains("TARGET   RATE   MET"));
+        let at = lines
+            .iter()
+            .position(|line| line.contains("TARGET   RATE   MET"));
         let rows = at.map(|at| &lines[at + 1..]).unwrap_or_default();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let rows: Vec<String> = rows.iter().take(4).map(|line| words(line)).collect();
         rows == [
             "3 1000 openssl 100 own 30.0 24.5 82% 3.20 2.40",
             "the machine lacks 0.8 fast cores",
-            "12 4000002 a-name-of-15-ch 10000 rule 8.00 ms 127 102% 0.61 0.62",
+            "12 4000002+ a-name-of-15-ch 10000 rule 8.00 ms 127 102% 0.61 0.62",
             "1023 1001 xz 100 own - - - - -",
         ]
     });

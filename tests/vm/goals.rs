@@ -2,13 +2,15 @@
 //! Goals, in the virtual hybrid machine (`make test`): programs that say how fast they must be are that
 //! fast, whatever runs beside them.
 
+use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Instant;
 
 use serde::Deserialize;
 
 use crate::support::*;
-use scx_hetero::goals::GoalStatus;
+use scx_hetero::goals::{GoalSource, GoalStatus};
 
 /// A line of `hetero-programs --progress --json`.
 #[derive(Deserialize)]
@@ -96,6 +98,14 @@ fn what_cannot_be_met_is_told_with_its_reason_and_others_go_on() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let _crowd = Crowd::of(4);
     let spawn = |args: &str| program(args).stdout(Stdio::null()).spawn().unwrap();
+    // Its beats come from a script, and the work is done by what that has started.
+    let script =
+        "hetero-programs integer --seconds 4 & for i in $(seq 40); do echo; sleep 0.1; done";
+    let mut family = Command::new(binary())
+        .args(["goal", "run", "--rate", "5", "--", "sh", "-c", script])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut children = [
         // One thread, and more than one CPU has.
         spawn("integer --rate 100000 --seconds 3"),
@@ -117,32 +127,55 @@ fn what_cannot_be_met_is_told_with_its_reason_and_others_go_on() {
     );
     assert!(reason("barrier").contains("the machine lacks"), "{told:?}");
     // What is told of its threads, too.
-    let pid = told[0].pid.to_string();
-    let why = Command::new(binary()).args(["why", &pid]).output().unwrap();
-    let why = String::from_utf8(why.stdout).unwrap();
-    assert!(why.contains("of 100000 beats/s"), "{why}");
+    let why = |pid: &str| {
+        let why = Command::new(binary()).args(["why", pid]).output().unwrap();
+        String::from_utf8(why.stdout).unwrap()
+    };
+    let of = |name: &str| told.iter().find(|of| of.name == name).expect(name);
+    let one = why(&of("integer").pid.to_string());
+    assert!(one.contains("of 100000 beats/s"), "{one}");
+    let script = of("sh");
+    assert!(script.children, "{script:?}");
+    let path = format!("/proc/{0}/task/{0}/children", script.pid);
+    let started = fs::read_to_string(path).unwrap();
+    let started: Vec<String> = started.split_whitespace().map(why).collect();
+    let is_told = |told: &String| told.contains("hetero-programs") && told.contains("of 5 beats/s");
+    assert!(started.iter().any(is_told), "{started:?}");
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
+    assert!(family.wait().unwrap().success());
     wait_until(s(5), "without sessions", || list().is_empty());
     scheduler.stop();
 }
 
 #[test]
-fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew() {
+fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew_and_a_rule_gives_it_another() {
+    const RULES: &str = "/tmp/goals.toml";
     let scheduler = Scheduler::start(&["--policy", "rr"]);
-    let child = program("integer --rate 50 --seconds 9 --progress 1000 --json")
+    let begin = Instant::now();
+    let child = program("integer --rate 50 --seconds 13 --progress 1000 --json")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     thread::sleep(s(2));
     scheduler.stop();
-    let scheduler = Scheduler::start(&["--policy", "rr"]);
+    fs::write(RULES, "").unwrap();
+    let scheduler = Scheduler::start(&["--policy", "rr", "--rules", RULES]);
+    thread::sleep(s(9).saturating_sub(begin.elapsed()));
+    let rule = "[[rule]]\nexe = \"*/hetero-programs\"\ngoal = { rate = 30 }\n";
+    fs::write(RULES, rule).unwrap();
+    let set = Command::new(binary()).args(["set", "rules"]).output();
+    let said = String::from_utf8(set.unwrap().stdout).unwrap();
+    assert!(said.contains("1 of them on goals"), "{said}");
+    thread::sleep(s(1));
+    let told = list();
+    assert_eq!((told[0].target, told[0].source), (30.0, GoalSource::Rule));
     let rates = rates(child);
     println!("{rates:.1?}");
-    assert!(
-        (rates[rates.len() - 2] / 50.0 - 1.0).abs() < 0.1,
-        "{rates:.1?}"
-    );
+    for (second, target) in [(6, 50.0), (rates.len() - 2, 30.0)] {
+        let met = (rates[second] / target - 1.0_f64).abs() < 0.1;
+        assert!(met, "second {second}: {rates:.1?}");
+    }
     scheduler.stop();
 }

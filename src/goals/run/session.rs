@@ -23,7 +23,7 @@ use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
 use crate::goals::peer::descends;
-use crate::pmc::target::{Launcher, command, exit_code, lives};
+use crate::pmc::target::{Launcher, command, exit_code};
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
 
 /// How often it is looked whether there were beats.
@@ -177,12 +177,8 @@ struct Voice<'a> {
     heartbeat: Arc<Heartbeat>,
     /// The process that was started.
     pid: u32,
-    /// The process that the session is about.
-    about: u32,
     /// Whether a process is of the program.
     known: HashMap<u32, bool>,
-    /// Beats of earlier sessions.
-    before: u64,
     begin: Instant,
 }
 
@@ -192,9 +188,7 @@ impl<'a> Voice<'a> {
             args,
             heartbeat: Arc::new(open(args, pid)?),
             pid,
-            about: pid,
             known: HashMap::new(),
-            before: 0,
             begin: Instant::now(),
         })
     }
@@ -219,10 +213,10 @@ impl<'a> Voice<'a> {
                     let happened = events.drain();
                     let own = happened.into_iter().filter(|one| self.is_own(one.pid));
                     let own: Vec<Happened> = own.collect();
-                    self.beat(&own)?;
+                    self.beat(&own);
                 }
                 // All that it sees is of the program.
-                Source::Tracepoint(events) => self.beat(&events.drain())?,
+                Source::Tracepoint(events) => self.beat(&events.drain()),
             }
             match ended {
                 Ok(status) => break status,
@@ -256,7 +250,7 @@ impl<'a> Voice<'a> {
     }
 
     fn sum_up(&self) {
-        let beats = self.before + self.heartbeat.count();
+        let beats = self.heartbeat.count();
         let seconds = self.begin.elapsed().as_secs_f64();
         let rate = self.heartbeat.global_rate();
         let rate = rate.map_or_else(String::new, |rate| format!(", {rate:.2} per second"));
@@ -278,21 +272,10 @@ impl<'a> Voice<'a> {
             .or_insert_with(|| pid == root || descends(pid, root))
     }
 
-    fn beat(&mut self, happened: &[Happened]) -> Result<()> {
-        // What does the work may be a child of what was started: a script, say. The session is about the
-        // first that beats, and after its end about the next.
-        if let Some(one) = happened.first()
-            && happened.iter().all(|one| one.pid != self.about)
-            && (self.about == self.pid && self.heartbeat.count() == 0 || !lives(self.about))
-        {
-            self.before += self.heartbeat.count();
-            self.about = one.pid;
-            self.heartbeat = Arc::new(open(self.args, one.pid)?);
-        }
+    fn beat(&self, happened: &[Happened]) {
         for one in happened {
             self.heartbeat.beats_between(1, 0, one.at_ns);
         }
-        Ok(())
     }
 }
 
@@ -304,6 +287,8 @@ fn open(args: &RunArgs, pid: u32) -> Result<Heartbeat> {
         target: HeartbeatTarget::Rate(args.rate),
         weight: args.weight.unwrap_or(0),
         pid,
+        // What does the work may be a child of what was started: a script, say.
+        children: true,
         socket: Some(&args.goals),
         ..HeartbeatOptions::default()
     })

@@ -246,6 +246,7 @@ pub(super) fn goals() -> Vec<GoalStatus> {
         name: "a-name-of-15-ch".into(),
         weight: 10_000,
         deadline: true,
+        children: true,
         target: 125.0,
         source: GoalSource::Rule,
         rate: Some(127.0),

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sessions that are about a process and all that it has started: which threads are theirs.
+//!
+//! Nothing tells of that but a walk up the parents, in small reads of files. Each thread is looked up once,
+//! some at a look, each in its turn; what belongs to a session stays with it when its parents end.
+
+use rustc_hash::FxHashMap;
+
+use super::peer::{parent, uids};
+use hetero_core::limits::MAX_SLOTS;
+use hetero_core::table::TaskId;
+
+/// Processes that are looked up at one look at the task table.
+const LOOKUPS: usize = 64;
+
+/// Ancestors of each that are looked at.
+const GENERATIONS: usize = 16;
+
+/// The session of a family, by the process at its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FamilyHead {
+    /// The session's number.
+    pub session: u64,
+    /// Descendants count only if they are this user's; `None`: root has opened it, and all count.
+    pub uid: Option<u32>,
+}
+
+/// What is found out about processes.
+pub trait ProcessTree {
+    /// The process that has started another, or has adopted it since.
+    fn parent(&self, tgid: u32) -> Option<u32>;
+    /// Its users: real, effective and saved.
+    fn uids(&self, tgid: u32) -> Option<[u32; 3]>;
+}
+
+/// By /proc.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeInProc;
+
+impl ProcessTree for TreeInProc {
+    fn parent(&self, tgid: u32) -> Option<u32> {
+        parent(tgid)
+    }
+
+    fn uids(&self, tgid: u32) -> Option<[u32; 3]> {
+        uids(tgid)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FoundFamily {
+    generation: u32,
+    session: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Families {
+    /// By process.
+    heads: FxHashMap<u32, FamilyHead>,
+    /// The sessions of these.
+    sessions: Vec<u64>,
+    /// Grows when there is another one.
+    generation: u32,
+    found: FxHashMap<TaskId, FoundFamily>,
+    /// Of processes that were looked up at this look.
+    seen: FxHashMap<u32, Option<u64>>,
+    left: usize,
+    /// The slot whose turn is next, and the first that has had none at this look.
+    turn: u32,
+    missed: Option<u32>,
+}
+
+impl Families {
+    /// These are all that there are now.
+    pub fn set(&mut self, heads: impl Iterator<Item = (u32, FamilyHead)>) {
+        let before = std::mem::take(&mut self.sessions);
+        self.heads.clear();
+        for (tgid, head) in heads {
+            self.heads.insert(tgid, head);
+            self.sessions.push(head.session);
+        }
+        self.sessions.sort_unstable();
+        let is_new = |id: &u64| before.binary_search(id).is_err();
+        if self.sessions.iter().any(is_new) {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        if self.heads.is_empty() {
+            self.found.clear();
+        }
+    }
+
+    /// The task table is read anew.
+    pub fn begin_look(&mut self) {
+        self.seen.clear();
+        self.left = LOOKUPS;
+        self.turn = self.missed.take().unwrap_or(0);
+        // What is gone is forgotten by `retain`, now and then.
+        if self.found.len() > 4 * MAX_SLOTS as usize {
+            self.found.clear();
+        }
+    }
+
+    /// The session of the family that a thread of a process belongs to, as far as that is known.
+    pub fn of(&mut self, task: TaskId, tgid: u32, tree: &impl ProcessTree) -> Option<u64> {
+        if self.heads.is_empty() {
+            return None;
+        }
+        if let Some(found) = self.found.get(&task) {
+            let still = found
+                .session
+                .filter(|id| self.sessions.binary_search(id).is_ok());
+            if still.is_some() || found.generation == self.generation {
+                return still;
+            }
+        }
+        let session = match self.seen.get(&tgid) {
+            Some(session) => *session,
+            None if task.slot < self.turn => return None,
+            None if self.left == 0 => {
+                self.missed.get_or_insert(task.slot);
+                return None;
+            }
+            None => {
+                self.left -= 1;
+                let session = self.look_up(tgid, tree);
+                self.seen.insert(tgid, session);
+                session
+            }
+        };
+        let generation = self.generation;
+        self.found.insert(
+            task,
+            FoundFamily {
+                generation,
+                session,
+            },
+        );
+        session
+    }
+
+    /// The nearest one.
+    fn look_up(&self, tgid: u32, tree: &impl ProcessTree) -> Option<u64> {
+        let mut above = tgid;
+        for _ in 0..GENERATIONS {
+            above = tree.parent(above).filter(|&parent| parent > 1)?;
+            if let Some(head) = self.heads.get(&above) {
+                let is_own = |uid| tree.uids(tgid) == Some([uid; 3]);
+                return head.uid.is_none_or(is_own).then_some(head.session);
+            }
+        }
+        None
+    }
+
+    /// Forgets threads that are not `alive`.
+    pub fn retain(&mut self, alive: impl Fn(TaskId) -> bool) {
+        self.found.retain(|id, _| alive(*id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Each process was started by that whose number is a tenth of its own; 77 and its children are another
+    /// user's.
+    #[derive(Default)]
+    struct Tens(Cell<usize>);
+
+    impl ProcessTree for Tens {
+        fn parent(&self, tgid: u32) -> Option<u32> {
+            self.0.set(self.0.get() + 1);
+            Some(tgid / 10)
+        }
+
+        fn uids(&self, tgid: u32) -> Option<[u32; 3]> {
+            let other = tgid.to_string().starts_with("77");
+            Some(if other { [7, 1000, 7] } else { [1000; 3] })
+        }
+    }
+
+    fn task(slot: u32) -> TaskId {
+        TaskId {
+            slot,
+            generation: 1,
+        }
+    }
+
+    fn head(session: u64, uid: Option<u32>) -> FamilyHead {
+        FamilyHead { session, uid }
+    }
+
+    #[test]
+    fn a_thread_is_of_the_nearest_family_of_its_own_user_and_stays() {
+        let (mut families, tree) = (Families::default(), Tens::default());
+        families.set([(7, head(1, Some(1000))), (71, head(2, None))].into_iter());
+        families.begin_look();
+        let mut of = |slot, tgid| families.of(task(slot), tgid, &tree);
+        assert_eq!((of(1, 72), of(2, 724)), (Some(1), Some(1)));
+        assert_eq!((of(3, 711), of(4, 7111)), (Some(2), Some(2)));
+        // Of others, of another user, and the head, whose own session is found otherwise.
+        assert_eq!((of(5, 82), of(6, 77), of(7, 7)), (None, None, None));
+        // Root has opened that one.
+        let heads = [(7, head(1, None)), (71, head(2, None))];
+        families.set(heads.into_iter());
+        families.begin_look();
+        assert_eq!(families.of(task(6), 77, &tree), None, "it is known");
+        families.set([(7, head(3, None))].into_iter());
+        families.begin_look();
+        assert_eq!(families.of(task(6), 77, &tree), Some(3));
+        // Those of a session that has ended are looked up again.
+        assert_eq!(families.of(task(3), 711, &tree), Some(3));
+        // A daemon that its parents have left behind.
+        struct Orphans;
+        impl ProcessTree for Orphans {
+            fn parent(&self, _: u32) -> Option<u32> {
+                Some(1)
+            }
+            fn uids(&self, _: u32) -> Option<[u32; 3]> {
+                None
+            }
+        }
+        families.begin_look();
+        assert_eq!(families.of(task(6), 77, &Orphans), Some(3));
+        assert_eq!(families.of(task(9), 78, &Orphans), None);
+        families.retain(|id| id.slot != 6);
+        assert_eq!(families.of(task(6), 77, &Orphans), None);
+        families.set(std::iter::empty());
+        assert_eq!(families.of(task(3), 711, &tree), None);
+    }
+
+    #[test]
+    fn a_crowd_costs_so_much_a_look_and_each_has_its_turn() {
+        let (mut families, tree) = (Families::default(), Tens::default());
+        families.set([(7, head(1, None))].into_iter());
+        let mut looks = 0;
+        let victim = task(10_000);
+        loop {
+            families.begin_look();
+            looks += 1;
+            // All before it are new at each look.
+            for slot in 0..1000 {
+                let id = TaskId {
+                    slot,
+                    generation: looks,
+                };
+                families.of(id, 80_000 + slot, &tree);
+            }
+            if families.of(victim, 72, &tree) == Some(1) {
+                break;
+            }
+            assert!(looks < 100, "it never has its turn");
+        }
+        assert!((15..=17).contains(&looks), "{looks}");
+        assert!(tree.0.get() <= looks as usize * LOOKUPS * GENERATIONS);
+        // Threads of one process are looked up together.
+        families.begin_look();
+        let before = tree.0.get();
+        (20_000..20_100).for_each(|slot| assert_eq!(families.of(task(slot), 73, &tree), Some(1)));
+        assert_eq!(tree.0.get(), before + 1);
+    }
+}
