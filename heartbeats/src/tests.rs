@@ -105,6 +105,11 @@ fn options_that_make_no_sense_are_refused() {
         },
         HeartbeatOptions { tids: &[0], ..fine },
         HeartbeatOptions {
+            tids: &[1],
+            children: true,
+            ..fine
+        },
+        HeartbeatOptions {
             name: "a\0b",
             ..fine
         },
