@@ -40,6 +40,9 @@ pub(crate) struct Plant {
     pub(crate) noise: f64,
     /// Each so many beats one takes three times the work; 0 is never.
     pub(crate) heavy_each: u64,
+    /// So many beats at its beginning take a twentieth of the work, and one after them six times that: an
+    /// encoder that looks ahead takes pictures before it has to do anything with them.
+    pub(crate) fills: u64,
     /// How long after its work a beat comes, ms.
     pub(crate) lag: u64,
     /// From when on a beat takes so many times the work, ms.
@@ -79,6 +82,7 @@ impl Plant {
             work,
             noise: 0.0,
             heavy_each: 0,
+            fills: 0,
             lag: 0,
             phases: Vec::new(),
             paced: f64::INFINITY,
@@ -169,7 +173,11 @@ impl Plant {
             let sum: f64 = (0..12).map(|_| unit(rng)).sum();
             let noise = 1.0 + self.noise * (sum - 6.0);
             self.begun += 1;
-            let heavy = if self.heavy_each > 0 && self.begun.is_multiple_of(self.heavy_each) {
+            let heavy = if self.begun < self.fills {
+                0.05
+            } else if self.fills > 0 && self.begun == self.fills {
+                6.0
+            } else if self.heavy_each > 0 && self.begun.is_multiple_of(self.heavy_each) {
                 3.0
             } else {
                 1.0

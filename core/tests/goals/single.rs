@@ -67,6 +67,26 @@ fn noisy_programs_get_no_worse_than_their_noise() {
 }
 
 #[test]
+fn an_encoder_that_looks_ahead_first_is_soon_at_its_target() {
+    for (seed, target) in [(1, 8.0), (2, 14.0), (3, 21.6), (4, 60.0), (5, 5.0)] {
+        let mut plant = Plant::new(1, target, 2.5 / target);
+        plant.threads = 8;
+        plant.noise = 0.1;
+        plant.fills = 55;
+        let mut bench = Bench::new(vec![plant], 6.4, rng(seed));
+        let mut settled = 0;
+        while bench.ms < 15_000 {
+            bench.run(100);
+            if (bench.reached(0) - 1.0).abs() > 0.1 {
+                settled = bench.ms;
+            }
+        }
+        let began = bench.plants[0].history[bench.plants[0].fills as usize] / 1_000_000;
+        println!("looks ahead, {target}/s: first picture after {began} ms, settled after {settled} ms");
+    }
+}
+
+#[test]
 fn what_is_delivered_short_is_asked_for_on_top() {
     let near = random(30_000, 100, |bench| bench.delivered = 0.93);
     println!(
