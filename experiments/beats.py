@@ -20,6 +20,7 @@ beats_of() {
 }
 mark() { echo "$*" >$trace/trace_marker; }
 watch() {
+	mkdir -p $1
 	while read -r _ usec <$1/cpu.stat; do
 		mark "spent $2 $usec"
 		sleep 0.05

@@ -13,6 +13,7 @@ FUNCTION = "x264_encoder_encode"
 # from others. $PHASE pictures are calm, as many again, and as many busy; odd films begin with the busy ones.
 SHELL = """
 films() {
+	mkdir -p /usr/lib
 	ln -s /real/$LIBRARY /usr/lib/
 	cd /real
 	for n in "$@"; do

@@ -90,7 +90,9 @@ fn main() {
             _ => program.fixed.push(step),
         }
     }
-    println!("| program | a | R², by cores | MAPE, % | R², by what was spent | MAPE, % | R², online | MAPE, % |");
+    println!(
+        "| program | a | R², by cores | MAPE, % | R², by what was spent | MAPE, % | R², online | MAPE, % |"
+    );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for (name, program) in &programs {
         let by_cores = regression(&program.random, |step| f64::from(step.cores));
@@ -118,9 +120,9 @@ fn regression(steps: &[Step], cost: impl Fn(&Step) -> f64) -> (f64, f64) {
     let mut sums = [0.0; 5];
     for step in steps {
         let (x, y) = (step.before, cost(step));
-        for (sum, one) in
-            sums.iter_mut()
-                .zip([x * x, x * y, y * y, x * step.rate, y * step.rate])
+        for (sum, one) in sums
+            .iter_mut()
+            .zip([x * x, x * y, y * y, x * step.rate, y * step.rate])
         {
             *sum += one;
         }

@@ -40,6 +40,8 @@ pub(crate) struct Plant {
     pub(crate) noise: f64,
     /// Each so many beats one takes three times the work; 0 is never.
     pub(crate) heavy_each: u64,
+    /// What beats take in turn, over the mean: an encoder's pictures come in groups, of which the first takes most.
+    pub(crate) group: Vec<f64>,
     /// So many beats at its beginning take a twentieth of the work, and one after them six times that: an
     /// encoder that looks ahead takes pictures before it has to do anything with them.
     pub(crate) fills: u64,
@@ -82,6 +84,7 @@ impl Plant {
             work,
             noise: 0.0,
             heavy_each: 0,
+            group: Vec::new(),
             fills: 0,
             lag: 0,
             phases: Vec::new(),
@@ -182,7 +185,10 @@ impl Plant {
             } else {
                 1.0
             };
-            self.cost = self.work * factor * noise.max(0.2) * heavy;
+            let turn = self
+                .group
+                .get(self.begun as usize % self.group.len().max(1));
+            self.cost = self.work * factor * noise.max(0.2) * heavy * turn.unwrap_or(&1.0);
             if self.paced.is_finite() {
                 self.next = self.next.max(now as f64 * 1e-9 - 1.0 / self.paced) + 1.0 / self.paced;
             }
