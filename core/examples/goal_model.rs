@@ -57,10 +57,14 @@ fn main() {
         let number = |word: &str| word.parse::<u64>().unwrap_or(0);
         let key = (name.to_string(), part.to_string(), number(cores) as u32);
         if stretch.as_ref().is_none_or(|it| it.key != key) {
+            // What was before a change of cores is what tells a from b.
+            let same = stretch
+                .as_ref()
+                .filter(|it| it.key.0 == key.0 && it.key.1 == key.1 && key.1 == "random");
             stretch = Some(Stretch {
+                before: same.and_then(|it| it.before),
                 key: key.clone(),
                 log: BeatLog::new(Duration::from_secs(1)),
-                before: None,
             });
         }
         let Some(open) = &mut stretch else { continue };
@@ -76,7 +80,7 @@ fn main() {
             continue;
         };
         let before = open.before.replace(interval.rate);
-        // The first interval of a stretch has none before it.
+        // The first interval has none before it.
         let Some(before) = before else { continue };
         let step = Step {
             cores: key.2,
@@ -129,6 +133,10 @@ fn regression(steps: &[Step], cost: impl Fn(&Step) -> f64) -> (f64, f64) {
     }
     let [xx, xy, yy, xr, yr] = sums;
     let determinant = xx * yy - xy * xy;
+    if determinant <= 1e-9 * xx * yy {
+        // Rates were always in proportion to what they took: nothing is left for a.
+        return (0.0, yr / yy);
+    }
     (
         (xr * yy - yr * xy) / determinant,
         (yr * xx - xr * xy) / determinant,
