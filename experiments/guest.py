@@ -22,6 +22,33 @@ def command(options, script, more, **variables):
     return [str(word) for word in (*words, "--", "sh", "/root/script")]
 
 
+# For a script there: starts what `$SCHEDULER` says, process `$scheduler`, and waits until it schedules; and, at the end, makes sure that it still does.
+SCHEDULER = """
+if [ -n "$SCHEDULER" ]; then
+	$SCHEDULER >/tmp/log 2>&1 &
+	scheduler=$!
+	until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
+		kill -0 $! || { cat /tmp/log; exit 1; }
+		sleep 0.1
+	done
+fi
+"""
+STILL = """
+[ -z "$SCHEDULER" ] || [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] || { cat /tmp/log >&2; exit 1; }
+"""
+
+
+def scheduler_of(policy):
+    """What `$SCHEDULER` is for a policy of scx_hetero, `scx_NAME` (experiments/peers), or the kernel's own ("default" and
+    what else has no scheduler of its own); and the options of testbed/boot that it needs."""
+    if policy.startswith("scx_"):
+        peers = subprocess.run([root / "experiments/peers"], stdout=subprocess.PIPE, text=True, check=True)
+        return policy, ["--add-bin", f"{peers.stdout.strip()}/{policy}"]
+    if policy in ("default", "nice", "cpu.max", "cpuset"):
+        return "", []
+    return f"scx_hetero --policy {policy}", []
+
+
 def boot(options, script, more=(), **variables):
     """Runs a shell script in the machine, with `more` options of testbed/boot; the lines of its
     output. Ends the program if it fails."""

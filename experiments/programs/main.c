@@ -15,7 +15,8 @@
 
 const struct program *const all_programs[] = {
 	&integer, &fp, &branchy, &chase, &stream, &resident, &matmul, &sort, &hash, &compress,
-	&phased, &barrier, &serial_parallel, &pingpong, NULL,
+	&phased, &barrier, &serial_parallel, &pingpong, &blackscholes, &swaptions, &canneal, &dedup,
+	&ferret, NULL,
 };
 
 static const char help[] =
@@ -31,9 +32,10 @@ static const char help[] =
 	"  --progress MS       say every MS milliseconds how many units are done\n"
 	"  --json              print a JSON object per line\n"
 	"\n"
-	"  --working-set KIB   of chase (8192), stream and phased (16384), resident (768)\n"
+	"  --working-set KIB   of chase and canneal (8192), stream and phased (16384), resident (768)\n"
 	"  --phase-units N     of phased: units in each phase (128)\n"
-	"  --threads T         of barrier and serial-parallel (4)\n"
+	"  --threads T         of barrier, serial-parallel, blackscholes, swaptions, canneal, dedup\n"
+	"                      and ferret (4)\n"
 	"  --sleep | --spin    of barrier: how threads wait (asleep)\n"
 	"\n"
 	"  --repeats R         of suite, as the following: times each CPU is measured (3)\n"

@@ -65,7 +65,8 @@ struct program {
 };
 
 extern const struct program integer, fp, branchy, chase, stream, resident, matmul, sort, hash,
-	compress, phased, barrier, serial_parallel, pingpong;
+	compress, phased, barrier, serial_parallel, pingpong, blackscholes, swaptions, canneal, dedup,
+	ferret;
 extern const struct program *const all_programs[]; /* ends with NULL */
 const struct program *find_program(const char *name);
 

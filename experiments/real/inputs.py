@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""inputs.py FOLDER - what the programs of experiments/real-programs work on
+"""inputs.py FOLDER [x264] - what the programs of experiments/real-programs work on
 
 Text, a picture, sound, a film, a scene and a C file, all made of numbers: the same on every machine. Nothing
-is fetched. They are as large as programs need to run for some seconds on a virtual machine that is twenty
+is fetched; with x264 parts of films, to be put together. They are as large as programs need to run for some seconds on a virtual machine that is twenty
 times slower than a real one.
 """
 
@@ -58,21 +58,26 @@ def sound(some, seconds, rate=44100):
     return b"RIFF" + little(36 + len(data)) + b"WAVEfmt " + little(16) + form + b"data" + little(len(data)) + data
 
 
-def film(some, width, height, frames):
+def film(some, width, height, frames, speed=1, noise=6):
     """YUV4MPEG2: a pattern that moves, a square that crosses it, and noise."""
     out = [b"YUV4MPEG2 W%d H%d F25:1 Ip A1:1 C420jpeg\n" % (width, height)]
     for frame in range(frames):
         luma = bytearray()
         for y in range(height):
             for x in range(width):
-                value = 110 + 60 * math.sin((x + 3 * frame) / 9) * math.cos((y - 2 * frame) / 13)
+                value = 110 + 60 * math.sin((x + 3 * speed * frame) / 9) * math.cos((y - 2 * speed * frame) / 13)
                 if 0 <= x - 4 * frame % width < 32 and 0 <= y - height // 3 < 32:
                     value = 230 - (x ^ y) % 64
-                luma.append(int(value) + some.randrange(6))
+                luma.append(int(value) + some.randrange(noise))
         plane = width * height // 4
         colour = bytes(128 + (n + frame) % 40 for n in range(plane))
         out += [b"FRAME\n", bytes(luma), colour, colour[::-1]]
     return b"".join(out)
+
+
+def frames(film):
+    """Without the head."""
+    return film[film.index(b"\n") + 1:]
 
 
 def source(some, functions):
@@ -131,6 +136,12 @@ def main():
         "work.c": lambda some: source(some, 7),
         "scene": lambda some: scene(some, 60),
     }
+    if sys.argv[2:] == ["x264"]:
+        files = {
+            "film-head": lambda some: film(some, 320, 192, 0),
+            "film-calm": lambda some: frames(film(some, 320, 192, 16)),
+            "film-busy": lambda some: frames(film(some, 320, 192, 16, 2, 20)),
+        }
     for name, make in files.items():
         # A seed of its own: a change to one leaves the others as they were.
         (folder / name).write_bytes(make(random.Random(name)))

@@ -40,6 +40,11 @@ pub(crate) struct Plant {
     pub(crate) noise: f64,
     /// Each so many beats one takes three times the work; 0 is never.
     pub(crate) heavy_each: u64,
+    /// What beats take in turn, over the mean: an encoder's pictures come in groups, of which the first takes most.
+    pub(crate) group: Vec<f64>,
+    /// So many beats at its beginning take a twentieth of the work, and one after them six times that: an
+    /// encoder that looks ahead takes pictures before it has to do anything with them.
+    pub(crate) fills: u64,
     /// How long after its work a beat comes, ms.
     pub(crate) lag: u64,
     /// From when on a beat takes so many times the work, ms.
@@ -79,6 +84,8 @@ impl Plant {
             work,
             noise: 0.0,
             heavy_each: 0,
+            group: Vec::new(),
+            fills: 0,
             lag: 0,
             phases: Vec::new(),
             paced: f64::INFINITY,
@@ -169,12 +176,19 @@ impl Plant {
             let sum: f64 = (0..12).map(|_| unit(rng)).sum();
             let noise = 1.0 + self.noise * (sum - 6.0);
             self.begun += 1;
-            let heavy = if self.heavy_each > 0 && self.begun.is_multiple_of(self.heavy_each) {
+            let heavy = if self.begun < self.fills {
+                0.05
+            } else if self.fills > 0 && self.begun == self.fills {
+                6.0
+            } else if self.heavy_each > 0 && self.begun.is_multiple_of(self.heavy_each) {
                 3.0
             } else {
                 1.0
             };
-            self.cost = self.work * factor * noise.max(0.2) * heavy;
+            let turn = self
+                .group
+                .get(self.begun as usize % self.group.len().max(1));
+            self.cost = self.work * factor * noise.max(0.2) * heavy * turn.unwrap_or(&1.0);
             if self.paced.is_finite() {
                 self.next = self.next.max(now as f64 * 1e-9 - 1.0 / self.paced) + 1.0 / self.paced;
             }
