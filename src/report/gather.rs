@@ -370,6 +370,7 @@ impl Gatherer {
                     task: *task,
                     insight,
                     moves: 0,
+                    joules: None,
                 })
                 .collect(),
             work: self.ledger.work(),
