@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Least squares with no negative coefficient, online: watts of what cores do are never below zero.
+//! Least squares with no coefficient below its least, online: watts of what cores do are never below zero.
 //!
 //! The normal equations are kept, with forgetting, and solved by coordinate descent from the last
 //! solution on. What they leave open settles what is expected of each unknown beforehand. All of it has a fixed
 //! size, so nothing is allocated.
 
 /// Unknowns, at most.
-pub const UNKNOWNS: usize = 50;
+pub const UNKNOWNS: usize = 114;
 
 /// Of each diagonal element, which is added to it: unknowns that nothing tells apart share what they explain.
 const RIDGE: f64 = 1e-6;
@@ -24,6 +24,8 @@ pub struct NonNegativeFit {
     solution: [f64; UNKNOWNS],
     /// Of each unknown, what is expected, and how sure that is: one over its variance.
     expected: [(f64, f64); UNKNOWNS],
+    /// The least that it can be.
+    least: [f64; UNKNOWNS],
 }
 
 impl Default for NonNegativeFit {
@@ -35,6 +37,7 @@ impl Default for NonNegativeFit {
             rows: 0.0,
             solution: [0.0; UNKNOWNS],
             expected: [(0.0, 0.0); UNKNOWNS],
+            least: [0.0; UNKNOWNS],
         }
     }
 }
@@ -72,6 +75,21 @@ impl NonNegativeFit {
         self.expected[unknown] = (mean, sureness);
     }
 
+    /// Lets an unknown be below zero, down to `least`.
+    pub fn allow(&mut self, unknown: usize, least: f64) {
+        self.least[unknown] = least;
+    }
+
+    /// Forgets an unknown, which stands for something else from now on.
+    pub fn clear(&mut self, unknown: usize) {
+        self.gram[unknown] = [0.0; UNKNOWNS];
+        for sums in self.gram.iter_mut() {
+            sums[unknown] = 0.0;
+        }
+        self.moment[unknown] = 0.0;
+        self.solution[unknown] = 0.0;
+    }
+
     /// By how much `pattern` is to be multiplied so that rows come closest, the unknowns beyond `below` being as they
     /// are; `None` where no row tells.
     pub fn scale_of(&self, pattern: &[f64; UNKNOWNS], below: usize) -> Option<f64> {
@@ -105,7 +123,7 @@ impl NonNegativeFit {
                 let rest = self.moment[i] - dot(&self.gram[i], &self.solution);
                 let before = self.solution[i];
                 let known = rest + own * before + sureness * mean;
-                let after = (known / (own * (1.0 + RIDGE) + sureness)).max(0.0);
+                let after = (known / (own * (1.0 + RIDGE) + sureness)).max(self.least[i]);
                 self.solution[i] = after;
                 moved = moved.max((after - before).abs() * own.sqrt());
             }
@@ -129,7 +147,7 @@ impl NonNegativeFit {
     /// Variance of what the coefficients make of a row, if a row of weight 1 errs by a variance of `noise`.
     /// Coefficients held at zero are taken for known. It takes some 10 µs and a few KiB of stack.
     pub fn variance(&self, row: &[f64; UNKNOWNS], noise: f64) -> f64 {
-        let free: [bool; UNKNOWNS] = std::array::from_fn(|i| self.solution[i] > 0.0);
+        let free: [bool; UNKNOWNS] = std::array::from_fn(|i| self.solution[i] > self.least[i]);
         // Solves gram * x = row by conjugate gradients: the variance is row * x.
         let apply = |v: &[f64; UNKNOWNS]| -> [f64; UNKNOWNS] {
             std::array::from_fn(|i| match free[i] {

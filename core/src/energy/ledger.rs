@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::model::{CoreWork, EventRates, IdleWork, PowerModel};
+use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
 use crate::limits::MAX_SLOTS;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -16,12 +16,10 @@ pub const STEP_NS: u64 = 100_000_000;
 /// One that was longer says nothing of when: the machine slept, or the agent stood still.
 const LONGEST_NS: u64 = 5_000_000_000;
 
-/// A thread's own factor goes this part of the way to what an interval says, and forgets this part a second.
-const FACTOR_STEP: f64 = 0.1;
-const FACTOR_DECAY: f64 = 0.002;
-/// It stays within these, and begins when the model has seen so many seconds.
-const FACTORS: (f64, f64) = (-0.5, 1.0);
-const FACTOR_AFTER: f64 = 10.0;
+/// A thread that runs for so much of an interval gets a term of its own, which it loses when it has not run on that
+/// core type for so long, ns.
+const OWNS: f32 = 0.2;
+const OWNS_FOR: u64 = 60_000_000_000;
 
 /// How far the mean rates of a core type go to those of each sample.
 const MEAN_STEP: f32 = 0.05;
@@ -86,13 +84,13 @@ struct Known {
     rates: [Option<EventRates>; MAX_CORE_TYPES],
     /// Of samples that ended since the last interval, and how long they are, ns.
     fresh: [(EventRates, u64); MAX_CORE_TYPES],
-    /// How much more than the model says it takes, by core type.
-    factor: [f32; MAX_CORE_TYPES],
+    /// Its own term in the model, by core type.
+    own: [Option<u8>; MAX_CORE_TYPES],
     joules: [f64; MAX_CORE_TYPES],
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EnergyLedger {
     model: PowerModel,
     before: Option<(u64, EnergyReading)>,
@@ -100,7 +98,17 @@ pub struct EnergyLedger {
     threads: Vec<Option<Known>>,
     processes: FxHashMap<u32, f64>,
     means: [Option<EventRates>; MAX_CORE_TYPES],
+    owners: [Option<Owner>; OWNERS],
     sums: EnergySums,
+}
+
+/// Who has a term of its own.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    id: TaskId,
+    core_type: usize,
+    /// When it last ran there, ns.
+    ran_ns: u64,
 }
 
 /// Of an interval.
@@ -108,6 +116,20 @@ struct Interval {
     threads: [CoreWork; MAX_CORE_TYPES],
     untold: [CoreWork; MAX_CORE_TYPES],
     idle: IdleWork,
+}
+
+impl Default for EnergyLedger {
+    fn default() -> Self {
+        Self {
+            model: PowerModel::default(),
+            before: None,
+            threads: Vec::new(),
+            processes: FxHashMap::default(),
+            means: [None; MAX_CORE_TYPES],
+            owners: [None; OWNERS],
+            sums: EnergySums::default(),
+        }
+    }
 }
 
 impl EnergyLedger {
@@ -143,9 +165,11 @@ impl EnergyLedger {
                 continue;
             };
             let work = self.model.work(core_type, 1.0, &rates);
-            let factor = 1.0 + f64::from(known.factor[core_type]);
+            let own = known.own_watts(core_type, &self.model);
+            let owner = known.own[core_type].map(usize::from);
             let known = self.model.joules(core_type, &work);
-            *watts = (known > 0.0).then(|| (factor * known, self.model.error(core_type, &work)));
+            let error = || self.model.error(core_type, &work, owner);
+            *watts = (known > 0.0).then(|| ((known + own).max(0.0), error()));
         }
         Some(energy)
     }
@@ -208,6 +232,7 @@ impl EnergyLedger {
         if elapsed > LONGEST_NS {
             return;
         }
+        self.own(at_ns, elapsed, tasks);
         let interval = self.interval(elapsed, reading, &before, tasks, topology);
         let by_type = |t: usize| grown(reading.by_type[t], before.by_type[t]);
         let whole = |t: usize| add(&interval.threads[t], &interval.untold[t]);
@@ -219,8 +244,9 @@ impl EnergyLedger {
             for t in 0..nr_types {
                 let joules = by_type(t).unwrap_or_default();
                 rest -= joules;
+                let own = own_seconds(&self.owners, &self.threads, t..t + 1);
                 self.model
-                    .learn([(t, whole(t))].into_iter(), false, idle, joules);
+                    .learn([(t, whole(t))].into_iter(), own, false, idle, joules);
             }
             self.model.settle(idle.elapsed);
             for t in 0..nr_types {
@@ -235,13 +261,15 @@ impl EnergyLedger {
             self.share_rest(rest);
         } else if let Some(cores) = cores {
             let all = (0..nr_types).map(|t| (t, whole(t)));
-            self.model.learn(all, false, idle, cores);
+            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
+            self.model.learn(all, own, false, idle, cores);
             self.model.settle(idle.elapsed);
             self.share(0..nr_types, false, &interval, tasks, cores);
             self.share_rest(total - cores);
         } else {
             let all = (0..nr_types).map(|t| (t, whole(t)));
-            self.model.learn(all, true, idle, total);
+            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
+            self.model.learn(all, own, true, idle, total);
             self.model.settle(idle.elapsed);
             self.share(0..nr_types, true, &interval, tasks, total);
         }
@@ -280,6 +308,59 @@ impl EnergyLedger {
                         ..Known::default()
                     });
                 }
+            }
+        }
+    }
+
+    /// Gives busy threads terms of their own, as far as there are any left.
+    fn own(&mut self, at_ns: u64, elapsed: u64, tasks: &[Task]) {
+        for owner in 0..OWNERS {
+            let Some(of) = self.owners[owner] else {
+                continue;
+            };
+            let known = self.threads.get_mut(of.id.slot as usize);
+            let known = known.and_then(Option::as_mut);
+            let known = known.filter(|known| known.generation == of.id.generation);
+            if at_ns.saturating_sub(of.ran_ns) > OWNS_FOR || known.is_none() {
+                if let Some(known) = known {
+                    known.own[of.core_type] = None;
+                }
+                self.owners[owner] = None;
+                self.model.clear_own(owner);
+            }
+        }
+        let least = OWNS * (elapsed as f64 / 1e9) as f32;
+        let mut free = 0;
+        for task in tasks {
+            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
+                continue;
+            };
+            for core_type in 0..MAX_CORE_TYPES {
+                if known.ran[core_type] < least {
+                    continue;
+                }
+                let owner = match known.own[core_type] {
+                    Some(owner) => usize::from(owner),
+                    None => {
+                        while free < OWNERS && self.owners[free].is_some() {
+                            free += 1;
+                        }
+                        if free == OWNERS {
+                            continue;
+                        }
+                        known.own[core_type] = Some(free as u8);
+                        free
+                    }
+                };
+                self.owners[owner] = Some(Owner {
+                    id: task.id,
+                    core_type,
+                    ran_ns: at_ns,
+                });
+                let rates = known.rates[core_type].or(self.means[core_type]);
+                let work = self.model.work(core_type, 1.0, &rates.unwrap_or_default());
+                let watts = self.model.joules(core_type, &work);
+                self.model.expect_own(owner, watts);
             }
         }
     }
@@ -343,12 +424,10 @@ impl EnergyLedger {
             true => model.uncore_joules(&interval.idle),
             false => 0.0,
         };
-        let (mut told, mut squares) = (0.0, 0.0);
+        let mut told = 0.0;
         for known in tasks.iter().filter_map(|task| self.find(task.id)) {
             for t in types.clone().filter(|&t| known.ran[t] > 0.0) {
-                let own = known.joules_of(t, model, &self.means);
-                told += own;
-                squares += own * own;
+                told += known.joules_of(t, model, &self.means);
             }
         }
         let expected = told + untold + idle + uncore;
@@ -358,11 +437,6 @@ impl EnergyLedger {
             return;
         }
         let scale = joules / expected;
-        let step = match self.model.seconds() > FACTOR_AFTER && squares > 0.0 {
-            true => FACTOR_STEP * (joules - expected) / squares,
-            false => 0.0,
-        };
-        let decay = 1.0 - FACTOR_DECAY * interval.idle.elapsed;
         for task in tasks {
             let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
                 continue;
@@ -373,8 +447,6 @@ impl EnergyLedger {
                 known.joules[t] += own * scale;
                 self.sums.threads[t] += own * scale;
                 taken += own * scale;
-                let factor = f64::from(known.factor[t]) * decay + step * own;
-                known.factor[t] = factor.clamp(FACTORS.0, FACTORS.1) as f32;
             }
             if taken > 0.0 {
                 *self.processes.entry(task.tgid).or_default() += taken;
@@ -424,8 +496,28 @@ impl Known {
         means: &[Option<EventRates>; MAX_CORE_TYPES],
     ) -> f64 {
         let work = self.work(core_type, model, means);
-        (1.0 + f64::from(self.factor[core_type])) * model.joules(core_type, &work)
+        let own = self.own_watts(core_type, model) * f64::from(self.ran[core_type]);
+        (model.joules(core_type, &work) + own).max(0.0)
     }
+
+    /// What it takes on a core type beyond what the model makes of its work, W.
+    fn own_watts(&self, core_type: usize, model: &PowerModel) -> f64 {
+        self.own[core_type].map_or(0.0, |owner| model.own(owner.into()))
+    }
+}
+
+/// For how long owners ran on some core types.
+fn own_seconds<'a>(
+    owners: &'a [Option<Owner>; OWNERS],
+    threads: &'a [Option<Known>],
+    types: std::ops::Range<usize>,
+) -> impl Iterator<Item = (usize, f64)> + 'a {
+    let owners = owners.iter().enumerate();
+    owners.filter_map(move |(owner, of)| {
+        let of = of.filter(|of| types.contains(&of.core_type))?;
+        let known = threads.get(of.id.slot as usize)?.as_ref()?;
+        Some((owner, known.ran[of.core_type].into()))
+    })
 }
 
 /// How much a sum has grown.

@@ -39,7 +39,14 @@ const OF_TYPE: usize = 2 + EVENTS.len();
 const IDLE: usize = MAX_CORE_TYPES * OF_TYPE;
 const UNCORE: usize = IDLE + MAX_CORE_TYPES;
 const AWAKE: usize = UNCORE + 1;
-const _: () = assert!(AWAKE < UNKNOWNS);
+const OWN: usize = AWAKE + 1;
+
+/// So many threads may have a term of their own.
+pub const OWNERS: usize = UNKNOWNS - OWN;
+
+/// Standard deviation of a thread's watts from what its counts say, relative; and how far below they can be.
+const OWN_SPREAD: f64 = 0.3;
+const OWN_LEAST: f64 = -0.6;
 
 /// The model forgets by half in so many seconds: leakage follows the temperature.
 const HALF_LIFE: f64 = 300.0;
@@ -153,13 +160,33 @@ impl PowerModel {
         known.iter().zip(work).map(|(a, b)| a * b).sum()
     }
 
-    /// Standard error of that, J.
-    pub fn error(&self, core_type: usize, work: &CoreWork) -> f64 {
+    /// Standard error of that, J, for an owner with its own term for `work[0]` seconds.
+    pub fn error(&self, core_type: usize, work: &CoreWork, owner: Option<usize>) -> f64 {
         let mut row = [0.0; UNKNOWNS];
+        if let Some(owner) = owner {
+            row[OWN + owner] = work[0];
+        }
         row[core_type * OF_TYPE..][..OF_TYPE].copy_from_slice(work);
         // Rows weigh by what they should err by.
         let noise = self.fit.unexplained().max(1.0);
         self.fit.variance(&row, noise).sqrt()
+    }
+
+    /// What an owner takes beyond what the model makes of its work, W.
+    pub fn own(&self, owner: usize) -> f64 {
+        self.fit.solution()[OWN + owner]
+    }
+
+    /// An owner is another thread now.
+    pub fn clear_own(&mut self, owner: usize) {
+        self.fit.clear(OWN + owner);
+    }
+
+    /// An owner takes about so many watts while it runs, as far as the model knows.
+    pub fn expect_own(&mut self, owner: usize, watts: f64) {
+        let sureness = 1.0 / (OWN_SPREAD * watts.max(0.01)).powi(2);
+        self.fit.expect(OWN + owner, 0.0, sureness);
+        self.fit.allow(OWN + owner, OWN_LEAST * watts);
     }
 
     /// What idle CPUs of a core type take, J.
@@ -172,11 +199,13 @@ impl PowerModel {
         self.fit.solution()[UNCORE] * idle.elapsed + self.fit.solution()[AWAKE] * idle.awake
     }
 
-    /// Learns that some core types, and what is beside the cores if `uncore`, took `joules` for all this.
+    /// Learns that some core types, and what is beside the cores if `uncore`, took `joules` for all this; owners on
+    /// these types ran for some of the seconds.
     /// [`Self::settle`] follows when all is known of an interval.
     pub fn learn(
         &mut self,
         types: impl Iterator<Item = (usize, CoreWork)>,
+        own: impl Iterator<Item = (usize, f64)>,
         uncore: bool,
         idle: &IdleWork,
         joules: f64,
@@ -188,6 +217,9 @@ impl PowerModel {
         for (core_type, work) in types {
             row[core_type * OF_TYPE..][..OF_TYPE].copy_from_slice(&work);
             row[IDLE + core_type] = idle.idle[core_type];
+        }
+        for (owner, seconds) in own {
+            row[OWN + owner] = seconds;
         }
         if uncore {
             (row[UNCORE], row[AWAKE]) = (idle.elapsed, idle.awake);
