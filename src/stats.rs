@@ -291,9 +291,6 @@ impl Metrics {
         }
         if self.watts > 0.0 {
             write!(out, "  {:.1} W", self.watts)?;
-            if self.idle_watts > 0.0 {
-                write!(out, " ({:.1} idle)", self.idle_watts)?;
-            }
         }
         if self.saves > 0 {
             write!(out, "  saving")?;

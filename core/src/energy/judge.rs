@@ -9,6 +9,9 @@ use std::fmt;
 /// No sensor of a processor has more, W.
 const MOST_WATTS: f64 = 2000.0;
 
+/// Counters are brought up to date now and then: what comes in less time than this, s, may be of as long.
+const SUDDEN: f64 = 0.1;
+
 /// A sensor that shows less is of no processor, W: what hovers about zero may be below it.
 const LEAST_WATTS: f64 = -0.5;
 
@@ -139,7 +142,7 @@ impl SensorJudge {
                 return None;
             }
         };
-        if joules > MOST_WATTS * seconds {
+        if joules > MOST_WATTS * seconds.max(SUDDEN) {
             self.slip(at_ns, value < before);
             return None;
         }
