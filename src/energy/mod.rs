@@ -304,12 +304,14 @@ impl Energy {
                 SensorStatus::Lies(lie) => Some(format!("{sensor}: {lie}")),
                 SensorStatus::Used => None,
             });
-        let unknown = self.sensors.iter().find(|s| s.is_used());
+        let is_unknown = |s: &&EnergySensor| s.is_used() && s.domain == EnergyDomain::Unknown;
+        let unknown = self.sensors.iter().find(is_unknown);
         Some(match (why, unknown) {
             (Some(why), _) => why,
             (None, Some(sensor)) => {
                 format!("nothing says what {sensor} measures, and there is no other sensor")
             }
+            (None, None) if self.has_any() => "only a part of the processors has a sensor".into(),
             (None, None) => find::NONE.to_string(),
         })
     }
