@@ -46,7 +46,6 @@ use slots::Sleepers;
 
 use crate::agent::{Agent, Backend as _, GOALS_LOOK};
 use crate::bpf::intf;
-use crate::energy::Energy;
 use crate::exit::{ExitReason, Failure};
 use crate::mechanism::Mechanism;
 use crate::ml::choice;
@@ -152,7 +151,6 @@ pub struct Scheduler<'a> {
     carried: &'a mut Option<CarriedState>,
     saver: Saver,
     sleepers: Sleepers,
-    energy: Energy,
     stats_server: stats::StatisticsServer,
     spin_server: Option<spin::server::SpinServer>,
     limits: CgroupLimits,
@@ -314,6 +312,7 @@ impl Scheduler<'_> {
             let now = Instant::now();
             watchdog.alive(now);
             self.take_samples()?;
+            self.agent.measure(&mut self.half);
             if let (Some(at), Some(turn)) = (turn_due, turn)
                 && now >= at
             {

@@ -20,9 +20,11 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
 use crate::text::{percent, printable};
+use crate::topology::MAX_CORE_TYPES;
 pub use client::Client;
 pub use counts::{Counts, OfBpf};
 pub use hetero_core::agent::{story, work};
+pub use hetero_core::energy::ledger::EnergySums;
 pub use request::{Answer, Request};
 pub use serve::{SOCKET, StatisticsServer, default_group, explain, parse_group};
 
@@ -46,12 +48,25 @@ pub struct Totals {
     pub runnable: u64,
     /// Tasks found again after the last restart.
     pub carried: u64,
-    /// Energy of the processor packages, J; `None` where it cannot be counted.
-    pub joules: Option<f64>,
+    /// Energy; `None` where it cannot be counted.
+    pub energy: Option<EnergyTotals>,
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Events.
     pub counts: Counts,
+}
+
+/// Energy of the processors since the scheduler began, J.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergyTotals {
+    /// When sensors were last read: monotonic time, ns.
+    pub at_ns: u64,
+    /// All of it: of packages, or of cores where nothing counts those.
+    pub joules: f64,
+    /// Of memory, where it is counted apart.
+    pub memory: Option<f64>,
+    /// What took it, from a moment after the beginning on.
+    pub sums: Option<EnergySums>,
 }
 
 /// A core type's totals.
@@ -84,6 +99,8 @@ pub struct ProcessTotals {
     pub progress_ns: u64,
     /// What the counters said while it ran.
     pub counted: ProcessCounts,
+    /// Its energy since its first thread was seen, J, where that is known.
+    pub joules: Option<f64>,
 }
 
 /// Sums over a process's samples.
@@ -110,6 +127,8 @@ pub struct CoreTypeStats {
     pub busy_pct: f64,
     #[stat(desc = "performance that its CPUs are asked for at the moment, mean in percent")]
     pub perf_pct: f64,
+    #[stat(desc = "power of the threads on it, watts; 0 where it cannot be told")]
+    pub watts: f64,
 }
 
 /// Of a process.
@@ -131,6 +150,8 @@ pub struct ProcessStats {
     pub progress_pct: f64,
     #[stat(desc = "instructions per cycle; 0 if they were not counted")]
     pub ipc: f64,
+    #[stat(desc = "its part of the cores' power, watts; 0 where it cannot be told")]
+    pub watts: f64,
 }
 
 /// All that the scheduler tells of an interval.
@@ -148,6 +169,8 @@ pub struct Metrics {
     pub carried: u64,
     #[stat(desc = "power of the processor packages, watts; 0 where it cannot be counted")]
     pub watts: f64,
+    #[stat(desc = "of it, what idle CPUs and all beside the cores take, watts")]
+    pub idle_watts: f64,
     #[stat(desc = "1 while energy is saved: efficient cores are filled first")]
     pub saves: u64,
     #[stat(desc = "core types by name")]
@@ -170,11 +193,24 @@ impl ProcessCounts {
     }
 }
 
-/// Power between two readings, W.
-pub fn watts(before: &Totals, now: &Totals) -> Option<f64> {
-    let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
-    let joules = now.joules? - before.joules?;
-    (seconds > 0.0).then(|| (joules / seconds).max(0.0))
+/// Power between two readings, W, of something that has taken so many joules by each; `None` where sensors have
+/// not been read since the first.
+pub fn watts(
+    before: &Totals,
+    now: &Totals,
+    joules: impl Fn(&Totals) -> Option<f64>,
+) -> Option<f64> {
+    let at_ns = |totals: &Totals| Some(totals.energy?.at_ns);
+    let seconds = at_ns(now)?.saturating_sub(at_ns(before)?) as f64 / 1e9;
+    let grown = joules(now)? - joules(before)?;
+    (seconds > 0.0).then(|| (grown / seconds).max(0.0))
+}
+
+/// The same of what sums have by name.
+pub fn part_watts(before: &Totals, now: &Totals, part: impl Fn(&EnergySums) -> f64) -> Option<f64> {
+    watts(before, now, |totals| {
+        totals.energy?.sums.as_ref().map(&part)
+    })
 }
 
 impl Metrics {
@@ -189,6 +225,10 @@ impl Metrics {
                 cpus: kind.cpus,
                 busy_pct: percent(busy, elapsed * kind.cpus).min(100.0),
                 perf_pct: percent(kind.perf, 1024 * kind.cpus),
+                watts: part_watts(before, now, |sums| {
+                    sums.threads[rank.min(MAX_CORE_TYPES - 1)]
+                })
+                .unwrap_or_default(),
             };
             (kind.name.clone(), stats)
         });
@@ -209,6 +249,13 @@ impl Metrics {
                     big_pct: percent(big, total),
                     progress_pct: percent(progress, elapsed),
                     ipc: process.counted.ipc_since(&earlier.counted),
+                    watts: watts(before, now, |totals| {
+                        totals
+                            .processes
+                            .get(&pid)
+                            .and_then(|process| process.joules)
+                    })
+                    .unwrap_or_default(),
                 };
                 (pid, stats)
             })
@@ -221,7 +268,8 @@ impl Metrics {
             tasks: now.tasks,
             runnable: now.runnable,
             carried: now.carried,
-            watts: watts(before, now).unwrap_or_default(),
+            watts: watts(before, now, |totals| Some(totals.energy?.joules)).unwrap_or_default(),
+            idle_watts: part_watts(before, now, |sums| sums.idle + sums.uncore).unwrap_or_default(),
             saves: now.saves.into(),
             core_types: core_types.collect(),
             processes: processes.into_iter().collect(),
@@ -293,19 +341,23 @@ impl Metrics {
                 counts.held
             )?;
         }
+        // For the column of watts another becomes narrower: lines end at 80.
+        let has_watts = self.processes.values().any(|process| process.watts > 0.0);
+        let many = if has_watts { 4 } else { 7 };
         let fastest = kinds.first().map_or("", |(name, _)| name.as_str());
         let on_fastest = format!("ON {fastest}");
         writeln!(
             out,
-            "  {:>7} {:<16} {:>7} {:>8} {:>7} {:>8} {:>9}{}",
+            "  {:>7} {:<16} {:>many$} {:>8} {:>7} {:>8} {:>9}{}{}",
             "PID",
             "NAME",
-            "THREADS",
+            if has_watts { "THR" } else { "THREADS" },
             "RUNNABLE",
             "CPU",
             on_fastest,
             "PROGRESS",
-            if counting { "    IPC" } else { "" }
+            if counting { "    IPC" } else { "" },
+            if has_watts { "     W" } else { "" }
         )?;
         let mut processes: Vec<_> = self.processes.iter().collect();
         processes.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
@@ -315,9 +367,13 @@ impl Metrics {
                 0.0 => "      -".into(),
                 ipc => format!(" {ipc:>6.2}"),
             };
+            let watts = match has_watts {
+                true => format!(" {:>5.1}", process.watts),
+                false => String::new(),
+            };
             writeln!(
                 out,
-                "  {pid:>7} {:<16} {:>7} {:>8} {:>6.1}% {:>7.1}% {:>8.1}%{ipc}",
+                "  {pid:>7} {:<16} {:>many$} {:>8} {:>6.1}% {:>7.1}% {:>8.1}%{ipc}{watts}",
                 process.name,
                 process.threads,
                 process.runnable,
@@ -369,6 +425,7 @@ mod tests {
                 instructions: 3 * total_ns,
                 cycles: 2 * total_ns,
             },
+            joules: Some(total_ns as f64 / 1e9 * 50.0),
         };
         Totals {
             at_ns,
@@ -393,7 +450,15 @@ mod tests {
             tasks: 10_000,
             runnable: 1_000,
             carried: 0,
-            joules: Some(1000.0),
+            energy: Some(EnergyTotals {
+                at_ns,
+                joules: total_ns as f64 / 1e9 * 1000.0,
+                memory: None,
+                sums: Some(EnergySums {
+                    idle: total_ns as f64 / 1e9 * 100.0,
+                    ..EnergySums::default()
+                }),
+            }),
             saves: true,
             counts: Counts {
                 direct: 123_456,
@@ -417,6 +482,8 @@ mod tests {
             (100.0, 50.0, 50.0)
         );
         assert_eq!(metrics.processes.len(), LISTED);
+        assert_eq!((metrics.watts, metrics.idle_watts), (1000.0, 100.0));
+        assert_eq!(process.watts, 50.0);
     }
 
     #[test]

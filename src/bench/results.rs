@@ -70,7 +70,7 @@ pub struct MixRun {
     pub seconds: f64,
     /// How often threads changed CPUs; `None` where that cannot be counted.
     pub migrations: Option<u64>,
-    /// Energy of the processor packages, J; `None` where that cannot be counted.
+    /// Energy of the processors (packages, or all clusters), J; `None` where that cannot be counted.
     pub joules: Option<f64>,
     /// In the order of the mix.
     pub programs: Vec<MixProgram>,

@@ -18,6 +18,7 @@ use super::results::{
 };
 use super::scheduler::{Attached, BenchScheduler};
 use crate::energy::Energy;
+use crate::energy::meter::EnergyMeter;
 use crate::output;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
@@ -263,9 +264,9 @@ impl Session<'_> {
             runs: RUNS,
             limit: self.patience(mix),
         };
-        let mut energy = Energy::from_now();
+        let energy = EnergyMeter::start(Energy::from_now());
         let outcome = together(&plan, self.stop);
-        let joules = energy.joules();
+        let joules = energy.stop();
         // Why a program failed may be that its scheduler did: that is to be told.
         attached.check()?;
         let Some(outcome) = outcome? else {

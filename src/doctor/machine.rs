@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::Check;
+use crate::energy::{Energy, EnergyDomain, EnergySensor, SensorStatus};
 use crate::ml::model::{self, Model};
-use crate::pmu::virtual_counters::{CounterName, CounterStatus, VirtualCounters};
 use crate::pmu::{MachinePmus, availability};
 use crate::power;
 use crate::preflight::Permissions;
@@ -189,33 +189,35 @@ pub(super) fn power(root: &Path) -> Vec<Check> {
 
 pub(super) fn energy(root: &Path) -> Vec<Check> {
     const NAME: &str = "energy";
-    let counters = VirtualCounters::discover(root);
-    let of = |name| counters.describe().iter().filter(move |c| c.name == name);
-    let mut present = Vec::new();
-    for name in [
-        CounterName::EnergyPackage,
-        CounterName::EnergyCore,
-        CounterName::EnergyDram,
-        CounterName::EnergyPsys,
-        CounterName::EnergySensor,
-    ] {
-        if of(name).any(|counter| counter.status == CounterStatus::Present) {
-            present.push(name.as_str());
+    let topology = Topology::read(&Sysfs::new(root), None).ok();
+    let energy = Energy::below(root, topology.as_ref());
+    let mut checks = Vec::new();
+    match energy.missing() {
+        None => {
+            let told = energy.told();
+            checks.push(Check::ok(NAME, format!("energy is counted: {told}")));
+        }
+        Some(why) => {
+            let found = format!("what threads take is not known, and all else works: {why}");
+            let check = Check::note(NAME, found);
+            let denied = energy.sensors().iter().any(EnergySensor::is_denied);
+            checks.push(match denied {
+                true => check.remedied_by("sudo scx_hetero doctor; as a service it may read them"),
+                false => check,
+            });
         }
     }
-    if !present.is_empty() {
-        return vec![Check::ok(
-            NAME,
-            format!("{} can be read", present.join(", ")),
-        )];
+    for sensor in energy.sensors() {
+        let what = format!("{}: {sensor}", sensor.domain_name(topology.as_ref()));
+        checks.push(match sensor.status() {
+            SensorStatus::Used if sensor.domain == EnergyDomain::Unknown => Check::note(
+                "energy-sensor",
+                format!("{what}, which is not used: nothing says of what"),
+            ),
+            SensorStatus::Used => Check::ok("energy-sensor", what),
+            SensorStatus::Unreadable(why) => Check::note("energy-sensor", format!("{what}: {why}")),
+            SensorStatus::Lies(lie) => Check::note("energy-sensor", format!("{what}: {lie}")),
+        });
     }
-    let package = of(CounterName::EnergyPackage).next();
-    let why = match package.map(|counter| &counter.status) {
-        Some(CounterStatus::Absent(why)) => why.as_str(),
-        _ => "there is no sensor",
-    };
-    vec![Check::note(
-        NAME,
-        format!("no energy is counted, which only reports need: {why}"),
-    )]
+    checks
 }

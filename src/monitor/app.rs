@@ -80,11 +80,14 @@ pub enum Sort {
     Progress,
     /// Moves.
     Moves,
+    /// Its part of the cores' power.
+    Watts,
 }
 
 impl Sort {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Load,
+        Self::Watts,
         Self::Tid,
         Self::Name,
         Self::Type,
@@ -109,6 +112,7 @@ impl Sort {
             Self::Hits => "hits",
             Self::Progress => "progress",
             Self::Moves => "moves",
+            Self::Watts => "watts",
         }
     }
 
@@ -135,6 +139,7 @@ impl Sort {
             Self::Hits => least(a.hit_rate, b.hit_rate),
             Self::Progress => least(a.lead_ns.map(|ns| ns as f64), b.lead_ns.map(|ns| ns as f64)),
             Self::Moves => b.moves.cmp(&a.moves),
+            Self::Watts => most(a.watts, b.watts),
         }
         .then(a.tid.cmp(&b.tid))
     }

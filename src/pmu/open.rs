@@ -61,6 +61,9 @@ impl CounterReading {
     }
 }
 
+const READ_FORMAT: u64 =
+    (perf::PERF_FORMAT_TOTAL_TIME_ENABLED | perf::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+
 /// An open counter. It counts until it is dropped.
 #[derive(Debug)]
 pub struct Counter {
@@ -93,6 +96,31 @@ impl Counter {
             return Err(OpenError::new(errno, pmu, encoding, target, options));
         }
         // SAFETY: the kernel has just made this descriptor, and nobody else knows of it.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Self { file })
+    }
+
+    /// Opens an event of a PMU that is no CPU's, such as `power`, read at one CPU.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open_system_wide(type_id: u32, config: u64, cpu: u32) -> io::Result<Self> {
+        let mut attr = perf::perf_event_attr {
+            type_: type_id,
+            size: size_of::<perf::perf_event_attr>() as u32,
+            config,
+            read_format: READ_FORMAT,
+            ..Default::default()
+        };
+        // SAFETY: as above.
+        let fd = unsafe {
+            let flags = perf::PERF_FLAG_FD_CLOEXEC as std::ffi::c_ulong;
+            sys::perf_event_open(&mut attr, -1, cpu as i32, -1, flags)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         Ok(Self { file })
     }
@@ -171,9 +199,7 @@ fn attributes(pmu: &Pmu, encoding: &Encoding, options: CounterOptions) -> perf::
         },
         size: size_of::<perf::perf_event_attr>() as u32,
         config: encoding.config,
-        read_format: u64::from(
-            perf::PERF_FORMAT_TOTAL_TIME_ENABLED | perf::PERF_FORMAT_TOTAL_TIME_RUNNING,
-        ),
+        read_format: READ_FORMAT,
         ..Default::default()
     };
     attr.__bindgen_anon_3.config1 = encoding.config1;

@@ -379,6 +379,7 @@ impl Gatherer {
                     task: *task,
                     insight,
                     moves: 0,
+                    joules: None,
                 })
                 .collect(),
             work: self.ledger.work(),

@@ -8,7 +8,7 @@ use super::Scheduler;
 use crate::agent::Backend as _;
 use crate::policy::{self, Knows, Name};
 use crate::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
-use crate::stats::story::{HistoryEntry, Story, THREADS, ThreadStory};
+use crate::stats::story::{EnergyStory, HistoryEntry, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
 
@@ -44,6 +44,7 @@ impl Scheduler<'_> {
             task: *task,
             insight: self.agent.policy().insight(task, &self.agent.topology),
             moves: self.agent.moves.of(task.id),
+            joules: self.agent.energy.joules(task.id),
         });
         let types = self.agent.topology.types.iter();
         LiveReading {
@@ -108,6 +109,10 @@ impl Scheduler<'_> {
             rule: self.agent.rules.told(task.id, &self.agent.topology),
             goal: self.goal_told(task),
             run_ns: task.run_ns[..nr_types].to_vec(),
+            energy: self.agent.energy.thread(task.id).map(|energy| EnergyStory {
+                joules: energy.joules[..nr_types].to_vec(),
+                watts: energy.watts[..nr_types].to_vec(),
+            }),
             rank: insight.rank,
             slowdown: insight.slowdown[..nr_types].to_vec(),
             asymmetry: insight.asymmetry[..nr_types].to_vec(),

@@ -15,6 +15,7 @@ use crate::bpf::{BpfSkel, types};
 use crate::carried::{self, Heir};
 use crate::policy::{self, Policy};
 use crate::topology::Topology;
+use hetero_core::energy::ledger::EnergyLedger;
 
 /// See the module.
 pub(super) struct CarriedState {
@@ -22,6 +23,7 @@ pub(super) struct CarriedState {
     policy: Option<(policy::Name, Box<dyn Policy>)>,
     pub(super) started: Instant,
     pub(super) moves: Moves,
+    pub(super) energy: EnergyLedger,
     pub(super) storage: Storage,
 }
 
@@ -43,6 +45,7 @@ impl CarriedState {
             policy: Some((name, policy)),
             started: half.started,
             moves: std::mem::take(&mut agent.moves),
+            energy: std::mem::take(&mut agent.energy),
             storage: Storage::of(&half.skel)?,
         }))
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The BPF half in the kernel, as the agent sees it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
@@ -14,11 +15,20 @@ use super::recording::Recording;
 use super::rules::RulesFile;
 use crate::agent::{Allotment, Author, Backend, Outcome, SessionBeats, Verdict};
 use crate::bpf::{BpfSkel, intf};
+use crate::energy::Energy;
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{self, Task};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+use hetero_core::energy::ledger::EnergyReading;
 use hetero_core::goals::SessionId;
+
+/// How often sensors are read at most, while the agent is awake anyway.
+const SENSORS_STEP: Duration = Duration::from_millis(200);
+
+/// Reading them takes this part of the time at most: some are behind a slow bus.
+const SENSORS_PART: u32 = 100;
 
 /// See the module.
 pub(super) struct BpfHalf<'a> {
@@ -28,9 +38,34 @@ pub(super) struct BpfHalf<'a> {
     pub(super) recording: &'a mut Recording,
     pub(super) reader: table::TableReader,
     pub(super) programs: &'a mut ProgramGoals,
+    pub(super) sensors: EnergySensors,
     pub(super) began_ns: u64,
     /// When the agent's time began.
     pub(super) started: Instant,
+}
+
+/// The energy sensors, and when they may be read again.
+pub(super) struct EnergySensors {
+    energy: Energy,
+    due: Instant,
+    busy_ns: [u64; MAX_CORE_TYPES],
+}
+
+impl EnergySensors {
+    pub(super) fn find(topology: &Topology) -> Self {
+        let energy = Energy::below(Path::new("/"), Some(topology));
+        energy.say();
+        Self {
+            energy,
+            due: Instant::now(),
+            busy_ns: [0; MAX_CORE_TYPES],
+        }
+    }
+
+    /// What they are.
+    pub(super) fn energy(&self) -> &Energy {
+        &self.energy
+    }
 }
 
 impl Backend for BpfHalf<'_> {
@@ -90,6 +125,28 @@ impl Backend for BpfHalf<'_> {
         self.programs.session_of(task)
     }
 
+    fn energy(&mut self) -> Option<EnergyReading> {
+        let now = Instant::now();
+        if now < self.sensors.due || !self.sensors.energy.has_any() {
+            return None;
+        }
+        let busy_ns = self.busy_by_type();
+        let EnergySensors {
+            energy,
+            due,
+            busy_ns: seen,
+        } = &mut self.sensors;
+        let before = std::mem::replace(seen, busy_ns);
+        let sum = |busy_ns: [u64; MAX_CORE_TYPES]| busy_ns.iter().sum::<u64>();
+        let grown = sum(busy_ns).saturating_sub(sum(before));
+        energy.look(now, grown as f64 / 1e9);
+        *due = now + SENSORS_STEP.max(SENSORS_PART * energy.took());
+        Some(EnergyReading {
+            busy_ns,
+            ..energy.reading()
+        })
+    }
+
     fn verdict(&mut self, task: &Task) -> Option<Verdict> {
         self.rules.of(task)
     }
@@ -146,6 +203,19 @@ impl BpfHalf<'_> {
         };
         let cpus = &bss.cpu_ctxs[..nr_cpu_ids as usize];
         cpus.iter().flat_map(|cpu| cpu.busy_ns).sum()
+    }
+
+    /// The same by core type.
+    fn busy_by_type(&self) -> [u64; MAX_CORE_TYPES] {
+        let mut busy_ns = [0; MAX_CORE_TYPES];
+        if let Some(bss) = &self.skel.maps.bss_data {
+            for cpu in &bss.cpu_ctxs {
+                for (sum, ns) in busy_ns.iter_mut().zip(cpu.busy_ns) {
+                    *sum += ns;
+                }
+            }
+        }
+        busy_ns
     }
 
     /// Tells it that the agent is silent because it sleeps, or no longer does.

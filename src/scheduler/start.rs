@@ -16,7 +16,7 @@ use super::describe::describe;
 use super::explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
-use super::half::{BpfHalf, beat};
+use super::half::{BpfHalf, EnergySensors, beat};
 use super::limits::CgroupLimits;
 use super::rest::Bell;
 use super::rules::RulesFile;
@@ -25,7 +25,6 @@ use super::slots::Sleepers;
 use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
 use crate::agent::Agent;
 use crate::bpf::BpfSkelBuilder;
-use crate::energy::Energy;
 use crate::mechanism::Mechanism;
 use crate::policy;
 use crate::slowdown::calibrate;
@@ -142,6 +141,7 @@ impl<'a> Scheduler<'a> {
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }
+        let sensors = EnergySensors::find(&topology);
         let mut agent = Agent::new(topology, policy_name, policy);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
@@ -149,6 +149,8 @@ impl<'a> Scheduler<'a> {
         let mut started = Instant::now();
         if let Some(carried) = carried {
             (started, agent.moves) = (carried.started, carried.moves);
+            agent.energy = carried.energy;
+            agent.energy.rebase();
         }
         Ok(Self {
             agent,
@@ -159,6 +161,7 @@ impl<'a> Scheduler<'a> {
                 recording,
                 reader: table::TableReader::default(),
                 programs,
+                sensors,
                 began_ns: goals::monotonic_ns(started),
                 started,
             },
@@ -170,7 +173,6 @@ impl<'a> Scheduler<'a> {
             carried: kept_place,
             sleepers: Sleepers::default(),
             nr_slots: options.slots as usize,
-            energy: Energy::from_now(),
             stats_server,
             spin_server: spinning::listen(),
             limits: CgroupLimits::new(),

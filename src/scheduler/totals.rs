@@ -7,11 +7,13 @@ use super::Scheduler;
 use super::counting::OpenEvents;
 use crate::agent::Backend as _;
 use crate::bpf::intf;
-use crate::stats::{self, CoreTypeTotals, Counts, OfBpf, Totals};
+use crate::energy::EnergyDomain;
+use crate::stats::{self, CoreTypeTotals, Counts, EnergyTotals, OfBpf, Totals};
 use crate::table::TaskState;
 
 impl Scheduler<'_> {
     pub(super) fn totals(&mut self) -> Totals {
+        self.agent.measure(&mut self.half);
         self.agent.look(&mut self.half);
         let tasks = self.agent.tasks();
         let mut processes: BTreeMap<u32, stats::ProcessTotals> = BTreeMap::new();
@@ -25,6 +27,9 @@ impl Scheduler<'_> {
             process.big_ns += task.run_ns[0];
             process.total_ns += task.total_ns();
             process.progress_ns += task.amp_progress - task.first_progress;
+        }
+        for (tgid, process) in &mut processes {
+            process.joules = self.agent.energy.process(*tgid);
         }
         if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {
@@ -75,7 +80,7 @@ impl Scheduler<'_> {
                 .filter(|task| task.state != TaskState::Blocked)
                 .count() as u64,
             carried: counted[intf::stat_id_STAT_CARRIED as usize],
-            joules: self.energy.joules(),
+            energy: self.energy(),
             saves: self.saver.is_on(),
             counts: Counts {
                 samples: sampled.received,
@@ -95,5 +100,19 @@ impl Scheduler<'_> {
                 ..Counts::of_bpf(&counted)
             },
         }
+    }
+
+    fn energy(&self) -> Option<EnergyTotals> {
+        let energy = self.half.sensors.energy();
+        let types = self.agent.topology.types.len();
+        let looked = energy
+            .looked()?
+            .saturating_duration_since(self.half.started);
+        Some(EnergyTotals {
+            at_ns: looked.as_nanos() as u64,
+            joules: energy.reading().total_of(types)?,
+            memory: energy.of(EnergyDomain::Memory),
+            sums: self.agent.energy.sums(),
+        })
     }
 }

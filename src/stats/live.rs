@@ -6,10 +6,11 @@ use std::collections::{HashMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::work::Work;
-use super::{CoreTypeTotals, Counts, Totals, percent, watts};
+use super::{CoreTypeTotals, Counts, EnergySums, EnergyTotals, Totals, part_watts, percent, watts};
 use crate::goals::GoalStatus;
 use crate::policy::Insight;
 use crate::table::{Task, TaskId, TaskState};
+use crate::topology::MAX_CORE_TYPES;
 
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
@@ -108,6 +109,8 @@ pub struct ThreadReading {
     pub insight: Insight,
     /// How often it was moved by the policy.
     pub moves: u64,
+    /// Its energy since it was first seen, J, where that is known.
+    pub joules: Option<f64>,
 }
 
 /// Everything that the monitor shows.
@@ -125,6 +128,9 @@ pub struct Live {
     pub watts: Option<f64>,
     /// And the energy that they have taken since the scheduler began, J.
     pub joules: Option<f64>,
+    /// Where that went.
+    #[serde(default)]
+    pub energy: Vec<LiveEnergy>,
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Fastest first.
@@ -152,6 +158,18 @@ pub struct Live {
     /// What becomes of goals, in short; `goal list` and the monitor's view of them have it all.
     #[serde(default)]
     pub goals: LiveGoals,
+}
+
+/// A part of the energy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveEnergy {
+    /// `P`, say, for the threads on that core type; `untold` for what ran there too briefly to be told apart; `idle` for
+    /// idle CPUs; `uncore` for what packages have beside cores; `memory`, which is not in the sum.
+    pub part: String,
+    /// J since the scheduler began.
+    pub joules: f64,
+    /// W in the interval; `None` where that cannot be told.
+    pub watts: Option<f64>,
 }
 
 /// A core type.
@@ -223,6 +241,9 @@ pub struct LiveThread {
     pub lead_ns: Option<i64>,
     /// Moves by the policy in its life.
     pub moves: u64,
+    /// Its part of the cores' power in the interval, W, where that is known.
+    #[serde(default)]
+    pub watts: Option<f64>,
 }
 
 /// How far threads had come, and all together.
@@ -261,20 +282,32 @@ impl Rates {
         let elapsed = now.totals.at_ns.saturating_sub(since);
         let earlier = self.before.as_ref().unwrap_or(&now);
         let counts = earlier.totals.counts;
-        let ran: HashMap<TaskId, u64> = before
+        let ran: HashMap<TaskId, (u64, Option<f64>)> = before
             .threads
             .iter()
-            .map(|thread| (thread.task.id, thread.task.total_ns()))
+            .map(|thread| (thread.task.id, (thread.task.total_ns(), thread.joules)))
             .collect();
+        let seconds = match (earlier.totals.energy, now.totals.energy) {
+            (Some(before), Some(now)) => now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9,
+            _ => 0.0,
+        };
         let mut threads: Vec<(TaskId, u64, LiveThread)> = now
             .threads
             .iter()
             .filter(|thread| !thread.task.kthread)
             .map(|reading| {
                 let task = &reading.task;
-                let earlier = ran.get(&task.id).copied().unwrap_or(task.total_ns());
+                let (earlier, joules) = match ran.get(&task.id) {
+                    Some(&(ran, joules)) => (ran, joules),
+                    None => (task.total_ns(), None),
+                };
                 let load = percent(task.total_ns().saturating_sub(earlier), elapsed);
-                (task.id, task.amp_progress, thread(reading, load.min(100.0)))
+                let grown = reading.joules.zip(joules).map(|(now, before)| now - before);
+                let mut shown = thread(reading, load.min(100.0));
+                shown.watts = grown
+                    .filter(|_| seconds > 0.0)
+                    .map(|joules| joules / seconds);
+                (task.id, task.amp_progress, shown)
             })
             .collect();
         level(&now, &mut threads);
@@ -282,8 +315,9 @@ impl Rates {
             elapsed_ns: elapsed,
             policy: now.totals.policy.clone(),
             fairness: now.fairness,
-            watts: watts(&earlier.totals, &now.totals),
-            joules: now.totals.joules,
+            watts: watts(&earlier.totals, &now.totals, |t| Some(t.energy?.joules)),
+            joules: now.totals.energy.map(|energy| energy.joules),
+            energy: energy(&earlier.totals, &now.totals),
             saves: now.totals.saves,
             core_types: core_types(before, &now, elapsed),
             cpus: cpus(before, &now, elapsed),
@@ -375,6 +409,7 @@ fn thread(reading: &ThreadReading, load_pct: f64) -> LiveThread {
         task,
         insight,
         moves,
+        ..
     } = reading;
     let on = |by_type: &[Option<f64>]| by_type.get(task.core_type).copied().flatten();
     let (slowdown, asymmetry) = (on(&insight.slowdown), on(&insight.asymmetry));
@@ -399,6 +434,7 @@ fn thread(reading: &ThreadReading, load_pct: f64) -> LiveThread {
         hit_rate: insight.hit_rate,
         lead_ns: None,
         moves: *moves,
+        watts: None,
     }
 }
 
@@ -424,6 +460,40 @@ fn level(now: &LiveReading, threads: &mut [(TaskId, u64, LiveThread)]) {
         thread.lead_ns = thread.takes_part.then(|| progress.saturating_sub(mean));
         thread.sf = insight.asymmetry.get(slowest).copied().flatten();
     }
+}
+
+/// Where energy went; nothing where that is not known.
+fn energy(before: &Totals, now: &Totals) -> Vec<LiveEnergy> {
+    let Some(EnergyTotals {
+        sums: Some(sums),
+        memory,
+        ..
+    }) = now.energy
+    else {
+        return Vec::new();
+    };
+    let part = |name: &str, of: fn(&EnergySums) -> f64| LiveEnergy {
+        part: name.into(),
+        joules: of(&sums),
+        watts: part_watts(before, now, of),
+    };
+    let types = now.core_types.iter().enumerate().take(MAX_CORE_TYPES);
+    let types = types.map(|(rank, kind)| LiveEnergy {
+        part: kind.name.clone(),
+        joules: sums.threads[rank],
+        watts: part_watts(before, now, |sums| sums.threads[rank]),
+    });
+    let memory = memory.map(|joules| LiveEnergy {
+        part: "memory".into(),
+        joules,
+        watts: watts(before, now, |totals| totals.energy?.memory),
+    });
+    let others = [
+        part("untold", |sums| sums.untold),
+        part("idle", |sums| sums.idle),
+        part("uncore", |sums| sums.uncore),
+    ];
+    types.chain(others).chain(memory).collect()
 }
 
 fn core_types(before: &LiveReading, now: &LiveReading, elapsed: u64) -> Vec<LiveCoreType> {

@@ -161,6 +161,15 @@ pub fn render(live: &Live) -> String {
         text.family("energy_joules_total", "counter", help);
         text.sample("energy_joules_total", &[], joules);
     }
+    if !live.energy.is_empty() {
+        let help = "energy by what took it: threads by core type, those too young to be told \
+                    apart, idle CPUs, the rest of the packages; and memory, where counted";
+        text.family("energy_part_joules_total", "counter", help);
+        for part in &live.energy {
+            let labels = [("part", &*part.part)];
+            text.sample("energy_part_joules_total", &labels, part.joules);
+        }
+    }
     text.gauge(
         "saves_energy",
         "1 while efficient cores are filled first",
@@ -290,7 +299,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::live::{LiveCoreType, LiveCpu};
+    use crate::stats::live::{LiveCoreType, LiveCpu, LiveEnergy};
 
     #[test]
     fn an_address_may_be_a_port_alone() {
@@ -308,6 +317,11 @@ mod tests {
             fairness: Some(50),
             unfairness: Some(1.25),
             joules: Some(2.5),
+            energy: vec![LiveEnergy {
+                part: "P".into(),
+                joules: 1.5,
+                watts: None,
+            }],
             core_types: vec![LiveCoreType {
                 name: "P".into(),
                 cpus: 1,
@@ -331,6 +345,7 @@ mod tests {
             "scx_hetero_fairness_ratio 0.5",
             "scx_hetero_unfairness 1.25",
             "scx_hetero_energy_joules_total 2.5",
+            r#"scx_hetero_energy_part_joules_total{part="P"} 1.5"#,
             "scx_hetero_saves_energy 0",
             r#"scx_hetero_core_type_cpus{core_type="P"} 1"#,
             r#"scx_hetero_cpu_busy_ratio{cpu="0",core_type="P"} 0.125"#,

@@ -7,7 +7,8 @@
  *   hybrid totals     what the machine has counted on each CPU: the ground truth
  *                     for the counters that Linux shows; and what `energy` prints
  *   hybrid energy     the energy taken since the model was started, and when that
- *                     was; nothing on a machine without
+ *                     was; where there is resctrl, also of the tasks of each monitoring
+ *                     group (its RMID); nothing on a machine without
  *   hybrid hfi        each CPU's performance and efficiency at present, for each class of
  *                     instructions (0 to 255), and the class of what ran there lately;
  *                     nothing on a machine without hardware feedback
@@ -58,6 +59,12 @@ static void print_energy(void)
 	for (unsigned cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++)
 		printf("cpu%u energy uj=%llu\n", cpu,
 		       (unsigned long long)ask(CONTROL_TOTAL, TOTAL_CPU_UJ | cpu << 16));
+	for (unsigned rmid = 0; rmid < MAX_RMIDS; rmid++) {
+		uint64_t uj = ask(CONTROL_TOTAL, TOTAL_RMID_UJ | rmid << 16);
+
+		if (uj)
+			printf("rmid%u energy uj=%llu\n", rmid, (unsigned long long)uj);
+	}
 	printf("package energy uj=%llu uncore-uj=%llu\ndram energy uj=%llu\ntime energy ns=%llu\n",
 	       (unsigned long long)package, (unsigned long long)uncore, (unsigned long long)dram,
 	       now.tv_sec * 1000000000ull + now.tv_nsec);

@@ -16,6 +16,7 @@
  * has that many times fewer instructions: joules in a guest's second are real watts.
  */
 #include <math.h>
+#include <string.h>
 
 #include "model.h"
 
@@ -48,9 +49,13 @@ static struct {
 	double ns, idle_ns; /* settled until; all asleep since then */
 	struct sums sum;
 } package;
+/* By the RMID of the task that ran (rdt.c): programs in monitoring groups of their own
+ * are told apart by it. Idle CPUs' is the default group's, 0. */
+static double rmid_nj[MAX_RMIDS];
+static double charged_nj[MAX_CPUS]; /* of each CPU, what is in there */
 /* What the guest has asked for, all of one moment. */
 static struct {
-	double cpu_nj[MAX_CPUS];
+	double cpu_nj[MAX_CPUS], rmid_nj[MAX_RMIDS];
 	struct sums sum;
 } shown;
 static struct {
@@ -302,6 +307,21 @@ static void settle_now(unsigned cpu)
 	settle(cpus[cpu].ns);
 }
 
+static void charge(unsigned cpu, unsigned rmid)
+{
+	rmid_nj[rmid] += meters[cpu].nj - charged_nj[cpu];
+	charged_nj[cpu] = meters[cpu].nj;
+}
+
+void energy_switch(unsigned cpu, unsigned from)
+{
+	if (!machine.energy.on)
+		return;
+	cpu_flush(&cpus[cpu]);
+	settle_cpu(&cpus[cpu], cpus[cpu].ns);
+	charge(cpu, from);
+}
+
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 {
 	if (!machine.energy.on)
@@ -353,10 +373,14 @@ uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of)
 		for (unsigned i = 0, n = 0; i < machine.n_cpus; i++)
 			if (cpus[i].type)
 				shown.cpu_nj[n++] = meters[i].nj;
+		for (unsigned i = 0; i < machine.n_cpus; i++)
+			charge(i, rdt_rmid(i));
+		memcpy(shown.rmid_nj, rmid_nj, sizeof rmid_nj);
 		shown.sum = package.sum;
 		return (shown.sum.cores_nj + shown.sum.uncore_nj) / 1e3;
 	case TOTAL_UNCORE_UJ: return shown.sum.uncore_nj / 1e3;
 	case TOTAL_DRAM_UJ: return shown.sum.dram_nj / 1e3;
+	case TOTAL_RMID_UJ: return of < MAX_RMIDS ? shown.rmid_nj[of] / 1e3 : 0;
 	case TOTAL_CPU_UJ: return of < MAX_CPUS ? shown.cpu_nj[of] / 1e3 : 0;
 	}
 	return 0;

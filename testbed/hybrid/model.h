@@ -305,6 +305,7 @@ void rdt_init(struct llc *l);
 bool rdt_access(const struct cpu *c, uint32_t line); /* of its LLC; true: a hit */
 bool rdt_cpuid(const struct cpu *c, uint32_t leaf, uint32_t sub, uint32_t regs[4]);
 bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
+unsigned rdt_rmid(unsigned cpu); /* of the task that runs; 0 on a machine without */
 bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 
 /* smt.c */
@@ -331,6 +332,7 @@ double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);
 bool energy_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 uint64_t energy_total(const struct cpu *asks, unsigned what, unsigned of);
+void energy_switch(unsigned cpu, unsigned from); /* the task that runs has another RMID from now on */
 double energy_of(unsigned type); /* nJ until the last window of its CPUs; of memory: n_types */
 
 /* heat.c: all of it does nothing on a machine without */
@@ -381,8 +383,9 @@ enum control {
 enum { TOTAL_CYCLES = 0x40, TOTAL_STALLED, TOTAL_REF, TOTAL_MHZ };
 /* Microjoules since the model was started, 0 without energy. The package's is asked
  * for first: the others are of the same moment. TOTAL_CPU_UJ has the CPU above bit 16, as
- * Linux counts them: ids that no CPU has do not count. */
-enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ };
+ * Linux counts them: ids that no CPU has do not count. TOTAL_RMID_UJ has the RMID there: what cores
+ * took while a task of it ran, on a machine with resctrl. */
+enum { TOTAL_PACKAGE_UJ = 0x80, TOTAL_UNCORE_UJ, TOTAL_DRAM_UJ, TOTAL_CPU_UJ, TOTAL_RMID_UJ };
 /* Hardware feedback of the CPU above bit 16: for class 0 performance and efficiency, then for
  * class 1 and so on; and one more than the class of what ran there, or 0. */
 enum { TOTAL_HFI = 0xc0, TOTAL_HFI_CLASS = TOTAL_HFI + 2 * HFI_CLASSES };

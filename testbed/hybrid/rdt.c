@@ -179,12 +179,19 @@ bool rdt_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 }
 
 /* What real ones answer with a fault is left as it was. */
+unsigned rdt_rmid(unsigned cpu)
+{
+	return assoc[cpu].rmid;
+}
+
 bool rdt_wrmsr(unsigned cpu, uint32_t msr, uint64_t val)
 {
 	if (!machine.resctrl.rmids)
 		return false;
 	if (msr == PQR_ASSOC) {
 		if ((uint32_t)val < machine.resctrl.rmids && val >> 32 < machine.resctrl.clos) {
+			if ((uint32_t)val != assoc[cpu].rmid)
+				energy_switch(cpu, assoc[cpu].rmid);
 			assoc[cpu].rmid = val;
 			assoc[cpu].clos = val >> 32;
 		}

@@ -3,6 +3,7 @@
 //! is a virtual one (`testbed/vm-tests`), one test at a time.
 
 mod amd;
+mod attribution;
 mod bench;
 mod calibrate;
 mod camps;

@@ -2,6 +2,7 @@
 //! What the agent watches and acts on.
 
 use super::{SessionBeats, Verdict};
+use crate::energy::ledger::EnergyReading;
 use crate::goals::SessionId;
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
@@ -59,6 +60,12 @@ pub trait Backend {
     /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules
     /// are others.
     fn verdict(&mut self, _task: &Task) -> Option<Verdict> {
+        None
+    }
+
+    /// What energy sensors have counted so far, and how long CPUs have been busy; `None` where there are none,
+    /// or it is too soon to read them again.
+    fn energy(&mut self) -> Option<EnergyReading> {
         None
     }
 

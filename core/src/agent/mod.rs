@@ -11,6 +11,8 @@
 //!                                          └─ rules, goals ─► apply()
 //!              steer()
 //!  Backend ──────► sessions ──► goals ──► allot()
+//!              measure()
+//!  Backend ──────► sensors, tasks, samples ──► energy: joules of threads and programs
 //! ```
 //!
 //! Nothing is allocated once the threads are known, and each was moved once.
@@ -33,6 +35,7 @@ pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 
+use crate::energy::ledger::EnergyLedger;
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Name, Policy, Settings, Snapshot};
 use crate::table::Task;
@@ -51,6 +54,8 @@ pub struct Agent {
     pub rules: Ruled,
     /// Sessions with goals, and what they get.
     pub goals: AgentGoals,
+    /// What energy went where.
+    pub energy: EnergyLedger,
     /// Which threads were moved of late, and why.
     pub moves: Moves,
     name: Name,
@@ -74,6 +79,7 @@ impl Agent {
             saves: false,
             rules: Ruled::default(),
             goals: AgentGoals::default(),
+            energy: EnergyLedger::default(),
             moves: Moves::default(),
             name,
             policy,
@@ -128,6 +134,7 @@ impl Agent {
                 recording.sample(sample);
             }
             self.policy.observe(sample);
+            self.energy.observe(sample);
         }
         taken
     }
@@ -182,7 +189,18 @@ impl Agent {
         }
     }
 
-    /// The same for the recording alone.
+    /// Has energy sensors read, if there are any and it is time, and finds out whose joules these are. To be
+    /// called when samples have been taken.
+    pub fn measure<B: Backend>(&mut self, backend: &mut B) {
+        if let Some(reading) = backend.energy() {
+            self.look(backend);
+            let now_ns = backend.now();
+            self.energy
+                .update(now_ns, &reading, &self.tasks, &self.topology);
+        }
+    }
+
+    /// [`Self::see`] for the recording alone.
     ///
     /// # Errors
     /// The backend's.
@@ -283,6 +301,7 @@ impl Agent {
         self.moves.retain(&self.tasks);
         self.rules.retain(&self.tasks);
         self.goals.retain(&self.tasks);
+        self.energy.forget_the_gone(&self.tasks);
     }
 
     fn snapshot(&self, now_ns: u64) -> Snapshot<'_> {

@@ -55,6 +55,9 @@ pub struct ThreadStory {
     pub goal: Option<String>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
+    /// What it has taken, where that is known.
+    #[serde(default)]
+    pub energy: Option<EnergyStory>,
     /// Its place in the policy's ranking, of which 1 is the best, and of how many.
     #[serde(default)]
     pub rank: Option<(u32, u32)>,
@@ -74,6 +77,15 @@ pub struct ThreadStory {
     pub moves: u64,
     /// The last [`MOVES`] of them, oldest first.
     pub last_moves: Vec<Move>,
+}
+
+/// What a thread takes, by core type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EnergyStory {
+    /// J since it was first seen.
+    pub joules: Vec<f64>,
+    /// W while it runs, and the standard error of that; `None` where it has not run.
+    pub watts: Vec<Option<(f64, f64)>>,
 }
 
 /// An entry of a history table.
@@ -156,6 +168,9 @@ impl ThreadStory {
             lines.extend(format!("  {name:<9}{text}").lines().map(String::from));
         };
         item("ran", self.ran(story));
+        if let Some(energy) = &self.energy {
+            item("energy", energy.told(story));
+        }
         item("slowdown", self.slowdowns(story));
         if let Some(goal) = &self.goal {
             item("goal", hang_words(goal, 11, 11));
@@ -259,6 +274,23 @@ impl ThreadStory {
     }
 }
 
+impl EnergyStory {
+    fn told(&self, story: &Story) -> String {
+        let all: f64 = self.joules.iter().sum();
+        let types = self.joules.iter().zip(&self.watts).enumerate();
+        let told = types.filter_map(|(core_type, (joules, watts))| {
+            let name = story.name(core_type);
+            let (watts, error) = (*watts)?;
+            let share = 100.0 * joules / all.max(f64::MIN_POSITIVE);
+            Some(format!(
+                "{name} {share:.0}%, {watts:.2} W (error {error:.2}) while it runs"
+            ))
+        });
+        let told: Vec<String> = told.collect();
+        format!("{all:.1} J: {}", told.join("\n           "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +313,10 @@ mod tests {
                 cpu: 5,
                 core_type: 1,
                 run_ns: vec![6_000_000_000, 2_000_000_000],
+                energy: Some(EnergyStory {
+                    joules: vec![90.0, 10.0],
+                    watts: vec![Some((15.0, 0.5)), Some((5.0, 0.25))],
+                }),
                 slowdown: vec![Some(1.08), Some(1.98)],
                 asymmetry: vec![Some(1.0), Some(1.8)],
                 btr: Some(120e6),
@@ -307,6 +343,10 @@ mod tests {
         let text = story().lines().join("\n");
         assert!(text.contains("1234 (xz) of process 1230: running on CPU 5, type LP-E"));
         assert!(text.contains("8.0 s: P 75%, LP-E 25%"), "{text}");
+        assert!(
+            text.contains("100.0 J: P 90%, 15.00 W (error 0.50) while it runs"),
+            "{text}"
+        );
         assert!(
             text.contains("LP-E 1.98 = 1.80 by the core type x 1.10 by contention"),
             "{text}"

@@ -39,6 +39,7 @@ pub(crate) fn live() -> Live {
         hit_rate: Some(0.93),
         lead_ns: Some(lead_ms * 1_000_000),
         moves: 5,
+        watts: None,
     };
     Live {
         elapsed_ns: 1_000_000_000,

@@ -7,7 +7,7 @@ use super::*;
 use crate::monitor::app::Update;
 use crate::monitor::app::tests::{app, live};
 use crate::monitor::keys::KeyAction;
-use crate::stats::live::LiveCpu;
+use crate::stats::live::{LiveCpu, LiveEnergy};
 use crate::stats::story::{Story, ThreadStory};
 
 const PLAIN: Appearance = Appearance {
@@ -60,6 +60,21 @@ fn power_is_shown_where_it_is_known_and_that_it_is_saved() {
     assert!(screen[0].contains("fairness 100, saving "), "{}", screen[0]);
     assert!(screen[0].ends_with(" 10000 threads, 1000 runnable"));
     assert!(screen[1].ends_with("  ASP 2.10  12.3 W"), "{}", screen[1]);
+}
+
+#[test]
+fn watts_of_threads_take_the_place_of_phases_and_hits() {
+    let mut app = app();
+    let live = app.live.as_mut().unwrap();
+    live.energy = vec![LiveEnergy::default()];
+    live.threads[0].watts = Some(12.34);
+    live.threads[1].watts = Some(0.56);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(text.contains("LOAD    W SLOW=TYPExCONT"), "{text}");
+    assert!(!text.contains(" PH "), "{text}");
+    for watts in ["%   12 ", "%  0.6 ", "%    - "] {
+        assert!(text.contains(watts), "{watts:?} in\n{text}");
+    }
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::monitor::app::{App, Sort};
 use crate::stats::live::{Live, LiveThread};
 
 /// What the columns mean.
-pub(super) const COLUMNS: [&str; 6] = [
+pub(super) const COLUMNS: [&str; 7] = [
+    "W     its part of the cores' power, watts, where that is known",
     "SLOW = TYPE x CONT   slowdown here = by core type x by contention",
     "SF    speed on the fastest core type over that on the slowest",
     "BTR   memory traffic, bytes per second",
@@ -27,12 +28,16 @@ const NAME: [u16; 2] = [9, 32];
 /// And for a slowdown in its parts: below ten, and below a hundred.
 const SLOW: [u16; 2] = [14, 17];
 
-/// The columns that a narrow terminal does without, the first ones first: phase, hits, traffic, moves,
+/// The numbers of the columns for watts and progress.
+const WATTS: usize = 5;
+const PROGRESS: usize = 11;
+
+/// The columns that a narrow terminal does without, the first ones first: phase, hits, traffic, moves, watts,
 /// progress, SF, slowdown.
-const DISPENSABLE: [usize; 7] = [8, 9, 7, 11, 10, 6, 5];
+const DISPENSABLE: [usize; 8] = [9, 10, 8, 12, WATTS, PROGRESS, 7, 6];
 
 /// The columns that are shown, by number, and how wide they are.
-fn layout(width: u16) -> Vec<(usize, u16)> {
+fn layout(width: u16, has_watts: bool) -> Vec<(usize, u16)> {
     let spare = width.saturating_sub(80);
     // The name first, then the slowdown, then the bar, which goes on to take its half.
     let name = NAME[0] + spare.min(7);
@@ -40,8 +45,9 @@ fn layout(width: u16) -> Vec<(usize, u16)> {
     let spare = spare.saturating_sub(10);
     let bar = (9 + spare / 2).min(61) | 1;
     let name = (name + (spare + 9).saturating_sub(bar)).min(NAME[1]);
-    let widths = [7, name, 4, 3, 4, slow, 4, 4, 2, 4, bar, 5];
+    let widths = [7, name, 4, 3, 4, 4, slow, 4, 4, 2, 4, bar, 5];
     let mut shown: Vec<(usize, u16)> = widths.into_iter().enumerate().collect();
+    shown.retain(|(number, _)| has_watts || *number != WATTS);
     let needs = |shown: &[(usize, u16)]| shown.iter().map(|(_, w)| w + 1).sum::<u16>() - 1;
     for column in DISPENSABLE {
         if needs(&shown) <= width {
@@ -60,12 +66,12 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Appearance) {
         frame.render_widget(Line::from(text), area);
         return;
     }
-    let shown = layout(area.width);
-    let bar = shown.iter().find(|(column, _)| *column == 10);
+    let shown = layout(area.width, !live.energy.is_empty());
+    let bar = shown.iter().find(|(column, _)| *column == PROGRESS);
     let bar = bar.map_or(0, |(_, width)| usize::from(*width));
     let most = threads.iter().filter_map(|thread| thread.lead_ns);
     let most = most.map(i64::unsigned_abs).max().unwrap_or(0).max(1);
-    let pick = |cells: [Cell<'static>; 12]| {
+    let pick = |cells: [Cell<'static>; 13]| {
         let mut cells = cells.map(Some);
         let picked = shown.iter().filter_map(|(column, _)| cells[*column].take());
         Row::new(picked.collect::<Vec<_>>())
@@ -88,13 +94,14 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: Appearance) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn header(app: &App, bar: usize) -> [Cell<'static>; 12] {
+fn header(app: &App, bar: usize) -> [Cell<'static>; 13] {
     let columns = [
         ("    TID", Some(Sort::Tid)),
         ("NAME", Some(Sort::Name)),
         ("ON", Some(Sort::Type)),
         ("CPU", None),
         ("LOAD", Some(Sort::Load)),
+        ("   W", Some(Sort::Watts)),
         ("SLOW=TYPExCONT", Some(Sort::Slowdown)),
         ("  SF", Some(Sort::Sf)),
         (" BTR", Some(Sort::Btr)),
@@ -125,7 +132,7 @@ fn cells(
     bar: usize,
     most: u64,
     look: Appearance,
-) -> [Cell<'static>; 12] {
+) -> [Cell<'static>; 13] {
     let kind = live.core_types.get(thread.core_type);
     let number = |value: Option<f64>| value.map_or_else(|| "   -".into(), |v| format!("{v:4.2}"));
     let hits = thread
@@ -142,6 +149,7 @@ fn cells(
         .into(),
         format!("{:>3}", thread.cpu).into(),
         format!("{:>3.0}%", thread.load_pct).into(),
+        thread.watts.map_or_else(|| "   -".into(), watts).into(),
         slowdown(thread).into(),
         number(thread.sf).into(),
         thread.btr.map_or_else(|| "   -".into(), bytes).into(),
@@ -161,6 +169,14 @@ fn slowdown(thread: &LiveThread) -> String {
         text += &format!("={part:.2}x{rest:.2}");
     }
     text
+}
+
+/// Watts in four columns.
+fn watts(watts: f64) -> String {
+    match watts < 9.95 {
+        true => format!("{watts:>4.1}"),
+        false => format!("{watts:>4.0}"),
+    }
 }
 
 /// Bytes per second in four columns.

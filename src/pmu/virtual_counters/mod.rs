@@ -23,7 +23,7 @@
 //! reading is of an instant or of a time that it does not tell, so between two reads anything may
 //! have happened, and a sum of such readings would pass an estimate off as a count.
 //!
-//! The perf PMU `power` is not read: it shows the same registers as RAPL's powercap zones, and
+//! Energy over time is `src/energy/`'s, which finds its sensors here. The perf PMU `power` is not read here: it shows the same registers as RAPL's powercap zones, and
 //! needs a privilege as they do. GPU sensors are left out: they say nothing about CPUs, and
 //! reading one may wake a sleeping GPU.
 //!

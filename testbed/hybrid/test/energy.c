@@ -9,12 +9,14 @@
 struct machine machine = { .n_types = 1, .n_cpus = 1, .ref_mhz = 100 };
 struct cpu cpus[MAX_CPUS];
 bool started = true;
+static unsigned rmid; /* of CPU 0 */
 static double now;
 static int failures;
 
 void cpu_flush(struct cpu *c) {}
 double heat_leakage(void) { return 1; }
 double heat_limit_w(void) { return INFINITY; }
+unsigned rdt_rmid(unsigned cpu) { return cpu ? 0 : rmid; }
 void heat_window(double watts, double ns) {}
 bool heat_rdmsr(uint32_t msr, uint64_t *val) { return false; }
 
@@ -78,6 +80,32 @@ static void expect_both(const char *what, double first, double second)
 	expect(what, is[1] - before[1], second);
 	before[0] = is[0];
 	before[1] = is[1];
+}
+
+/* Tasks with RMIDs of their own: what they take, and none of the idle CPU's. */
+static void groups(void)
+{
+	double before[3], is[3];
+
+	total(TOTAL_PACKAGE_UJ);
+	for (unsigned i = 0; i < 3; i++)
+		before[i] = energy_total(&cpus[0], TOTAL_RMID_UJ, i);
+	energy_switch(0, 0);
+	rmid = 1;
+	work();
+	cpus[0].ns = now += run(&cpus[0]); /* within a window */
+	energy_switch(0, 1);
+	rmid = 2;
+	work();
+	energy_switch(0, 2);
+	rmid = 0;
+	cpus[0].asleep = true;
+	energy_window(now += 5e6);
+	total(TOTAL_PACKAGE_UJ);
+	for (unsigned i = 0; i < 3; i++)
+		is[i] = energy_total(&cpus[0], TOTAL_RMID_UJ, i) - before[i];
+	check("a group", is[1] > 100 && fabs(is[1] - 2 * is[2]) < 2);
+	check("none of it idle", is[0] > 10 && is[0] < is[1]);
 }
 
 /* Ids 1 and 2 are a core's threads; id 0 has no CPU any more. */
@@ -163,6 +191,7 @@ int main(void)
 	total(TOTAL_PACKAGE_UJ);
 	expect("sleep", total(TOTAL_CPU_UJ) - before, 100 + 90);
 	expect("all asleep", total(TOTAL_UNCORE_UJ) - beside, 10e3 * 2);
+	groups();
 
 	/* Units, and 32 bits that begin again: 2^18 J are all that there is room for. */
 	expect("unit", exp2(msr(0x606) >> 8 & 0x1f), 1 << 14);

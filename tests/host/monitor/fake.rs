@@ -101,6 +101,7 @@ pub(super) fn thread(index: usize, seconds: u64) -> ThreadReading {
         task,
         insight,
         moves,
+        joules: None,
     }
 }
 

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Whose joules they are: those of each interval go to threads by what the model makes of their work, and to
+//! idle CPUs and the rest of the package apart. All of them together are what sensors have counted.
+
+use rustc_hash::FxHashMap;
+
+use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
+use crate::limits::MAX_SLOTS;
+use crate::pmu::sample::Sample;
+use crate::table::{Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// An interval is at least so long, ns: reading sensors costs, and run time is charged by ticks.
+pub const STEP_NS: u64 = 100_000_000;
+
+/// One that was longer says nothing of when: the machine slept, or the agent stood still.
+const LONGEST_NS: u64 = 5_000_000_000;
+
+/// A thread that runs for so much of an interval gets a term of its own, which it loses when it has not run on that
+/// core type for so long, ns.
+const OWNS: f32 = 0.2;
+const OWNS_FOR: u64 = 60_000_000_000;
+
+/// How far the mean rates of a core type go to those of each sample.
+const MEAN_STEP: f32 = 0.05;
+
+/// What sensors and CPUs have counted since the backend began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergyReading {
+    /// Of all processor packages, J; `None` where nothing counts that.
+    pub package: Option<f64>,
+    /// Of all their cores, J.
+    pub cores: Option<f64>,
+    /// Of the cores of each type, J.
+    pub by_type: [Option<f64>; MAX_CORE_TYPES],
+    /// How long CPUs of each type have been busy, together, ns.
+    pub busy_ns: [u64; MAX_CORE_TYPES],
+}
+
+impl EnergyReading {
+    /// All that is counted of the processors, J: packages, or the cores alone, of a machine of so many core types;
+    /// `None` where some are not.
+    pub fn total_of(&self, nr_types: usize) -> Option<f64> {
+        let types = self
+            .by_type
+            .get(..nr_types)
+            .filter(|types| !types.is_empty());
+        let by_type = types.and_then(|types| types.iter().copied().sum());
+        self.package.or(self.cores).or(by_type)
+    }
+}
+
+/// Joules of the processors since the first reading, by what took them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergySums {
+    /// All of it: the others add up to this.
+    pub total: f64,
+    /// Of threads, by core type.
+    pub threads: [f64; MAX_CORE_TYPES],
+    /// Of what ran and is not in the table of tasks: threads too young for it.
+    pub untold: f64,
+    /// Of idle CPUs.
+    pub idle: f64,
+    /// Of what a package has beside its cores.
+    pub uncore: f64,
+}
+
+/// A thread's joules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ThreadEnergy {
+    /// Since it was first seen, by core type.
+    pub joules: [f64; MAX_CORE_TYPES],
+    /// Watts while it runs, by core type, and their standard error; `None` where it has not run.
+    pub watts: [Option<(f64, f64)>; MAX_CORE_TYPES],
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Of the thread that has the slot.
+    generation: u32,
+    ran_ns: [u64; MAX_CORE_TYPES],
+    /// Seconds in the present interval.
+    ran: [f32; MAX_CORE_TYPES],
+    rates: [Option<EventRates>; MAX_CORE_TYPES],
+    /// Of samples that ended since the last interval, and how long they are, ns.
+    fresh: [(EventRates, u64); MAX_CORE_TYPES],
+    /// Its own term in the model, by core type.
+    own: [Option<u8>; MAX_CORE_TYPES],
+    joules: [f64; MAX_CORE_TYPES],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct EnergyLedger {
+    model: PowerModel,
+    before: Option<(u64, EnergyReading)>,
+    /// By slot.
+    threads: Vec<Option<Known>>,
+    processes: FxHashMap<u32, f64>,
+    means: [Option<EventRates>; MAX_CORE_TYPES],
+    owners: [Option<Owner>; OWNERS],
+    sums: EnergySums,
+}
+
+/// Who has a term of its own.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    id: TaskId,
+    core_type: usize,
+    /// When it last ran there, ns.
+    ran_ns: u64,
+}
+
+/// Of an interval.
+struct Interval {
+    threads: [CoreWork; MAX_CORE_TYPES],
+    untold: [CoreWork; MAX_CORE_TYPES],
+    idle: IdleWork,
+}
+
+impl Default for EnergyLedger {
+    fn default() -> Self {
+        Self {
+            model: PowerModel::default(),
+            before: None,
+            threads: Vec::new(),
+            processes: FxHashMap::default(),
+            means: [None; MAX_CORE_TYPES],
+            owners: [None; OWNERS],
+            sums: EnergySums::default(),
+        }
+    }
+}
+
+impl EnergyLedger {
+    /// Whether sensors have been read.
+    pub fn is_on(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Joules so far; `None` before the second reading.
+    pub fn sums(&self) -> Option<EnergySums> {
+        (self.sums.total > 0.0).then_some(self.sums)
+    }
+
+    /// Joules of a process's threads since it was first seen, those that have ended among them.
+    pub fn process(&self, tgid: u32) -> Option<f64> {
+        self.processes.get(&tgid).copied()
+    }
+
+    /// Joules of a thread in all; what [`Self::thread`] has of it for less.
+    pub fn joules(&self, id: TaskId) -> Option<f64> {
+        self.find(id).map(|known| known.joules.iter().sum())
+    }
+
+    /// What is known of a thread.
+    pub fn thread(&self, id: TaskId) -> Option<ThreadEnergy> {
+        let known = self.find(id)?;
+        let mut energy = ThreadEnergy {
+            joules: known.joules,
+            ..ThreadEnergy::default()
+        };
+        for (core_type, watts) in energy.watts.iter_mut().enumerate() {
+            let Some(rates) = known.rates[core_type] else {
+                continue;
+            };
+            let work = self.model.work(core_type, 1.0, &rates);
+            let own = known.own_watts(core_type, &self.model);
+            let owner = known.own[core_type].map(usize::from);
+            let known = self.model.joules(core_type, &work);
+            let error = || self.model.error(core_type, &work, owner);
+            *watts = (known > 0.0).then(|| ((known + own).max(0.0), error()));
+        }
+        Some(energy)
+    }
+
+    fn find(&self, id: TaskId) -> Option<&Known> {
+        let known = self.threads.get(id.slot as usize)?.as_ref()?;
+        (known.generation == id.generation).then_some(known)
+    }
+
+    /// Sensors and CPUs begin to count anew.
+    pub fn rebase(&mut self) {
+        self.before = None;
+    }
+
+    /// Takes note of what a thread did.
+    pub fn observe(&mut self, sample: &Sample) {
+        if !self.is_on() || sample.run_ns == 0 || sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        let rates = EventRates::of(&sample.counts, sample.run_ns);
+        self.model.observe(sample.core_type, &rates);
+        let mean = self.means[sample.core_type].get_or_insert(rates);
+        *mean = mean.mixed(&rates, MEAN_STEP);
+        let known = self.threads.get_mut(sample.task.slot as usize);
+        if let Some(Some(known)) = known
+            && known.generation == sample.task.generation
+        {
+            let (fresh, ns) = &mut known.fresh[sample.core_type];
+            *ns += sample.run_ns;
+            *fresh = fresh.mixed(&rates, sample.run_ns as f32 / *ns as f32);
+        }
+    }
+
+    /// Takes in what sensors say at `at_ns`, with the task table of that moment, in ascending order of ids.
+    /// An interval shorter than [`STEP_NS`] goes on.
+    pub fn update(
+        &mut self,
+        at_ns: u64,
+        reading: &EnergyReading,
+        tasks: &[Task],
+        topology: &Topology,
+    ) {
+        let Some((since, before)) = self.before else {
+            let types = topology.types.iter();
+            self.model.set_capacities(types.map(|kind| kind.capacity));
+            self.before = Some((at_ns, *reading));
+            self.follow(tasks);
+            return;
+        };
+        let elapsed = at_ns.saturating_sub(since);
+        if elapsed < STEP_NS {
+            return;
+        }
+        self.before = Some((at_ns, *reading));
+        self.follow(tasks);
+        let nr_types = topology.types.len().min(MAX_CORE_TYPES);
+        let Some(total) = grown(reading.total_of(nr_types), before.total_of(nr_types)) else {
+            return;
+        };
+        if elapsed > LONGEST_NS {
+            return;
+        }
+        self.own(at_ns, elapsed, tasks);
+        let interval = self.interval(elapsed, reading, &before, tasks, topology);
+        let by_type = |t: usize| grown(reading.by_type[t], before.by_type[t]);
+        let whole = |t: usize| add(&interval.threads[t], &interval.untold[t]);
+        let idle = &interval.idle;
+        let cores = grown(reading.cores, before.cores);
+        // The finest sensors that there are: each type's cores, all cores, the package.
+        if (0..nr_types).all(|t| by_type(t).is_some()) {
+            let mut rest = total;
+            for t in 0..nr_types {
+                let joules = by_type(t).unwrap_or_default();
+                rest -= joules;
+                let own = own_seconds(&self.owners, &self.threads, t..t + 1);
+                self.model
+                    .learn([(t, whole(t))].into_iter(), own, false, idle, joules);
+            }
+            self.model.settle(idle.elapsed);
+            for t in 0..nr_types {
+                self.share(
+                    t..t + 1,
+                    false,
+                    &interval,
+                    tasks,
+                    by_type(t).unwrap_or_default(),
+                );
+            }
+            self.share_rest(rest);
+        } else if let Some(cores) = cores {
+            let all = (0..nr_types).map(|t| (t, whole(t)));
+            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
+            self.model.learn(all, own, false, idle, cores);
+            self.model.settle(idle.elapsed);
+            self.share(0..nr_types, false, &interval, tasks, cores);
+            self.share_rest(total - cores);
+        } else {
+            let all = (0..nr_types).map(|t| (t, whole(t)));
+            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
+            self.model.learn(all, own, true, idle, total);
+            self.model.settle(idle.elapsed);
+            self.share(0..nr_types, true, &interval, tasks, total);
+        }
+        self.sums.total += total;
+    }
+
+    /// Forgets processes of which no thread is left.
+    pub fn forget_the_gone(&mut self, tasks: &[Task]) {
+        if self.processes.is_empty() {
+            return;
+        }
+        let mut tgids: Vec<u32> = tasks.iter().map(|task| task.tgid).collect();
+        tgids.sort_unstable();
+        self.processes
+            .retain(|tgid, _| tgids.binary_search(tgid).is_ok());
+    }
+
+    /// Notes how long each thread ran since it was last looked at.
+    fn follow(&mut self, tasks: &[Task]) {
+        for task in tasks {
+            let slot = task.id.slot as usize;
+            if slot >= MAX_SLOTS as usize {
+                continue;
+            }
+            if slot >= self.threads.len() {
+                self.threads.resize(slot + 1, None);
+            }
+            let place = &mut self.threads[slot];
+            match place {
+                Some(known) if known.generation == task.id.generation => known.follow(task),
+                // What it ran before is not of this interval alone: that is left with what is untold.
+                _ => {
+                    *place = Some(Known {
+                        generation: task.id.generation,
+                        ran_ns: task.run_ns,
+                        ..Known::default()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Gives busy threads terms of their own, as far as there are any left.
+    fn own(&mut self, at_ns: u64, elapsed: u64, tasks: &[Task]) {
+        for owner in 0..OWNERS {
+            let Some(of) = self.owners[owner] else {
+                continue;
+            };
+            let known = self.threads.get_mut(of.id.slot as usize);
+            let known = known.and_then(Option::as_mut);
+            let known = known.filter(|known| known.generation == of.id.generation);
+            if at_ns.saturating_sub(of.ran_ns) > OWNS_FOR || known.is_none() {
+                if let Some(known) = known {
+                    known.own[of.core_type] = None;
+                }
+                self.owners[owner] = None;
+                self.model.clear_own(owner);
+            }
+        }
+        let least = OWNS * (elapsed as f64 / 1e9) as f32;
+        let mut free = 0;
+        for task in tasks {
+            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
+                continue;
+            };
+            for core_type in 0..MAX_CORE_TYPES {
+                if known.ran[core_type] < least {
+                    continue;
+                }
+                let owner = match known.own[core_type] {
+                    Some(owner) => usize::from(owner),
+                    None => {
+                        while free < OWNERS && self.owners[free].is_some() {
+                            free += 1;
+                        }
+                        if free == OWNERS {
+                            continue;
+                        }
+                        known.own[core_type] = Some(free as u8);
+                        free
+                    }
+                };
+                self.owners[owner] = Some(Owner {
+                    id: task.id,
+                    core_type,
+                    ran_ns: at_ns,
+                });
+                let rates = known.rates[core_type].or(self.means[core_type]);
+                let work = self.model.work(core_type, 1.0, &rates.unwrap_or_default());
+                let watts = self.model.joules(core_type, &work);
+                self.model.expect_own(owner, watts);
+            }
+        }
+    }
+
+    /// What was done since the last reading.
+    fn interval(
+        &mut self,
+        elapsed: u64,
+        reading: &EnergyReading,
+        before: &EnergyReading,
+        tasks: &[Task],
+        topology: &Topology,
+    ) -> Interval {
+        let none = CoreWork::default();
+        let mut interval = Interval {
+            threads: [none; MAX_CORE_TYPES],
+            untold: [none; MAX_CORE_TYPES],
+            idle: IdleWork {
+                elapsed: elapsed as f64 / 1e9,
+                ..IdleWork::default()
+            },
+        };
+        for known in tasks.iter().filter_map(|task| self.find(task.id)) {
+            for (core_type, all) in interval.threads.iter_mut().enumerate() {
+                if known.ran[core_type] > 0.0 {
+                    *all = add(all, &known.work(core_type, &self.model, &self.means));
+                }
+            }
+        }
+        let mut busiest = 0.0_f64;
+        for (core_type, kind) in topology.types.iter().enumerate().take(MAX_CORE_TYPES) {
+            let busy = reading.busy_ns[core_type].saturating_sub(before.busy_ns[core_type]);
+            let told = interval.threads[core_type][0];
+            let busy = (busy as f64 / 1e9).max(told);
+            let rates = self.means[core_type].unwrap_or_default();
+            interval.untold[core_type] = self.model.work(core_type, busy - told, &rates);
+            let all = kind.cpus.len() as f64 * interval.idle.elapsed;
+            interval.idle.idle[core_type] = (all - busy).max(0.0);
+            busiest += busy;
+        }
+        interval.idle.awake = busiest.min(interval.idle.elapsed);
+        interval
+    }
+
+    /// Shares `joules` among threads and idle CPUs of these types, and what is beside cores if `uncore`; learns
+    /// how threads differ from the model.
+    fn share(
+        &mut self,
+        types: std::ops::Range<usize>,
+        uncore: bool,
+        interval: &Interval,
+        tasks: &[Task],
+        joules: f64,
+    ) {
+        let model = &self.model;
+        let untold = types.clone().map(|t| model.joules(t, &interval.untold[t]));
+        let untold: f64 = untold.sum();
+        let idle = types.clone().map(|t| model.idle_joules(t, &interval.idle));
+        let idle: f64 = idle.sum();
+        let uncore = match uncore {
+            true => model.uncore_joules(&interval.idle),
+            false => 0.0,
+        };
+        let mut told = 0.0;
+        for known in tasks.iter().filter_map(|task| self.find(task.id)) {
+            for t in types.clone().filter(|&t| known.ran[t] > 0.0) {
+                told += known.joules_of(t, model, &self.means);
+            }
+        }
+        let expected = told + untold + idle + uncore;
+        if expected <= 0.0 {
+            // Nothing is known yet.
+            self.sums.uncore += joules;
+            return;
+        }
+        let scale = joules / expected;
+        for task in tasks {
+            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
+                continue;
+            };
+            let mut taken = 0.0;
+            for t in types.clone().filter(|&t| known.ran[t] > 0.0) {
+                let own = known.joules_of(t, &self.model, &self.means);
+                known.joules[t] += own * scale;
+                self.sums.threads[t] += own * scale;
+                taken += own * scale;
+            }
+            if taken > 0.0 {
+                *self.processes.entry(task.tgid).or_default() += taken;
+            }
+        }
+        self.sums.untold += untold * scale;
+        self.sums.idle += idle * scale;
+        self.sums.uncore += uncore * scale;
+    }
+
+    fn share_rest(&mut self, joules: f64) {
+        self.sums.uncore += joules;
+    }
+}
+
+impl Known {
+    fn follow(&mut self, task: &Task) {
+        for core_type in 0..MAX_CORE_TYPES {
+            let ran = task.run_ns[core_type].saturating_sub(self.ran_ns[core_type]);
+            self.ran[core_type] = (ran as f64 / 1e9) as f32;
+            let (fresh, ns) = std::mem::take(&mut self.fresh[core_type]);
+            if ns > 0 {
+                self.rates[core_type] = Some(fresh);
+            }
+        }
+        self.ran_ns = task.run_ns;
+    }
+
+    /// What it did in the interval.
+    fn work(
+        &self,
+        core_type: usize,
+        model: &PowerModel,
+        means: &[Option<EventRates>; MAX_CORE_TYPES],
+    ) -> CoreWork {
+        let rates = self.rates[core_type]
+            .or(means[core_type])
+            .unwrap_or_default();
+        model.work(core_type, self.ran[core_type].into(), &rates)
+    }
+
+    /// And what that took.
+    fn joules_of(
+        &self,
+        core_type: usize,
+        model: &PowerModel,
+        means: &[Option<EventRates>; MAX_CORE_TYPES],
+    ) -> f64 {
+        let work = self.work(core_type, model, means);
+        let own = self.own_watts(core_type, model) * f64::from(self.ran[core_type]);
+        (model.joules(core_type, &work) + own).max(0.0)
+    }
+
+    /// What it takes on a core type beyond what the model makes of its work, W.
+    fn own_watts(&self, core_type: usize, model: &PowerModel) -> f64 {
+        self.own[core_type].map_or(0.0, |owner| model.own(owner.into()))
+    }
+}
+
+/// For how long owners ran on some core types.
+fn own_seconds<'a>(
+    owners: &'a [Option<Owner>; OWNERS],
+    threads: &'a [Option<Known>],
+    types: std::ops::Range<usize>,
+) -> impl Iterator<Item = (usize, f64)> + 'a {
+    let owners = owners.iter().enumerate();
+    owners.filter_map(move |(owner, of)| {
+        let of = of.filter(|of| types.contains(&of.core_type))?;
+        let known = threads.get(of.id.slot as usize)?.as_ref()?;
+        Some((owner, known.ran[of.core_type].into()))
+    })
+}
+
+/// How much a sum has grown.
+fn grown(now: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some((now? - before?).max(0.0))
+}
+
+fn add(a: &CoreWork, b: &CoreWork) -> CoreWork {
+    std::array::from_fn(|i| a[i] + b[i])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Energy: whether to believe a sensor ([`judge`]), watts by core type ([`model`]), and whose joules they
+//! are ([`ledger`]). Plain values in and out.
+//!
+//! PMCTrack reads RAPL and the sensors of ARM boards for the whole of what they measure (2017, section 3.2,
+//! virtual counters); no sensor tells threads apart. See `docs/energy.md`.
+
+pub mod fit;
+pub mod judge;
+pub mod ledger;
+pub mod model;

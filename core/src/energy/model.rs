@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Watts by core type: what a second, a cycle and an event cost on each, learnt from sensors.
+//!
+//! A core's energy is linear in its busy time, its cycles and its events (PMCTrack 2017, section 4.2, fits EF
+//! by such terms). What switches costs the square of the voltage, which no counter tells: it is taken
+//! to follow the clock as [`voltage`] says.
+
+use super::fit::{NonNegativeFit, UNKNOWNS};
+use crate::pmu::Meaning;
+use crate::pmu::sample::EventCounts;
+use crate::topology::MAX_CORE_TYPES;
+
+/// Events that cost energy of their own, beside cycles. Of these the model has what is counted anyway.
+pub const EVENTS: [Meaning; 9] = [
+    Meaning::Instructions,
+    Meaning::Loads,
+    Meaning::Stores,
+    Meaning::Branches,
+    Meaning::BranchMisses,
+    Meaning::L1Misses,
+    Meaning::LlcReferences,
+    Meaning::LlcMisses,
+    Meaning::FpOps,
+];
+
+/// What terms of one core are to each other, as far as nothing was measured: of a busy second (W), 10^9 cycles, and
+/// as many of each event (J). Of the order of published figures, and made up beyond that.
+const PATTERN: [f64; OF_TYPE] = [0.6, 0.8, 0.4, 0.3, 0.3, 0.1, 10.0, 2.0, 4.0, 8.0, 0.4];
+
+/// Standard deviation of a term from that, relative.
+const SPREAD: f64 = 0.7;
+
+/// And what is expected beside, of the most power that was seen: of an idle CPU, of the rest of a package, and the same while
+/// some CPU runs.
+const BESIDE: [f64; 3] = [0.001, 0.01, 0.08];
+
+/// Unknowns of a core type: of its busy seconds, its cycles, its events.
+const OF_TYPE: usize = 2 + EVENTS.len();
+const IDLE: usize = MAX_CORE_TYPES * OF_TYPE;
+const UNCORE: usize = IDLE + MAX_CORE_TYPES;
+const AWAKE: usize = UNCORE + 1;
+const OWN: usize = AWAKE + 1;
+
+/// So many threads may have a term of their own.
+pub const OWNERS: usize = UNKNOWNS - OWN;
+
+/// Standard deviation of a thread's watts from what its counts say, relative; and how far below they can be.
+const OWN_SPREAD: f64 = 0.3;
+const OWN_LEAST: f64 = -0.6;
+
+/// The model forgets by half in so many seconds: leakage follows the temperature.
+const HALF_LIFE: f64 = 300.0;
+
+/// Of a row's power, how much it errs, as run time is charged a tick late; and W besides.
+const ERROR: (f64, f64) = (0.02, 0.02);
+
+/// Cycles and events per second of run time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EventRates {
+    /// Cycles.
+    pub cycles: f32,
+    /// In the order of [`EVENTS`]; 0 of what is not counted.
+    pub events: [f32; EVENTS.len()],
+}
+
+impl EventRates {
+    /// Counts of `run_ns` of run time, which is above 0.
+    pub fn of(counts: &EventCounts, run_ns: u64) -> Self {
+        let per_second = 1e9 / run_ns as f64;
+        let rate = |meaning| (counts.get(meaning).unwrap_or_default() * per_second) as f32;
+        Self {
+            cycles: rate(Meaning::Cycles),
+            events: EVENTS.map(rate),
+        }
+    }
+
+    /// Moved towards `other` by `part`, 0 to 1.
+    pub fn mixed(&self, other: &Self, part: f32) -> Self {
+        let mix = |a: f32, b: f32| a + part * (b - a);
+        Self {
+            cycles: mix(self.cycles, other.cycles),
+            events: std::array::from_fn(|k| mix(self.events[k], other.events[k])),
+        }
+    }
+}
+
+/// What one or many did on a core type, as the model takes it.
+pub type CoreWork = [f64; OF_TYPE];
+
+/// What CPUs did beside running threads, seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdleWork {
+    /// Idle, all CPUs of a core type together.
+    pub idle: [f64; MAX_CORE_TYPES],
+    /// The time itself.
+    pub elapsed: f64,
+    /// And for how much of it some CPU ran.
+    pub awake: f64,
+}
+
+/// Square of the voltage at a clock, of that at the highest, both relative: what CPUs of Intel, AMD and Arm have
+/// is within some percent of this in the upper half of their clocks.
+fn voltage(clock: f64) -> f64 {
+    0.4 + 0.6 * clock * clock * clock
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct PowerModel {
+    fit: NonNegativeFit,
+    /// The highest clock seen of each core type, Hz.
+    highest: [f32; MAX_CORE_TYPES],
+    /// What each core type's terms are, of those of the fastest, as far as nothing was measured.
+    sizes: [f64; MAX_CORE_TYPES],
+    /// The most that a row had, W.
+    watts: f64,
+    seconds: f64,
+}
+
+impl PowerModel {
+    /// How many seconds it has seen.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// What core types are capable of, of 1024: their energy for the same goes with the square of that.
+    pub fn set_capacities(&mut self, capacities: impl Iterator<Item = u32>) {
+        for (size, capacity) in self.sizes.iter_mut().zip(capacities) {
+            *size = (f64::from(capacity.clamp(1, 1024)) / 1024.0).powi(2);
+        }
+    }
+
+    /// Takes note of a core type's clock.
+    pub fn observe(&mut self, core_type: usize, rates: &EventRates) {
+        let highest = &mut self.highest[core_type];
+        *highest = highest.max(rates.cycles);
+    }
+
+    /// What `seconds` of run time at these rates are on a core type.
+    pub fn work(&self, core_type: usize, seconds: f64, rates: &EventRates) -> CoreWork {
+        let highest = self.highest[core_type];
+        let clock = match highest > 0.0 {
+            true => f64::from((rates.cycles / highest).min(1.0)),
+            false => 1.0,
+        };
+        let scale = seconds * voltage(clock) / 1e9;
+        let mut work = [0.0; OF_TYPE];
+        work[0] = seconds;
+        work[1] = scale * f64::from(rates.cycles);
+        for (value, rate) in work[2..].iter_mut().zip(rates.events) {
+            *value = scale * f64::from(rate);
+        }
+        work
+    }
+
+    /// What the model makes of work on a core type, J.
+    pub fn joules(&self, core_type: usize, work: &CoreWork) -> f64 {
+        let from = core_type * OF_TYPE;
+        let known = &self.fit.solution()[from..from + OF_TYPE];
+        known.iter().zip(work).map(|(a, b)| a * b).sum()
+    }
+
+    /// Standard error of that, J, for an owner with its own term for `work[0]` seconds.
+    pub fn error(&self, core_type: usize, work: &CoreWork, owner: Option<usize>) -> f64 {
+        let mut row = [0.0; UNKNOWNS];
+        if let Some(owner) = owner {
+            row[OWN + owner] = work[0];
+        }
+        row[core_type * OF_TYPE..][..OF_TYPE].copy_from_slice(work);
+        // Rows weigh by what they should err by.
+        let noise = self.fit.unexplained().max(1.0);
+        self.fit.variance(&row, noise).sqrt()
+    }
+
+    /// What an owner takes beyond what the model makes of its work, W.
+    pub fn own(&self, owner: usize) -> f64 {
+        self.fit.solution()[OWN + owner]
+    }
+
+    /// An owner is another thread now.
+    pub fn clear_own(&mut self, owner: usize) {
+        self.fit.clear(OWN + owner);
+    }
+
+    /// An owner takes about so many watts while it runs, as far as the model knows.
+    pub fn expect_own(&mut self, owner: usize, watts: f64) {
+        let sureness = 1.0 / (OWN_SPREAD * watts.max(0.01)).powi(2);
+        self.fit.expect(OWN + owner, 0.0, sureness);
+        self.fit.allow(OWN + owner, OWN_LEAST * watts);
+    }
+
+    /// What idle CPUs of a core type take, J.
+    pub fn idle_joules(&self, core_type: usize, idle: &IdleWork) -> f64 {
+        self.fit.solution()[IDLE + core_type] * idle.idle[core_type]
+    }
+
+    /// What a package takes beside its cores, J.
+    pub fn uncore_joules(&self, idle: &IdleWork) -> f64 {
+        self.fit.solution()[UNCORE] * idle.elapsed + self.fit.solution()[AWAKE] * idle.awake
+    }
+
+    /// Learns that some core types, and what is beside the cores if `uncore`, took `joules` for all this; owners on
+    /// these types ran for some of the seconds.
+    /// [`Self::settle`] follows when all is known of an interval.
+    pub fn learn(
+        &mut self,
+        types: impl Iterator<Item = (usize, CoreWork)>,
+        own: impl Iterator<Item = (usize, f64)>,
+        uncore: bool,
+        idle: &IdleWork,
+        joules: f64,
+    ) {
+        if idle.elapsed <= 0.0 {
+            return;
+        }
+        let mut row = [0.0; UNKNOWNS];
+        for (core_type, work) in types {
+            row[core_type * OF_TYPE..][..OF_TYPE].copy_from_slice(&work);
+            row[IDLE + core_type] = idle.idle[core_type];
+        }
+        for (owner, seconds) in own {
+            row[OWN + owner] = seconds;
+        }
+        if uncore {
+            (row[UNCORE], row[AWAKE]) = (idle.elapsed, idle.awake);
+        }
+        row.iter_mut().for_each(|value| *value /= idle.elapsed);
+        let watts = joules / idle.elapsed;
+        let error = ERROR.0 * watts + ERROR.1;
+        self.fit.add(&row, watts, idle.elapsed / (error * error));
+        self.watts = self.watts.max(watts);
+    }
+
+    /// Settles the model after what was learnt of an interval.
+    pub fn settle(&mut self, seconds: f64) {
+        self.fit.forget(0.5_f64.powf(seconds / HALF_LIFE));
+        self.expect();
+        self.fit.solve();
+        self.seconds += seconds;
+    }
+
+    /// Expects what is typical, at the scale that rows are of.
+    fn expect(&mut self) {
+        let mut pattern = [0.0; UNKNOWNS];
+        for (size, terms) in self.sizes.iter().zip(pattern.chunks_mut(OF_TYPE)) {
+            for (term, typical) in terms.iter_mut().zip(PATTERN) {
+                *term = size * typical;
+            }
+        }
+        let Some(scale) = self
+            .fit
+            .scale_of(&pattern, IDLE)
+            .filter(|&scale| scale > 0.0)
+        else {
+            return;
+        };
+        let sure = |mean: f64| (mean, 1.0 / (SPREAD * mean).powi(2));
+        for (unknown, typical) in pattern.iter().enumerate().take(IDLE) {
+            let (mean, sureness) = sure(scale * typical);
+            self.fit.expect(unknown, mean, sureness);
+        }
+        for (unknown, part) in (IDLE..UNCORE)
+            .map(|idle| (idle, BESIDE[0]))
+            .chain([(UNCORE, BESIDE[1]), (AWAKE, BESIDE[2])])
+        {
+            let (mean, sureness) = sure(part * self.watts);
+            self.fit.expect(unknown, mean, sureness);
+        }
+    }
+}
