@@ -18,6 +18,7 @@ mod agent;
 pub mod args;
 mod contention;
 mod cpu_set;
+pub mod energy;
 mod event;
 pub mod experiment;
 mod fair;
