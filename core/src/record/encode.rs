@@ -37,6 +37,7 @@ impl Chosen {
             swap_ns: settings.swap_interval.as_nanos() as u64,
             fairness: settings.fairness,
             oversubscribe: settings.oversubscribe,
+            objective: settings.objective,
             limits: settings.limits,
             without: settings.without.iter().map(name).collect(),
         }
@@ -110,6 +111,8 @@ impl Encoder {
             last: sample.last,
             counts: record.counts,
             sf: sample.sf,
+            ef: sample.ef,
+            watts: sample.watts,
         };
         self.sample_at = sample.at_ns;
         let record = Record::Sample(record);
