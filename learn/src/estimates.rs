@@ -91,7 +91,30 @@ impl Lesson<'_> {
         let (data, what) = (self.data, self.what());
         let [each, few] = self.groups;
         let kind = &data.core_types[core_type];
-        let all = data.usable(&[core_type]);
+        let mut all = data.usable(&[core_type]);
+        let pmus = self.machine.iter().flat_map(|machine| &machine.pmus);
+        let pmu = pmus.into_iter().find(|pmu| pmu.core_type == *kind);
+        let counted: &[String] = self.counted.get(core_type).map_or(&[], Vec::as_slice);
+        // What nothing is known of cannot be chosen by it.
+        let at_once = |features: &[usize]| {
+            let names = names(data, features);
+            let all = names.iter().chain(counted);
+            let events = events(all.map(String::as_str));
+            pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
+        };
+        if self.efficiency && at_once(&[]) {
+            // What is counted at once for SF is not to take turns for EF.
+            let mut fit = Vec::new();
+            all.sort_by_key(|&feature| !counted.contains(&data.features[feature]));
+            for &feature in &all {
+                fit.push(feature);
+                if !at_once(&fit) {
+                    fit.pop();
+                }
+            }
+            fit.sort_unstable();
+            all = fit;
+        }
         ensure!(
             !all.is_empty(),
             "the rows of core type {kind} have no feature in common that is not the same in all"
@@ -100,16 +123,6 @@ impl Lesson<'_> {
             "{what} from {kind}: choosing among {}",
             names(data, &all).join(", ")
         );
-        let pmus = self.machine.iter().flat_map(|machine| &machine.pmus);
-        let pmu = pmus.into_iter().find(|pmu| pmu.core_type == *kind);
-        let counted = self.counted.get(core_type);
-        // What nothing is known of cannot be chosen by it.
-        let at_once = |features: &[usize]| {
-            let names = names(data, features);
-            let all = names.iter().chain(counted.into_iter().flatten());
-            let events = events(all.map(String::as_str));
-            pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
-        };
         let limits = Limits {
             boosting: (self.boosting)(Loss::Squared),
             all_features: self.args.all_features,

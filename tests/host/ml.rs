@@ -158,11 +158,11 @@ fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     place.write("plain.csv", &table(20));
     assert!(
         place
-            .run(&["train", "plain.csv", "-o", "plain.json"])
+            .run(&["train", "plain.csv", "-o", "plain.model.json"])
             .status
             .success()
     );
-    let plain = Model::read(&place.folder.path().join("plain.json")).unwrap();
+    let plain = Model::read(&place.folder.path().join("plain.model.json")).unwrap();
     assert_eq!((plain.efficiency.len(), plain.efficiency_pairs), (0, None));
     let error = place.fails(&["train", "plain.csv", "--import", "ef:P=trees.json"]);
     assert!(error.contains("'joules'"), "{error}");
