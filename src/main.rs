@@ -155,7 +155,12 @@ struct Run {
     #[arg(long, value_name = "THREADS", value_parser = policy::rank::parse_oversubscribe)]
     oversubscribe: Option<f64>,
 
-    /// Of policies rank, hsp, acfs and eqp: what `scx_hetero train` has learnt of
+    /// Of policy ef: what the fastest cores are given away for [default: edp,
+    /// energy times time]
+    #[arg(long, value_enum)]
+    objective: Option<policy::Objective>,
+
+    /// Of policies rank, ef, hsp, acfs and eqp: what `scx_hetero train` has learnt of
     /// this machine [default: /var/lib/scx_hetero/model.json, if there is one]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -381,6 +386,7 @@ fn schedule(args: Run) -> Result<()> {
         args.oversubscribe.is_some(),
         Knows::Oversubscribe,
     );
+    unknown("--objective", args.objective.is_some(), Knows::Energy);
     unknown("--model", args.model.is_some(), Knows::Model);
     unknown("--learn", args.learn, Knows::Model);
     let options = Options {
@@ -392,6 +398,7 @@ fn schedule(args: Run) -> Result<()> {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
             oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
+            objective: args.objective.unwrap_or_default(),
             ..policy::Settings::default()
         },
         profile: args.profile,

@@ -127,5 +127,7 @@ pub fn sample(task: &Task, ipc: f64, l1: f64, btr: f64) -> Sample {
             btr: Some(btr),
         },
         sf: None,
+        ef: None,
+        watts: None,
     }
 }

@@ -21,9 +21,11 @@ pub const FEW_ROWS: usize = 200;
 /// A line on IPC is not to be bent by a penalty.
 const RIDGE: f64 = 0.01;
 
-/// Estimates of SF from one core type, a model's first.
+/// Estimates of SF or EF from one core type, a model's first.
 pub struct Beside {
     core_type: String,
+    /// SF or EF.
+    what: &'static str,
     /// Whether everything was chosen anew in each fold.
     pub anew: bool,
     ways: Vec<(&'static str, HeldOutTrial, bool)>,
@@ -37,6 +39,7 @@ pub struct Beside {
 pub fn beside(
     data: &Data,
     core_type: usize,
+    what: &'static str,
     (learn, anew): (&Learn, bool),
     pairs: &[Pair],
     [each, few]: [&[usize]; 2],
@@ -73,7 +76,11 @@ pub fn beside(
             ..Fit::squares(RIDGE)
         };
         guesses.push(("a line on IPC", Way::Fit(line)));
-        guesses.push(("more IPC, more SF", Way::Ipc));
+        let more = match what {
+            "EF" => "more IPC, more EF",
+            _ => "more IPC, more SF",
+        };
+        guesses.push((more, Way::Ipc));
     }
     let mut ways = vec![("this model", setting.of(learn)?, true)];
     for (name, way) in guesses {
@@ -82,6 +89,7 @@ pub fn beside(
     }
     Ok(Beside {
         core_type: data.core_types[core_type].clone(),
+        what,
         anew,
         ways,
     })
@@ -103,7 +111,7 @@ impl Beside {
     pub fn doubt(&self) -> Option<String> {
         let (model, mean) = (self.trial("this model")?, self.trial("the mean of all")?);
         let (less, right) = (model.nearer_than(mean), Interval::of_percent(model.right()));
-        let kind = &self.core_type;
+        let (kind, what) = (&self.core_type, self.what);
         let error = format!(
             "its error is {:.3}, the mean's {:.3}",
             model.error().value,
@@ -114,15 +122,15 @@ impl Beside {
         }
         Some(match (less.value > 0.0, right.low > 50.0) {
             (true, true) => format!(
-                "SF from {kind}: the model puts programs in order, but its estimate may be no nearer than the \
+                "{what} from {kind}: the model puts programs in order, but its estimate may be no nearer than the \
                  mean of all: {error}, which may be chance."
             ),
             (false, true) => format!(
-                "SF from {kind}: the model puts programs in order, but its estimate is no nearer than the mean of \
+                "{what} from {kind}: the model puts programs in order, but its estimate is no nearer than the mean of \
                  all: {error}."
             ),
             (_, false) => format!(
-                "SF from {kind}: nothing shows that the model knows more than the mean of all programs: {error}, \
+                "{what} from {kind}: nothing shows that the model knows more than the mean of all programs: {error}, \
                  and of pairs {right:.0} % are right. Measure more programs, or count other events."
             ),
         })
@@ -150,10 +158,10 @@ pub fn text(all: &[Beside]) -> String {
         let _ = writeln!(out, "{}", line.trim_end());
     };
     let less = "LESS THAN MEAN'S";
-    row(["", "PAIRS RIGHT, %", "ERROR OF SF", less].map(String::from));
+    row(["", "PAIRS RIGHT, %", "ERROR", less].map(String::from));
     for beside in all {
         row([
-            format!("from {}", beside.core_type),
+            format!("{} from {}", beside.what, beside.core_type),
             String::new(),
             String::new(),
             String::new(),
@@ -211,7 +219,7 @@ mod tests {
         let features = data.usable(&[0]);
         let learn: &Learn = &|data, rows| way.learn(data, rows, &features);
         let pairs = pairs(&data, 1000, 1);
-        beside(&data, 0, (learn, true), &pairs, [&each, &few]).unwrap()
+        beside(&data, 0, "SF", (learn, true), &pairs, [&each, &few]).unwrap()
     }
 
     #[test]
@@ -225,7 +233,7 @@ mod tests {
         assert_eq!(mean.right().value, 0.5);
         assert!(model.nearer_than(mean).low > 0.0);
         let said = text(&[beside]);
-        assert!(said.contains("from big") && said.contains("more IPC, more SF"));
+        assert!(said.contains("SF from big") && said.contains("more IPC, more SF"));
         assert!(
             said.lines().all(|line| line.chars().count() <= 80),
             "{said}"

@@ -52,7 +52,16 @@ pub fn text(model: &Model) -> String {
     };
     say(&line);
     for speedup in &model.speedup {
-        say(&of_speedup(speedup));
+        say(&of_speedup("SF", speedup));
+    }
+    for efficiency in &model.efficiency {
+        say(&of_speedup("EF", efficiency));
+    }
+    if let Some(pairs) = &model.efficiency_pairs {
+        say(&format!(
+            "Which of two has the higher EF, by that: {} on pairs not learnt from.\n",
+            of_matrix(pairs)
+        ));
     }
     if let Some(classifier) = &model.classifier {
         say(&of_classifier(classifier, &model.core_types));
@@ -103,13 +112,16 @@ pub fn events(model: &Model) -> Vec<(&str, BTreeSet<&str>)> {
     };
     let each = model.speedup.iter().map(|speedup| {
         let mut events = speedup.trees.events();
+        let efficiency = model.efficiency.iter();
+        let of_type = efficiency.filter(|of| of.core_type == speedup.core_type);
+        events.extend(of_type.flat_map(|of| of.trees.events()));
         events.extend(&of_pair);
         (speedup.core_type.as_str(), events)
     });
     each.collect()
 }
 
-fn of_speedup(speedup: &Speedup) -> String {
+fn of_speedup(what: &str, speedup: &Speedup) -> String {
     let scores = speedup.scores;
     let on = if speedup.imported {
         "all programs, imported"
@@ -117,12 +129,12 @@ fn of_speedup(speedup: &Speedup) -> String {
         "programs not learnt from"
     };
     format!(
-        "SF from {}, {}{} trees: correlation {:.3}, mean absolute error {:.3}, standard error {:.1} % on {on}; asks for {}.\n",
+        "{what} from {}, {}{} trees: correlation {:.3}, mean absolute error {:.3}, standard error {:.1} % on {on}; asks for {}.\n",
         speedup.core_type,
         if speedup.trees.inverse {
-            "learnt as 1 / SF, "
+            format!("learnt as 1 / {what}, ")
         } else {
-            ""
+            String::new()
         },
         speedup.trees.trees.len(),
         scores.correlation,

@@ -2,23 +2,23 @@
 //! `scx_hetero train`: from tables to a model.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use log::{info, warn};
 
-use crate::beside::{Beside, FEW_ROWS};
+use crate::beside::Beside;
+use crate::estimates::{self, Lesson, names};
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::settle::{Limits, Settled, settle};
-use crate::{beside, import, plot, select, show, ways};
+use crate::{beside, import, plot, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
 use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::{self, View};
-use hetero_core::ml::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA, Speedup, events};
+use hetero_core::ml::model::{Classifier, DataIdentity, Model, RankBy, SCHEMA};
 use hetero_core::ml::validate::{
-    Comparisons, Contest, HeldOutSpeedups, comparisons, groups, pairs, speedups,
+    Comparisons, Contest, HeldOutSpeedups, by_estimate, comparisons, groups, pairs,
 };
 use hetero_core::output;
 use hetero_core::text::stamp;
@@ -113,106 +113,40 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
         core_types: data.core_types.clone(),
         rank_by: RankBy::Speedup,
         speedup: Vec::new(),
+        efficiency: Vec::new(),
+        efficiency_pairs: None,
         classifier: None,
     };
-    let imported = |core_type: Option<&str>| {
-        let import = args
-            .import
-            .iter()
-            .find(|import| import.core_type.as_deref() == core_type);
-        import
-            .map(|import| import::read(&import.path, data.per))
-            .transpose()
-    };
-    if let Some(unknown) = args
-        .import
-        .iter()
-        .filter_map(|import| import.core_type.as_ref())
-        .find(|name| !data.core_types.contains(name))
-    {
-        bail!(
-            "the tables have no core type {unknown}, only {}",
-            data.core_types.join(", ")
-        );
-    }
-
     let pairs = pairs(data, MOST_PAIRS, SEED);
     let linear = args.model_kind == ModelKind::Linear;
-    let mut guesses = Vec::new();
-    let (mut views, mut learnt_by, mut found) = (Vec::new(), Vec::new(), Vec::new());
-    let mut took = Duration::ZERO;
-    for (core_type, kind) in data.core_types.iter().enumerate() {
-        let all = data.usable(&[core_type]);
-        ensure!(
-            !all.is_empty(),
-            "the rows of core type {kind} have no feature in common that is not the same in all"
-        );
-        info!(
-            "SF from {kind}: choosing among {}",
-            names(data, &all).join(", ")
-        );
-        let pmus = model.machine.iter().flat_map(|machine| &machine.pmus);
-        let pmu = pmus.into_iter().find(|pmu| pmu.core_type == *kind);
-        // What nothing is known of cannot be chosen by it.
-        let at_once = |features: &[usize]| {
-            let names = names(data, features);
-            let events = events(names.iter().map(String::as_str));
-            pmu.is_none_or(|pmu| select::at_once(pmu, &events).unwrap_or(true))
-        };
-        let limits = Limits {
-            boosting: boosting(Loss::Squared),
-            all_features: args.all_features,
-            at_once: &at_once,
-        };
-        let settled = settle(data, core_type, all.clone(), &limits, [&few, &each])?;
-        let rows = data.rows_of(core_type);
-        let import = imported(Some(kind))?;
-        let mut of_new = None;
-        if import.is_none() {
-            let anew = rows.len() <= FEW_ROWS;
-            let learn = |data: &Data, rows: &[usize]| match anew {
-                true => ways::train(data, rows, &all, &limits, linear),
-                false => ways::as_settled(data, rows, settled.clone(), linear),
-            };
-            let tried = (&learn as _, anew);
-            let beside = beside::beside(data, core_type, tried, &pairs, [&each, &few])?;
-            // The scores of weighted sums come with their kind.
-            of_new = (!linear).then(|| HeldOutSpeedups {
-                pairs: beside.said(),
-                ..HeldOutSpeedups::default()
-            });
-            guesses.push(beside);
-        }
-        let Settled {
-            view,
-            boosting,
-            curve,
-        } = settled;
-        let of_new = match of_new {
-            Some(of_new) => of_new,
-            None => speedups(data, core_type, &view, &boosting, &each)?,
-        };
-        let begun = Instant::now();
-        let (trees, fitted) = learn::speedup(data, &rows, &view, &boosting, &[])?;
-        took += begun.elapsed();
-        model.speedup.push(Speedup {
-            core_type: kind.clone(),
-            imported: false,
-            scores: of_new.nearness(),
-            importances: fitted.importances,
-            curve,
-            trees,
-        });
-        learnt_by.push(boosting);
-        found.push(of_new);
-        views.push(view);
-        if let Some(trees) = import {
-            let on_all = import::score_speedup(data, &rows, &trees)?;
-            if let Some(speedup) = model.speedup.last_mut() {
-                *speedup = Speedup::imported(kind, on_all.nearness(), trees);
-            }
-            *found.last_mut().context("just pushed")? = on_all;
-        }
+    let machine = model.machine.clone();
+    let estimates::LearntEstimates {
+        estimates,
+        mut found,
+        views,
+        by: learnt_by,
+        mut guesses,
+        mut took,
+    } = Lesson {
+        data,
+        args,
+        efficiency: false,
+        counted: Vec::new(),
+        machine: machine.as_ref(),
+        pairs: &pairs,
+        groups: [&each, &few],
+        boosting: &boosting,
+    }
+    .learn()?;
+    model.speedup = estimates;
+    let counted = views.iter().map(|view| names(data, &view.features));
+    let counted: Vec<Vec<String>> = counted.collect();
+    match data.efficiency().filter(|of| of.programs().len() >= 3) {
+        Some(of) => guesses.extend(efficiency(&of, args, counted, &mut model, &boosting)?),
+        None => ensure!(
+            !args.import.iter().any(|import| import.efficiency),
+            "the tables say nothing of energy: there is no column 'joules' or 'ef'"
+        ),
     }
 
     let all_types: Vec<usize> = (0..data.core_types.len()).collect();
@@ -253,7 +187,9 @@ fn learn(data: &Data, args: &Train) -> Result<Learnt> {
             speedup: &learnt_by,
         };
         let scores = comparisons(data, &pairs, &contest, &few, &mut || ())?;
-        let classifier = match imported(None)? {
+        let import = args.import.iter().find(|import| import.core_type.is_none());
+        let import = import.map(|import| import::read(&import.path, data.per));
+        let classifier = match import.transpose()? {
             Some(trees) => {
                 let on_all = import::score_classifier(data, &pairs, &trees)?;
                 Classifier::imported(on_all, scores.by_speedup, trees)
@@ -318,9 +254,33 @@ fn name(path: &Path) -> String {
         .into_owned()
 }
 
-fn names(data: &Data, features: &[usize]) -> Vec<String> {
-    features
-        .iter()
-        .map(|&feature| data.features[feature].clone())
-        .collect()
+/// Learns EF into `model`, in the way of SF; what it is worth beside plain guesses. What SF asks for is
+/// `counted` anyway, by core type.
+fn efficiency(
+    data: &Data,
+    args: &Train,
+    counted: Vec<Vec<String>>,
+    model: &mut Model,
+    boosting: &dyn Fn(Loss) -> Boosting,
+) -> Result<Vec<Beside>> {
+    let programs = data.programs().len();
+    let few = groups(data, GROUPS.min(programs), SEED);
+    let each = groups(data, programs.min(100), SEED);
+    let pairs = pairs(data, MOST_PAIRS, SEED);
+    let machine = model.machine.clone();
+    let learnt = Lesson {
+        data,
+        args,
+        efficiency: true,
+        counted,
+        machine: machine.as_ref(),
+        pairs: &pairs,
+        groups: [&each, &few],
+        boosting,
+    }
+    .learn()?;
+    let right = by_estimate(data, &pairs, &learnt.views, &learnt.by, &few)?;
+    model.efficiency_pairs = (right.number() > 0).then_some(right);
+    model.efficiency = learnt.estimates;
+    Ok(learnt.guesses)
 }

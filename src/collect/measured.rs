@@ -25,6 +25,10 @@ pub(crate) const COLUMNS: [&str; 9] = [
     "cycles",
 ];
 
+/// The column of what a window took, the last: empty where no sensor tells, and absent in tables of versions
+/// that did not measure it.
+pub(crate) const JOULES: &str = "joules";
+
 /// Where an event is counted on a core type: its feature, number of the set, place in it.
 pub(crate) type SetPlace = (String, usize, usize);
 
@@ -46,6 +50,8 @@ pub(crate) struct MeasuredTable {
     header: TableHeader,
     /// Features that have a column.
     features: Vec<String>,
+    /// [`JOULES`] has one, too.
+    joules: bool,
     rows: Vec<Vec<String>>,
 }
 
@@ -59,7 +65,7 @@ impl MeasuredTable {
         mut header: TableHeader,
         features: Vec<String>,
     ) -> Result<Self> {
-        let mut rows = Vec::new();
+        let (mut rows, mut joules) = (Vec::new(), true);
         if path.exists() {
             let advice = || {
                 let path = path.display();
@@ -73,13 +79,14 @@ impl MeasuredTable {
                 })
                 .with_context(advice)?;
             same(&before, &header).with_context(advice)?;
-            rows = read(path, &features).with_context(advice)?;
+            (rows, joules) = read(path, &features).with_context(advice)?;
             header = before;
         }
         let table = Self {
             path: path.to_path_buf(),
             header,
             features,
+            joules,
             rows,
         };
         table.write()?;
@@ -124,6 +131,12 @@ impl MeasuredTable {
             let count = place.and_then(|&(_, set, counter)| mean.of_set(set, counter));
             count.map(|count| format!("{count:.1}")).unwrap_or_default()
         }));
+        if self.joules {
+            let watts: Vec<f64> = runs.iter().filter_map(|run| run.watts).collect();
+            let watts_mean = watts.iter().sum::<f64>() / watts.len() as f64;
+            let joules = (!watts.is_empty()).then(|| watts_mean * mean.run_ns() / 1e9);
+            row.push(joules.map(|j| format!("{j:.9}")).unwrap_or_default());
+        }
         row
     }
 
@@ -134,7 +147,8 @@ impl MeasuredTable {
         writer.write_record(
             COLUMNS
                 .into_iter()
-                .chain(self.features.iter().map(String::as_str)),
+                .chain(self.features.iter().map(String::as_str))
+                .chain(self.joules.then_some(JOULES)),
         )?;
         for row in &self.rows {
             writer.write_record(row)?;
@@ -165,19 +179,20 @@ fn same(before: &TableHeader, now: &TableHeader) -> Result<()> {
     Ok(())
 }
 
-fn read(path: &Path, features: &[String]) -> Result<Vec<Vec<String>>> {
+/// Its rows, and whether it has a column of joules.
+fn read(path: &Path, features: &[String]) -> Result<(Vec<Vec<String>>, bool)> {
     let mut reader = csv::Reader::from_path(path)?;
     let expected = COLUMNS
         .into_iter()
         .chain(features.iter().map(String::as_str));
-    ensure!(
-        reader.headers()?.iter().eq(expected),
-        "it has other columns"
-    );
+    let columns = reader.headers()?;
+    let joules = columns.iter().next_back() == Some(JOULES);
+    let expected = expected.chain(joules.then_some(JOULES));
+    ensure!(columns.iter().eq(expected), "it has other columns");
     let rows = reader
         .records()
         .map(|record| Ok(record?.iter().map(String::from).collect()));
-    rows.collect()
+    Ok((rows.collect::<Result<_>>()?, joules))
 }
 
 #[cfg(test)]
@@ -233,6 +248,7 @@ mod tests {
                 ProgramRun {
                     set: 0,
                     windows: vec![window; 3],
+                    watts: Some(if core_type == "P" { 10.0 } else { 2.0 }),
                 };
                 3
             ],
@@ -262,6 +278,9 @@ mod tests {
         // Two programs, two core types, three windows less the one that is skipped.
         assert_eq!(data.rows.len(), 8);
         assert!(data.rows.iter().all(|row| row.sf == 2.0));
+        // SF² times the ratio of watts.
+        let ef = |row: &crate::ml::data::Row| (row.ef.unwrap() - 0.8).abs() < 1e-3;
+        assert!(data.rows.iter().all(ef), "{:?}", data.rows[0].ef);
         assert_eq!(data.features, ["instructions", "loads"]);
         assert_eq!(data.rows[0].features[0], 0.5);
     }

@@ -9,6 +9,7 @@
 
 mod args;
 pub(crate) mod measured;
+mod meter;
 mod run;
 mod share;
 mod suite;
@@ -31,7 +32,8 @@ use crate::output;
 use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
-use measured::{Measured, MeasuredTable, SetPlace};
+use measured::{JOULES, Measured, MeasuredTable, SetPlace};
+use meter::Meter;
 use share::Shared;
 use suite::Program;
 use windows::{ProgramRun, deviation};
@@ -121,13 +123,20 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
         let number = suite.programs.len() - left.len();
         log::info!("{number} programs are in {} already", args.output.display());
     }
+    let mut meter = Meter::new();
+    if !meter.tells() {
+        log::info!(
+            "no sensor tells what programs take: column {JOULES} stays empty, and train learns no EF"
+        );
+    }
     let bar = ProgressBar::new(left.len() as u64);
     bar.set_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} {msg}, {eta} left",
     )?);
     let mut failed = 0;
     for program in &left {
-        match measure(program, args, (&machine, &topology), &counted, &bar, stop) {
+        let on = (&machine, &topology);
+        match measure(program, args, on, &counted, &mut meter, &bar, stop) {
             Ok(Some(measured)) => table.add(program, &measured)?,
             Ok(None) => {
                 bar.abandon();
@@ -157,6 +166,7 @@ fn measure<'c>(
     args: &Args,
     on: (&MachinePmus, &Topology),
     counted: &'c [Counted],
+    meter: &mut Meter,
     bar: &ProgressBar,
     stop: &Receiver<()>,
 ) -> Result<Option<Vec<Measured<'c>>>> {
@@ -178,9 +188,10 @@ fn measure<'c>(
                 core_type,
                 &of.sets[set],
                 args.limits(),
+                meter,
                 stop,
             )?;
-            let Some(windows) = windows else {
+            let Some((windows, watts)) = windows else {
                 return Ok(None);
             };
             if windows.len() <= program.skip {
@@ -189,7 +200,11 @@ fn measure<'c>(
                     program.skip
                 );
             }
-            runs.push(ProgramRun { set, windows });
+            runs.push(ProgramRun {
+                set,
+                windows,
+                watts,
+            });
             let deviation = deviation(&runs);
             if runs.len() >= LEAST_RUNS.max(of.sets.len()) && deviation < STEADY {
                 break;

@@ -12,6 +12,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::meter::Meter;
 use super::windows::{Cutter, Window};
 use crate::pmc::counting::places;
 use crate::pmc::perf::How;
@@ -38,8 +39,8 @@ pub(super) struct RunLimits {
     pub user_only: bool,
 }
 
-/// Runs `words` on the first CPU of a core type; the windows that were filled, or `None` if `stop`
-/// said so.
+/// Runs `words` on the first CPU of a core type; the windows that were filled, and what that took where
+/// `meter` tells, or `None` if `stop` said so.
 ///
 /// # Errors
 /// It cannot be started or counted, or it failed before a window was full.
@@ -49,8 +50,9 @@ pub(super) fn run(
     core_type: usize,
     set: &EventSet,
     limits: RunLimits,
+    meter: &mut Meter,
     stop: &Receiver<()>,
-) -> Result<Option<Vec<Window>>> {
+) -> Result<Option<(Vec<Window>, Option<f64>)>> {
     let cpu = topology.types[core_type].cpus[0];
     let mut child = command(words)?;
     // A group of its own, so that all that it starts can be told to end. What it prints is no
@@ -80,6 +82,7 @@ pub(super) fn run(
     let trigger = Trigger::Events(Meaning::Instructions.into(), limits.window);
     let mut sampling = Sampling::open(&places, &plans, &[launcher.tid], how, &trigger)?;
     let (pid, end) = launcher.start(&words[0])?;
+    meter.begin();
 
     let mut threads = SampledThreads::default();
     let mut cutter = Cutter::new(limits.window);
@@ -99,6 +102,7 @@ pub(super) fn run(
             break;
         }
     }
+    let watts = meter.watts();
     if ended.is_none() {
         end_group(pid, &end);
     }
@@ -133,7 +137,7 @@ pub(super) fn run(
         );
     }
     cutter.full.truncate(limits.windows);
-    Ok(Some(cutter.full))
+    Ok(Some((cutter.full, watts)))
 }
 
 /// Ends a program with all that it has started.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::measured::COLUMNS;
+use super::measured::{COLUMNS, JOULES};
 use super::suite::Suite;
 use crate::files::{check_writable, write_whole};
 use crate::ml::header::{self, TableHeader};
@@ -117,7 +117,10 @@ fn check_columns(columns: &csv::StringRecord, header: &TableHeader) -> Result<()
             .pmus
             .iter()
             .any(|pmu| pmu.events.contains_key(column));
-        ensure!(counted, "column '{column}' is no event of its header");
+        ensure!(
+            counted || column == JOULES,
+            "column '{column}' is no event of its header"
+        );
     }
     Ok(())
 }

@@ -73,6 +73,8 @@ pub(crate) struct ProgramRun {
     pub set: usize,
     /// Its windows, from the program's begin.
     pub windows: Vec<Window>,
+    /// What it took beyond what the idle machine takes, W, where that is measured.
+    pub watts: Option<f64>,
 }
 
 /// Standard deviation of the speeds of runs, in instructions per second, over their mean;
@@ -159,6 +161,7 @@ mod tests {
         ProgramRun {
             set,
             windows: windows.iter().map(window).collect(),
+            watts: None,
         }
     }
 

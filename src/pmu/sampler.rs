@@ -296,13 +296,13 @@ impl Sampler {
         admitted
     }
 
-    /// Makes a sample of what BPF has sent, with the SF that `estimate` has for counts from a core type;
+    /// Makes a sample of what BPF has sent, with the SF and EF that `estimate` has for counts from a core type;
     /// `None` until a round is complete where sets take turns, if the task waited actively meanwhile,
     /// or if it says nothing.
     pub fn sample(
         &mut self,
         raw: &intf::task_sample,
-        estimate: impl FnOnce(usize, &EventCounts) -> Option<SfEstimate>,
+        estimate: impl FnOnce(usize, &EventCounts) -> (Option<SfEstimate>, Option<f64>),
     ) -> Option<Sample> {
         if raw.spun != 0 {
             // What it retired says nothing of its work (CAMPS 2018, section 4.5).
@@ -333,8 +333,8 @@ impl Sampler {
             self.rounds.remove(&(task, core_type));
         }
         let counts = counts?;
-        let sf = estimate(core_type, &counts);
-        complete(raw, counts, sf)
+        let (sf, ef) = estimate(core_type, &counts);
+        complete(raw, counts, sf, ef)
     }
 
     /// Forgets tasks that are gone.
@@ -354,6 +354,7 @@ pub(crate) fn complete(
     raw: &intf::task_sample,
     counts: EventCounts,
     sf: Option<SfEstimate>,
+    ef: Option<f64>,
 ) -> Option<Sample> {
     let metrics = SampleMetrics::of(&counts, raw.run_ns)?;
     Some(Sample {
@@ -370,6 +371,8 @@ pub(crate) fn complete(
         counts,
         metrics,
         sf,
+        ef,
+        watts: None,
     })
 }
 

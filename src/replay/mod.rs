@@ -48,6 +48,10 @@ pub struct Args {
     #[arg(long, value_name = "THREADS", value_parser = rank::parse_oversubscribe)]
     oversubscribe: Option<f64>,
 
+    /// Of policy ef, as for the scheduler itself
+    #[arg(long, value_enum)]
+    objective: Option<policy::Objective>,
+
     /// How many differences to list
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     differences: usize,
@@ -67,6 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
         swap_interval: args.swap_ms.map(Duration::from_millis),
         fairness: args.fairness,
         oversubscribe: args.oversubscribe,
+        objective: args.objective,
     };
     let comparison = compare(
         &mut RecordReader::open(&args.file)?,

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::agent::{Agent, Author, Backend, Outcome};
 use crate::mechanism::Mechanism;
 use crate::pmu::sample::Sample;
-use crate::policy::{Action, Insight, Name, Policy, Settings};
+use crate::policy::{Action, Insight, Name, Objective, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::Task;
@@ -26,6 +26,8 @@ pub struct Changes {
     pub fairness: Option<u8>,
     /// Another `--oversubscribe`.
     pub oversubscribe: Option<f64>,
+    /// Another `--objective`.
+    pub objective: Option<Objective>,
 }
 
 /// See the module.
@@ -90,6 +92,8 @@ impl Changes {
                 .unwrap_or(Duration::from_nanos(chosen.swap_ns)),
             fairness: self.fairness.unwrap_or(chosen.fairness),
             oversubscribe: self.oversubscribe.unwrap_or(chosen.oversubscribe),
+            objective: self.objective.unwrap_or(chosen.objective),
+            swap_rules: None,
             limits: chosen.limits,
             without: &without,
         });

@@ -232,9 +232,12 @@ impl OpenEvents {
                 }
             }
             let live = self.live.as_ref();
-            let sample = self.sampler.sample(&raw, |core_type, counts| match raw.sf {
-                0 => live?.estimate(core_type, counts),
-                sf => live?.rated(core_type, counts, to_number(sf)),
+            let sample = self.sampler.sample(&raw, |core_type, counts| {
+                let sf = live.and_then(|live| match raw.sf {
+                    0 => live.estimate(core_type, counts),
+                    sf => live.rated(core_type, counts, to_number(sf)),
+                });
+                (sf, live.and_then(|live| live.ef(core_type, counts)))
             });
             samples.extend(sample);
         }

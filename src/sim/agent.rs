@@ -34,7 +34,7 @@ pub(super) const COUNTED: [Meaning; 5] = [
     Meaning::Branches,
 ];
 
-/// A model of SF, such as could be learnt: the truth, and an error that a phase has on a core type
+/// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
 /// whenever it is seen there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedModel {
@@ -47,12 +47,27 @@ pub(super) struct SimulatedModel {
 impl SimulatedModel {
     /// What it says of a phase, the `load`-th on this machine, whose SF is `sf`.
     pub(super) fn sf(&self, sf: f64, load: usize, core_type: usize) -> f64 {
+        (sf * self.factor(0, load, core_type)).max(1.0)
+    }
+
+    /// The same of EF, with errors of their own.
+    fn ef(&self, ef: f64, load: usize, core_type: usize) -> f64 {
+        (ef * self.factor(1 << 63, load, core_type)).max(0.01)
+    }
+
+    /// The same of watts there.
+    fn watts(&self, watts: f64, load: usize, core_type: usize) -> f64 {
+        (watts * self.factor(1 << 62, load, core_type)).max(0.001)
+    }
+
+    /// What it errs by, of what `salt` stands for.
+    fn factor(&self, salt: u64, load: usize, core_type: usize) -> f64 {
         let of_phase = (load as u64) << 8 | core_type as u64;
-        let mut rng = Pcg64Mcg::seed_from_u64(self.seed ^ of_phase.rotate_left(32));
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed ^ salt ^ of_phase.rotate_left(32));
         // The sum of twelve uniform numbers is near enough to a normal one.
         let uniform = || rng.next_u64() as f64 / u64::MAX as f64;
         let normal: f64 = std::iter::repeat_with(uniform).take(12).sum::<f64>() - 6.0;
-        (sf * (1.0 + self.error * normal)).max(1.0)
+        1.0 + self.error * normal
     }
 }
 
@@ -124,8 +139,13 @@ impl Told {
     }
 
     /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on
-    /// this machine and has an SF of `sf`.
-    pub(super) fn note(&mut self, raw: &intf::task_sample, load: usize, sf: f64) {
+    /// this machine and has an SF of `sf`, and that EF and those watts if the machine's file says what it takes.
+    pub(super) fn note(
+        &mut self,
+        raw: &intf::task_sample,
+        load: usize,
+        (sf, energy): (f64, Option<(f64, f64)>),
+    ) {
         let counts = raw.counts.map(|count| count as f64);
         let counts = EventCounts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
         let core_type = usize::from(raw.core_type);
@@ -133,9 +153,12 @@ impl Told {
             sf: model.sf(sf, load, core_type),
             sigma: STATED,
         });
-        let Some(sample) = complete(raw, counts, sf) else {
+        let known = self.model.zip(energy);
+        let ef = known.map(|(model, (ef, _))| model.ef(ef, load, core_type));
+        let Some(mut sample) = complete(raw, counts, sf, ef) else {
             return;
         };
+        sample.watts = known.map(|(model, (_, watts))| model.watts(watts, load, core_type));
         match sample.sf {
             _ if sample.last => _ = self.sf.remove(&sample.task),
             Some(said) => _ = self.sf.insert(sample.task, said.sf),

@@ -64,6 +64,10 @@ pub struct Args {
     #[arg(long, default_value_t = rank::OVERSUBSCRIBE, value_name = "THREADS", value_parser = rank::parse_oversubscribe)]
     pub(super) oversubscribe: f64,
 
+    /// Of policy ef, as for the scheduler itself
+    #[arg(long, value_enum, default_value_t = policy::Objective::Edp)]
+    pub(super) objective: policy::Objective,
+
     /// Standard deviation of a model's estimates of SF from the truth, in percent;
     /// without it no policy has a model, but rank one of 5 %
     #[arg(long, value_name = "PERCENT", value_parser = percent)]

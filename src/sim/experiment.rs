@@ -13,6 +13,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use super::agent::{MemoryRecording, SimulatedModel, Told};
 use super::contention::PhaseLoad;
 use super::cpu_set::CpuSet;
+use super::energy::{MixEnergy, MixTotals, RunEnergy};
 use super::fair::Fair;
 use super::goals::GoalOutcome;
 use super::hetero::Hetero;
@@ -73,6 +74,8 @@ pub struct ExperimentOutcome {
     pub times: Vec<Times>,
     /// What they are worth.
     pub metrics: ScheduleMetrics,
+    /// What it took, where the machine's file says so.
+    pub energy: Option<MixEnergy>,
     /// Times that a thread changed CPUs, per second.
     pub migrations: f64,
     /// Seconds simulated.
@@ -95,6 +98,8 @@ pub struct Bench {
     loads: Vec<PhaseLoad>,
     members: Vec<(Rc<Compiled>, Member)>,
     alone: Vec<(f64, f64)>,
+    /// What it takes there, J.
+    alone_j: Vec<(f64, f64)>,
 }
 
 /// A program takes at most so many times as long as alone on the slowest CPUs, times threads per
@@ -130,17 +135,16 @@ impl Bench {
             loads,
             members,
             alone: Vec::new(),
+            alone_j: Vec::new(),
         };
-        let mut known: BTreeMap<(&str, u32), (f64, f64)> = BTreeMap::new();
+        let mut known: BTreeMap<(&str, u32), [(f64, f64); 2]> = BTreeMap::new();
         let slowest = machine.topology.types.len() - 1;
         for (program, member) in &bench.members {
-            let times = || {
-                let on = |core_type| bench.time_alone(program, member.threads, core_type);
-                (on(0), on(slowest))
-            };
+            let runs = || [0, slowest].map(|on| bench.run_alone(program, member.threads, on));
             let key = (member.program.as_str(), member.threads);
-            let times = *known.entry(key).or_insert_with(times);
-            bench.alone.push(times);
+            let [fast, slow] = *known.entry(key).or_insert_with(runs);
+            bench.alone.push((fast.0, slow.0));
+            bench.alone_j.push((fast.1, slow.1));
         }
         Ok(bench)
     }
@@ -162,8 +166,8 @@ impl Bench {
         &self.alone
     }
 
-    /// Seconds that a program takes alone on CPUs of one core type.
-    fn time_alone(&self, program: &Rc<Compiled>, threads: u32, core_type: usize) -> f64 {
+    /// Seconds and joules that a program takes alone on CPUs of one core type.
+    fn run_alone(&self, program: &Rc<Compiled>, threads: u32, core_type: usize) -> (f64, f64) {
         let mut kernel = SimulatedKernel::new(self.machine.clone(), self.loads.clone(), 0);
         let cpus = &self.machine.topology.types[core_type].cpus;
         let cpus = CpuSet::of(self.machine.cpus(), cpus.iter().copied());
@@ -178,10 +182,12 @@ impl Bench {
         );
         let until = BEGIN_NS + (LONGEST_ALONE * 1e9) as u64;
         sim.run(until, |_| true);
-        match sim.completions.first() {
+        let runs = sim.work_of(0) / program.instructions();
+        let seconds = match sim.completions.first() {
             Some(run) => run.took as f64 / 1e9,
-            None => LONGEST_ALONE * program.instructions() / sim.work_of(0),
-        }
+            None => LONGEST_ALONE / runs,
+        };
+        (seconds, sim.nj_of(0) / 1e9 / runs)
     }
 
     /// Runs the mix.
@@ -276,15 +282,25 @@ impl Bench {
             seen = completions.len();
             left == 0
         });
+        for cpu in 0..self.machine.cpus() as u32 {
+            sim.kernel.update_current(cpu);
+        }
         let elapsed = (sim.kernel.now - BEGIN_NS) as f64 / 1e9;
         let mut took = vec![Vec::new(); order.len()];
         for run in &sim.completions {
             took[run.job].push(run.took as f64 / 1e9);
         }
-        let times = self.members.iter().zip(&self.alone).zip(&places);
-        let times = times.map(|(((program, member), &(alone, slow)), &job)| {
+        let alone = self.alone.iter().zip(&self.alone_j);
+        let times = self.members.iter().zip(alone).zip(&places);
+        let times = times.map(|(((program, member), (&(alone, slow), joules)), &job)| {
             let took = &took[job];
-            let by_work = || elapsed * program.instructions() / sim.work_of(job).max(1.0);
+            let runs = sim.work_of(job).max(1.0) / program.instructions();
+            let by_work = || elapsed / runs;
+            let energy = self.machine.energy.as_ref().map(|_| RunEnergy {
+                alone: joules.0,
+                slow: joules.1,
+                scheduled: sim.nj_of(job) / 1e9 / runs,
+            });
             let by_runs = matches!(options.until, Until::Runs(_));
             let mean = geometric_mean(took.iter().copied()).filter(|_| by_runs);
             Times {
@@ -293,12 +309,31 @@ impl Bench {
                 slow,
                 scheduled: mean.unwrap_or_else(by_work),
                 runs: took.len(),
+                energy,
             }
         });
         let times: Vec<Times> = times.collect();
+        let metrics = ScheduleMetrics::of(&times);
+        let energy = self.machine.energy.as_ref().map(|_| {
+            let work = self.members.iter().zip(&self.alone).zip(&places);
+            let work = work.map(|(((program, _), (alone, _)), &job)| {
+                alone * sim.work_of(job) / program.instructions()
+            });
+            let jobs = 0..order.len();
+            let all = jobs.clone().map(|job| sim.nj_of(job)).sum::<f64>() + sim.kernel.shared_nj();
+            let totals = MixTotals {
+                joules: all / 1e9,
+                seconds: elapsed,
+                instructions: jobs.map(|job| sim.work_of(job)).sum(),
+                work: work.sum(),
+            };
+            let each = times.iter().filter_map(Times::energy_delay);
+            MixEnergy::of(&totals, each.sum::<f64>() / times.len().max(1) as f64)
+        });
         let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
         let outcome = ExperimentOutcome {
-            metrics: ScheduleMetrics::of(&times),
+            metrics,
+            energy,
             times,
             migrations: sim.moves() as f64 / elapsed,
             seconds: elapsed,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::agent::{COUNTED, MemoryRecording, SimulatedHalf, Told};
+use super::energy;
 use super::event::SimulatedEvent;
 use super::goals::GoalOutcome;
 use super::kernel::{SimulatedKernel, ThreadCounts, ThreadState};
@@ -32,6 +33,8 @@ struct Twin {
     is_new: bool,
     /// What the events there have counted of it.
     counted: ThreadCounts,
+    /// What it had taken, nJ, and for how long it had run, ns, at its last sample.
+    spent: (f64, u64),
 }
 
 /// See the module.
@@ -225,8 +228,16 @@ impl Hetero {
             let Some(thread) = self.twins.iter().position(of) else {
                 continue;
             };
-            let load = k.thread(thread as u32).load;
-            self.told.note(&sample, load, k.contention.loads[load].sf());
+            let t = k.thread(thread as u32);
+            let of = &k.contention.loads[t.load];
+            let ef = energy::ratio(&k.machine, of).map(|ratio| ratio * of.sf());
+            let Some(Some(twin)) = self.twins.get_mut(thread) else {
+                continue;
+            };
+            let (nj, ns) = std::mem::replace(&mut twin.spent, (t.nj, t.sum_exec));
+            let watts = (t.nj - nj) / (t.sum_exec - ns).max(1) as f64;
+            self.told
+                .note(&sample, t.load, (of.sf(), ef.map(|ef| (ef, watts))));
         }
     }
 }
@@ -263,6 +274,7 @@ impl SimulatedScheduler for Hetero {
             pid: self.native.task_struct(task).pid,
             is_new: true,
             counted: ThreadCounts::default(),
+            spent: (0.0, 0),
         });
         let tgid = self.twin(leader).map_or(0, |leader| leader.pid as u32);
         self.told.goals.came(k.thread(thread).job, tgid);

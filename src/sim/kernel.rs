@@ -68,6 +68,8 @@ pub(super) struct SimulatedThread {
     /// Last-level cache where its data are.
     llc: Option<usize>,
     pub(super) counters: ThreadCounts,
+    /// What it has taken, where the machine says so, nJ.
+    pub(super) nj: f64,
     /// CPU where it ran last, and how often that was another than before.
     ran_on: Option<u32>,
     pub(super) moves: u64,
@@ -104,6 +106,10 @@ pub(super) struct SimulatedKernel {
     pub(super) contention: Contention,
     /// CPUs by memory.
     by_memory: Vec<Vec<u32>>,
+    /// CPUs that run something, since when any does, and for how long any did before, ns.
+    running: usize,
+    awake_from: u64,
+    awake_ns: u64,
     dirty: Vec<usize>,
     is_dirty: Vec<bool>,
     /// CPUs whose next event is to be worked out.
@@ -152,6 +158,9 @@ impl SimulatedKernel {
             contention: Contention::new(&machine, loads),
             is_dirty: vec![false; by_memory.len()],
             by_memory,
+            running: 0,
+            awake_from: 0,
+            awake_ns: 0,
             dirty: Vec::new(),
             touched: Vec::new(),
             free_threads: Vec::new(),
@@ -183,6 +192,7 @@ impl SimulatedKernel {
             settled_at: self.now,
             llc: None,
             counters: ThreadCounts::default(),
+            nj: 0.0,
             ran_on: None,
             moves: 0,
         };
@@ -241,6 +251,12 @@ impl SimulatedKernel {
         let now = self.now;
         let c = &mut self.cpus[cpu as usize];
         let (core_type, llc) = (c.core_type, c.llc);
+        if c.current.is_none() {
+            if self.running == 0 {
+                self.awake_from = now;
+            }
+            self.running += 1;
+        }
         let switched = c.last.replace(thread) != Some(thread);
         c.current = Some(thread);
         let bytes = self.machine.llcs[llc].bytes;
@@ -266,6 +282,10 @@ impl SimulatedKernel {
     pub(super) fn take_off(&mut self, cpu: u32, state: ThreadState) {
         self.settle(cpu);
         if let Some(thread) = self.cpus[cpu as usize].current.take() {
+            self.running -= 1;
+            if self.running == 0 {
+                self.awake_ns += self.now - self.awake_from;
+            }
             self.thread_mut(thread).state = state;
             if self.contention.loads[self.thread(thread).load].matters() {
                 self.mark_dirty(cpu);

@@ -33,9 +33,10 @@ const PROGRAMS: [(&str, &str); 4] = [
     file!("programs/testbed.toml"),
 ];
 
-const MIXES: [(&str, &str); 4] = [
+const MIXES: [(&str, &str); 5] = [
     file!("mixes/camps-table1.toml"),
     file!("mixes/camps-table3.toml"),
+    file!("mixes/pmctrack.toml"),
     file!("mixes/testbed.toml"),
     file!("mixes/testbed-six.toml"),
 ];
@@ -227,9 +228,9 @@ mod tests {
                 .count()
         };
         assert_eq!(
-            (of("W"), of("M")),
-            (24, 16),
-            "Tables 1 and 3 of the CAMPS paper"
+            (of("W"), of("M"), of("J")),
+            (24, 16, 40),
+            "Tables 1 and 3 of the CAMPS paper, and as many as PMCTrack's 4.2.2 has"
         );
     }
 

@@ -7,6 +7,9 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::energy::{
+    RawSimulatedCoreEnergy, RawSimulatedEnergy, SimulatedCoreEnergy, SimulatedEnergy,
+};
 use super::sourced::{SourceText, Sourced};
 use crate::bpf::intf;
 use crate::slowdown::Thresholds;
@@ -82,6 +85,8 @@ pub struct SimulatedMachine {
     pub thresholds: Option<Thresholds>,
     /// By how much everything is slower than on hardware; see [`SimulatedMachine::as_testbed`].
     pub scale: Option<TestbedScale>,
+    /// What it takes, where that is known.
+    pub energy: Option<SimulatedEnergy>,
 }
 
 /// How the virtual machine of `testbed/` stretches time and shrinks caches.
@@ -102,6 +107,7 @@ struct RawMachine {
     modules: Option<Spanned<u32>>,
     thresholds: Option<RawThresholds>,
     scale: Option<RawScale>,
+    energy: Option<Spanned<RawSimulatedEnergy>>,
     memory: BTreeMap<String, RawMemory>,
     llc: BTreeMap<String, RawLlc>,
     core_type: Vec<RawCore>,
@@ -155,6 +161,7 @@ struct RawCore {
     /// See [`CoreType::low_power_island`].
     #[serde(default)]
     island: bool,
+    energy: Option<RawSimulatedCoreEnergy>,
 }
 
 #[derive(Deserialize)]
@@ -204,6 +211,7 @@ impl SimulatedMachine {
             switch_ns: switch_us * 1e3,
             thresholds: thresholds.transpose()?,
             scale: scale.transpose()?,
+            energy: energy(source, &raw)?,
             description: raw.description,
         })
     }
@@ -236,6 +244,9 @@ impl SimulatedMachine {
         if let Some(thresholds) = &mut self.thresholds {
             thresholds.low_btr /= scale.time;
             thresholds.high_btr /= scale.time;
+        }
+        if let Some(energy) = &mut self.energy {
+            energy.stretch(scale.time);
         }
         self.switch_ns *= scale.time;
         Ok(self)
@@ -301,6 +312,26 @@ fn cores(source: &SourceText, raw: &RawMachine) -> Result<Vec<Core>> {
         })
     };
     all().map(core).collect()
+}
+
+/// What the machine takes, if its file says so of all core types.
+fn energy(source: &SourceText, raw: &RawMachine) -> Result<Option<SimulatedEnergy>> {
+    let cores = raw.core_type.iter().filter_map(|core| core.energy.as_ref());
+    let cores = cores.map(|core| SimulatedCoreEnergy::parse(source, core));
+    let cores = cores.collect::<Result<Vec<_>>>()?;
+    match &raw.energy {
+        Some(package) if cores.len() == raw.core_type.len() => {
+            SimulatedEnergy::parse(source, package.get_ref(), cores).map(Some)
+        }
+        None if cores.is_empty() => Ok(None),
+        package => {
+            let at = package.as_ref().map_or(0, |package| package.span().start);
+            source.wrong(
+                at,
+                "[energy] and an `energy` of every core type: all or none",
+            )
+        }
+    }
 }
 
 type Caches = (Vec<Memory>, Vec<Llc>);

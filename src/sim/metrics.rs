@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use super::energy::RunEnergy;
+
 /// Completion times of a program, seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Times {
@@ -16,12 +18,21 @@ pub struct Times {
     pub scheduled: f64,
     /// Runs that it completed.
     pub runs: usize,
+    /// What a run takes, where the machine's file says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<RunEnergy>,
 }
 
 impl Times {
     /// CT_sched / CT_alone.
     pub fn slowdown(&self) -> f64 {
         self.scheduled / self.alone
+    }
+
+    /// Energy times time of a run, over the same alone on the fastest cores.
+    pub fn energy_delay(&self) -> Option<f64> {
+        let energy = self.energy?;
+        Some(energy.scheduled / energy.alone * self.slowdown())
     }
 }
 
@@ -73,7 +84,13 @@ mod tests {
             slow,
             scheduled,
             runs: 3,
+            energy: Some(RunEnergy {
+                alone: 2.0,
+                slow: 1.0,
+                scheduled: 1.5,
+            }),
         };
+        assert_eq!(times(10.0, 20.0, 20.0).energy_delay(), Some(1.5));
         let metrics = ScheduleMetrics::of(&[times(10.0, 20.0, 10.0), times(10.0, 40.0, 20.0)]);
         assert_eq!(metrics.unfairness, 2.0);
         assert_eq!(metrics.asp, 1.0 + 1.0);

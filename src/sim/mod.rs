@@ -18,6 +18,7 @@ mod agent;
 pub mod args;
 mod contention;
 mod cpu_set;
+pub mod energy;
 mod event;
 pub mod experiment;
 mod fair;
@@ -36,6 +37,7 @@ pub mod program;
 mod render;
 mod scheduler;
 pub mod sourced;
+mod swap_rules;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -46,11 +48,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use args::Args;
-use experiment::{Bench, ExperimentOptions};
+use experiment::{Bench, ExperimentOptions, SchedulerChoice};
 use library::Library;
 
 use crate::output;
-use crate::policy::Settings;
+use crate::policy::{Name, Settings};
 use crate::record::Members;
 
 /// Simulates what `args` say, and prints what came of it.
@@ -92,6 +94,11 @@ pub fn run(args: &Args) -> Result<()> {
     let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {
         let bench = Bench::new(&library, machine, mix)?;
+        let prim = SchedulerChoice::Policy(Name::Prim);
+        let swap_rules = match args.schedulers().contains(&prim) {
+            true => swap_rules::induced(&library, machine),
+            false => None,
+        };
         let options = ExperimentOptions {
             seed: args.seed,
             until: args.until(),
@@ -103,6 +110,8 @@ pub fn run(args: &Args) -> Result<()> {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,
                 oversubscribe: args.oversubscribe,
+                objective: args.objective,
+                swap_rules: swap_rules.as_ref(),
                 limits: machine.thresholds.filter(|_| args.calibrated),
                 without: &[],
             },

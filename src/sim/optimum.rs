@@ -9,6 +9,7 @@
 //! idle beside a thread that could use it, so that NWC mode is not among them.
 
 mod search;
+mod thrift;
 
 use std::collections::BTreeSet;
 
@@ -57,8 +58,22 @@ pub struct Best {
     pub fastest: (f64, f64),
     /// Unfairness and the most ASP there.
     pub curve: Vec<(f64, f64)>,
+    /// The least energy-delay product that was found, where the machine's file says what it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thriftiest: Option<LeastEdp>,
     #[serde(skip)]
     columns_by_phase: Columns,
+}
+
+/// The schedule whose energy-delay product is least, watts/STP²; see [`super::energy::MixEnergy::edp`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LeastEdp {
+    /// Watts/STP².
+    pub edp: f64,
+    /// Watts of the package and of memory.
+    pub watts: f64,
+    /// Σ CT_alone/CT_sched.
+    pub stp: f64,
 }
 
 /// Progress by column: of each program in each of its phases.
@@ -69,6 +84,8 @@ struct Columns {
     count: usize,
     /// CT_slow / CT_alone by program.
     worth: Vec<f64>,
+    /// Watts in each column; empty where they are not known.
+    watts: Vec<f64>,
 }
 
 impl Optimum {
@@ -106,7 +123,9 @@ impl Best {
         let mut all = vec![fairest];
         all.extend(curve.collect::<Option<Vec<_>>>()?);
         all.push(fastest);
+        let thriftiest = columns.least_edp();
         Some(Self {
+            thriftiest,
             columns: columns.count,
             fairest,
             fastest,
@@ -160,6 +179,7 @@ impl Columns {
                 .iter()
                 .map(|(alone, slow)| slow / alone)
                 .collect(),
+            watts: Vec::new(),
         };
         let mut search = Search {
             bench,
@@ -262,6 +282,7 @@ mod tests {
             progress: vec![vec![Vec::new()]; n],
             count: 0,
             worth: sfs.to_vec(),
+            watts: Vec::new(),
         };
         for set in 0u32..1 << n {
             if set.count_ones() as usize == big {

@@ -4,6 +4,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::energy::MixEnergy;
 use super::experiment::{ExperimentOutcome, SchedulerChoice};
 use super::goals::GoalOutcome;
 use super::library::Library;
@@ -30,6 +31,11 @@ struct Row<'a> {
     scheduler: String,
     #[serde(flatten)]
     metrics: ScheduleMetrics,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy: Option<MixEnergy>,
+    /// Energy-delay product over the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_least_edp: Option<f64>,
     migrations_per_s: f64,
     seconds: f64,
     busy: f64,
@@ -64,6 +70,11 @@ impl<'a> MixReport<'a> {
             Row {
                 scheduler: scheduler.to_string(),
                 metrics,
+                energy: outcome.energy,
+                of_least_edp: outcome
+                    .energy
+                    .zip(best.and_then(|best| best.thriftiest))
+                    .map(|(energy, least)| energy.edp / least.edp),
                 migrations_per_s: outcome.migrations,
                 seconds: outcome.seconds,
                 busy: outcome.busy,
@@ -111,6 +122,10 @@ impl<'a> MixReport<'a> {
                 text += &wrap(&format!("No optimum: {skipped}."));
             }
             None => {}
+        }
+        if self.schedulers.iter().any(|row| row.energy.is_some()) {
+            text += "\n\n";
+            text += &self.energy_table();
         }
         for row in self.schedulers.iter().filter(|row| !row.goals.is_empty()) {
             text += &format!("\n\n{}\n", row.scheduler);
@@ -163,21 +178,64 @@ impl<'a> MixReport<'a> {
         }
         right_aligned(table)
     }
+
+    /// What it took: joules for what a fastest core does alone in a second, and these times the seconds
+    /// that it takes.
+    fn energy_table(&self) -> String {
+        let best = match self.optimum {
+            Some(Optimum::Known(best)) => best.thriftiest,
+            _ => None,
+        };
+        let mut table = Table::new();
+        let mut header = vec!["SCHEDULER", "WATTS", "J/WORK", "EDP", "PROGRAMS' EDP"];
+        if best.is_some() {
+            header.push("OF LEAST EDP");
+        }
+        table.load_style(presets::NOTHING).set_header(header);
+        for row in &self.schedulers {
+            let Some(energy) = row.energy else { continue };
+            let mut cells = vec![
+                row.scheduler.clone(),
+                format!("{:.3}", energy.watts),
+                format!("{:.4}", energy.joules_per_work),
+                format!("{:.4}", energy.edp),
+                format!("{:.3}", energy.edp_of_programs),
+            ];
+            cells.extend(row.of_least_edp.map(|of| format!("{:.1}%", 100.0 * of)));
+            table.add_row(cells);
+        }
+        if let Some(best) = best {
+            table.add_row([
+                "(least)".to_string(),
+                format!("{:.3}", best.watts),
+                format!("{:.4}", best.watts / best.stp),
+                format!("{:.4}", best.edp),
+            ]);
+        }
+        right_aligned(table)
+    }
 }
 
 fn times(programs: &[Times]) -> String {
     let mut table = Table::new();
-    let header = ["PROGRAM", "RUNS", "ALONE", "SLOW", "TIME", "SLOWDOWN"];
+    let mut header = vec!["PROGRAM", "RUNS", "ALONE", "SLOW", "TIME", "SLOWDOWN"];
+    if programs.iter().any(|times| times.energy.is_some()) {
+        header.extend(["ENERGY", "EDP"]);
+    }
     table.load_style(presets::NOTHING).set_header(header);
     for times in programs {
-        table.add_row([
+        let mut cells = vec![
             times.program.clone(),
             times.runs.to_string(),
             format!("{:.2} s", times.alone),
             format!("{:.2} s", times.slow),
             format!("{:.2} s", times.scheduled),
             format!("{:.3}", times.slowdown()),
-        ]);
+        ];
+        if let Some((energy, edp)) = times.energy.zip(times.energy_delay()) {
+            cells.extend([format!("{:.2} J", energy.scheduled), format!("{edp:.3}")]);
+        }
+        table.add_row(cells);
     }
     right_aligned(table)
 }

@@ -35,6 +35,8 @@ pub(super) struct Sim<S> {
     pub(super) past_moves: u64,
     /// Instructions of a job's earlier runs.
     pub(super) past_work: Vec<f64>,
+    /// What a job's earlier runs took, nJ.
+    past_nj: Vec<f64>,
     /// Affinity of each job's threads, and how many they are.
     forms: Vec<(usize, u32)>,
     /// Where each job ended last: what starts it again has waited for it, and is woken up there.
@@ -51,6 +53,7 @@ impl<S: SimulatedScheduler> Sim<S> {
             restarts: true,
             past_moves: 0,
             past_work: Vec::new(),
+            past_nj: Vec::new(),
             forms: Vec::new(),
             parents: Vec::new(),
         }
@@ -61,6 +64,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         let index = self.kernel.jobs.len();
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
+        self.past_nj.push(0.0);
         self.forms.push((affinity, threads));
         self.parents.push(None);
         self.fork(index);
@@ -248,6 +252,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         for &thread in &members {
             self.scheduler.remove(k, thread);
             self.past_moves += k.thread(thread).moves;
+            self.past_nj[index] += k.thread(thread).nj;
             k.bury(thread);
         }
         self.past_work[index] += k.jobs[index].program.instructions();
@@ -276,5 +281,12 @@ impl<S: SimulatedScheduler> Sim<S> {
             .map(|&id| self.kernel.thread(id).counters.instructions)
             .sum();
         self.past_work[index] + now
+    }
+
+    /// What a job's threads took, over all its runs, nJ.
+    pub(super) fn nj_of(&self, index: usize) -> f64 {
+        let members = self.kernel.jobs[index].members.iter();
+        let now: f64 = members.map(|&id| self.kernel.thread(id).nj).sum();
+        self.past_nj[index] + now
     }
 }

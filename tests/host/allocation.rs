@@ -127,7 +127,9 @@ fn no_policy_allocates_while_it_decides_and_is_recorded_after_warm_up() {
         for fairness in [100, 50] {
             let (allocations, acted) = in_steady_state(name, fairness);
             println!("{name} {fairness}: {acted} actions");
-            assert!(acted > 10 || name == Name::None, "{name} did nothing");
+            // The rules that prim has are of another machine.
+            let idle = [Name::None, Name::Prim].contains(&name);
+            assert!(acted > 10 || idle, "{name} did nothing");
             assert_eq!(allocations, 0, "{name} at fairness {fairness}");
         }
     }

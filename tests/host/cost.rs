@@ -61,6 +61,8 @@ fn looks() {
                     ..SampleMetrics::default()
                 },
                 sf: Some(SfEstimate { sf, sigma: 0.05 }),
+                ef: Some(0.4 * sf),
+                watts: Some(1.0),
             });
         }
         let snapshot = Snapshot {

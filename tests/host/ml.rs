@@ -118,6 +118,56 @@ fn table(programs: usize) -> String {
     text
 }
 
+/// The same with what it takes: watts that grow with instructions per cycle and with misses.
+fn with_joules(table: &str) -> String {
+    let mut lines = table.lines();
+    let mut text = format!("{},joules\n", lines.next().unwrap());
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |column: usize| cells[column].parse::<f64>().unwrap();
+        let (ns, cycles, misses) = (number(3), number(5), number(6));
+        let (cycle, instruction) = if cells[1] == "P" {
+            (1.6, 0.9)
+        } else {
+            (0.4, 0.4)
+        };
+        let nj = cycle * cycles + instruction * 1e6 + 20.0 * misses + 0.5 * ns;
+        text += &format!("{line},{}\n", nj / 1e9);
+    }
+    text
+}
+
+#[test]
+fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
+    let place = Place::new();
+    place.write("table.csv", &with_joules(&table(20)));
+    let output = place.run(&["train", "table.csv"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    for expected in ["EF from P", "EF from E", "Which of two has the higher EF"] {
+        assert!(said.contains(expected), "{expected}\n{said}");
+    }
+    let model = Model::read(&place.folder.path().join("model.json")).unwrap();
+    assert_eq!(model.efficiency.len(), 2);
+    for ef in &model.efficiency {
+        assert!(ef.scores.correlation > 0.9, "{:?}", ef.scores);
+    }
+    assert!(model.efficiency_pairs.unwrap().accuracy() > 0.9);
+    // Without, there is none, and trees for it cannot be scored.
+    place.write("plain.csv", &table(20));
+    assert!(
+        place
+            .run(&["train", "plain.csv", "-o", "plain.model.json"])
+            .status
+            .success()
+    );
+    let plain = Model::read(&place.folder.path().join("plain.model.json")).unwrap();
+    assert_eq!((plain.efficiency.len(), plain.efficiency_pairs), (0, None));
+    let error = place.fails(&["train", "plain.csv", "--import", "ef:P=trees.json"]);
+    assert!(error.contains("'joules'"), "{error}");
+}
+
 struct Place {
     folder: tempfile::TempDir,
 }

@@ -52,6 +52,48 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
 }
 
 #[test]
+fn ef_is_said_where_the_model_was_learnt_with_energy_and_its_events_are_counted_too() {
+    let (_tree, topology, machine) = alder_lake();
+    let mut model = model();
+    let counts: EventCounts = model.speedup[0]
+        .trees
+        .events()
+        .into_iter()
+        .map(|name| (Event::from(name.to_string()), 1e5))
+        .chain([Meaning::Instructions, Meaning::Cycles].map(|of| (of.into(), 1e6)))
+        .collect();
+    assert_eq!(live(&model, &topology, &machine).ef(0, &counts), None);
+    let mut efficiency = model.speedup[0].clone();
+    (efficiency.trees.base, efficiency.trees.range) = (0.75, Some([0.5, 0.75]));
+    efficiency.trees.weights.clear();
+    efficiency.trees.trees.clear();
+    efficiency.trees.features.push(Feature {
+        name: "divider".into(),
+        min: 0.0,
+        max: 1.0,
+    });
+    model.efficiency = vec![efficiency];
+    let live = live(&model, &topology, &machine);
+    assert_eq!(live.ef(0, &counts), None, "the divider was not counted");
+    let with: Vec<_> = counts
+        .iter()
+        .map(|(event, count)| (event.clone(), count))
+        .collect();
+    let with = with
+        .into_iter()
+        .chain([(Event::from("divider".to_string()), 3.0)]);
+    let said = live.ef(0, &with.collect()).unwrap();
+    assert!((said - 0.75).abs() < 1e-5, "{said}");
+    let pmu = machine.pmu_of(topology.types[0].cpus[0]).unwrap();
+    let wishes = live
+        .wishes(0, pmu)
+        .iter()
+        .map(Event::to_string)
+        .collect::<Vec<_>>();
+    assert!(wishes.contains(&"divider".to_string()), "{wishes:?}");
+}
+
+#[test]
 fn what_there_is_to_learn_from_is_counted_at_once() {
     let (tree, topology, _) = alder_lake();
     for watchdog in ["0", "1"] {

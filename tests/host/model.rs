@@ -312,5 +312,7 @@ fn sample(task: &Task, window: &Window, phase: &Phase) -> Sample {
             btr: Some(window.bytes / seconds),
         },
         sf: None,
+        ef: None,
+        watts: None,
     }
 }

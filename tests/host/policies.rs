@@ -8,7 +8,7 @@ use scx_hetero::policy::adwrr::Adwrr;
 use scx_hetero::policy::camps::{Camps, CampsOptions};
 use scx_hetero::policy::eqp::Eqp;
 use scx_hetero::policy::hsp::Hsp;
-use scx_hetero::policy::{Name, Policy, Settings};
+use scx_hetero::policy::{Name, Objective, Policy, Settings};
 use scx_hetero::slowdown::Thresholds;
 use scx_hetero::topology::MAX_CORE_TYPES;
 
@@ -25,6 +25,8 @@ fn build(name: Name) -> Box<dyn Policy> {
         swap_interval: INTERVAL,
         fairness: 100,
         oversubscribe: 2.5,
+        objective: Objective::Edp,
+        swap_rules: None,
         limits: None,
         without: &[],
     })

@@ -16,6 +16,8 @@ const SETTINGS: policy::Settings = policy::Settings {
     swap_interval: INTERVAL,
     fairness: 100,
     oversubscribe: 2.5,
+    objective: policy::Objective::Edp,
+    swap_rules: None,
     limits: None,
     without: &[],
 };

@@ -239,6 +239,8 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             sf: 1.0 + ipc,
             sigma: 0.05,
         }),
+        ef: Some(0.3 + ipc),
+        watts: (ipc < 2.0).then_some(0.5 + ipc),
     }
 }
 

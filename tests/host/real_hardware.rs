@@ -67,6 +67,33 @@ fn tables_of_real_cpus_have_the_speedups_that_their_source_gives() {
         let edp = 1.0 / row["sf"].parse::<f64>().unwrap();
         assert!((edp - expected).abs() < 0.06, "{program}: {edp}");
     }
+    let all = rows(&folder.path().join("xu3-all.csv"));
+    let of_a15 = || all.iter().filter(|row| row["core-type"] == "A15");
+    let number = |row: &Row, column: &str| row[column].parse::<f64>().unwrap();
+    let cheaper = of_a15().filter(|row| number(row, "ef") < number(row, "sf"));
+    let lower = of_a15().filter(|row| number(row, "ef") < 1.0);
+    assert_eq!(
+        (of_a15().count(), cheaper.count(), lower.count()),
+        (30, 30, 29)
+    );
+}
+
+#[test]
+fn of_the_board_ef_is_learnt_beside_sf_from_one_table() {
+    let Some(folder) = tables() else { return };
+    let words = ["train", "xu3.csv", "-o", "model.json"];
+    let output = command(&words).current_dir(folder.path()).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let model = scx_hetero::ml::model::Model::read(&folder.path().join("model.json")).unwrap();
+    let types: Vec<_> = model.efficiency.iter().map(|ef| &ef.core_type).collect();
+    assert_eq!(types, ["A15", "A7"]);
+    let from_a15 = model.efficiency[0].scores;
+    assert!((0.3..0.8).contains(&from_a15.correlation), "{from_a15:?}");
+    assert!(from_a15.mae < 0.17, "{from_a15:?}");
 }
 
 /// The errors of the model and of the mean on a core type, of what `train` prints.
@@ -81,7 +108,7 @@ fn errors(folder: &Path, table: &str, kind: &str, more: &[&str]) -> [f64; 2] {
     );
     let lines = said
         .lines()
-        .skip_while(|line| line.trim() != format!("from {kind}"));
+        .skip_while(|line| line.trim() != format!("SF from {kind}"));
     let error = |name: &str| -> f64 {
         let line = lines
             .clone()

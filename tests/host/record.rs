@@ -45,7 +45,7 @@ fn contents(path: &Path) -> (Vec<String>, Tail) {
 #[test]
 fn every_policy_decides_again_what_it_did() {
     let folder = tempfile::tempdir().unwrap();
-    for policy in ["camps", "acfs", "hsp", "rank", "eqp", "adwrr", "rr"] {
+    for policy in ["camps", "acfs", "hsp", "rank", "eqp", "adwrr", "rr", "ef"] {
         let path = recording(folder.path(), policy, "6");
         let changes = Changes::default();
         let again = compare(&mut RecordReader::open(&path).unwrap(), changes, 10).unwrap();

@@ -44,6 +44,68 @@ fn a_mix_is_a_table_that_fits_the_terminal() {
     }
 }
 
+/// What a scheduler took.
+fn energy(json: &str, scheduler: &str, key: &str) -> f64 {
+    let report: Value = serde_json::from_str(json).unwrap();
+    let rows = report["schedulers"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["scheduler"] == scheduler);
+    row.unwrap()["energy"][key].as_f64().unwrap()
+}
+
+#[test]
+fn energy_and_its_product_with_time_are_said_where_the_machine_has_a_model_of_them() {
+    let text = stdout(&["J1", "--policy", "hsp,ef", "--optimum", "--programs"]);
+    for expected in ["WATTS", "EDP", "(least)", "ENERGY"] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let phone = [
+        "--machine",
+        "phone-1-2-2-2",
+        "gobmk,hmmer",
+        "--policy",
+        "none",
+    ];
+    assert!(!stdout(&phone).contains("WATTS"));
+    let json = stdout(&["J1", "--policy", "hsp,none", "--json", "--optimum"]);
+    let [watts, work, edp] = ["watts", "work_per_s", "edp"].map(|of| energy(&json, "hsp", of));
+    assert!((0.5..4.0).contains(&watts), "{watts}");
+    assert!(
+        (work / number(&json, "hsp", "stp") - 1.0).abs() < 0.1,
+        "{json}"
+    );
+    assert!((edp / (watts / work / work) - 1.0).abs() < 1e-9);
+    for scheduler in ["hsp", "none"] {
+        assert!(number(&json, scheduler, "of_least_edp") > 0.99, "{json}");
+    }
+}
+
+#[test]
+fn ef_has_less_energy_times_time_than_hsp_and_prim_by_what_it_is_told_to_go_by() {
+    let mixes = ["J2", "J5", "J9", "J14", "J20", "J27", "J33", "J40"];
+    let run = |words: &[&str]| {
+        let all = [&mixes[..], &["--json", "--model-error", "5"], words].concat();
+        stdout(&all)
+    };
+    let mean = |text: &str, scheduler: &str, key: &str| {
+        let of = text.lines().map(|json| energy(json, scheduler, key).ln());
+        (of.sum::<f64>() / mixes.len() as f64).exp()
+    };
+    let text = run(&["--policy", "hsp,ef,prim"]);
+    let of = |scheduler| mean(&text, scheduler, "edp");
+    assert!(of("ef") < of("hsp") && of("ef") < of("prim"), "{text}");
+    let own = run(&["--policy", "hsp,ef", "--objective", "ef"]);
+    let of = |scheduler| mean(&own, scheduler, "edp_of_programs");
+    assert!(of("ef") < of("hsp"), "{own}");
+    let thrifty = run(&["--policy", "ef", "--objective", "energy"]);
+    let joules = |text: &str| mean(text, "ef", "joules_per_work");
+    // They differ by little, and visits cost both alike.
+    assert!(joules(&thrifty) < 1.01 * joules(&text), "{thrifty}");
+    assert!(
+        joules(&thrifty) < mean(&text, "hsp", "joules_per_work"),
+        "{thrifty}"
+    );
+}
+
 #[test]
 fn json_has_a_line_for_each_mix() {
     let text = stdout(&["W5", "W24", "--policy", "camps", "--json", "--optimum"]);

@@ -76,7 +76,7 @@ pub struct Train {
     pub subsample: f64,
 
     /// Take trees that XGBoost or scikit-learn has learnt instead, and score them on the tables.
-    /// KIND is 'classifier', or 'sf:' and a core type
+    /// KIND is 'classifier', or 'sf:' or 'ef:' and a core type
     #[arg(long, value_name = "KIND=FILE")]
     pub import: Vec<Import>,
 }
@@ -105,6 +105,8 @@ pub enum ModelKind {
 pub struct Import {
     /// The core type; `None` is the classifier.
     pub core_type: Option<String>,
+    /// It is EF that they estimate, and not SF.
+    pub efficiency: bool,
     /// The file.
     pub path: PathBuf,
 }
@@ -114,13 +116,15 @@ impl FromStr for Import {
 
     fn from_str(text: &str) -> Result<Self> {
         let (kind, path) = text.split_once('=').context("write KIND=FILE")?;
-        let core_type = match kind.split_once(':') {
-            Some(("sf", core_type)) => Some(core_type.to_string()),
-            _ if kind == "classifier" => None,
-            _ => bail!("'{kind}' is neither 'classifier' nor 'sf:' and a core type"),
+        let (core_type, efficiency) = match kind.split_once(':') {
+            Some(("sf", core_type)) => (Some(core_type.to_string()), false),
+            Some(("ef", core_type)) => (Some(core_type.to_string()), true),
+            _ if kind == "classifier" => (None, false),
+            _ => bail!("'{kind}' is neither 'classifier' nor 'sf:' or 'ef:' and a core type"),
         };
         Ok(Self {
             core_type,
+            efficiency,
             path: path.into(),
         })
     }

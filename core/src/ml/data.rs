@@ -27,6 +27,10 @@ pub struct Row {
     pub features: Vec<f64>,
     /// Instructions per second, if known.
     ips: Option<f64>,
+    /// Energy of an instruction, J, if known.
+    joules: Option<f64>,
+    /// EF: the slowest core type's energy-delay product over the fastest's, if known.
+    pub ef: Option<f64>,
     /// SF: how much faster the fastest core type is than the slowest.
     pub sf: f64,
 }
@@ -41,6 +45,8 @@ impl Row {
             window: None,
             features,
             ips: None,
+            joules: None,
+            ef: None,
             sf,
         }
     }
@@ -103,6 +109,7 @@ impl Data {
         data.order_types();
         data.prefer_windows();
         data.speedups()?;
+        data.efficiencies();
         data.drop_incomplete();
         data.normalise();
         Ok(data)
@@ -211,6 +218,43 @@ impl Data {
         Ok(())
     }
 
+    /// Works out EF where no column says: of the same window, energy × time on the slowest core type over
+    /// that on the fastest (PMCTrack 2017, Eq. 3 and 5).
+    fn efficiencies(&mut self) {
+        let slowest = self.core_types.len() - 1;
+        let key = |row: &Row| (row.program.clone(), row.variant.clone(), row.window.clone());
+        let mut products: BTreeMap<_, [Option<f64>; 2]> = BTreeMap::new();
+        for row in &self.rows {
+            let pair = products.entry(key(row)).or_default();
+            for (n, core_type) in [0, slowest].into_iter().enumerate() {
+                if row.core_type == core_type {
+                    pair[n] = row.joules.zip(row.ips).map(|(joules, ips)| joules / ips);
+                }
+            }
+        }
+        for row in &mut self.rows {
+            if row.ef.is_none()
+                && slowest > 0
+                && let Some(&[Some(fast), Some(slow)]) = products.get(&key(row))
+            {
+                row.ef = Some(slow / fast);
+            }
+            let sound = |ef: &f64| ef.is_finite() && (0.001..1000.0).contains(ef);
+            row.ef = row.ef.filter(sound);
+        }
+    }
+
+    /// The same with EF in place of SF, of the rows whose EF is known, so that it is learnt as that is; `None`
+    /// where there are none.
+    pub fn efficiency(&self) -> Option<Self> {
+        let known = (0..self.rows.len()).filter(|&row| self.rows[row].ef.is_some());
+        let mut data = self.part(&known.collect::<Vec<_>>());
+        for row in &mut data.rows {
+            row.sf = row.ef.unwrap_or(row.sf);
+        }
+        (!data.rows.is_empty()).then_some(data)
+    }
+
     /// Leaves out rows that lack what nearly all others of their core type have; features that
     /// more of them lack are left out when models are made, and said then.
     fn drop_incomplete(&mut self) {
@@ -315,6 +359,30 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ef_is_the_ratio_of_energy_times_time_of_the_same_window() {
+        let text = "program,core-type,window,instructions,cycles,run-ns,joules\n\
+            a,P,1,1000,500,100,4\na,E,1,1000,800,300,1\nb,P,1,1000,500,100,\nb,E,1,1000,800,200,1\n";
+        let data = read(text).unwrap();
+        let efs: Vec<_> = data.rows.iter().map(|row| (row.sf, row.ef)).collect();
+        for (sf, ef) in &efs[..2] {
+            assert!(*sf == 3.0 && (ef.unwrap() - 0.75).abs() < 1e-12, "{efs:?}");
+        }
+        assert_eq!(efs[2].1, None);
+        let efficiency = data.efficiency().unwrap();
+        assert_eq!(efficiency.rows.len(), 2);
+        let near = |row: &Row| (row.sf - 0.75).abs() < 1e-12;
+        assert!(efficiency.rows.iter().all(near));
+        assert!(
+            read("program,sf,ipc\na,1.5,1")
+                .unwrap()
+                .efficiency()
+                .is_none()
+        );
+        let given = read("program,sf,ef,ipc\na,1.5,0.5,1").unwrap();
+        assert_eq!(given.rows[0].ef, Some(0.5));
+    }
 
     #[test]
     fn programs_can_be_left_out_if_they_are_there() {

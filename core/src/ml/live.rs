@@ -59,13 +59,15 @@ pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
     wishes
 }
 
-/// Estimates SF of threads on this machine. Allocates nothing once it is made.
+/// Estimates SF and EF of threads on this machine. Allocates nothing once it is made.
 pub struct LiveEstimator {
-    /// By core type; `None` where the model knows of none.
+    /// SF by core type; `None` where the model knows of none.
     by_type: Vec<Option<Estimate>>,
+    /// The same of EF.
+    efficiency: Vec<Option<Estimate>>,
 }
 
-/// SF from one core type.
+/// SF or EF from one core type.
 struct Estimate {
     per: Per,
     /// Of each feature; those that the PMU knows by no meaning have a code.
@@ -88,16 +90,20 @@ impl LiveEstimator {
         topology: &Topology,
         pmu_of: impl Fn(usize) -> Option<&'p Pmu>,
     ) -> Result<Self> {
-        let by_type = topology.types.iter().enumerate().map(|(core_type, kind)| {
-            let mut learnt = model.speedup.iter();
-            let found = learnt.find(|speedup| speedup.core_type == kind.name);
-            match found.zip(pmu_of(core_type)) {
-                Some((speedup, pmu)) => Estimate::new(speedup, pmu).map(Some),
-                None => Ok(None),
-            }
-        });
+        let by_type = |learnt: &[Speedup]| {
+            let types = topology.types.iter().enumerate();
+            let of_type = types.map(|(core_type, kind)| {
+                let found = learnt.iter().find(|of| of.core_type == kind.name);
+                match found.zip(pmu_of(core_type)) {
+                    Some((speedup, pmu)) => Estimate::new(speedup, pmu).map(Some),
+                    None => Ok(None),
+                }
+            });
+            of_type.collect::<Result<_>>()
+        };
         Ok(Self {
-            by_type: by_type.collect::<Result<_>>()?,
+            by_type: by_type(&model.speedup)?,
+            efficiency: by_type(&model.efficiency)?,
         })
     }
 
@@ -130,6 +136,10 @@ impl LiveEstimator {
     /// as far as nothing has to take turns for them.
     pub fn wishes(&self, core_type: usize, pmu: &Pmu) -> Vec<Event> {
         let mut wishes: Vec<Event> = self.events(core_type).unwrap_or_default().to_vec();
+        if let Some(Some(of)) = self.efficiency.get(core_type) {
+            let more = of.events.iter().filter(|event| !wishes.contains(event));
+            wishes.extend(more.cloned().collect::<Vec<_>>());
+        }
         add_what_fits(&mut wishes, &OF_PHASES, pmu);
         wishes
     }
@@ -159,13 +169,13 @@ impl LiveEstimator {
 
     /// SF of a thread that counted this on a core type; `None` if something was not counted.
     pub fn sf(&self, core_type: usize, counts: &EventCounts) -> Option<f64> {
-        let of = self.on(core_type)?;
-        let per = of.per(counts)?;
-        let mut features = [0; MAX_FEATURES];
-        for (to, event) in features.iter_mut().zip(&of.events) {
-            *to = feature(counts.of(event)?.round() as u64, per.round() as u64);
-        }
-        Some(to_number(of.forest.score(&features)))
+        self.on(core_type)?.of(counts)
+    }
+
+    /// EF of a thread that counted this on a core type; `None` if something was not counted, or the model
+    /// says nothing of energy.
+    pub fn ef(&self, core_type: usize, counts: &EventCounts) -> Option<f64> {
+        self.efficiency.get(core_type)?.as_ref()?.of(counts)
     }
 }
 
@@ -189,6 +199,16 @@ impl Estimate {
             sigma: speedup.sigma(),
             spread: speedup.spread(),
         })
+    }
+
+    /// What it says of counts; `None` if something was not counted.
+    fn of(&self, counts: &EventCounts) -> Option<f64> {
+        let per = self.per(counts)?;
+        let mut features = [0; MAX_FEATURES];
+        for (to, event) in features.iter_mut().zip(&self.events) {
+            *to = feature(counts.of(event)?.round() as u64, per.round() as u64);
+        }
+        Some(to_number(self.forest.score(&features)))
     }
 
     /// What features are divided by.

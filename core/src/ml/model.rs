@@ -44,6 +44,12 @@ pub struct Model {
     pub rank_by: RankBy,
     /// SF by what a thread does on a core type.
     pub speedup: Vec<Speedup>,
+    /// EF by what a thread does on a core type, in the same form, where energy was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub efficiency: Vec<Speedup>,
+    /// Which of two threads has the higher EF by that, on pairs of programs neither of which was learnt from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efficiency_pairs: Option<Confusion>,
     /// Which of two threads gains more; `None` if there was nothing to learn it from.
     pub classifier: Option<Classifier>,
 }
@@ -273,26 +279,10 @@ impl Model {
     /// Whether it can be what it says.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.speedup.is_empty(), "it estimates nothing");
-        for of in &self.speedup {
-            ensure!(
-                self.core_types.contains(&of.core_type),
-                "it knows no core type {}",
-                of.core_type
-            );
-            ensure!(
-                of.trees.loss == Loss::Squared,
-                "SF from {} is no class",
-                of.core_type
-            );
-            let error = of.scores.sigma.unwrap_or(of.scores.mae);
-            ensure!(
-                error.is_finite() && error >= 0.0,
-                "`scores` of SF from {}: {error} is no error",
-                of.core_type
-            );
-            of.trees
-                .check()
-                .with_context(|| format!("its trees for SF from {}", of.core_type))?;
+        for (what, all) in [("SF", &self.speedup), ("EF", &self.efficiency)] {
+            for of in all {
+                self.check_estimate(what, of)?;
+            }
         }
         if let Some(classifier) = &self.classifier {
             ensure!(
@@ -302,6 +292,25 @@ impl Model {
             classifier.trees.check().context("its classifier's trees")?;
         }
         Ok(())
+    }
+
+    fn check_estimate(&self, what: &str, of: &Speedup) -> Result<()> {
+        let kind = &of.core_type;
+        ensure!(
+            self.core_types.contains(kind),
+            "it knows no core type {kind}"
+        );
+        ensure!(
+            of.trees.loss == Loss::Squared,
+            "{what} from {kind} is no class"
+        );
+        let error = of.scores.sigma.unwrap_or(of.scores.mae);
+        ensure!(
+            error.is_finite() && error >= 0.0,
+            "`scores` of {what} from {kind}: {error} is no error"
+        );
+        let trees = of.trees.check();
+        trees.with_context(|| format!("its trees for {what} from {kind}"))
     }
 
     /// Whether it is of this machine.

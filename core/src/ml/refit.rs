@@ -239,6 +239,13 @@ impl RefitInput {
             core_types: self.core_types.clone(),
             rank_by: RankBy::Speedup,
             speedup,
+            // Nothing is seen of energy while scheduling.
+            efficiency: self
+                .old
+                .iter()
+                .flat_map(|old| old.efficiency.clone())
+                .collect(),
+            efficiency_pairs: self.old.as_ref().and_then(|old| old.efficiency_pairs),
             classifier: None,
         })
     }

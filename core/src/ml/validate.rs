@@ -211,7 +211,8 @@ pub fn comparisons(
             learn::classifier(data, &learnt, contest.view, &contest.classifier, &out)?;
         curves.push((fitted.curve, out.len()));
         let forest = trees.forest()?;
-        let estimates = estimates(data, contest, &without)?;
+        let by = (contest.speedup_views, contest.speedup);
+        let estimates = estimates(data, by, &without)?;
         let says = |pair: Pair| forest.score(&fixed(&contest.view.of_pair(data, pair)));
         let estimate = |row: usize| {
             let core_type = data.rows[row].core_type;
@@ -240,10 +241,39 @@ pub fn comparisons(
     Ok(found)
 }
 
+/// How often the estimates of both tell which of two has the greater one, neither of whose programs was
+/// learnt from: as [`Comparisons::by_speedup`], without a classifier.
+pub fn by_estimate(
+    data: &Data,
+    pairs: &[Pair],
+    views: &[View],
+    boosting: &[Boosting],
+    groups: &[usize],
+) -> Result<Confusion> {
+    let mut found = Confusion::default();
+    for TwoLeftOut {
+        groups: two, out, ..
+    } in two_left_out(pairs, groups)
+    {
+        let without = |row: usize| !two.contains(&groups[row]);
+        let estimates = estimates(data, (views, boosting), &without)?;
+        let estimate = |row: usize| {
+            let core_type = data.rows[row].core_type;
+            let forest = estimates[core_type].as_ref()?;
+            Some(forest.score(&fixed(&views[core_type].values(data, row))))
+        };
+        for pair in out {
+            let (a, b) = (data.rows[pair.a].sf, data.rows[pair.b].sf);
+            found.add(a > b, estimate(pair.a) > estimate(pair.b));
+        }
+    }
+    Ok(found)
+}
+
 /// What estimates SF on each core type, learnt from these rows; `None` where there are none.
 fn estimates(
     data: &Data,
-    contest: &Contest,
+    (views, boosting): (&[View], &[Boosting]),
     learnt: &dyn Fn(usize) -> bool,
 ) -> Result<Vec<Option<Box<Forest>>>> {
     let of_type = |core_type: usize| {
@@ -252,9 +282,8 @@ fn estimates(
         if rows.is_empty() {
             return Ok(None);
         }
-        let view = &contest.speedup_views[core_type];
-        let (trees, _): (Trees, _) =
-            learn::speedup(data, &rows, view, &contest.speedup[core_type], &[])?;
+        let view = &views[core_type];
+        let (trees, _): (Trees, _) = learn::speedup(data, &rows, view, &boosting[core_type], &[])?;
         trees.forest().map(Some)
     };
     (0..data.core_types.len()).map(of_type).collect()

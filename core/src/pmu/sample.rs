@@ -47,6 +47,11 @@ pub struct Sample {
     pub metrics: SampleMetrics,
     /// SF as a model of this machine estimates it from the counts; `None` without a model.
     pub sf: Option<SfEstimate>,
+    /// Efficiency factor, EDP_small / EDP_big, as a model of this machine estimates it (PMCTrack 2017,
+    /// Eq. 3); `None` without one.
+    pub ef: Option<f64>,
+    /// What it takes while it runs there, core and memory, W; `None` where nothing tells.
+    pub watts: Option<f64>,
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.

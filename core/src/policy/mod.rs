@@ -5,6 +5,7 @@
 pub mod acfs;
 pub mod adwrr;
 pub mod camps;
+pub mod ef;
 pub mod eqp;
 #[cfg(test)]
 #[expect(dead_code, reason = "CONTRIBUTING.md shows it; it is in no list")]
@@ -13,6 +14,7 @@ pub mod hsp;
 pub mod insight;
 mod name;
 mod none;
+pub mod prim;
 pub mod rank;
 pub mod reason;
 mod rr;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use ef::Objective;
 pub use insight::Insight;
 pub use name::{Knows, Name};
 pub use none::None as NoPolicy;
@@ -194,6 +197,10 @@ pub struct Settings<'a> {
     pub fairness: u8,
     /// See [`rank::OVERSUBSCRIBE`].
     pub oversubscribe: f64,
+    /// What policy `ef` makes the most of.
+    pub objective: Objective,
+    /// By which policy `prim` goes; without, by those of a virtual Juno board.
+    pub swap_rules: Option<&'a prim::rules::SwapRules>,
     /// See [`camps::CampsOptions::limits`].
     pub limits: Option<Thresholds>,
     /// Parts to be left out, for tests.
@@ -207,6 +214,8 @@ impl Default for Settings<'_> {
             swap_interval: Duration::from_millis(400),
             fairness: 100,
             oversubscribe: rank::OVERSUBSCRIBE,
+            objective: Objective::default(),
+            swap_rules: None,
             limits: None,
             without: &[],
         }

@@ -32,6 +32,8 @@ pub enum Knows {
     Fairness,
     /// [`Settings::oversubscribe`].
     Oversubscribe,
+    /// EF by a model ([`Sample::ef`](crate::pmu::sample::Sample::ef)), and [`Settings::objective`].
+    Energy,
 }
 
 /// The one list of policies.
@@ -64,6 +66,8 @@ policies! {
     Adwrr: adwrr,
     Hsp: hsp,
     Rank: rank,
+    Ef: ef,
+    Prim: prim,
 }
 
 impl Name {

@@ -24,6 +24,8 @@ pub enum Measure {
     BigTime,
     /// What a fast core is worth, in millionths below nothing, so that low ranks are high utilities.
     Utility,
+    /// The logarithm of what a fast core is worth to the objective, EF say, in millionths below nothing.
+    Efficiency,
 }
 
 /// Why a thread was moved.
@@ -70,6 +72,8 @@ pub enum Reason {
         /// Fast cores that it has.
         has: u32,
     },
+    /// A rule over the counters of both that changed places said so.
+    Rule,
 }
 
 impl Measure {
@@ -97,6 +101,11 @@ impl Measure {
                 let order = order("below", "above");
                 format!("utility {:.2} {order} {:.2}", utility(own), utility(other))
             }
+            Self::Efficiency => {
+                let factor = |rank: i64| (-rank as f64 / 1e6).exp();
+                let order = order("below", "above");
+                format!("factor {:.2} {order} {:.2}", factor(own), factor(other))
+            }
         }
     }
 }
@@ -114,6 +123,7 @@ impl Reason {
             Self::Explore => "to be measured there".into(),
             Self::Undisturbed => "to be measured undisturbed (NWC mode)".into(),
             Self::MadeRoom => "made room for one to be measured undisturbed (NWC mode)".into(),
+            Self::Rule => "by a rule over the counters of both".into(),
             Self::Relief => "so that others wait less for memory".into(),
             Self::Goal {
                 rate,

@@ -45,6 +45,7 @@ impl Chosen {
             swap_ns: settings.swap_interval.as_nanos() as u64,
             fairness: settings.fairness,
             oversubscribe: settings.oversubscribe,
+            objective: settings.objective,
             limits: settings.limits,
             without: settings.without.iter().map(name).collect(),
         }
@@ -120,6 +121,8 @@ impl Encoder {
             last: sample.last,
             counts: record.counts,
             sf: sample.sf,
+            ef: sample.ef,
+            watts: sample.watts,
         };
         self.sample_at = sample.at_ns;
         let record = Record::Sample(record);

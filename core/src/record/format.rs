@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::goals::{GoalState, Miss};
 use crate::pmu::sample::SfEstimate;
-use crate::policy::{Action, Reason};
+use crate::policy::{Action, Objective, Reason};
 use crate::slowdown::Thresholds;
 use crate::table::{Task, TaskId, TaskState};
 use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
-pub const MAGIC: &[u8] = b"scx_hetero recording 2\n";
+pub const MAGIC: &[u8] = b"scx_hetero recording 3\n";
 
 /// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
 /// holds.
@@ -82,6 +82,8 @@ pub struct Chosen {
     pub fairness: u8,
     /// `--oversubscribe`.
     pub oversubscribe: f64,
+    /// `--objective`.
+    pub objective: Objective,
     /// When contention is low, as calibrated.
     pub limits: Option<Thresholds>,
     /// Parts left out, for tests.
@@ -112,6 +114,10 @@ pub struct SampleRecord {
     pub counts: Vec<(u8, Number)>,
     /// SF by a model.
     pub sf: Option<SfEstimate>,
+    /// EF by a model.
+    pub ef: Option<f64>,
+    /// As in [`crate::pmu::sample::Sample`].
+    pub watts: Option<f64>,
 }
 
 /// A count: most are whole, and shorter so.

@@ -400,6 +400,8 @@ impl RecordReader {
             counts,
             metrics,
             sf: record.sf,
+            ef: record.ef,
+            watts: record.watts,
         }))
     }
 

@@ -47,6 +47,8 @@ fn sample(task: &Task, at_ns: u64, loads: f64) -> Sample {
             sf: 1.75,
             sigma: 0.25,
         }),
+        ef: Some(1.25),
+        watts: None,
     }
 }
 
@@ -230,7 +232,7 @@ fn the_bytes_are_those_of_the_documented_form() {
         encode::append(&mut bytes, record);
         bytes
     };
-    assert_eq!(MAGIC, b"scx_hetero recording 2\n");
+    assert_eq!(MAGIC, b"scx_hetero recording 3\n");
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);

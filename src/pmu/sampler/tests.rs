@@ -66,10 +66,10 @@ fn a_round_is_scaled_to_the_sample_that_completes_it() {
 fn samples_of_tasks_that_spun_are_dropped_and_counted() {
     let mut sampler = without_events();
     let mut sample = raw(0, &[1000, 2000]);
-    assert!(sampler.sample(&sample, |_, _| None).is_none());
+    assert!(sampler.sample(&sample, |_, _| (None, None)).is_none());
     assert_eq!(sampler.tally().spun, 0);
     sample.spun = 1;
-    assert!(sampler.sample(&sample, |_, _| None).is_none());
+    assert!(sampler.sample(&sample, |_, _| (None, None)).is_none());
     assert_eq!(sampler.tally().spun, 1);
 }
 

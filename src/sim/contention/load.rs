@@ -140,6 +140,22 @@ impl PhaseLoad {
         self.ns_per_instruction[core_type]
     }
 
+    /// Misses of the last-level cache in an instruction alone on a core type, below a cache of `bytes`.
+    pub(in crate::sim) fn alone_misses(&self, core_type: usize, bytes: f64) -> f64 {
+        self.alone(core_type, self.alone_ns(core_type), bytes)
+            .misses
+    }
+
+    /// Accesses to the last-level cache in an instruction on a core type.
+    pub(in crate::sim) fn llc_accesses(&self, core_type: usize) -> f64 {
+        self.stream + self.reuse[core_type]
+    }
+
+    /// What a miss moves, with what is written back, bytes.
+    pub(in crate::sim) fn moved_bytes(&self) -> f64 {
+        self.line_bytes
+    }
+
     /// SF alone: the fastest core type over the slowest.
     pub(in crate::sim) fn sf(&self) -> f64 {
         let mut from_slowest = self.ns_per_instruction.iter().rev();

@@ -4,7 +4,7 @@
 
 use super::super::contention::{Rate, RunningThread};
 use super::super::event::SimulatedEvent;
-use super::SimulatedKernel;
+use super::{BEGIN_NS, SimulatedCpu, SimulatedKernel};
 
 /// Less than this is left over by rounding: instructions' worth of time, ns.
 const ROUNDING_NS: f64 = 1.0;
@@ -35,6 +35,29 @@ impl SimulatedKernel {
         t.counters.loads += instructions * load.loads;
         t.counters.branches += instructions * load.branches;
         t.counters.misses += instructions * t.rate.misses;
+        if let Some(energy) = &self.machine.energy {
+            let did = (instructions, t.rate.misses);
+            t.nj += energy.run_nj((core_type, hz), load, passed, did);
+        }
+    }
+
+    /// What idle CPUs and the rest of the package have taken since the beginning, nJ: of no thread.
+    pub(in crate::sim) fn shared_nj(&self) -> f64 {
+        let Some(energy) = &self.machine.energy else {
+            return 0.0;
+        };
+        let passed = (self.now - BEGIN_NS) as f64;
+        let since = if self.running > 0 {
+            self.now - self.awake_from
+        } else {
+            0
+        };
+        let awake = (self.awake_ns + since) as f64;
+        let idle = |cpu: &SimulatedCpu| {
+            energy.cores[cpu.core_type].idle_w * (passed - cpu.busy_ns as f64).max(0.0)
+        };
+        let idle: f64 = self.cpus.iter().map(idle).sum();
+        idle + awake * energy.uncore_w + (passed - awake) * energy.idle_w
     }
 
     /// Charges the thread on a CPU for the time that it ran, as the kernel's `update_curr` does.

@@ -4,7 +4,7 @@
 use super::scene::*;
 use super::*;
 use crate::bpf::intf;
-use crate::policy::{Name, Settings};
+use crate::policy::{Name, Objective, Settings};
 use std::time::Duration;
 
 /// Shares of these among all that they ran, each within so much of what is fair by `weights`.
@@ -61,6 +61,8 @@ fn equal_threads_get_equal_time_on_each_type_while_a_policy_swaps_them() {
             swap_interval: Duration::from_millis(20),
             fairness: 100,
             oversubscribe: 2.5,
+            objective: Objective::Edp,
+            swap_rules: None,
             limits: None,
             without: &[],
         });

@@ -2,7 +2,7 @@
 //! All columns of a mix: phases and places.
 
 use super::{Columns, Counts, MOST_COLUMNS};
-use crate::sim::contention::{Contention, RunningThread};
+use crate::sim::contention::{Contention, PhaseLoad, RunningThread};
 use crate::sim::experiment::Bench;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -102,19 +102,42 @@ impl Search<'_> {
         // Those that disturb each other share a memory.
         runners.sort_unstable();
         let mut speeds = vec![0.0; phases.len()];
+        let machine = self.bench.machine();
+        let energy = machine.energy.as_ref();
+        let mut watts = energy.map_or(0.0, |energy| {
+            let busy = |core_type| -> u32 { self.chosen.iter().map(|of| of[core_type]).sum() };
+            let types = machine.topology.types.iter().enumerate();
+            let idle = types.map(|(of, kind)| {
+                energy.cores[of].idle_w * (kind.cpus.len() as f64 - f64::from(busy(of)))
+            });
+            energy.uncore_w + idle.sum::<f64>()
+        });
+        let mut runs = |runner: &RunningThread, load: &PhaseLoad, ns: f64, misses: f64| {
+            if let Some(energy) = energy {
+                let core = (runner.core_type, machine.cores[runner.core_type].hz);
+                watts += energy.run_nj(core, load, ns, (1.0, misses)) / ns;
+            }
+        };
         let memory = |llc: usize| self.bench.machine().llcs[llc].memory;
         for group in runners.chunk_by(|(a, _), (b, _)| memory(a.llc) == memory(b.llc)) {
             let (disturbed, alone): (Vec<_>, Vec<_>) = group
                 .iter()
                 .partition(|(runner, _)| self.bench.loads()[runner.load].matters());
             let key: Vec<RunningThread> = disturbed.iter().map(|(runner, _)| *runner).collect();
-            for ((_, program), rate) in disturbed.iter().zip(self.contention.rates(&key)) {
-                speeds[*program] += 1.0 / rate.ns_per_instruction;
+            for ((runner, program), rate) in disturbed.iter().zip(self.contention.rates(&key)) {
+                let ns = rate.ns_per_instruction;
+                speeds[*program] += 1.0 / ns;
+                runs(runner, &self.bench.loads()[runner.load], ns, rate.misses);
             }
             for (runner, program) in alone {
                 let load = &self.bench.loads()[runner.load];
-                speeds[program] += 1.0 / load.alone_ns(runner.core_type);
+                let ns = load.alone_ns(runner.core_type);
+                speeds[program] += 1.0 / ns;
+                runs(&runner, load, ns, 0.0);
             }
+        }
+        if energy.is_some() {
+            self.columns.watts.push(watts);
         }
         for (program, &speed) in speeds.iter().enumerate() {
             let compiled = &self.bench.members()[program].0;

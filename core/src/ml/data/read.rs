@@ -21,6 +21,8 @@ struct Layout {
     ips: Option<usize>,
     instructions: Option<usize>,
     run_ns: Option<usize>,
+    joules: Option<usize>,
+    ef: Option<usize>,
     /// Column, feature, and what a number in it means.
     features: Vec<(usize, String, Unit)>,
 }
@@ -104,6 +106,8 @@ impl Data {
                 .iter()
                 .position(|name| events::known(name) == Some("instructions")),
             run_ns: find(&["run-ns"]),
+            joules: find(&["joules"]),
+            ef: find(&["ef"]),
             features: Vec::new(),
         };
         let mut ignored = Vec::new();
@@ -126,6 +130,8 @@ impl Data {
                         "ips",
                         "instructions",
                         "run-ns",
+                        "joules",
+                        "ef",
                         "runs",
                         "deviation",
                     ];
@@ -257,6 +263,11 @@ impl Data {
             window,
             features,
             ips: ips.filter(|&ips| ips > 0.0),
+            joules: number(layout.joules)?
+                .zip(instructions)
+                .map(|(joules, instructions)| joules / instructions)
+                .filter(|joules| joules.is_finite() && *joules > 0.0),
+            ef: number(layout.ef)?,
             sf: number(layout.sf)?.unwrap_or(f64::NAN),
         })
     }

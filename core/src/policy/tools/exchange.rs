@@ -143,6 +143,47 @@ impl Exchange {
         self.act_by(snapshot, explorer, gain, least, actions)
     }
 
+    /// The same where pairs are drawn by lot, as many as there are threads; those on one core type come to
+    /// nothing. `draw` says a number below its argument, `should` whether the first, on the faster type,
+    /// and the second are to change places.
+    pub(crate) fn act_by_lot(
+        &mut self,
+        snapshot: &Snapshot,
+        mut draw: impl FnMut(usize) -> usize,
+        should: impl Fn(&SwapCandidate, &SwapCandidate) -> bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let first = actions.len();
+        balance(snapshot, &self.progress, &mut self.runners, actions);
+        self.reasons.balanced(&actions[first..]);
+        if actions.len() == first {
+            self.progress.settled(&mut self.runners);
+            self.runners.retain(|runner| !runner.resting);
+            for _ in 0..self.runners.len() {
+                if self.runners.is_empty() {
+                    break;
+                }
+                let [a, b] = [(); 2].map(|()| draw(self.runners.len()));
+                let (down, up) = if self.runners[a].place < self.runners[b].place {
+                    (a, b)
+                } else {
+                    (b, a)
+                };
+                let [from, to] = [&self.runners[down], &self.runners[up]];
+                if from.may_trade_with(to) && should(from, to) {
+                    actions.push(Action::Swap([(from.seen, to.place), (to.seen, from.place)]));
+                    for task in [from.seen.task, to.seen.task] {
+                        self.reasons.note(task, Reason::Rule);
+                    }
+                    // Each takes part in one swap at the most.
+                    self.runners.swap_remove(down.max(up));
+                    self.runners.swap_remove(down.min(up));
+                }
+            }
+        }
+        self.progress.note(&actions[first..], snapshot.now_ns);
+    }
+
     fn act_by(
         &mut self,
         snapshot: &Snapshot,

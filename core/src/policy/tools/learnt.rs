@@ -45,6 +45,10 @@ struct Entry {
     by_type: [Mean; MAX_CORE_TYPES],
     /// Variances that the model gave them.
     variance: Mean,
+    /// Estimates of EF/SF from each core type, where there are any.
+    energy: [Mean; MAX_CORE_TYPES],
+    /// What it took on each core type, W.
+    watts: [Mean; MAX_CORE_TYPES],
     /// Instructions per cycle on each core type.
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
@@ -53,11 +57,17 @@ struct Entry {
     used: u64,
 }
 
+/// The mean over core types, however often it was seen on each.
+fn over_types(means: &[Mean; MAX_CORE_TYPES]) -> Option<f64> {
+    let known = || means.iter().filter_map(Mean::get);
+    let count = known().count();
+    (count > 0).then(|| known().sum::<f64>() / count as f64)
+}
+
 impl Entry {
     /// SF of the fastest core type over the slowest, by a model alone.
     fn estimate(&self) -> f64 {
-        let known = || self.by_type.iter().filter_map(Mean::get);
-        known().sum::<f64>() / known().count().max(1) as f64
+        over_types(&self.by_type).unwrap_or_default()
     }
 
     /// Speeds by core type.
@@ -148,10 +158,16 @@ impl Thread {
         entry.used = self.samples;
         entry.by_type[core_type].take(said.sf, AVERAGED);
         entry.variance.take(said.sigma * said.sigma, AVERAGED);
+        if let Some(ef) = sample.ef.filter(|&ef| ef.is_finite() && ef > 0.0) {
+            entry.energy[core_type].take(ef / said.sf, AVERAGED);
+        }
         // The first sample after a move is one of cold caches.
         let stays = self.on.replace(core_type) == Some(core_type);
         if stays && self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
+        }
+        if let Some(watts) = sample.watts.filter(|w| stays && w.is_finite() && *w > 0.0) {
+            entry.watts[core_type].take(watts, AVERAGED);
         }
         entry.residual = entry.measured_over_said(machine);
         let sf = entry.sf(machine).sf;
@@ -169,6 +185,8 @@ impl Thread {
             phase,
             by_type: Default::default(),
             variance: Mean::default(),
+            energy: Default::default(),
+            watts: Default::default(),
             ipc: Default::default(),
             residual: None,
             used: 0,
@@ -257,6 +275,18 @@ impl Learnt {
         Some(self.phase(task)?.sf(&self.machine))
     }
 
+    /// What a thread takes on the slowest core type over what it takes on the fastest for the same work, in the
+    /// phase that it was in last: EF/SF (PMCTrack 2017, Eq. 6).
+    pub(crate) fn energy_ratio(&self, task: TaskId) -> Option<f64> {
+        over_types(&self.phase(task)?.energy)
+    }
+
+    /// What a thread took on each core type in the phase that it was in last, W.
+    pub(crate) fn watts(&self, task: TaskId) -> [Option<f64>; MAX_CORE_TYPES] {
+        let phase = self.phase(task);
+        std::array::from_fn(|on| phase?.watts[on].get())
+    }
+
     /// Speeds of a thread by core type in the phase that it was in last.
     pub(crate) fn speeds(&self, task: TaskId) -> Option<SureSpeeds> {
         Some(self.phase(task)?.speeds(&self.machine))
@@ -305,6 +335,21 @@ mod tests {
         assert_eq!(back, 2.0, "as before, and a third");
         let usual = learnt.usual(&it).unwrap();
         assert!((1.5..3.0).contains(&usual), "{usual}");
+    }
+
+    #[test]
+    fn of_energy_the_mean_over_types_counts_too_and_none_where_no_model_says() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        take(&mut learnt, &mut it, 0, 300.0, 2.0);
+        assert_eq!(learnt.energy_ratio(it.id), None);
+        for (place, ef) in [(0, 0.8), (0, 0.8), (1, 1.2), (1, f64::NAN)] {
+            it.core_type = place;
+            let mut sample = sample(&it, 1.0, 300.0, 0.0);
+            let (sf, sigma) = (2.0, 0.1);
+            (sample.sf, sample.ef) = (Some(SfEstimate { sf, sigma }), Some(ef));
+            learnt.observe(&sample);
+        }
+        assert_eq!(learnt.energy_ratio(it.id), Some(0.5));
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl SwapCandidate {
     fn may_use(&self, core_type: usize) -> bool {
         self.allowed & (1 << core_type) != 0
     }
+
+    /// Whether it may change places with `other`, which is on a slower type.
+    pub(crate) fn may_trade_with(&self, other: &Self) -> bool {
+        let apart = self.place < other.place && self.may_use(other.place);
+        apart && other.may_use(self.place) && !other.spinning
+    }
 }
 
 /// Two that change places.

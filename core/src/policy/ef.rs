@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `ef`: the fast cores to the threads that save most energy-delay product there, after PMCTrack's
+//! EF-driven scheduler (2017, section 4.2.2).
+//!
+//! The paper defines EF = EDP_small / EDP_big (Eq. 3), with EDP = energy / IPS (Eq. 4), and derives
+//! EF = SF × E_small / E_big (Eq. 6): how much faster a thread is on a fast core, times how much of the fast
+//! core's energy for the same work a slow one takes. The highest EF go to the fast cores. The paper tried
+//! that by static assignment; here it follows the phases of threads, by a model's estimate in each sample.
+//!
+//! That is each thread's own product, which is [`Objective::Ef`]. The whole machine's, watts over the
+//! square of the work done in a second, is not least by that: to a thread of few watts it matters less what
+//! share of them it saves. Where threads' watts are known, [`Objective::Edp`] goes by what a place
+//! changes of the logarithm of that product, `2 Δspeed / Σspeed - Δwatts / Σwatts`, and by EF elsewhere.
+//!
+//! SF is what a model says, and what is measured on both types counts beside that. Where watts are
+//! known, threads are sent to both types now and then ([`super::tools::explore`]), for a model knows nothing
+//! of what others leave of a cache: two threads that want all of the fast cores' are slow there, and take
+//! more. Else none is sent anywhere to be measured. E_small / E_big is what a model says. Where it says nothing
+//! of a thread, the mean of the others stands in, and where it says nothing at all, 1: then SF counts, and
+//! without a model of SF capacities do.
+//!
+//! With three or more core types, a type between has its part of the energies' ratio by the logarithm of
+//! capacities, and two threads on any two types change places where that lowers the product.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::name::{About, Knows};
+use super::reason::Measure;
+use super::tools::LOOK;
+use super::tools::exchange::Exchange;
+use super::tools::explore::Explorer;
+use super::tools::speeds::Speeds;
+use super::tools::speedup::Speedups;
+use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::pmu::Meaning;
+use crate::pmu::sample::Sample;
+use crate::table::{Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// What users are told.
+pub(super) const ABOUT: About = About {
+    name: "ef",
+    help: "Least energy-delay product: the fastest cores to the threads that are most efficient there",
+    knows: &[Knows::Model, Knows::NeedsModel, Knows::Energy],
+    build: |settings| Box::new(Efficient::new(settings.objective)),
+};
+
+/// What fast cores are given away for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub enum Objective {
+    /// Most work: by SF.
+    Throughput,
+    /// Least energy times time of all threads together; by EF where their watts are not known.
+    #[default]
+    Edp,
+    /// Least energy times time of each thread: by EF.
+    Ef,
+    /// Least energy of all threads together; by E_small / E_big where their watts are not known.
+    Energy,
+}
+
+impl Objective {
+    /// How much speed counts beside energy, and whether energy counts.
+    fn exponents(self) -> (f64, f64) {
+        match self {
+            Self::Throughput => (1.0, 0.0),
+            Self::Edp | Self::Ef => (1.0, 1.0),
+            Self::Energy => (0.0, 1.0),
+        }
+    }
+}
+
+/// Two threads change places only if what they are ranked by is apart by this factor: less may be the
+/// model's error, and they would trade places for ever.
+const MARGIN: f64 = 1.05;
+
+/// The same where it is the whole machine's product that they change: it is of many threads.
+const MARGIN_OF_ALL: f64 = 1.01;
+
+/// Logarithms are told in whole numbers: millionths.
+const PER_LOG: f64 = 1e6;
+
+/// See the module.
+pub struct Efficient {
+    objective: Objective,
+    speedups: Speedups,
+    exchange: Exchange,
+    explorer: Explorer,
+}
+
+impl Efficient {
+    /// One that makes the most of that.
+    pub fn new(objective: Objective) -> Self {
+        Self {
+            objective,
+            speedups: Speedups::default(),
+            exchange: Exchange::by(Measure::Efficiency),
+            explorer: Explorer::default(),
+        }
+    }
+}
+
+/// What part of the way from the slowest core type to the fastest each is, by the logarithm of
+/// capacities.
+fn parts(topology: &Topology) -> [f64; MAX_CORE_TYPES] {
+    let slowest = topology.types.len().saturating_sub(1);
+    let log = |core_type: usize| f64::from(topology.types[core_type].capacity.max(1)).ln();
+    std::array::from_fn(|core_type| match core_type {
+        0 => 1.0,
+        of if of >= slowest => 0.0,
+        of => {
+            let part = (log(of) - log(slowest)) / (log(0) - log(slowest));
+            if part.is_finite() {
+                part.clamp(0.0, 1.0)
+            } else {
+                0.5
+            }
+        }
+    })
+}
+
+/// What stands in for a thread of which it is not known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    /// Logarithm of E_small / E_big.
+    energy: f64,
+    /// On the fastest core type, W.
+    watts: Option<f64>,
+}
+
+impl Usual {
+    /// The means over these threads.
+    fn of<'t>(
+        tasks: impl Iterator<Item = &'t Task>,
+        speedups: &Speedups,
+        topology: &Topology,
+        parts: &[f64; MAX_CORE_TYPES],
+    ) -> Self {
+        let (mut energy, mut watts) = ((0.0, 0u32), (0.0, 0u32));
+        for task in tasks {
+            if let Some(ratio) = speedups.learnt().energy_ratio(task.id) {
+                energy = (energy.0 + ratio.ln(), energy.1 + 1);
+            }
+            let profile = Profile::of(task, speedups, topology, parts, &Self::default());
+            if let Some(fast) = profile.fast_watts {
+                watts = (watts.0 + fast, watts.1 + 1);
+            }
+        }
+        Self {
+            energy: energy.0 / f64::from(energy.1.max(1)),
+            watts: (watts.1 > 0).then(|| watts.0 / f64::from(watts.1)),
+        }
+    }
+}
+
+/// What is known of a thread.
+struct Profile {
+    speeds: Speeds,
+    /// Logarithm of E_small / E_big.
+    energy: f64,
+    /// What it took on each core type, W.
+    measured: [Option<f64>; MAX_CORE_TYPES],
+    /// On the fastest, by all of them, W.
+    fast_watts: Option<f64>,
+}
+
+impl Profile {
+    fn of(
+        task: &Task,
+        speedups: &Speedups,
+        topology: &Topology,
+        parts: &[f64; MAX_CORE_TYPES],
+        usual: &Usual,
+    ) -> Self {
+        let learnt = speedups.learnt();
+        let energy = learnt.energy_ratio(task.id);
+        let mut profile = Self {
+            speeds: speedups.speeds(task.id, topology),
+            energy: energy.map_or(usual.energy, f64::ln),
+            measured: learnt.watts(task.id),
+            fast_watts: None,
+        };
+        let (mut sum, mut known) = (0.0, 0u32);
+        for (on, watts) in profile.measured.iter().enumerate() {
+            if let Some(watts) = watts {
+                (sum, known) = (sum + watts / profile.over_fast(on, parts), known + 1);
+            }
+        }
+        profile.fast_watts = (known > 0).then(|| sum / f64::from(known));
+        profile
+    }
+
+    /// Watts on a core type over those on the fastest: energy for the work, over the time that it takes.
+    fn over_fast(&self, on: usize, parts: &[f64; MAX_CORE_TYPES]) -> f64 {
+        ((1.0 - parts[on]) * self.energy).exp() * self.speeds[on]
+    }
+
+    /// What it takes on a core type, if it takes `usual` on the fastest where nothing is known.
+    fn watts(&self, on: usize, parts: &[f64; MAX_CORE_TYPES], usual: f64) -> f64 {
+        let fast = self.fast_watts.unwrap_or(usual);
+        self.measured[on].unwrap_or_else(|| fast * self.over_fast(on, parts))
+    }
+}
+
+impl Policy for Efficient {
+    fn events(&self) -> Option<&'static [Meaning]> {
+        Some(&[])
+    }
+
+    fn observe(&mut self, sample: &Sample) {
+        self.speedups.observe(sample);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let Self {
+            objective,
+            speedups,
+            exchange,
+            explorer,
+        } = self;
+        speedups.look(snapshot, actions);
+        let topology = snapshot.topology;
+        if topology.types.len() < 2 {
+            return;
+        }
+        exchange.look(snapshot, |_| u64::MAX);
+        let (slowest, parts) = (topology.types.len() - 1, parts(topology));
+        let usual = Usual::of(exchange.taking_part(snapshot), speedups, topology, &parts);
+        let of = |task: &Task| Profile::of(task, speedups, topology, &parts, &usual);
+        let of_all = matches!(objective, Objective::Edp | Objective::Energy);
+        if let Some(watts) = usual.watts.filter(|_| of_all) {
+            let places = exchange.taking_part(snapshot).map(|task| {
+                let (profile, on) = (of(task), task.core_type.min(slowest));
+                (profile.speeds[on], profile.watts(on, &parts, watts))
+            });
+            let (speed, all) = places.fold((0.0, 0.0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+            let (faster, _) = objective.exponents();
+            exchange.rank_by_worth(snapshot, |task| {
+                let profile = of(task);
+                std::array::from_fn(|on| {
+                    let work = (1.0 + faster) * profile.speeds[on] / speed;
+                    (work - profile.watts(on, &parts, watts) / all) * PER_LOG
+                })
+            });
+            let least = MARGIN_OF_ALL.ln() * PER_LOG;
+            let visits = Some((explorer, &*speedups));
+            exchange.act_by_worth(snapshot, visits, least, actions);
+            return;
+        }
+        let (faster, cheaper) = objective.exponents();
+        exchange.rank_by_worth(snapshot, |task| {
+            let profile = of(task);
+            std::array::from_fn(|on| {
+                let sf = (profile.speeds[on] / profile.speeds[slowest]).ln();
+                (faster * sf + cheaper * parts[on] * profile.energy) * PER_LOG
+            })
+        });
+        let least = MARGIN.ln() * PER_LOG;
+        exchange.act_by_worth(snapshot, None, least, actions);
+    }
+
+    fn reason(&self, task: TaskId) -> Option<Reason> {
+        self.exchange.reason(task)
+    }
+
+    fn insight(&self, task: &Task, topology: &Topology) -> Insight {
+        let insight = self.exchange.insight(task);
+        self.speedups.insight(task.id, topology, insight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::sample::SfEstimate;
+    use crate::testing::{MS, board, machine, sample, task_of};
+
+    /// Threads on a machine, of which a model says SF and EF.
+    struct Bench {
+        topology: Topology,
+        tasks: Vec<Task>,
+        said: Vec<(f64, Option<f64>)>,
+        /// On the big core, W; on the small one what follows from SF and EF.
+        watts: Vec<f64>,
+        policy: Efficient,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new(topology: Topology, objective: Objective, said: &[(f64, Option<f64>)]) -> Self {
+            let types = topology.types.len();
+            let on = |slot: u32| &topology.cpus[slot as usize];
+            let tasks = (0..said.len() as u32).map(|i| task_of(i, i, on(i).core_type, types));
+            Self {
+                tasks: tasks.collect(),
+                said: said.to_vec(),
+                watts: Vec::new(),
+                policy: Efficient::new(objective),
+                now_ns: 0,
+                topology,
+            }
+        }
+
+        /// Runs for 50 ms; says how many swaps there were, and does them.
+        fn step(&mut self) -> usize {
+            self.now_ns += 50 * MS;
+            for (index, (task, &(sf, ef))) in self.tasks.iter_mut().zip(&self.said).enumerate() {
+                task.run_ns[task.core_type] += 50 * MS;
+                let ipc = if task.core_type == 0 { 1.0 } else { 1.0 / sf };
+                let mut sample = sample(task, ipc, 300.0, 0.0);
+                sample.sf = Some(SfEstimate { sf, sigma: 0.05 });
+                sample.ef = ef;
+                sample.watts = self.watts.get(index).map(|watts| match task.core_type {
+                    0 => *watts,
+                    _ => watts * ef.unwrap_or(1.0) / (sf * sf),
+                });
+                self.policy.observe(&sample);
+            }
+            let snapshot = Snapshot {
+                now_ns: self.now_ns,
+                topology: &self.topology,
+                tasks: &self.tasks,
+            };
+            let mut actions = Vec::new();
+            self.policy.decide(&snapshot, &mut actions);
+            let mut swaps = 0;
+            for action in actions {
+                if let Action::Swap(both) = action {
+                    swaps += 1;
+                    for (seen, to) in both {
+                        self.tasks[seen.task.slot as usize].core_type = to;
+                    }
+                }
+            }
+            swaps
+        }
+
+        /// Where the threads are after some seconds, and after that for as long.
+        fn settled(&mut self) -> Vec<usize> {
+            (0..100).for_each(|_| _ = self.step());
+            assert_eq!((0..100).map(|_| self.step()).sum::<usize>(), 0);
+            self.tasks.iter().map(|task| task.core_type).collect()
+        }
+    }
+
+    /// Two of much speedup that cost even more, and two of less that cost hardly any; and two of little.
+    const SAID: [(f64, Option<f64>); 6] = [
+        (3.0, Some(0.6)),
+        (2.8, Some(0.7)),
+        (1.8, Some(1.2)),
+        (1.9, Some(1.1)),
+        (1.2, Some(0.5)),
+        (1.1, Some(0.4)),
+    ];
+
+    #[test]
+    fn the_highest_ef_get_the_big_cores_and_keep_them() {
+        let places = |objective| Bench::new(board(2, 4), objective, &SAID).settled();
+        assert_eq!(places(Objective::Ef), [1, 1, 0, 0, 1, 1]);
+        assert_eq!(places(Objective::Edp), [1, 1, 0, 0, 1, 1]);
+        assert_eq!(places(Objective::Throughput), [0, 0, 1, 1, 1, 1]);
+        // E_small / E_big: 0.2, 0.25, 0.67, 0.58, 0.42, 0.36.
+        assert_eq!(places(Objective::Energy), [1, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn where_no_ef_is_known_sf_counts_and_a_thread_without_has_the_others_mean() {
+        let without = SAID.map(|(sf, _)| (sf, None));
+        let places = |said: &[_]| Bench::new(board(2, 4), Objective::Edp, said).settled();
+        assert_eq!(places(&without), [0, 0, 1, 1, 1, 1]);
+        let mut one = SAID;
+        one[5] = (2.5, None);
+        // The mean of E_small / E_big is 0.4: an EF of 1.0.
+        assert_eq!(places(&one), [1, 1, 0, 0, 1, 1]);
+        one[5] = (3.2, None);
+        assert_eq!(places(&one), [1, 1, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn where_watts_are_known_the_least_product_of_all_is_what_counts() {
+        // The second has the higher EF, but hardly any watts to save.
+        let said = [(2.5, Some(1.0)), (2.0, Some(1.1)), (1.1, Some(0.3))];
+        let places = |objective, watts: &[f64]| {
+            let mut bench = Bench::new(board(1, 2), objective, &said);
+            bench.watts = watts.to_vec();
+            bench.settled()
+        };
+        assert_eq!(places(Objective::Edp, &[]), [1, 0, 1]);
+        assert_eq!(places(Objective::Ef, &[1.0, 1.0, 1.0]), [1, 0, 1]);
+        // Of all ways the one with the least watts over the square of speed.
+        for watts in [[1.0, 0.3, 1.0], [0.2, 1.0, 0.5], [3.0, 0.2, 0.2]] {
+            let product = |fast: usize| {
+                let sum = |of: &dyn Fn(usize) -> f64| (0..3).map(of).sum::<f64>();
+                let all = sum(&|i| {
+                    let (sf, ef) = (said[i].0, said[i].1.unwrap());
+                    if i == fast {
+                        watts[i]
+                    } else {
+                        watts[i] * ef / (sf * sf)
+                    }
+                });
+                let speed = sum(&|i| if i == fast { 1.0 } else { 1.0 / said[i].0 });
+                all / (speed * speed)
+            };
+            let best = (0..3)
+                .min_by(|&a, &b| product(a).total_cmp(&product(b)))
+                .unwrap();
+            let found = places(Objective::Edp, &watts);
+            assert_eq!(
+                found.iter().position(|&on| on == 0),
+                Some(best),
+                "{watts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn less_than_the_margin_moves_nothing() {
+        let mut bench = Bench::new(
+            board(1, 1),
+            Objective::Edp,
+            &[(2.0, Some(1.0)), (2.0, Some(1.04))],
+        );
+        assert_eq!(bench.settled(), [0, 1]);
+        bench.said[1] = (2.0, Some(1.1));
+        assert_eq!(bench.settled(), [1, 0]);
+    }
+
+    #[test]
+    fn of_three_types_each_gets_what_is_most_efficient_there() {
+        let said = [(4.0, Some(0.5)), (4.0, Some(1.0)), (4.0, Some(2.0))];
+        let mut bench = Bench::new(machine(&[1, 1, 1]), Objective::Edp, &said);
+        assert_eq!(bench.settled(), [2, 1, 0]);
+    }
+}

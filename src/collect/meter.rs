@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs take, beyond what the idle machine takes: the watts of the processor packages while one
+//! runs, less those before any did. So nothing is charged to a program that would be spent without it.
+
+use std::time::{Duration, Instant};
+
+use crate::energy::Energy;
+
+/// The idle machine is looked at for so long.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// A run that took less time says nothing: sensors are read some hundred times a second.
+const LEAST: Duration = Duration::from_millis(200);
+
+/// See the module.
+pub(super) struct Meter {
+    energy: Energy,
+    /// W, where there is a sensor.
+    idle: Option<f64>,
+    begun: Option<(Instant, f64)>,
+}
+
+impl Meter {
+    /// Looks at the machine, which should be idle, for two seconds where it has a sensor.
+    pub(super) fn new() -> Self {
+        let mut meter = Self {
+            energy: Energy::from_now(),
+            idle: None,
+            begun: None,
+        };
+        meter.begin();
+        if meter.begun.is_some() {
+            std::thread::sleep(IDLE);
+            meter.idle = meter.mean();
+        }
+        meter
+    }
+
+    /// Whether it tells anything.
+    pub(super) fn tells(&self) -> bool {
+        self.idle.is_some()
+    }
+
+    /// A program begins.
+    pub(super) fn begin(&mut self) {
+        self.begun = self.energy.joules().map(|joules| (Instant::now(), joules));
+    }
+
+    /// Watts since.
+    fn mean(&mut self) -> Option<f64> {
+        let (begun, before) = self.begun?;
+        let joules = self.energy.joules()? - before;
+        let passed = begun.elapsed();
+        (passed >= LEAST && joules > 0.0).then(|| joules / passed.as_secs_f64())
+    }
+
+    /// Watts since it began, beyond those of the idle machine; `None` if they cannot be told from these.
+    pub(super) fn watts(&mut self) -> Option<f64> {
+        let idle = self.idle?;
+        let watts = self.mean()? - idle;
+        (watts > 0.02 * idle).then_some(watts)
+    }
+}
