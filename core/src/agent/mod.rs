@@ -129,12 +129,15 @@ impl Agent {
     pub fn take_samples<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
         self.samples.clear();
         let taken = backend.samples(&mut self.samples);
-        for sample in &self.samples {
+        for sample in &mut self.samples {
+            self.energy.observe(sample);
+            if sample.watts.is_none() {
+                sample.watts = self.energy.watts(sample.task, sample.core_type);
+            }
             if let Some(recording) = backend.recording() {
                 recording.sample(sample);
             }
             self.policy.observe(sample);
-            self.energy.observe(sample);
         }
         taken
     }

@@ -24,6 +24,9 @@ const OWNS_FOR: u64 = 60_000_000_000;
 /// How far the mean rates of a core type go to those of each sample.
 const MEAN_STEP: f32 = 0.05;
 
+/// Policies are told watts when the model has seen so many seconds.
+const LEARNT_AFTER: f64 = 10.0;
+
 /// What sensors and CPUs have counted since the backend began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EnergyReading {
@@ -151,6 +154,18 @@ impl EnergyLedger {
     /// Joules of a thread in all; what [`Self::thread`] has of it for less.
     pub fn joules(&self, id: TaskId) -> Option<f64> {
         self.find(id).map(|known| known.joules.iter().sum())
+    }
+
+    /// Watts of a thread while it runs on this core type, as [`Self::thread`] has them without their error, for less;
+    /// `None` while the model has seen little.
+    pub fn watts(&self, id: TaskId, core_type: usize) -> Option<f64> {
+        let known = self
+            .find(id)
+            .filter(|_| self.model.seconds() >= LEARNT_AFTER)?;
+        let rates = known.rates.get(core_type)?.as_ref()?;
+        let work = self.model.work(core_type, 1.0, rates);
+        let joules = self.model.joules(core_type, &work);
+        (joules > 0.0).then(|| (joules + known.own_watts(core_type, &self.model)).max(0.0))
     }
 
     /// What is known of a thread.

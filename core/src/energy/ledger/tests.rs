@@ -92,6 +92,8 @@ impl Program {
             metrics: SampleMetrics::of(&counts, ns).unwrap(),
             counts,
             sf: None,
+            ef: None,
+            watts: None,
         }
     }
 }
@@ -123,6 +125,7 @@ fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (V
     let mut places: Vec<Option<usize>> = vec![None; programs.len()];
     let step = 250 * MS;
     ledger.update(0, &reading, &tasks, &topology);
+    assert_eq!(ledger.watts(tasks[0].id, 0), None);
     for look in 1..=seconds * 4 {
         if look == 1 || (way == Way::Moved && look % 2 == 0) {
             let mut order: Vec<usize> = (0..programs.len()).collect();
@@ -176,6 +179,14 @@ fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (V
         let told = ledger.joules(task.id).unwrap() - middle.1[n];
         if really > 1.0 {
             errors.push((told / really - 1.0).abs());
+        }
+        // What policies are told is what is shown.
+        let thread = ledger.thread(task.id).unwrap();
+        for (core_type, watts) in thread.watts.iter().enumerate() {
+            assert_eq!(
+                ledger.watts(task.id, core_type),
+                watts.map(|(watts, _)| watts)
+            );
         }
     }
     errors.sort_by(f64::total_cmp);
