@@ -48,7 +48,7 @@ check:           ## look at format, lints, documentation and scripts
 
 test:            ## run the checks and the tests: on this machine, then in virtual machines
 	@testbed/setup tests
-	@# Meanwhile: what waits for the network, and what compilers leave of two CPUs. Who needs it says what fails.
+	@# Meanwhile: what waits for the network, and what compilers leave of two CPUs. What needs it says what failed.
 	@{ testbed/hybrid/qemu; for k in $(KERNELS); do testbed/kernel $$k; done; } >/dev/null 2>&1 &
 	@$(MAKE) -s check
 	$(cargo) test --release

@@ -105,7 +105,7 @@ pub struct EnergyLedger {
     sums: EnergySums,
 }
 
-/// Who has a term of its own.
+/// What has a term of its own.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     id: TaskId,

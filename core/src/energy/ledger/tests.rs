@@ -201,7 +201,7 @@ fn at(sorted: &[f64], part: f64) -> f64 {
 
 #[test]
 fn programs_get_the_joules_that_they_took() {
-    // With all cores' sensor, and with the package's alone; and at its worst: who never moves nor sleeps is told from
+    // With all cores' sensor, and with the package's alone; and at its worst: what never moves nor sleeps is told from
     // others only by what is counted.
     for (way, cores, programs, median, most) in [
         (Way::Moved, true, 12, 0.02, 0.05),
