@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::bench::{Bench, Nearness};
-use crate::plant::Plant;
+use crate::plant::{Plant, unit};
 
 fn rng(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
@@ -69,7 +69,29 @@ fn noisy_programs_get_no_worse_than_their_noise() {
 /// x264's pictures come in groups of four, in a run of `experiments/goals-video` 200, 55, 45 and 4 ms apart.
 const GROUP: [f64; 4] = [2.63, 0.72, 0.59, 0.06];
 
-/// Two pictures say little of the next two, so this is far from 95 %; it is to become no worse.
+/// Percent of windows of a second, or ten beats where that is longer, within 10 % of the target, of such pictures at an
+/// allotment that is right all the time: what any controller can reach at most.
+fn ideal(target: f64) -> f64 {
+    let mut rng = rng(HELD_OUT);
+    let (mut at, mut beats) = (0.0, vec![0.0]);
+    for picture in 0..20_000 {
+        let sum: f64 = (0..12).map(|_| unit(&mut rng)).sum();
+        at += GROUP[picture % 4] * (1.0 + 0.15 * (sum - 6.0)) / target;
+        beats.push(at);
+    }
+    let window = f64::max(1.0, 10.0 / target);
+    let count = |at: f64| beats.partition_point(|beat| *beat <= at) as f64;
+    let starts: Vec<f64> = (1..1000)
+        .map(|n| (at - window) * n as f64 / 1000.0)
+        .collect();
+    let near = |start: &&f64| {
+        let rate = (count(**start + window) - count(**start)) / window;
+        (rate / target - 1.0).abs() < 0.1
+    };
+    100.0 * starts.iter().filter(near).count() as f64 / starts.len() as f64
+}
+
+/// Of groups of four a second holds more or fewer by itself ([`ideal`]), so this is far from 95 %; it is to become no worse.
 #[test]
 fn an_encoder_whose_pictures_come_in_groups_is_kept_near_its_target() {
     for (target, least) in [(14.4, 55.0), (21.6, 65.0), (30.0, 87.0), (60.0, 99.0)] {
@@ -87,8 +109,9 @@ fn an_encoder_whose_pictures_come_in_groups_is_kept_near_its_target() {
         }
         let near = sum.percent();
         println!(
-            "pictures in groups, {target}/s: {near:.2?} %, worst {:.2}",
-            sum.worst
+            "pictures in groups, {target}/s: {near:.2?} %, worst {:.2}; ideal {:.1} %",
+            sum.worst,
+            ideal(target)
         );
         assert!(near[1] > least, "{target}: {sum:?}");
     }
