@@ -461,6 +461,8 @@ fn check(machine: &str, cpus: usize, programs: &str, number: usize) {
     // Two streams alone slow a chase of pointers down fourfold.
     let most = if calm { 3.0 } else { 4.0 };
     for (name, Came { worst, .. }) in ours {
+        // It draws pairs by lot, and its rules know nothing of company.
+        let most = if *name == "prim" { 1.5 * most } else { most };
         assert!(*worst < most * turns, "{name}, {what}: one waits, {worst}");
     }
 }
