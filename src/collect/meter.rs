@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::energy::Energy;
+use crate::energy::meter::EnergyMeter;
 
 /// The idle machine is looked at for so long.
 const IDLE: Duration = Duration::from_secs(2);
@@ -14,22 +15,20 @@ const LEAST: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub(super) struct Meter {
-    energy: Energy,
     /// W, where there is a sensor.
     idle: Option<f64>,
-    begun: Option<(Instant, f64)>,
+    begun: Option<(Instant, EnergyMeter)>,
 }
 
 impl Meter {
     /// Looks at the machine, which should be idle, for two seconds where it has a sensor.
     pub(super) fn new() -> Self {
         let mut meter = Self {
-            energy: Energy::from_now(),
             idle: None,
             begun: None,
         };
-        meter.begin();
-        if meter.begun.is_some() {
+        if Energy::from_now().is_counted() {
+            meter.start();
             std::thread::sleep(IDLE);
             meter.idle = meter.mean();
         }
@@ -43,18 +42,24 @@ impl Meter {
 
     /// A program begins.
     pub(super) fn begin(&mut self) {
-        self.begun = self.energy.joules().map(|joules| (Instant::now(), joules));
+        if self.tells() {
+            self.start();
+        }
+    }
+
+    fn start(&mut self) {
+        self.begun = Some((Instant::now(), EnergyMeter::start(Energy::from_now())));
     }
 
     /// Watts since.
     fn mean(&mut self) -> Option<f64> {
-        let (begun, before) = self.begun?;
-        let joules = self.energy.joules()? - before;
+        let (begun, meter) = self.begun.take()?;
+        let joules = meter.stop()?;
         let passed = begun.elapsed();
         (passed >= LEAST && joules > 0.0).then(|| joules / passed.as_secs_f64())
     }
 
-    /// Watts since it began, beyond those of the idle machine; `None` if they cannot be told from these.
+    /// Watts since it began, once, beyond those of the idle machine; `None` if they cannot be told from these.
     pub(super) fn watts(&mut self) -> Option<f64> {
         let idle = self.idle?;
         let watts = self.mean()? - idle;
