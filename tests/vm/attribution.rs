@@ -148,8 +148,9 @@ fn programs_get_the_joules_that_they_took() {
         let args = ["-t", "resctrl", "-o", "debug", "resctrl", RESCTRL];
         assert!(Command::new("mount").args(args).status().unwrap().success());
     }
-    let errors = measure(&["--policy", "camps"], 20, 20);
-    // What is reached, and not the aim of 5 and 15 % (docs/energy.md): some of what these do is counted by no event.
-    assert!(errors[errors.len() / 2] < 0.12, "{errors:?}");
-    assert!(errors[errors.len() - 1] < 0.60, "{errors:?}");
+    // Without these events what takes energy is not counted, and programs err by up to 42 % (docs/energy.md).
+    let events = "branch-misses,stores,fp-ops";
+    let errors = measure(&["--policy", "camps", "--events", events], 15, 15);
+    assert!(errors[errors.len() / 2] < 0.05, "{errors:?}");
+    assert!(errors[errors.len() - 1] < 0.15, "{errors:?}");
 }
