@@ -162,10 +162,7 @@ impl EnergyLedger {
         let known = self
             .find(id)
             .filter(|_| self.model.seconds() >= LEARNT_AFTER)?;
-        let rates = known.rates.get(core_type)?.as_ref()?;
-        let work = self.model.work(core_type, 1.0, rates);
-        let joules = self.model.joules(core_type, &work);
-        (joules > 0.0).then(|| (joules + known.own_watts(core_type, &self.model)).max(0.0))
+        Some(known.watts(core_type, &self.model)?.0)
     }
 
     /// What is known of a thread.
@@ -175,16 +172,11 @@ impl EnergyLedger {
             joules: known.joules,
             ..ThreadEnergy::default()
         };
-        for (core_type, watts) in energy.watts.iter_mut().enumerate() {
-            let Some(rates) = known.rates[core_type] else {
-                continue;
-            };
-            let work = self.model.work(core_type, 1.0, &rates);
-            let own = known.own_watts(core_type, &self.model);
+        for (core_type, told) in energy.watts.iter_mut().enumerate() {
             let owner = known.own[core_type].map(usize::from);
-            let known = self.model.joules(core_type, &work);
-            let error = || self.model.error(core_type, &work, owner);
-            *watts = (known > 0.0).then(|| ((known + own).max(0.0), error()));
+            *told = known
+                .watts(core_type, &self.model)
+                .map(|(watts, work)| (watts, self.model.error(core_type, &work, owner)));
         }
         Some(energy)
     }
@@ -250,44 +242,28 @@ impl EnergyLedger {
         self.own(at_ns, elapsed, tasks);
         let interval = self.interval(elapsed, reading, &before, tasks, topology);
         let by_type = |t: usize| grown(reading.by_type[t], before.by_type[t]);
-        let whole = |t: usize| add(&interval.threads[t], &interval.untold[t]);
+        let whole = |t: usize| (t, add(&interval.threads[t], &interval.untold[t]));
         let idle = &interval.idle;
         let cores = grown(reading.cores, before.cores);
         // The finest sensors that there are: each type's cores, all cores, the package.
-        if (0..nr_types).all(|t| by_type(t).is_some()) {
-            let mut rest = total;
-            for t in 0..nr_types {
-                let joules = by_type(t).unwrap_or_default();
-                rest -= joules;
-                let own = own_seconds(&self.owners, &self.threads, t..t + 1);
-                self.model
-                    .learn([(t, whole(t))].into_iter(), own, false, idle, joules);
-            }
-            self.model.settle(idle.elapsed);
-            for t in 0..nr_types {
-                self.share(
-                    t..t + 1,
-                    false,
-                    &interval,
-                    tasks,
-                    by_type(t).unwrap_or_default(),
-                );
-            }
-            self.share_rest(rest);
-        } else if let Some(cores) = cores {
-            let all = (0..nr_types).map(|t| (t, whole(t)));
-            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
-            self.model.learn(all, own, false, idle, cores);
-            self.model.settle(idle.elapsed);
-            self.share(0..nr_types, false, &interval, tasks, cores);
-            self.share_rest(total - cores);
-        } else {
-            let all = (0..nr_types).map(|t| (t, whole(t)));
-            let own = own_seconds(&self.owners, &self.threads, 0..nr_types);
-            self.model.learn(all, own, true, idle, total);
-            self.model.settle(idle.elapsed);
-            self.share(0..nr_types, true, &interval, tasks, total);
+        let each = (0..nr_types).all(|t| by_type(t).is_some());
+        let uncore = !each && cores.is_none();
+        let parts = (0..if each { nr_types } else { 1 }).map(|part| match each {
+            true => (part..part + 1, by_type(part).unwrap_or_default()),
+            false => (0..nr_types, cores.unwrap_or(total)),
+        });
+        let mut rest = total;
+        for (types, joules) in parts.clone() {
+            rest -= joules;
+            let own = own_seconds(&self.owners, &self.threads, types.clone());
+            self.model
+                .learn(types.map(whole), own, uncore, idle, joules);
         }
+        self.model.settle(idle.elapsed);
+        for (types, joules) in parts {
+            self.share(types, uncore, &interval, tasks, joules);
+        }
+        self.sums.uncore += rest;
         self.sums.total += total;
     }
 
@@ -382,7 +358,7 @@ impl EnergyLedger {
 
     /// What was done since the last reading.
     fn interval(
-        &mut self,
+        &self,
         elapsed: u64,
         reading: &EnergyReading,
         before: &EnergyReading,
@@ -471,10 +447,6 @@ impl EnergyLedger {
         self.sums.idle += idle * scale;
         self.sums.uncore += uncore * scale;
     }
-
-    fn share_rest(&mut self, joules: f64) {
-        self.sums.uncore += joules;
-    }
 }
 
 impl Known {
@@ -513,6 +485,15 @@ impl Known {
         let work = self.work(core_type, model, means);
         let own = self.own_watts(core_type, model) * f64::from(self.ran[core_type]);
         (model.joules(core_type, &work) + own).max(0.0)
+    }
+
+    /// What it takes while it runs on a core type, W, and what it does there in a second; `None` where it has not run.
+    fn watts(&self, core_type: usize, model: &PowerModel) -> Option<(f64, CoreWork)> {
+        let rates = self.rates.get(core_type)?.as_ref()?;
+        let work = model.work(core_type, 1.0, rates);
+        let joules = model.joules(core_type, &work);
+        let watts = (joules + self.own_watts(core_type, model)).max(0.0);
+        (joules > 0.0).then_some((watts, work))
     }
 
     /// What it takes on a core type beyond what the model makes of its work, W.
