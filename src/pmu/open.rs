@@ -86,18 +86,8 @@ impl Counter {
             Target::Thread(tid) => (tid, -1),
         };
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
-        // SAFETY: `attr` is a whole perf_event_attr that says its own size, and outlives the call.
-        let fd = unsafe {
-            let flags = perf::PERF_FLAG_FD_CLOEXEC as std::ffi::c_ulong;
-            sys::perf_event_open(&mut attr, pid, cpu, group, flags)
-        };
-        if fd < 0 {
-            let errno = Errno::last();
-            return Err(OpenError::new(errno, pmu, encoding, target, options));
-        }
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows of it.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Self { file })
+        Self::opened(&mut attr, (pid, cpu), group)
+            .map_err(|errno| OpenError::new(errno, pmu, encoding, target, options))
     }
 
     /// Opens an event of a PMU that is no CPU's, such as `power`, read at one CPU.
@@ -112,15 +102,24 @@ impl Counter {
             read_format: READ_FORMAT,
             ..Default::default()
         };
-        // SAFETY: as above.
+        Ok(Self::opened(&mut attr, (-1, cpu as i32), -1)?)
+    }
+
+    /// Opens what `attr` says, of a thread or on a CPU, in the group of a leader's descriptor; -1 is none.
+    fn opened(
+        attr: &mut perf::perf_event_attr,
+        (pid, cpu): (i32, i32),
+        group: i32,
+    ) -> Result<Self, Errno> {
+        // SAFETY: `attr` is a whole perf_event_attr that says its own size, and outlives the call.
         let fd = unsafe {
             let flags = perf::PERF_FLAG_FD_CLOEXEC as std::ffi::c_ulong;
-            sys::perf_event_open(&mut attr, -1, cpu as i32, -1, flags)
+            sys::perf_event_open(attr, pid, cpu, group, flags)
         };
         if fd < 0 {
-            return Err(io::Error::last_os_error());
+            return Err(Errno::last());
         }
-        // SAFETY: as above.
+        // SAFETY: the kernel has just made this descriptor, and nothing else knows of it.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         Ok(Self { file })
     }
