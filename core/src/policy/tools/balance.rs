@@ -48,7 +48,7 @@ pub(crate) fn balance(
         if held[from] <= room[from] {
             continue;
         }
-        let to = (0..from).find(|&to| held[to] < room[to] && may_use(runner, to));
+        let to = (0..from).find(|&to| held[to] < room[to] && runner.may_use(to));
         if let Some(to) = to {
             actions.push(Action::Hint(runner.seen, Some(to)));
             held[from] -= 1;
@@ -65,7 +65,7 @@ pub(crate) fn balance(
             continue;
         }
         let to = (from + 1..nr_types)
-            .filter(|&to| held[to] < room[to] && may_use(runner, to))
+            .filter(|&to| held[to] < room[to] && runner.may_use(to))
             .max_by_key(|&to| (room[to] - held[to], Reverse(to)));
         if let Some(to) = to {
             actions.push(Action::Hint(runner.seen, Some(to)));
@@ -74,10 +74,6 @@ pub(crate) fn balance(
             runner.place = to;
         }
     }
-}
-
-fn may_use(runner: &SwapCandidate, core_type: usize) -> bool {
-    runner.allowed & (1 << core_type) != 0
 }
 
 #[cfg(test)]

@@ -154,10 +154,7 @@ impl Exchange {
         actions: &mut Vec<Action>,
     ) {
         let first = actions.len();
-        balance(snapshot, &self.progress, &mut self.runners, actions);
-        self.reasons.balanced(&actions[first..]);
-        if actions.len() == first {
-            self.progress.settled(&mut self.runners);
+        if self.is_balanced(snapshot, actions) {
             self.runners.retain(|runner| !runner.resting);
             for _ in 0..self.runners.len() {
                 if self.runners.is_empty() {
@@ -184,6 +181,18 @@ impl Exchange {
         self.progress.note(&actions[first..], snapshot.now_ns);
     }
 
+    /// Right numbers on every core type come first: whether nothing is to be done for them. Then threads are settled.
+    fn is_balanced(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) -> bool {
+        let first = actions.len();
+        balance(snapshot, &self.progress, &mut self.runners, actions);
+        self.reasons.balanced(&actions[first..]);
+        let balanced = actions.len() == first;
+        if balanced {
+            self.progress.settled(&mut self.runners);
+        }
+        balanced
+    }
+
     fn act_by(
         &mut self,
         snapshot: &Snapshot,
@@ -195,10 +204,7 @@ impl Exchange {
         let nr_types = snapshot.topology.types.len();
         let first = actions.len();
         let mut exchanged = 0;
-        balance(snapshot, &self.progress, &mut self.runners, actions);
-        self.reasons.balanced(&actions[first..]);
-        if actions.len() == first {
-            self.progress.settled(&mut self.runners);
+        if self.is_balanced(snapshot, actions) {
             if let Some((explorer, speedups)) = explorer {
                 explorer.step(snapshot, speedups, &mut self.runners, actions);
                 self.reasons.explored(&actions[first..]);

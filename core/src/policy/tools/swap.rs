@@ -56,7 +56,8 @@ impl SwapCandidate {
         self.seen.task
     }
 
-    fn may_use(&self, core_type: usize) -> bool {
+    /// Whether its affinity lets it run on a core type.
+    pub(super) fn may_use(&self, core_type: usize) -> bool {
         self.allowed & (1 << core_type) != 0
     }
 
