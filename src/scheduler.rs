@@ -367,7 +367,8 @@ impl Scheduler<'_> {
 
     /// How long all CPUs have been busy, together, ns.
     fn busy_ns(&self) -> u64 {
-        self.half.busy_ns(self.agent.topology.nr_cpu_ids)
+        let by_type = self.half.busy_ns(self.agent.topology.nr_cpu_ids);
+        by_type.iter().sum()
     }
 
     /// Keeps what the one that starts in its place goes on with.

@@ -47,6 +47,7 @@ pub(super) struct BpfHalf<'a> {
 /// The energy sensors, and when they may be read again.
 pub(super) struct EnergySensors {
     energy: Energy,
+    nr_cpu_ids: u32,
     due: Instant,
     busy_ns: [u64; MAX_CORE_TYPES],
 }
@@ -57,6 +58,7 @@ impl EnergySensors {
         energy.say();
         Self {
             energy,
+            nr_cpu_ids: topology.nr_cpu_ids,
             due: Instant::now(),
             busy_ns: [0; MAX_CORE_TYPES],
         }
@@ -130,11 +132,12 @@ impl Backend for BpfHalf<'_> {
         if now < self.sensors.due || !self.sensors.energy.has_any() {
             return None;
         }
-        let busy_ns = self.busy_by_type();
+        let busy_ns = self.busy_ns(self.sensors.nr_cpu_ids);
         let EnergySensors {
             energy,
             due,
             busy_ns: seen,
+            ..
         } = &mut self.sensors;
         let before = std::mem::replace(seen, busy_ns);
         let sum = |busy_ns: [u64; MAX_CORE_TYPES]| busy_ns.iter().sum::<u64>();
@@ -196,20 +199,11 @@ impl BpfHalf<'_> {
         Ok(())
     }
 
-    /// How long all of the first CPUs have been busy, together, ns.
-    pub(super) fn busy_ns(&self, nr_cpu_ids: u32) -> u64 {
-        let Some(bss) = &self.skel.maps.bss_data else {
-            return 0;
-        };
-        let cpus = &bss.cpu_ctxs[..nr_cpu_ids as usize];
-        cpus.iter().flat_map(|cpu| cpu.busy_ns).sum()
-    }
-
-    /// The same by core type.
-    fn busy_by_type(&self) -> [u64; MAX_CORE_TYPES] {
+    /// How long all of the first CPUs have been busy on each core type, together, ns.
+    pub(super) fn busy_ns(&self, nr_cpu_ids: u32) -> [u64; MAX_CORE_TYPES] {
         let mut busy_ns = [0; MAX_CORE_TYPES];
         if let Some(bss) = &self.skel.maps.bss_data {
-            for cpu in &bss.cpu_ctxs {
+            for cpu in &bss.cpu_ctxs[..nr_cpu_ids as usize] {
                 for (sum, ns) in busy_ns.iter_mut().zip(cpu.busy_ns) {
                     *sum += ns;
                 }

@@ -60,10 +60,11 @@ impl Scheduler<'_> {
                 for (sum, value) in counted.iter_mut().zip(cpu.stats) {
                     *sum += value;
                 }
-                for (kind, busy_ns) in core_types.iter_mut().zip(cpu.busy_ns) {
-                    kind.busy_ns += busy_ns;
-                }
             }
+        }
+        let busy_ns = self.half.busy_ns(self.agent.topology.nr_cpu_ids);
+        for (kind, busy_ns) in core_types.iter_mut().zip(busy_ns) {
+            kind.busy_ns = busy_ns;
         }
         let counting = self.half.counting.as_ref();
         let sampled = counting.map(OpenEvents::tally).unwrap_or_default();
