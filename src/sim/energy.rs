@@ -8,6 +8,8 @@
 //! package takes besides, while any core runs and while none does, is no thread's. Profiles say nothing
 //! of stores, floating point and branch misses: stores are [`STORES_PER_LOAD`], the others nothing.
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ use crate::pmu::sample::LINE_BYTES;
 
 /// Stores for each load, of which profiles speak; assumed.
 const STORES_PER_LOAD: f64 = 0.5;
+
+/// What a machine's file may say, W and nJ.
+const BOUNDS: RangeInclusive<f64> = 0.0..=1000.0;
 
 /// What a core takes.
 #[derive(Clone, Copy, Debug)]
@@ -76,17 +81,16 @@ pub(super) struct RawSimulatedCoreEnergy {
 
 impl SimulatedCoreEnergy {
     pub(super) fn parse(source: &SourceText, raw: &RawSimulatedCoreEnergy) -> Result<Self> {
-        let watts = |what, number| source.check(what, number, 0.0..=1000.0);
-        let nj = |what, number| source.check(what, number, 0.0..=1000.0);
+        let check = |what, number| source.check(what, number, BOUNDS);
         Ok(Self {
-            leakage_w: watts("leakage_w", &raw.leakage_w)?,
-            idle_w: watts("idle_w", &raw.idle_w)?,
-            cycle_nj: nj("cycle_nj", &raw.cycle_nj)?,
-            insn_nj: nj("insn_nj", &raw.insn_nj)?,
-            load_nj: nj("load_nj", &raw.load_nj)?,
-            store_nj: nj("store_nj", &raw.store_nj)?,
-            branch_nj: nj("branch_nj", &raw.branch_nj)?,
-            llc_nj: nj("llc_nj", &raw.llc_nj)?,
+            leakage_w: check("leakage_w", &raw.leakage_w)?,
+            idle_w: check("idle_w", &raw.idle_w)?,
+            cycle_nj: check("cycle_nj", &raw.cycle_nj)?,
+            insn_nj: check("insn_nj", &raw.insn_nj)?,
+            load_nj: check("load_nj", &raw.load_nj)?,
+            store_nj: check("store_nj", &raw.store_nj)?,
+            branch_nj: check("branch_nj", &raw.branch_nj)?,
+            llc_nj: check("llc_nj", &raw.llc_nj)?,
         })
     }
 }
@@ -100,9 +104,9 @@ impl SimulatedEnergy {
     ) -> Result<Self> {
         Ok(Self {
             cores,
-            uncore_w: source.check("uncore_w", &raw.uncore_w, 0.0..=1000.0)?,
-            idle_w: source.check("idle_w", &raw.idle_w, 0.0..=1000.0)?,
-            dram_nj: source.check("dram_nj", &raw.dram_nj, 0.0..=1000.0)?,
+            uncore_w: source.check("uncore_w", &raw.uncore_w, BOUNDS)?,
+            idle_w: source.check("idle_w", &raw.idle_w, BOUNDS)?,
+            dram_nj: source.check("dram_nj", &raw.dram_nj, BOUNDS)?,
         })
     }
 

@@ -19,13 +19,20 @@ impl Columns {
         if self.watts.is_empty() {
             return None;
         }
-        let start = self.at_price(1e6)?;
+        let mut stp = vec![0.0; self.count];
+        for program in 0..self.worth.len() {
+            // Phases progress alike, so that any of them tells; see `schedules`.
+            for (column, progress) in self.terms(program, 0) {
+                stp[column] += progress;
+            }
+        }
+        let start = self.at_price(1e6, &stp)?;
         let mut best = start;
         for part in PRICES {
             let mut price = part * start.watts / start.stp;
             let mut last = f64::INFINITY;
             for _ in 0..STEPS {
-                let found = self.at_price(price)?;
+                let found = self.at_price(price, &stp)?;
                 if found.edp < best.edp {
                     best = found;
                 }
@@ -39,15 +46,8 @@ impl Columns {
         Some(best)
     }
 
-    /// The schedule of the greatest `price × STP - watts`, price in W.
-    fn at_price(&self, price: f64) -> Option<LeastEdp> {
-        let mut stp = vec![0.0; self.count];
-        for program in 0..self.worth.len() {
-            // Phases progress alike, so that any of them tells; see `schedules`.
-            for (column, progress) in self.terms(program, 0) {
-                stp[column] += progress;
-            }
-        }
+    /// The schedule of the greatest `price × STP - watts`, price in W; `stp` is that of each column.
+    fn at_price(&self, price: f64, stp: &[f64]) -> Option<LeastEdp> {
         let most = self.watts.iter().copied().fold(0.0, f64::max);
         // All of the time is to be spent, whatever it costs.
         let all = 2.0 * most;
@@ -62,7 +62,7 @@ impl Columns {
                 .map(|(of, part)| of * part)
                 .sum::<f64>()
         };
-        let (watts, stp) = (sum(&self.watts), sum(&stp));
+        let (watts, stp) = (sum(&self.watts), sum(stp));
         Some(LeastEdp {
             edp: watts / (stp * stp),
             watts,
