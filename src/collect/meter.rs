@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What programs take, beyond what the idle machine takes: the watts of the processor packages while one
+//! What programs take, beyond what the idle machine takes: the watts of the processors while one
 //! runs, less those before any did. So nothing is charged to a program that would be spent without it.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::energy::meter::EnergyMeter;
 /// The idle machine is looked at for so long.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// A run that took less time says nothing: sensors are read some hundred times a second.
+/// A run that took less time says nothing: power is read ten times a second.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// See the module.
