@@ -2,7 +2,7 @@
 //! Programs with goals over time: how fast they were, and what they were given.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use log::warn;
@@ -12,9 +12,8 @@ use svg::node::element::Style;
 use super::curves::{self, LEFT, Named, WIDTH};
 use super::gather::Curve;
 use super::page::CURVES;
+use super::write;
 use crate::chart::text;
-use crate::files::write_whole;
-use crate::output;
 use crate::record::format::{GoalRecord, SessionName};
 use crate::record::{Input, RecordReader};
 
@@ -203,17 +202,9 @@ pub fn plot(args: &PlotArgs) -> Result<()> {
     if more > 0 {
         warn!("{more} more sessions, which had goals for a shorter time, are not drawn");
     }
-    let drawing = alone(parts).to_string();
-    if args.out.as_deref() == Some(Path::new("-")) {
-        return output::print(&drawing);
-    }
-    let out = args.out.clone().unwrap_or_else(|| {
-        let mut out = args.file.clone().into_os_string();
-        out.push(".svg");
-        out.into()
-    });
-    write_whole(&out, format!("{drawing}\n").as_bytes())?;
-    output::print(format_args!("{}: goals of {}", out.display(), goals.len()))
+    let drawing = format!("{}\n", alone(parts));
+    let what = format!("goals of {}", goals.len());
+    write(&drawing, &args.file, args.out.as_deref(), ".svg", &what)
 }
 
 /// A drawing outside a page: with its own colours, on a light background and on a dark one.

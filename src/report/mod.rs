@@ -42,15 +42,30 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let page = page::page(&story, &name);
-    if args.out.as_deref() == Some(Path::new("-")) {
-        return output::print(page.trim_end());
-    }
-    let out = args.out.clone().unwrap_or_else(|| {
-        let mut out = args.file.clone().into_os_string();
-        out.push(".html");
-        out.into()
-    });
-    write_whole(&out, page.as_bytes())?;
     let size = page.len().div_ceil(1000);
-    output::print(format_args!("{}: {size} kB", out.display()))
+    write(
+        &page,
+        &args.file,
+        args.out.as_deref(),
+        ".html",
+        &format!("{size} kB"),
+    )
+}
+
+/// Writes what was made of a recording: to `out`, to standard output if that is -, or beside the recording with `end` on its
+/// name. Then tells where, and what it is.
+fn write(text: &str, recording: &Path, out: Option<&Path>, end: &str, what: &str) -> Result<()> {
+    if out == Some(Path::new("-")) {
+        return output::print(text.trim_end());
+    }
+    let out = out.map_or_else(
+        || {
+            let mut out = recording.as_os_str().to_os_string();
+            out.push(end);
+            PathBuf::from(out)
+        },
+        Path::to_path_buf,
+    );
+    write_whole(&out, text.as_bytes())?;
+    output::print(format_args!("{}: {what}", out.display()))
 }
