@@ -15,6 +15,7 @@ mod doctor;
 mod fixtures;
 mod goal_run;
 mod goals;
+mod heartbeats;
 mod licences;
 mod machines;
 mod ml;

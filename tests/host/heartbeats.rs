@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The library of programs with goals as they have it: from C, C++ and Python.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use scx_hetero::goals::GoalTarget;
+
+use crate::goals::{Bench, LIMIT};
+
+/// The C library, built into a folder.
+fn library(folder: &Path, targets: &[&str]) -> PathBuf {
+    let out = folder.join("lib");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats");
+    let made = Command::new("make")
+        .args(["-s", "-C"])
+        .arg(source)
+        .arg(format!("OUT={}", out.display()))
+        .arg("CFLAGS=-O2 -Werror")
+        .args(targets)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    out
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.stderr(Stdio::inherit()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    said
+}
+
+#[test]
+fn a_c_program_has_sessions_threads_and_children() {
+    let bench = Bench::new();
+    let out = library(bench.folder.path(), &["all", "test"]);
+    let mut child = Command::new(out.join("test"));
+    child
+        .env("SCX_HETERO_GOALS", bench.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut go_on = child.stdin.take().unwrap();
+    let mut next = |expected: &str| {
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!(line, expected);
+    };
+    // Two sessions of one process, four threads that beat at once.
+    next("threads have beaten");
+    let readings = bench.read();
+    let names: Vec<&str> = readings.iter().map(|r| r.about.name.as_str()).collect();
+    assert_eq!(names, ["video", "sound"]);
+    assert_eq!(readings[0].beats.count, 40_000);
+    assert_eq!(readings[0].target, GoalTarget::Rate(60_000));
+    assert_eq!(readings[1].target, GoalTarget::Deadline(100_000));
+    writeln!(go_on).unwrap();
+    // A child of fork() has sessions of its own, from the beat on.
+    next("a child has beaten");
+    let of_child: Vec<_> = bench.read().split_off(2);
+    assert_eq!(of_child.len(), 1, "{of_child:?}");
+    assert_ne!(of_child[0].about.tgid, child.id());
+    assert_eq!(of_child[0].beats.count, 3);
+    assert_eq!(of_child[0].target, GoalTarget::Rate(60_000));
+    assert_eq!(bench.read()[0].beats.count, 40_000);
+    writeln!(go_on).unwrap();
+    next("the child has ended");
+    bench.until_there_are(2);
+    // And a program that dies takes its sessions with it.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.until_there_are(0);
+}
+
+#[test]
+fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("usr");
+    let set = format!("PREFIX={}", prefix.display());
+    library(folder.path(), &[&set, "install"]);
+    let source = folder.path().join("try.cc");
+    fs::write(
+        &source,
+        "#include <scx_hetero_heartbeat.h>\n\
+         int main() { auto *hb = scx_hetero_hb_open(nullptr); scx_hetero_hb_beat(hb);\n\
+         int n = (int)scx_hetero_hb_count(hb); scx_hetero_hb_close(hb); return n - 1; }\n",
+    )
+    .unwrap();
+    let pkg = |arguments: &[&str]| {
+        let output = Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .args(arguments)
+            .arg("scx_hetero_heartbeat")
+            .output();
+        output.map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let flags = match (
+        pkg(&["--cflags", "--libs"]),
+        Command::new("c++").arg("--version").output(),
+    ) {
+        (Ok(flags), Ok(_)) => flags,
+        _ => return println!("SKIPPED: there is no pkg-config, or no c++"),
+    };
+    let program = folder.path().join("try");
+    let made = Command::new("c++")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .args(flags.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+}
+
+#[test]
+fn the_example_in_python_beats() {
+    let bench = Bench::new();
+    let out = library(bench.folder.path(), &["all"]);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("heartbeats/example.py");
+    let mut python = Command::new("python3");
+    python
+        .arg(example)
+        .args(["--rate", "1000", "--beats", "20"])
+        .env("LD_LIBRARY_PATH", &out)
+        .env("SCX_HETERO_GOALS", bench.path());
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("SKIPPED: there is no python3");
+    }
+    let said = run(&mut python);
+    assert!(said.contains("20 beats"), "{said}");
+    bench.server.news().recv_timeout(LIMIT).unwrap();
+    bench.until_there_are(0);
+}
