@@ -38,6 +38,8 @@ pub mod slowdown;
 pub mod spin;
 pub mod stats;
 pub mod table;
+#[cfg(test)]
+mod testing;
 mod watchdog;
 
 pub use hetero_core::{agent, output, placement, policy, topology};

@@ -6,6 +6,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use crate::files::read_trimmed;
+
 /// Why energy is to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavingReason {
@@ -34,10 +36,7 @@ const FRUGAL: [&str; 2] = ["low-power", "quiet"];
 /// Whether energy is to be saved, by what lies below `root` (`/`): what the user chose, by a power
 /// profile; only where there is no such thing, whether the machine runs on a battery.
 pub fn saving(root: &Path) -> Option<SavingReason> {
-    let read = |path: &str| {
-        let text = fs::read_to_string(root.join(path)).ok()?;
-        Some(text.trim().to_string())
-    };
+    let read = |path: &str| read_trimmed(root.join(path));
     let platform = read("sys/firmware/acpi/platform_profile");
     let preference = read("sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference");
     match (platform, preference) {
@@ -58,7 +57,7 @@ fn on_battery(root: &Path) -> bool {
     let mut discharging = false;
     for supply in supplies.flatten() {
         let says = |file: &str, what: &str| {
-            fs::read_to_string(supply.path().join(file)).is_ok_and(|text| text.trim() == what)
+            read_trimmed(supply.path().join(file)).is_some_and(|text| text == what)
         };
         let is_battery = says("type", "Battery");
         if !is_battery && says("online", "1") {
@@ -73,26 +72,11 @@ fn on_battery(root: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct SysfsFiles(tempfile::TempDir);
+    use crate::testing::SysfsFiles;
 
     impl SysfsFiles {
-        fn new(files: &[(&str, &str)]) -> Self {
-            let machine = Self(tempfile::tempdir().unwrap());
-            files
-                .iter()
-                .for_each(|(path, text)| machine.set(path, text));
-            machine
-        }
-
-        fn set(&self, path: &str, text: &str) {
-            let path = self.0.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, format!("{text}\n")).unwrap();
-        }
-
         fn saving(&self) -> Option<SavingReason> {
-            saving(self.0.path())
+            saving(self.root())
         }
     }
 

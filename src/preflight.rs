@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::exit::{ExitReason, Failure};
+use crate::files::read_trimmed;
 
 pub(crate) const SCHED_EXT: &str = "sys/kernel/sched_ext";
 const BTF: &str = "sys/kernel/btf/vmlinux";
@@ -118,8 +119,7 @@ pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
 
 /// The running kernel's release, where it says.
 pub(crate) fn release(root: &Path) -> Option<String> {
-    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok()?;
-    Some(release.trim().to_string())
+    read_trimmed(root.join("proc/sys/kernel/osrelease"))
 }
 
 /// The kernel must describe its types.

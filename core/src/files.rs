@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Files that are written whole or not at all.
+//! Small files that are read as a line, and files that are written whole or not at all.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -8,6 +8,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tempfile::{Builder, NamedTempFile};
+
+/// The text of a small file, as the kernel's are, without white space at its ends; `None` if it cannot be read.
+pub fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_string())
+}
 
 /// Writes a file whole or not at all.
 ///

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::read_trimmed;
+
 /// See the module.
 pub(super) struct Battery {
     dirs: Vec<PathBuf>,
@@ -16,8 +18,8 @@ impl Battery {
         let dirs = supplies.into_iter().flatten().flatten();
         let dirs = dirs.map(|supply| supply.path()).filter(|dir| {
             // A mouse's, say, has the scope Device.
-            text(dir, "type").as_deref() == Some("Battery")
-                && text(dir, "scope").as_deref() != Some("Device")
+            read_trimmed(dir.join("type")).as_deref() == Some("Battery")
+                && read_trimmed(dir.join("scope")).as_deref() != Some("Device")
         });
         Self {
             dirs: dirs.collect(),
@@ -43,20 +45,15 @@ impl Battery {
 
 /// What one gives, W: 0 where it rests.
 fn discharge(dir: &Path) -> Option<f64> {
-    match text(dir, "status")?.as_str() {
+    match read_trimmed(dir.join("status"))?.as_str() {
         "Discharging" => {}
         "Charging" => return None,
         _ => return Some(0.0),
     }
     let micro = |file: &str| {
-        let number: f64 = text(dir, file)?.parse().ok()?;
+        let number: f64 = read_trimmed(dir.join(file))?.parse().ok()?;
         // Some drivers show a discharge as negative.
         Some(number.abs() / 1e6)
     };
     micro("power_now").or_else(|| Some(micro("current_now")? * micro("voltage_now")?))
-}
-
-fn text(dir: &Path, file: &str) -> Option<String> {
-    let text = fs::read_to_string(dir.join(file)).ok()?;
-    Some(text.trim().to_string())
 }

@@ -2,7 +2,6 @@
 //! Energy by perf: the PMU `power` shows RAPL's registers where powercap's driver is missing, and `power_core`
 //! those of each core on AMD.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use hetero_core::energy::judge::SensorKind;
 
 use super::EnergyDomain;
 use super::sensor::{EnergySensor, SensorSource};
+use crate::files::read_trimmed;
 use crate::pmu::open::Counter;
 use crate::topology::{Topology, cpulist};
 
@@ -55,8 +55,7 @@ pub(super) fn cores(root: &Path, topology: &Topology, sensors: &mut Vec<EnergySe
 }
 
 fn text(root: &Path, file: &str) -> Option<String> {
-    let text = fs::read_to_string(root.join(PMUS).join(file)).ok()?;
-    Some(text.trim().to_string())
+    read_trimmed(root.join(PMUS).join(file))
 }
 
 /// Those at which each of its units is read.

@@ -1,36 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-use std::fs;
 
 use super::*;
+use crate::testing::SysfsFiles;
 
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        files
-            .iter()
-            .for_each(|(path, text)| machine.set(path, text));
-        machine
-    }
-
-    fn set(&self, path: &str, text: &str) {
-        let path = self.0.path().join("sys/class").join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
-    }
-
+impl SysfsFiles {
     /// With so many core types.
     fn energy(&self, nr_types: usize) -> Energy {
         let counts = vec![2; nr_types];
-        Energy::below(self.0.path(), Some(&hetero_core::testing::machine(&counts)))
+        Energy::below(self.root(), Some(&hetero_core::testing::machine(&counts)))
     }
+}
+
+/// A machine of these files below /sys/class.
+fn class(files: &[(&str, &str)]) -> SysfsFiles {
+    SysfsFiles::below("sys/class", files)
 }
 
 const ZONE: &str = "powercap/intel-rapl:0";
 
-fn rapl() -> Files {
-    Files::new(&[
+fn rapl() -> SysfsFiles {
+    class(&[
         ("powercap/intel-rapl:0/name", "package-0"),
         ("powercap/intel-rapl:0/max_energy_range_uj", "10000000"),
         ("powercap/intel-rapl:0/energy_uj", "9000000"),
@@ -63,7 +52,7 @@ fn joules_add_up_from_one_look_to_the_next_also_where_the_counter_wraps() {
 
 #[test]
 fn without_a_sensor_one_line_says_so() {
-    let mut energy = Files::new(&[]).energy(2);
+    let mut energy = class(&[]).energy(2);
     assert_eq!(energy.joules(), None);
     assert!(!energy.is_counted());
     assert!(energy.missing().unwrap().contains("no RAPL"));
@@ -71,7 +60,7 @@ fn without_a_sensor_one_line_says_so() {
 
 #[test]
 fn clusters_are_known_by_their_labels_and_joules_go_before_watts() {
-    let machine = Files::new(&[
+    let machine = class(&[
         ("hwmon/hwmon0/name", "scpi_sensors"),
         ("hwmon/hwmon0/energy1_input", "5000000"),
         ("hwmon/hwmon0/energy1_label", "ENM_BIG"),
@@ -108,7 +97,7 @@ fn clusters_are_known_by_their_labels_and_joules_go_before_watts() {
 
 #[test]
 fn an_odroids_power_is_integrated_and_known_by_its_addresses() {
-    let machine = Files::new(&[]);
+    let machine = class(&[]);
     for (hwmon, address, watts) in [
         (0, "0040", 2_000_000),
         (1, "0041", 100_000),
@@ -120,8 +109,7 @@ fn an_odroids_power_is_integrated_and_known_by_its_addresses() {
             &watts.to_string(),
         );
         let device = machine
-            .0
-            .path()
+            .root()
             .join(format!("sys/class/hwmon/hwmon{hwmon}/device"));
         std::os::unix::fs::symlink(format!("../../../4-{address}"), device).unwrap();
     }
@@ -140,7 +128,7 @@ fn an_odroids_power_is_integrated_and_known_by_its_addresses() {
 
 #[test]
 fn amds_cores_add_up_by_core_type() {
-    let machine = Files::new(&[("hwmon/hwmon0/name", "amd_energy")]);
+    let machine = class(&[("hwmon/hwmon0/name", "amd_energy")]);
     for core in 0..4 {
         machine.set(&format!("hwmon/hwmon0/energy{}_input", core + 1), "1000000");
         machine.set(

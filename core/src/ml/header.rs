@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::files::read_trimmed;
 use crate::text::parse_json;
 use crate::topology::{Identity, Topology, cpu_name};
 
@@ -80,14 +81,10 @@ impl MeasuredMachine {
             name: name.unwrap_or(&cpu).to_string(),
             identity: Identity::of(topology, cpu),
             microcode: microcode(),
-            kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            kernel: read_trimmed("/proc/sys/kernel/osrelease").unwrap_or_default(),
             pmus,
         }
     }
-}
-
-fn first_line(path: &str) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_string())
 }
 
 fn microcode() -> Option<String> {

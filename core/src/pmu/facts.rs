@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::format::Field;
 use super::identify::{self, CpuIdentity};
 use super::tables::Counters;
+use crate::files::read_trimmed;
 use crate::topology::cpulist;
 
 /// What a machine says about its PMUs, uninterpreted.
@@ -136,8 +137,7 @@ impl Reader<'_> {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        Some(text.trim().to_string())
+        read_trimmed(self.root.join(path))
     }
 
     fn list(&self, path: &str) -> Option<Vec<u32>> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::cpulist;
+use crate::files::read_trimmed;
 
 /// A reader of the sysfs tree below some root directory.
 #[derive(Clone, Debug)]
@@ -213,8 +214,7 @@ impl Reader<'_> {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        Some(text.trim().to_string())
+        read_trimmed(self.root.join(path))
     }
 
     /// A positive number; 0 is how several drivers say that they do not know.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::read_trimmed;
 use crate::topology::cpulist;
 
 use super::sensor::{self, FileSensor};
@@ -436,8 +437,7 @@ impl Finder<'_> {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        Some(text.trim().to_string())
+        read_trimmed(self.root.join(path))
     }
 
     /// The names in a directory, in no order; none where there is no such directory.

@@ -21,6 +21,7 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use log::{info, warn};
 
+use crate::files::read_trimmed;
 use crate::output;
 use crate::pmu::MachinePmus;
 use crate::topology::{CoreTypesSpec, Identity, Topology, cpu_name};
@@ -142,6 +143,5 @@ fn compute(topology: &Topology) -> Result<Vec<Compute>> {
 
 /// The running kernel's release.
 pub(crate) fn kernel() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    release.unwrap_or_default().trim().to_string()
+    read_trimmed("/proc/sys/kernel/osrelease").unwrap_or_default()
 }
