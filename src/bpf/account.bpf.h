@@ -280,7 +280,7 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	s->pinned = tctx->pinned_cpu != NO_CPU;
 	s->spinning = tctx->spinning;
 	s->sf = 0;
-	s->session = 0;
+	s->session = tctx->session;
 	s->stall = 0;
 	s->surplus = 0;
 	/* It is charged as it runs, and may go on for long before ops.running says so. */
@@ -399,14 +399,13 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	if (tctx->slot == NO_SLOT && tctx->run_ns >= SLOT_AFTER_NS && !slots_full)
 		take_slot(p, tctx);
 	s = slot_of(tctx->slot);
-	if (!s) {
-		tctx->work_ns += work_of(run_ns, static_inv_slowdown[type], static_inv_slowdown[0]);
-		return run_ns;
-	}
-	work_ns = work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]);
+	work_ns = s ? work_of(run_ns, s->inv_slowdown[type], s->inv_slowdown[0]) :
+		      work_of(run_ns, static_inv_slowdown[type], static_inv_slowdown[0]);
 	tctx->work_ns += work_ns;
 	if ((session = session_of(tctx)))
 		spend(session, work_ns);
+	if (!s)
+		return run_ns;
 	pctx = process_ctx_of(tctx);
 	/* A task that spins does no work that a core type could slow down. */
 	inv_slowdown = look_for_spin(p, tctx, type) ? INV_SLOWDOWN_ONE : s->inv_slowdown[type];

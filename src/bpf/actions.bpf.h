@@ -98,8 +98,6 @@ static u32 apply_join(struct action *a)
 
 	if (!s)
 		return ACTION_STALE;
-	if (a->session >= MAX_SESSIONS)
-		return ACTION_INVALID;
 	s->session = a->session;
 	return ACTION_APPLIED;
 }

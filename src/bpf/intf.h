@@ -116,7 +116,7 @@ struct task_slot {
 	u32 rule_weight;		/* of RULE_WEIGHT_ONE, what its weight is times; by actions */
 	u32 stall;			/* which silence of the agent `surplus` is of */
 	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
-	u32 session;			/* its place in `sessions`, or 0; by actions */
+	u32 session;			/* the id of its session, or 0; by actions, or by birth */
 	s64 surplus;			/* ns on the fastest type beyond its part, in that silence */
 	char comm[SLOT_COMM_LEN];
 };
@@ -189,6 +189,13 @@ struct slot_request {
 	u32 generation;
 };
 
+/* Thread `tid` of process `tgid` belongs to a session. */
+struct session_request {
+	u32 tid;
+	u32 tgid;
+	u32 session;
+};
+
 /* Thread `tid` of process `tgid` tells at `address` in its memory whether it spins. */
 struct spin_request {
 	u32 tid;
@@ -218,13 +225,22 @@ struct tier {
 	u8 whole_core;
 };
 
+/* What a task that is made by a session's task belongs to from the beginning. */
+enum session_heirs {
+	HEIRS_NONE,
+	HEIRS_THREADS,		/* the session, if it is a thread of the same process */
+	HEIRS_CHILDREN,		/* the session, also if it is another process */
+};
+
 /*
- * Threads that have a goal together, and what they get for it. The agent writes `allotment` and
- * `gets_more`, BPF the rest.
+ * Threads that have a goal together, and what they get for it. The agent writes all but the first two.
+ * Its place in `sessions` is its id modulo MAX_SESSIONS: another that has the place later has another id.
  */
 struct goal_session {
 	u64 spent_ns;		/* what they have run for, as the fastest core type would take for it */
 	u64 paid_until;		/* the time for which that has used up the allotment, ns */
+	u32 id;			/* 0: none has this place */
+	u32 heirs;		/* enum session_heirs */
 	u32 allotment;		/* CPUs of the fastest type, of ALLOTMENT_ONE; 0: there is none */
 	u32 gets_more;		/* where that is used up they share like others, and are not held */
 };

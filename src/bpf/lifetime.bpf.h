@@ -74,6 +74,8 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	join_cgroup(tctx, cgroup_of_newcomer(args));
 	find_slot_again(p, tctx);
 	join_process(p, tctx);
+	if (args->fork)
+		inherit_session(p, tctx);
 	return 0;
 }
 

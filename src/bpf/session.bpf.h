@@ -25,7 +25,7 @@ struct goal_session sessions[MAX_SESSIONS] SEC(".bss.sessions");
 /* Those from here on are not in use; written by the agent. 0 keeps all of this out of the way. */
 u32 nr_sessions;
 
-/* The session that @tctx belongs to, or 0 for none. */
+/* The id of the session that @tctx belongs to, or 0 for none; it may have ended. */
 static u32 session_of(struct task_ctx *tctx)
 {
 	struct task_slot *s;
@@ -33,14 +33,58 @@ static u32 session_of(struct task_ctx *tctx)
 	if (!READ_ONCE(nr_sessions) || agent_stalled || !works(MECHANISM_GOALS))
 		return 0;
 	s = slot_of(tctx->slot);
-	return s ? s->session : 0;
+	return s ? s->session : tctx->session;
 }
 
 static struct goal_session *allotted(u32 id)
 {
-	struct goal_session *session = MEMBER_VPTR(sessions, [id]);
+	struct goal_session *session = MEMBER_VPTR(sessions, [id % MAX_SESSIONS]);
 
-	return session && session->allotment ? session : NULL;
+	return session && session->id == id && session->allotment ? session : NULL;
+}
+
+/*
+ * @p has just been made by the task that runs here. So what lives too briefly for the agent to see is
+ * in its session all the same, and a thread pays from its first instruction on.
+ */
+static void inherit_session(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct task_struct *maker = bpf_get_current_task_btf();
+	struct goal_session *session;
+	struct task_ctx *makers;
+	u32 id;
+
+	if (!READ_ONCE(nr_sessions))
+		return;
+	makers = task_ctx_of(maker);
+	if (!makers || !(id = session_of(makers)))
+		return;
+	session = allotted(id);
+	if (session && session->heirs >= (maker->tgid == p->tgid ? HEIRS_THREADS : HEIRS_CHILDREN))
+		tctx->session = id;
+}
+
+/* A task belongs to a session though it has no slot: the agent knows it by its id. */
+SEC("syscall")
+int join_session(struct session_request *request)
+{
+	struct task_struct *p = bpf_task_from_pid(request->tid);
+	struct task_ctx *tctx;
+	struct task_slot *s;
+	int err = -ESRCH;
+
+	if (!p)
+		return err;
+	tctx = task_ctx_of(p);
+	if (tctx && p->tgid == request->tgid) {
+		tctx->session = request->session;
+		s = slot_of(tctx->slot);
+		if (s)
+			s->session = request->session;
+		err = 0;
+	}
+	bpf_task_release(p);
+	return err;
 }
 
 /* A thread of session @id has done @work_ns. Global, as is what follows: the verifier checks it once. */

@@ -171,6 +171,7 @@ struct task_ctx {
 	u64 vtime;		/* p->scx.dsq_vtime is its deadline */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */
+	u32 session;		/* the id of its session, while it has no slot */
 	u32 weight;		/* by nice; 1024 is nice 0 */
 	u32 rule_weight;	/* of its slot, as last seen; 0: none yet */
 	u32 share;		/* what it competes with, see cgroup.bpf.h */

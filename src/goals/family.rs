@@ -7,6 +7,8 @@
 use rustc_hash::FxHashMap;
 
 use super::peer::{parent, uids};
+use hetero_core::agent::Belongs;
+use hetero_core::goals::SessionId;
 use hetero_core::limits::MAX_SLOTS;
 use hetero_core::table::TaskId;
 
@@ -101,25 +103,27 @@ impl Families {
         }
     }
 
-    /// The session of the family that a thread of a process belongs to, as far as that is known.
-    pub fn of(&mut self, task: TaskId, tgid: u32, tree: &impl ProcessTree) -> Option<u64> {
+    /// The session of the family that a thread of a process belongs to.
+    pub fn of(&mut self, task: TaskId, tgid: u32, tree: &impl ProcessTree) -> Belongs {
+        let to =
+            |session: Option<u64>| session.map_or(Belongs::ToNone, |id| Belongs::To(SessionId(id)));
         if self.heads.is_empty() {
-            return None;
+            return Belongs::ToNone;
         }
         if let Some(found) = self.found.get(&task) {
             let still = found
                 .session
                 .filter(|id| self.sessions.binary_search(id).is_ok());
             if still.is_some() || found.generation == self.generation {
-                return still;
+                return to(still);
             }
         }
         let session = match self.seen.get(&tgid) {
             Some(session) => *session,
-            None if task.slot < self.turn => return None,
+            None if task.slot < self.turn => return Belongs::Unknown,
             None if self.left == 0 => {
                 self.missed.get_or_insert(task.slot);
-                return None;
+                return Belongs::Unknown;
             }
             None => {
                 self.left -= 1;
@@ -136,7 +140,7 @@ impl Families {
                 session,
             },
         );
-        session
+        to(session)
     }
 
     /// The nearest one.
@@ -188,6 +192,12 @@ mod tests {
         }
     }
 
+    const NONE: Belongs = Belongs::ToNone;
+
+    fn to(session: u64) -> Belongs {
+        Belongs::To(SessionId(session))
+    }
+
     fn head(session: u64, uid: Option<u32>) -> FamilyHead {
         FamilyHead { session, uid }
     }
@@ -198,20 +208,20 @@ mod tests {
         families.set([(7, head(1, Some(1000))), (71, head(2, None))].into_iter());
         families.begin_look();
         let mut of = |slot, tgid| families.of(task(slot), tgid, &tree);
-        assert_eq!((of(1, 72), of(2, 724)), (Some(1), Some(1)));
-        assert_eq!((of(3, 711), of(4, 7111)), (Some(2), Some(2)));
+        assert_eq!((of(1, 72), of(2, 724)), (to(1), to(1)));
+        assert_eq!((of(3, 711), of(4, 7111)), (to(2), to(2)));
         // Of others, of another user, and the head, whose own session is found otherwise.
-        assert_eq!((of(5, 82), of(6, 77), of(7, 7)), (None, None, None));
+        assert_eq!((of(5, 82), of(6, 77), of(7, 7)), (NONE, NONE, NONE));
         // Root has opened that one.
         let heads = [(7, head(1, None)), (71, head(2, None))];
         families.set(heads.into_iter());
         families.begin_look();
-        assert_eq!(families.of(task(6), 77, &tree), None, "it is known");
+        assert_eq!(families.of(task(6), 77, &tree), NONE, "it is known");
         families.set([(7, head(3, None))].into_iter());
         families.begin_look();
-        assert_eq!(families.of(task(6), 77, &tree), Some(3));
+        assert_eq!(families.of(task(6), 77, &tree), to(3));
         // Those of a session that has ended are looked up again.
-        assert_eq!(families.of(task(3), 711, &tree), Some(3));
+        assert_eq!(families.of(task(3), 711, &tree), to(3));
         // A daemon that its parents have left behind.
         struct Orphans;
         impl ProcessTree for Orphans {
@@ -223,12 +233,12 @@ mod tests {
             }
         }
         families.begin_look();
-        assert_eq!(families.of(task(6), 77, &Orphans), Some(3));
-        assert_eq!(families.of(task(9), 78, &Orphans), None);
+        assert_eq!(families.of(task(6), 77, &Orphans), to(3));
+        assert_eq!(families.of(task(9), 78, &Orphans), NONE);
         families.retain(|id| id.slot != 6);
-        assert_eq!(families.of(task(6), 77, &Orphans), None);
+        assert_eq!(families.of(task(6), 77, &Orphans), NONE);
         families.set(std::iter::empty());
-        assert_eq!(families.of(task(3), 711, &tree), None);
+        assert_eq!(families.of(task(3), 711, &tree), NONE);
     }
 
     #[test]
@@ -248,7 +258,7 @@ mod tests {
                 };
                 families.of(id, 80_000 + slot, &tree);
             }
-            if families.of(victim, 72, &tree) == Some(1) {
+            if families.of(victim, 72, &tree) == to(1) {
                 break;
             }
             assert!(looks < 100, "it never has its turn");
@@ -258,7 +268,7 @@ mod tests {
         // Threads of one process are looked up together.
         families.begin_look();
         let before = tree.0.get();
-        (20_000..20_100).for_each(|slot| assert_eq!(families.of(task(slot), 73, &tree), Some(1)));
+        (20_000..20_100).for_each(|slot| assert_eq!(families.of(task(slot), 73, &tree), to(1)));
         assert_eq!(tree.0.get(), before + 1);
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy's actions as the BPF half reads them, and what it says became of them.
 
-use crate::agent::{Allotment, Author, Outcome};
+use crate::agent::{Allotment, Author, Outcome, SessionHeirs};
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
+use hetero_core::goals::SessionPlace;
 
 pub(crate) fn encode(action: &Action, by: Author) -> types::action {
     let no_type = intf::hetero_consts_NO_TYPE as u8;
@@ -56,7 +57,7 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
             entry.op = intf::action_op_ACTION_JOIN;
             entry.slot = task.slot;
             entry.generation = task.generation;
-            entry.session = u32::from(*session);
+            entry.session = session.raw();
         }
     }
     entry
@@ -66,18 +67,29 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
 pub(crate) fn allot(
     sessions: &mut [types::goal_session],
     nr_sessions: &mut u32,
-    session: u16,
+    session: SessionPlace,
     allotment: Allotment,
 ) {
-    let Some(entry) = sessions.get_mut(usize::from(session)) else {
+    let Some(entry) = sessions.get_mut(session.place()) else {
         return;
     };
     let one = f64::from(intf::hetero_consts_ALLOTMENT_ONE);
     // At least a hundredth of a CPU: what is held for ever is no goal.
     let of = |fast_cores: f64| (fast_cores * one).clamp(one / 100.0, one * 65536.0) as u32;
-    entry.allotment = allotment.fast_cores.map_or(0, of);
+    let given = allotment.fast_cores.map_or(0, of);
+    if entry.id != session.raw() || given == 0 {
+        // Nothing is to be paid to one session by another's threads.
+        entry.allotment = 0;
+        entry.id = session.raw();
+    }
     entry.gets_more = allotment.gets_more.into();
-    *nr_sessions = (*nr_sessions).max(u32::from(session) + 1);
+    entry.heirs = match allotment.heirs {
+        SessionHeirs::None => intf::session_heirs_HEIRS_NONE,
+        SessionHeirs::Threads => intf::session_heirs_HEIRS_THREADS,
+        SessionHeirs::Children => intf::session_heirs_HEIRS_CHILDREN,
+    };
+    entry.allotment = given;
+    *nr_sessions = (*nr_sessions).max(session.place() as u32 + 1);
 }
 
 /// What became of an action, by the `result` in its entry.

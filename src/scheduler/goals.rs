@@ -5,20 +5,21 @@ use std::path::Path;
 use std::time::Instant;
 
 use crossbeam::channel::{Receiver, never};
-use log::{info, warn};
+use libbpf_rs::{ProgramInput, ProgramMut};
+use log::{debug, info, warn};
 use rustc_hash::FxHashMap;
 
 use super::Scheduler;
 use super::half::{BpfHalf, monotonic};
 use super::rules::RulesFile;
-use crate::agent::SessionBeats;
+use crate::agent::{Belongs, SessionBeats, SessionHeirs};
 use crate::goals::{
     Families, FamilyHead, GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal,
     SOCKET, SessionReading, TreeInProc,
 };
 use crate::record::Encoder;
 use crate::table::Task;
-use hetero_core::goals::{SessionId, TargetRate};
+use hetero_core::goals::{SessionId, SessionPlace, TargetRate};
 
 /// Programs that have goals. Outlives a restart, as on CPU hotplug.
 pub(super) struct ProgramGoals {
@@ -118,6 +119,11 @@ impl ProgramGoals {
                 target: TargetRate::per_second(reading.target.per_second()).ok()?,
                 weight: reading.weight,
                 gets_more: false,
+                heirs: match &reading.about {
+                    _ if !reading.tids.is_empty() => SessionHeirs::None,
+                    about if about.children => SessionHeirs::Children,
+                    _ => SessionHeirs::Threads,
+                },
                 beats: reading.beats.count,
                 beat_at_ns: reading.beats.last_ns.saturating_sub(began_ns),
                 worked_ns,
@@ -137,17 +143,44 @@ impl ProgramGoals {
 
     /// The session of a thread, as of the last look: one that names it, or else one of all its process, or else
     /// that of a process that has started it.
-    pub(super) fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+    pub(super) fn session_of(&mut self, task: &Task) -> Belongs {
         let all = self.by_process.get(&task.tgid).into_iter().flatten();
         let all = all.map(|&at| &self.readings[at]);
         let named = all.clone().find(|of| of.tids.contains(&task.tid));
         let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()));
         let family = &mut self.families;
-        let id = match found {
-            Some(found) => found.about.id,
-            None => family.of(task.id, task.tgid, &TreeInProc)?,
+        match found {
+            Some(found) => Belongs::To(SessionId(found.about.id)),
+            None => family.of(task.id, task.tgid, &TreeInProc),
+        }
+    }
+
+    /// Has the threads that a session names, or the first of its process, belong to it at once. They may have ended.
+    pub(super) fn adopt(&self, program: &ProgramMut, session: SessionId, place: SessionPlace) {
+        let all = self.readings.iter();
+        let Some(of) = all.clone().find(|of| of.about.id == session.0) else {
+            return;
         };
-        Some(SessionId(id))
+        let first = [of.about.tgid];
+        let tids = if of.tids.is_empty() {
+            &first
+        } else {
+            &of.tids[..]
+        };
+        for tid in tids {
+            // A struct session_request: tid, tgid, session.
+            let mut context = [0; 12];
+            context[..4].copy_from_slice(&tid.to_ne_bytes());
+            context[4..8].copy_from_slice(&of.about.tgid.to_ne_bytes());
+            context[8..].copy_from_slice(&place.raw().to_ne_bytes());
+            let outcome = program.test_run(ProgramInput {
+                context_in: Some(&mut context),
+                ..Default::default()
+            });
+            if let Err(error) = outcome {
+                debug!("the kernel refused that thread {tid} joins a session: {error}");
+            }
+        }
     }
 
     /// The task table is read anew.

@@ -13,16 +13,16 @@ use super::encode::{allot, encode, outcome};
 use super::goals::ProgramGoals;
 use super::recording::Recording;
 use super::rules::RulesFile;
-use crate::agent::{Allotment, Author, Backend, Outcome, SessionBeats, Verdict};
+use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats, Verdict};
 use crate::bpf::{BpfSkel, intf};
 use crate::energy::Energy;
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
-use crate::table::{self, Task};
+use crate::table::{self, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use hetero_core::energy::ledger::EnergyReading;
-use hetero_core::goals::SessionId;
+use hetero_core::goals::{SessionId, SessionPlace};
 
 /// How often sensors are read at most, while the agent is awake anyway.
 const SENSORS_STEP: Duration = Duration::from_millis(200);
@@ -98,7 +98,12 @@ impl Backend for BpfHalf<'_> {
         batches.try_for_each(|batch| self.apply_batch(batch, by, outcomes))
     }
 
-    fn allot(&mut self, session: u16, allotment: Allotment) {
+    fn adopt(&mut self, session: SessionId, place: SessionPlace) {
+        let program = &self.skel.progs.join_session;
+        self.programs.adopt(program, session, place);
+    }
+
+    fn allot(&mut self, session: SessionPlace, allotment: Allotment) {
         let maps = &mut self.skel.maps;
         if let (Some(bss), Some(table)) = (&mut maps.bss_data, &mut maps.bss_sessions_data) {
             allot(
@@ -110,9 +115,9 @@ impl Backend for BpfHalf<'_> {
         }
     }
 
-    fn spent_ns(&self, session: u16) -> u64 {
+    fn spent_ns(&self, session: SessionPlace) -> u64 {
         let table = self.skel.maps.bss_sessions_data.as_ref();
-        let session = table.and_then(|table| table.sessions.get(usize::from(session)));
+        let session = table.and_then(|table| table.sessions.get(session.place()));
         session.map_or(0, |session| session.spent_ns)
     }
 
@@ -123,7 +128,13 @@ impl Backend for BpfHalf<'_> {
         }
     }
 
-    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
+    fn place_of(&self, task: TaskId) -> SessionPlace {
+        let table = self.skel.maps.bss_slots_data.as_ref();
+        let slot = table.and_then(|table| table.slots.get(task.slot as usize));
+        slot.map_or(SessionPlace::NONE, |slot| slot.session.into())
+    }
+
+    fn session_of(&mut self, task: &Task) -> Belongs {
         self.programs.session_of(task)
     }
 

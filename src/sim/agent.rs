@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::native;
-use crate::agent::{Allotment, Author, Backend, Outcome, SessionBeats};
+use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SfEstimate};
@@ -23,7 +23,7 @@ use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
-use hetero_core::goals::SessionId;
+use hetero_core::goals::{SessionId, SessionPlace};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 5] = [
@@ -212,11 +212,17 @@ impl Backend for SimulatedHalf<'_> {
         Ok(())
     }
 
-    fn allot(&mut self, session: u16, allotment: Allotment) {
+    fn adopt(&mut self, session: SessionId, place: SessionPlace) {
+        if let Some(tgid) = self.told.goals.head_of(session) {
+            self.native.join_session(tgid, tgid, place);
+        }
+    }
+
+    fn allot(&mut self, session: SessionPlace, allotment: Allotment) {
         self.native.half().allot(session, allotment);
     }
 
-    fn spent_ns(&self, session: u16) -> u64 {
+    fn spent_ns(&self, session: SessionPlace) -> u64 {
         self.native.half().spent_ns(session)
     }
 
@@ -230,8 +236,15 @@ impl Backend for SimulatedHalf<'_> {
         }
     }
 
-    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
-        self.told.goals.sessions.get(&task.tgid).copied()
+    fn place_of(&self, task: TaskId) -> SessionPlace {
+        let (slots, _) = self.native.half().slots();
+        slots[task.slot as usize].session.into()
+    }
+
+    fn session_of(&mut self, task: &Task) -> Belongs {
+        let sessions = &self.told.goals.sessions;
+        let found = sessions.get(&task.tgid);
+        found.map_or(Belongs::ToNone, |&id| Belongs::To(id))
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

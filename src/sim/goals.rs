@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Goals in mixes: `soplex@60` is to be 60 % as fast as it is alone on the fastest cores.
 //!
-//! A beat is what it does alone in 1/30 s, so its target is 18 beats/s.
+//! A beat is what it does alone in 1/30 s, so its target is 18 beats/s. It is started by a shell that sleeps, as by
+//! `goal run`, whose session that is.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::kernel::{BEGIN_NS, SimulatedKernel};
-use crate::agent::SessionBeats;
+use super::native;
+use crate::agent::{SessionBeats, SessionHeirs};
 use crate::record::Encoder;
 use hetero_core::goals::{SessionId, TargetRate};
 
@@ -43,6 +45,8 @@ pub struct GoalOutcome {
 struct GoalJob {
     job: usize,
     program: String,
+    /// The shell, and its process.
+    shell: Option<(native::TaskIndex, u32)>,
     /// Instructions of a beat.
     beat: f64,
     target: f64,
@@ -73,6 +77,7 @@ impl SimulatedGoals {
         self.jobs.push(GoalJob {
             job,
             program,
+            shell: None,
             beat: alone / BEATS_ALONE,
             target: BEATS_ALONE * f64::from(percent) / 100.0,
             past: 0.0,
@@ -88,6 +93,22 @@ impl SimulatedGoals {
 
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
+    }
+
+    /// The shell that starts a job, if that has a goal; made by `make`, which says its process, too.
+    pub(super) fn shell(
+        &mut self,
+        job: usize,
+        make: impl FnOnce() -> (native::TaskIndex, u32),
+    ) -> Option<native::TaskIndex> {
+        let goal = self.jobs.iter_mut().find(|it| it.job == job)?;
+        Some(goal.shell.get_or_insert_with(make).0)
+    }
+
+    /// The process that a session is named after.
+    pub(super) fn head_of(&self, session: SessionId) -> Option<u32> {
+        let goal = self.jobs.iter().find(|it| it.job as u64 == session.0)?;
+        goal.shell.map(|(_, tgid)| tgid)
     }
 
     /// A thread of a process has come to a job.
@@ -134,6 +155,7 @@ impl SimulatedGoals {
                 target: TargetRate::per_second(goal.target).ok()?,
                 weight: hetero_core::goals::WEIGHT_USUAL,
                 gets_more: false,
+                heirs: SessionHeirs::Children,
                 beats: goal.beats,
                 beat_at_ns: goal.beat_at - BEGIN_NS,
                 worked_ns: None,

@@ -259,15 +259,27 @@ impl SimulatedScheduler for Hetero {
         self.advance(k);
         let t = k.thread(thread);
         let allowed = k.allowed(thread);
+        let (job, cpu) = (t.job, t.cpu);
+        let native = &self.native;
+        let shell = self.told.goals.shell(job, || {
+            let shell = native.make(&native::NewTask::default(), cpu);
+            (shell, native.task_struct(shell).pid as u32)
+        });
+        // It never runs.
+        self.threads.resize(
+            self.threads.len().max(shell.map_or(0, |it| it.index() + 1)),
+            u32::MAX,
+        );
         let task = native::NewTask {
             comm: k.jobs[t.job].program.name.clone(),
             tgid: self.twin(leader).map(|leader| leader.pid),
             cpus: Some(Mask::of(allowed.iter())),
             // What it counts is told by add_counts().
             rates: [[0; _]; _],
+            maker: shell,
             ..native::NewTask::default()
         };
-        let task = self.native.make(&task, t.cpu);
+        let task = self.native.make(&task, cpu);
         self.twins.resize(k.threads.len(), None);
         self.twins[thread as usize] = Some(Twin {
             task,

@@ -361,29 +361,27 @@ const CROWD: &str = "hmmer@70,soplex@40,kmeans(2)@60,12*gobmk";
 
 #[test]
 fn programs_keep_their_goals_beside_a_crowd() {
-    let all: Vec<_> = (1..=5)
-        .map(|seed| goals(CROWD, Name::Camps, seed))
-        .collect();
-    for goal in all.iter().flatten() {
-        assert!((goal.rate / goal.target - 1.0).abs() < 0.05, "{goal:?}");
-    }
-    for program in ["hmmer@70", "soplex@40", "kmeans(2)@60"] {
-        let of = all.iter().flatten().filter(|goal| goal.program == program);
-        let within: Vec<f64> = of.map(|goal| goal.within).collect();
-        let mean = within.iter().sum::<f64>() / 5.0;
-        assert!(within.len() == 5 && mean >= 0.95, "{program}: {within:?}");
+    for policy in [Name::Camps, Name::None, Name::Rr] {
+        let seeds = 1..=20;
+        let all: Vec<_> = seeds.map(|seed| goals(CROWD, policy, seed)).collect();
+        for goal in all.iter().flatten() {
+            let part = goal.rate / goal.target;
+            assert!((part - 1.0).abs() < 0.05, "{policy}: {goal:?}");
+        }
+        for program in ["hmmer@70", "soplex@40", "kmeans(2)@60"] {
+            let of = all.iter().flatten().filter(|goal| goal.program == program);
+            let within: Vec<f64> = of.map(|goal| goal.within).collect();
+            let mean = within.iter().sum::<f64>() / within.len() as f64;
+            assert!(mean >= 0.95, "{policy}: {program}: {within:?}");
+        }
     }
 }
 
-/// Where no SF is measured the aim of the test before is missed (`docs/goals.md`): this only sees that it
-/// gets no worse.
+/// Eight threads on eight CPUs: none waits, so that a hint alone would move none.
 #[test]
-fn without_an_sf_goals_are_missed_by_less_than_a_quarter() {
-    for policy in [Name::None, Name::Rr] {
-        for goal in (1..=5).flat_map(|seed| goals(CROWD, policy, seed)) {
-            let part = goal.rate / goal.target;
-            assert!((0.75..1.05).contains(&part), "{policy}: {goal:?}");
-        }
+fn a_goal_that_takes_a_fast_core_gets_one_where_all_are_busy() {
+    for goal in (1..=3).flat_map(|seed| goals("hmmer@70,soplex@40,6*gobmk", Name::Camps, seed)) {
+        assert!(goal.within > 0.9, "{goal:?}");
     }
 }
 
@@ -399,14 +397,13 @@ fn what_a_goal_does_not_take_is_left_to_others_or_unused() {
     }
 }
 
-/// How far from proportion, see `docs/goals.md`.
 #[test]
-fn goals_beyond_the_machine_all_get_a_part() {
+fn goals_beyond_the_machine_get_the_same_part() {
     for seed in 1..=5 {
         let mix = "kmeans(4)@90,EP(4)@90,blackscholes(4)@90,semphy(4)@90";
         for goal in goals(mix, Name::None, seed) {
             let part = goal.rate / goal.target;
-            assert!((0.3..0.65).contains(&part), "{goal:?}");
+            assert!((0.45..0.55).contains(&part), "{goal:?}");
         }
     }
 }

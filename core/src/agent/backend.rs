@@ -3,11 +3,11 @@
 
 use super::{SessionBeats, Verdict};
 use crate::energy::ledger::EnergyReading;
-use crate::goals::SessionId;
+use crate::goals::{SessionId, SessionPlace};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
-use crate::table::Task;
+use crate::table::{Task, TaskId};
 
 /// Where tasks run: the BPF half in the kernel, the same compiled natively in the simulator, or a
 /// recording of either.
@@ -40,21 +40,31 @@ pub trait Backend {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), Self::Error>;
 
+    /// The process that has opened a session belongs to its place at once, also if the task table does not
+    /// have it yet.
+    fn adopt(&mut self, _session: SessionId, _place: SessionPlace) {}
+
     /// What the threads of a session get from now on.
-    fn allot(&mut self, _session: u16, _allotment: Allotment) {}
+    fn allot(&mut self, _session: SessionPlace, _allotment: Allotment) {}
 
     /// What the threads of a session have run for so far while it had an allotment, as the fastest core type would
     /// take for it, ns.
-    fn spent_ns(&self, _session: u16) -> u64 {
+    fn spent_ns(&self, _session: SessionPlace) -> u64 {
         0
+    }
+
+    /// Where a task belongs as the backend has it, by an action or because it was born there; its session may have
+    /// ended.
+    fn place_of(&self, _task: TaskId) -> SessionPlace {
+        SessionPlace::NONE
     }
 
     /// Appends the sessions that there are.
     fn sessions(&mut self, _sessions: &mut Vec<SessionBeats>) {}
 
-    /// The session that a thread belongs to.
-    fn session_of(&mut self, _task: &Task) -> Option<SessionId> {
-        None
+    /// The session that a thread ought to belong to.
+    fn session_of(&mut self, _task: &Task) -> Belongs {
+        Belongs::ToNone
     }
 
     /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules
@@ -86,6 +96,29 @@ pub enum Author {
     Goals,
 }
 
+/// The session of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// That one.
+    To(SessionId),
+    /// None.
+    ToNone,
+    /// It has not been looked up yet: it stays where it is.
+    Unknown,
+}
+
+/// What a task that is made by a thread of a session belongs to from the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionHeirs {
+    /// To none.
+    #[default]
+    None,
+    /// To the session, if it is a thread of the same process.
+    Threads,
+    /// To the session, also if it is another process.
+    Children,
+}
+
 /// What the threads of a session get together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Allotment {
@@ -93,6 +126,8 @@ pub struct Allotment {
     pub fast_cores: Option<f64>,
     /// Beyond that they share like others; else they are held.
     pub gets_more: bool,
+    /// What they make.
+    pub heirs: SessionHeirs,
 }
 
 /// What became of an action.

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::backend::{Allotment, Backend};
+use super::backend::{Allotment, Backend, Belongs, SessionHeirs};
 use crate::goals::{
-    GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionSight, TargetRate,
+    GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionPlace, SessionSight,
+    TargetRate,
 };
-use crate::policy::{Action, Reason};
+use crate::policy::{Action, Reason, Seen};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -42,6 +43,8 @@ pub struct SessionBeats {
     pub weight: u32,
     /// Beyond its allotment it shares like others; else it is held.
     pub gets_more: bool,
+    /// What its threads make.
+    pub heirs: SessionHeirs,
     /// Beats so far.
     pub beats: u64,
     /// When the latest of them was, by [`Backend::now`].
@@ -54,17 +57,18 @@ pub struct SessionBeats {
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     id: SessionId,
-    place: u16,
+    place: SessionPlace,
     /// How many of its threads wanted to run since the table was read before.
     threads: u32,
     counted: u32,
+    /// Some were told that they are its.
+    joined: bool,
     told: Allotment,
 }
 
 /// A thread that belongs to a session.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    place: u16,
     session: SessionId,
     ran_ns: u64,
     hinted: bool,
@@ -76,14 +80,17 @@ pub struct AgentGoals {
     goals: Goals,
     /// In ascending order of ids.
     placed: Vec<Placed>,
-    /// Places that can be had, and those that can once no thread is there any longer.
-    free: Vec<u16>,
-    left: Vec<u16>,
-    /// Places that were never had.
+    /// Places that were left.
+    free: Vec<SessionPlace>,
+    /// How many were ever had.
     used: u16,
+    /// By place.
+    at: Vec<SessionId>,
     members: FxHashMap<TaskId, Member>,
     /// How many threads without a goal wanted to run.
     others: u32,
+    /// Threads that run where they are too slow, and where they are to be.
+    strays: Vec<(Seen, usize)>,
     /// Kept for their memory.
     beats: Vec<SessionBeats>,
     sights: Vec<SessionSight>,
@@ -101,9 +108,9 @@ impl AgentGoals {
         self.goals.of(member.session)
     }
 
-    /// Whether there is nothing to do. Places that were left are given back at the next look at the table.
+    /// Whether there is nothing to do.
     pub(super) fn is_idle(&self) -> bool {
-        self.placed.is_empty() && self.members.is_empty() && self.left.is_empty()
+        self.placed.is_empty() && self.members.is_empty()
     }
 
     /// How long until [`super::Agent::steer`] is due again; `None` while there are no sessions.
@@ -121,7 +128,7 @@ impl AgentGoals {
         self.come_and_go(backend, &beats);
         let mut sights = take(&mut self.sights);
         sights.clear();
-        let mut placed = self.placed.iter().peekable();
+        let mut placed = self.placed.iter_mut().peekable();
         for beats in &beats {
             // One for which there is no place has no goal.
             let Some(placed) = placed.next_if(|placed| placed.id == beats.id) else {
@@ -132,6 +139,7 @@ impl AgentGoals {
                 target: beats.target,
                 weight: beats.weight,
                 runnable: placed.threads,
+                joined: take(&mut placed.joined),
                 beats: beats.beats,
                 beat_at_ns: beats.beat_at_ns,
                 worked_ns: beats.worked_ns,
@@ -143,17 +151,23 @@ impl AgentGoals {
             .look(backend.now(), &machine(topology, self.others), &sights);
         let mut beats_of = beats.iter();
         for (placed, state) in self.placed.iter_mut().zip(states) {
-            let gets_more = beats_of
-                .find(|beats| beats.id == placed.id)
-                .is_some_and(|beats| beats.gets_more);
+            let Some(beats) = beats_of.find(|beats| beats.id == placed.id) else {
+                break;
+            };
             let before = placed.told.fast_cores;
-            let same = before.is_some_and(|it| (state.fast_cores / it - 1.0).abs() < CHANGED);
-            if !same || gets_more != placed.told.gets_more {
-                placed.told = Allotment {
-                    fast_cores: Some(state.fast_cores),
-                    gets_more,
-                };
-                backend.allot(placed.place, placed.told);
+            let near = |it: f64| (state.fast_cores / it - 1.0).abs() < CHANGED;
+            let fast_cores = before.filter(|&it| near(it)).or(Some(state.fast_cores));
+            let allotment = Allotment {
+                fast_cores,
+                gets_more: beats.gets_more,
+                heirs: beats.heirs,
+            };
+            if allotment != placed.told {
+                placed.told = allotment;
+                backend.allot(placed.place, allotment);
+                if before.is_none() {
+                    backend.adopt(placed.id, placed.place);
+                }
             }
         }
         self.beats = beats;
@@ -163,26 +177,26 @@ impl AgentGoals {
     /// Gives places to sessions that have come, and takes them from those that are gone.
     fn come_and_go<B: Backend>(&mut self, backend: &mut B, beats: &[SessionBeats]) {
         let Self {
-            placed, left, free, ..
+            placed, free, at, ..
         } = self;
         let there = |id: SessionId| beats.binary_search_by_key(&id, |it| it.id).is_ok();
         placed.retain(|placed| {
             let stays = there(placed.id);
             if !stays {
                 backend.allot(placed.place, Allotment::default());
-                left.push(placed.place);
+                free.push(placed.place.next());
             }
             stays
         });
         for beats in beats {
-            let Err(at) = placed.binary_search_by_key(&beats.id, |placed| placed.id) else {
+            let Err(index) = placed.binary_search_by_key(&beats.id, |placed| placed.id) else {
                 continue;
             };
             let place = match free.pop() {
                 Some(place) => place,
                 None if usize::from(self.used) < MAX_SESSIONS => {
                     self.used += 1;
-                    self.used
+                    SessionPlace::first(self.used)
                 }
                 None => continue,
             };
@@ -191,9 +205,12 @@ impl AgentGoals {
                 place,
                 threads: 1,
                 counted: 0,
+                joined: false,
                 told: Allotment::default(),
             };
-            placed.insert(at, new);
+            placed.insert(index, new);
+            at.resize(at.len().max(place.place() + 1), SessionId::default());
+            at[place.place()] = beats.id;
         }
     }
 
@@ -201,8 +218,9 @@ impl AgentGoals {
     /// the policy. `speeds` are those on each core type, relative to the fastest.
     pub(super) fn place(
         &mut self,
+        topology: &Topology,
         tasks: &mut [Task],
-        mut session_of: impl FnMut(&Task) -> Option<SessionId>,
+        mut session_of: impl FnMut(&Task) -> (Belongs, SessionPlace),
         speeds: impl Fn(&Task) -> [f64; MAX_CORE_TYPES],
         actions: &mut Vec<Action>,
     ) {
@@ -213,30 +231,43 @@ impl AgentGoals {
             goals,
             placed,
             members,
+            at,
+            strays,
             ..
         } = self;
+        strays.clear();
         self.others = 0;
         placed.iter_mut().for_each(|placed| placed.counted = 0);
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
             let awake = task.state != TaskState::Blocked;
-            let session = session_of(task);
-            let found = session.and_then(|id| placed.binary_search_by_key(&id, |it| it.id).ok());
-            let Some(placed) = found.map(|at| &mut placed[at]) else {
+            let (belongs, is_at) = session_of(task);
+            let id = match belongs {
+                Belongs::To(id) => Some(id),
+                Belongs::ToNone => None,
+                Belongs::Unknown => at.get(is_at.place()).copied(),
+            };
+            let found = id.and_then(|id| placed.binary_search_by_key(&id, |it| it.id).ok());
+            let found = found.map(|index| &mut placed[index]);
+            let stays = |it: &&mut Placed| belongs != Belongs::Unknown || it.place == is_at;
+            let Some(placed) = found.filter(stays) else {
                 self.others += u32::from(awake);
-                if let Some(member) = member {
-                    actions.push(Action::Join(task.id, 0));
-                    if member.hinted && task.hint.is_some() {
-                        actions.push(Action::Hint((&*task).into(), None));
-                    }
-                    members.remove(&task.id);
+                if is_at != SessionPlace::NONE {
+                    actions.push(Action::Join(task.id, SessionPlace::NONE));
+                }
+                if let Some(member) = members.remove(&task.id)
+                    && member.hinted
+                    && task.hint.is_some()
+                {
+                    actions.push(Action::Hint((&*task).into(), None));
                 }
                 continue;
             };
             let ran_ns = task.total_ns();
             let ran = member.is_some_and(|member| member.ran_ns != ran_ns);
             placed.counted += u32::from(awake || ran);
-            if member.is_none_or(|member| member.place != placed.place) {
+            if is_at != placed.place {
+                placed.joined = true;
                 actions.push(Action::Join(task.id, placed.place));
             }
             let threads = placed.threads.max(placed.counted);
@@ -250,6 +281,9 @@ impl AgentGoals {
                     if task.hint != Some(to) {
                         actions.push(Action::Hint((&*task).into(), Some(to)));
                     }
+                    if task.state == TaskState::Running && task.core_type != to {
+                        strays.push(((&*task).into(), to));
+                    }
                     task.pinned = true;
                     task.core_type = to;
                 }
@@ -260,7 +294,6 @@ impl AgentGoals {
                 None => {}
             }
             let member = Member {
-                place: placed.place,
                 session: placed.id,
                 ran_ns,
                 hinted: wanted.is_some(),
@@ -270,8 +303,38 @@ impl AgentGoals {
         for placed in placed {
             placed.threads = placed.counted.max(1);
         }
-        // No thread is there any longer.
-        self.free.append(&mut self.left);
+        self.trade(topology, tasks, actions);
+    }
+
+    /// Where no CPU is idle a hint alone moves nothing: a thread that runs where it is too slow trades places with
+    /// the one that has got furthest of those without a goal.
+    fn trade(&mut self, topology: &Topology, tasks: &[Task], actions: &mut Vec<Action>) {
+        let is_stray = |task: &Task| self.strays.iter().any(|(seen, _)| seen.task == task.id);
+        for &(stray, to) in &self.strays {
+            let there = |task: &&Task| {
+                task.state == TaskState::Running && task.core_type == to && !is_stray(task)
+            };
+            let cpus = topology.cpus.iter().filter(|cpu| cpu.core_type == to);
+            if tasks.iter().filter(there).count() < cpus.count() {
+                continue;
+            }
+            let traded = |task: &Task| {
+                actions.iter().any(|action| match action {
+                    Action::Swap(both) => both.iter().any(|(seen, _)| seen.task == task.id),
+                    _ => false,
+                })
+            };
+            let gives_way = tasks.iter().filter(there).filter(|task| {
+                !task.kthread
+                    && task.may_choose()
+                    && task.may_use(stray.on)
+                    && !self.members.contains_key(&task.id)
+                    && !traded(task)
+            });
+            if let Some(task) = gives_way.max_by_key(|task| task.amp_progress) {
+                actions.push(Action::Swap([(stray, to), (task.into(), stray.on)]));
+            }
+        }
     }
 
     /// Forgets threads that ended.

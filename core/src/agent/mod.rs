@@ -30,7 +30,7 @@ pub mod work;
 use std::mem::take;
 use std::time::Duration;
 
-pub use backend::{Allotment, Applied, Author, Backend, Outcome};
+pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, SessionHeirs};
 pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
@@ -176,9 +176,14 @@ impl Agent {
             let insight = self.policy.insight(task, &self.topology);
             speeds(&insight, &self.topology)
         };
-        let session_of = |task: &Task| backend.session_of(task);
-        self.goals
-            .place(&mut self.tasks, session_of, speeds, &mut actions);
+        let session_of = |task: &Task| (backend.session_of(task), backend.place_of(task.id));
+        self.goals.place(
+            &self.topology,
+            &mut self.tasks,
+            session_of,
+            speeds,
+            &mut actions,
+        );
         self.apply_and_keep(backend, actions, Author::Goals)
     }
 

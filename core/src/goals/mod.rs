@@ -34,6 +34,7 @@
 
 pub mod control;
 pub mod model;
+mod place;
 pub mod rate;
 mod session;
 pub mod share;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use model::RateModel;
+pub use place::SessionPlace;
 use rate::BeatRates;
 use session::{Session, Standing};
 use share::{Claim, share};
@@ -108,6 +110,8 @@ pub struct SessionSight {
     pub weight: u32,
     /// How many of its threads are runnable, those that are held included.
     pub runnable: u32,
+    /// Some have joined it since the look before, and spent until then what is not in `spent_ns`.
+    pub joined: bool,
     /// Beats so far.
     pub beats: u64,
     /// When the latest of them was, monotonic time, ns.

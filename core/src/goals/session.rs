@@ -38,6 +38,8 @@ pub(super) struct Session {
     met: f64,
     /// The most threads that were runnable of late; an old most is forgotten by and by.
     threads: f64,
+    /// The interval that has begun is no measure: not all was spent by it that its beats took.
+    partial: bool,
     pub(super) standing: Standing,
 }
 
@@ -57,6 +59,7 @@ impl Session {
             given: 0.0,
             met: 1.0,
             threads: 1.0,
+            partial: false,
             standing: Standing::Unknown,
         }
     }
@@ -85,14 +88,22 @@ impl Session {
         };
         self.log.read(now_ns, &reading);
         let least_ns = settings.interval.as_nanos() as u64;
-        if self.standing == Standing::Unknown && self.model.is_some() {
-            // It beats again: what lies between is no measure of it.
+        self.partial |= sight.joined;
+        let beats_again = self.standing == Standing::Unknown && self.model.is_some();
+        if self.partial || beats_again {
+            // The next beat is where it is measured from.
             if self.log.silent_ns(now_ns) == Some(0) {
                 self.log.skip();
-                self.standing = Standing::Measured;
+                self.partial = false;
+                if beats_again {
+                    self.standing = Standing::Measured;
+                }
             }
         } else if let Some(interval) = self.log.interval(settings.beats, least_ns) {
-            self.measured(interval, sight.worked_ns.is_some(), settings);
+            // What beats and spends nothing is not known to be its own yet, or no longer.
+            if interval.spent > 0.0 {
+                self.measured(interval, sight.worked_ns.is_some(), settings);
+            }
         } else {
             self.overdue(now_ns, least_ns, settings);
         }

@@ -31,6 +31,7 @@ pub use none::None as NoPolicy;
 pub use reason::Reason;
 pub use rr::RoundRobin;
 
+use crate::goals::SessionPlace;
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -110,8 +111,8 @@ pub enum Action {
     Park(u32, Duration),
     /// Its weight counts so many hundredths from now on: a rule of the user's, no policy's wish.
     Weight(TaskId, u16),
-    /// It belongs to this session from now on, or (0) to none: a goal's, no policy's wish.
-    Join(TaskId, u16),
+    /// It belongs to this session from now on, or to none: a goal's, no policy's wish.
+    Join(TaskId, SessionPlace),
 }
 
 /// What a policy has seen and decided since it began, for the statistics.

@@ -218,6 +218,7 @@ impl Plant {
             target: TargetRate::per_second(self.target).unwrap(),
             weight: self.weight,
             runnable: self.threads,
+            joined: false,
             worked_ns: self.timed.then_some(self.worked_ns),
             beats: self.beats,
             beat_at_ns: self.beat_at,

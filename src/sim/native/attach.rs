@@ -194,7 +194,7 @@ impl NativeKernel {
         let dead = |task| self.task_struct(task).flags & ffi::PF_EXITING != 0;
         tasks.retain(|task| runnable.contains(task) || !dead(*task));
         for &task in &tasks {
-            self.init_task(task, false);
+            self.init_task(task, false, None);
         }
         for &task in &tasks {
             let raw = self.raw(task);

@@ -37,7 +37,7 @@ impl NativeKernel {
     pub fn make(&self, task: &NewTask, from: u32) -> TaskIndex {
         let id = self.create(task, from);
         self.enter(from);
-        self.init_task(id, true);
+        self.init_task(id, true, task.maker);
         let raw = self.raw(id);
         // SAFETY: as in Kernel::new(), here and below.
         self.call(|ops| unsafe { ops.enable.unwrap()(raw) });
@@ -45,13 +45,18 @@ impl NativeKernel {
         id
     }
 
-    /// The BPF half is told of a task.
-    pub(super) fn init_task(&self, task: TaskIndex, fork: bool) {
+    /// The BPF half is told of a task, made by `maker` or by what runs here.
+    pub(super) fn init_task(&self, task: TaskIndex, fork: bool, maker: Option<TaskIndex>) {
         let group = self.look().tasks[task.index()].cgroup;
         let cgroup = self.cgroup(group);
         let mut args = ffi::scx_init_task_args { fork, cgroup };
         let raw = self.raw(task);
-        let err = self.call(|ops| unsafe { ops.init_task.unwrap()(raw, &raw mut args) });
+        let err = self.call(|ops| {
+            if let Some(maker) = maker {
+                self.let_run(maker);
+            }
+            unsafe { ops.init_task.unwrap()(raw, &raw mut args) }
+        });
         assert_eq!(err, 0, "the BPF half refuses a task");
         self.st().tasks[task.index()].known = true;
     }

@@ -3,12 +3,14 @@
 
 use super::scene::*;
 use super::*;
-use crate::agent::{Allotment, Author};
+use crate::agent::{Allotment, Author, SessionHeirs};
 use crate::policy::Action;
 use crate::scheduler::encode::encode;
+use hetero_core::goals::SessionPlace;
 
 /// Puts tasks into a session that gets so much, once they have slots.
 fn join(scene: &mut Scene, tasks: &[TaskIndex], session: u16, allotment: Allotment) {
+    let session = SessionPlace::first(session);
     scene.run(100 * MS);
     let join = |task: &TaskIndex| {
         let task = scene.kernel.seen(*task).expect("a slot");
@@ -23,11 +25,13 @@ fn exactly(fast_cores: f64) -> Allotment {
     Allotment {
         fast_cores: Some(fast_cores),
         gets_more: false,
+        heirs: SessionHeirs::Children,
     }
 }
 
 /// In CPUs of the fastest type, over so much time.
 fn rate(scene: &mut Scene, session: u16, ns: u64) -> f64 {
+    let session = SessionPlace::first(session);
     let before = scene.kernel.half().spent_ns(session);
     scene.run(ns);
     (scene.kernel.half().spent_ns(session) - before) as f64 / ns as f64
@@ -98,9 +102,10 @@ fn sessions_get_what_each_is_allotted() {
     join(&mut scene, &first, 1, exactly(1.5));
     join(&mut scene, &second, 2, exactly(0.7));
     scene.run(S);
-    let before = scene.kernel.half().spent_ns(2);
+    let second = SessionPlace::first(2);
+    let before = scene.kernel.half().spent_ns(second);
     let first = rate(&mut scene, 1, 5 * S);
-    let second = (scene.kernel.half().spent_ns(2) - before) as f64 / 5e9;
+    let second = (scene.kernel.half().spent_ns(second) - before) as f64 / 5e9;
     assert!((first / 1.5 - 1.0).abs() < 0.05, "{first}");
     assert!((second / 0.7 - 1.0).abs() < 0.05, "{second}");
 }
@@ -146,4 +151,74 @@ fn an_agent_that_is_silent_holds_nothing() {
     scene.run(1500 * MS);
     let ran = scene.measure(&hogs, S);
     assert!(ran.iter().all(|&ran| ran > 990 * MS), "{ran:?}");
+}
+
+/// The id of the session to which a task belongs that has no slot yet.
+fn born_in(scene: &Scene, task: TaskIndex) -> u32 {
+    let found = scene.kernel.with_task_ctx(task, |ctx| ctx.session);
+    found.expect("it lives")
+}
+
+#[test]
+fn what_a_session_makes_belongs_to_it_from_the_beginning_and_pays() {
+    let mut scene = Scene::new(&machine(&[2, 4]));
+    let maker = scene.hogs(1, &NewTask::default())[0];
+    let tgid = scene.kernel.task_struct(maker).tgid;
+    let session = SessionPlace::first(1);
+    let make = |tgid: Option<i32>| {
+        let task = NewTask {
+            tgid,
+            maker: Some(maker),
+            ..NewTask::default()
+        };
+        scene.kernel.make(&task, 0)
+    };
+    assert_eq!(born_in(&scene, make(Some(tgid))), 0, "there is none yet");
+    for heirs in [
+        SessionHeirs::None,
+        SessionHeirs::Threads,
+        SessionHeirs::Children,
+    ] {
+        let allotment = Allotment {
+            heirs,
+            ..exactly(1.0)
+        };
+        scene.kernel.allot(session, allotment);
+        let (tid, tgid) = (scene.kernel.task_struct(maker).pid as u32, tgid as u32);
+        assert_eq!(scene.kernel.join_session(tid, tgid, session), 0);
+        let is_heir = |wanted| u32::from(wanted) * session.raw();
+        let thread = born_in(&scene, make(Some(tgid as i32)));
+        assert_eq!(thread, is_heir(heirs != SessionHeirs::None));
+        let child = born_in(&scene, make(None));
+        assert_eq!(child, is_heir(heirs == SessionHeirs::Children));
+    }
+    // Another session has the place of one that has ended.
+    scene.kernel.allot(session, Allotment::default());
+    scene.kernel.allot(session.next(), exactly(1.0));
+    assert_eq!(born_in(&scene, make(None)), 0);
+    scene.kernel.allot(session, exactly(1.0));
+
+    // One that ends before it has a slot has paid all the same.
+    let before = scene.kernel.half().spent_ns(session);
+    let child = make(None);
+    scene.kernel.wake_new(child, 0);
+    scene.kernel.allot(session, exactly(6.0));
+    scene.run(3 * MS);
+    assert_eq!(scene.kernel.seen(child), None, "it has a slot");
+    let spent = scene.kernel.half().spent_ns(session) - before;
+    assert!(spent > 4 * MS, "the maker's 3 ms and {spent}");
+}
+
+#[test]
+fn only_a_thread_of_the_process_that_is_meant_joins_by_its_id() {
+    let scene = Scene::new(&machine(&[2]));
+    let task = scene.hogs(1, &NewTask::default())[0];
+    let session = SessionPlace::first(1);
+    scene.kernel.allot(session, exactly(1.0));
+    let tid = scene.kernel.task_struct(task).pid as u32;
+    assert!(scene.kernel.join_session(tid, tid + 1, session) < 0);
+    assert!(scene.kernel.join_session(tid + 1000, tid + 1000, session) < 0);
+    assert_eq!(born_in(&scene, task), 0);
+    assert_eq!(scene.kernel.join_session(tid, tid, session), 0);
+    assert_eq!(born_in(&scene, task), session.raw());
 }

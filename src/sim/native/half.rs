@@ -15,6 +15,7 @@ use crate::agent::Allotment;
 use crate::bpf::{intf, types};
 use crate::carried::Heir;
 use crate::scheduler::encode;
+use hetero_core::goals::SessionPlace;
 
 const MAX_SLOTS: usize = intf::hetero_consts_MAX_SLOTS as usize;
 const MAX_SESSIONS: usize = intf::hetero_consts_MAX_SESSIONS as usize;
@@ -51,6 +52,7 @@ pub struct NativeHalf {
     pub(super) forget_cgroup: unsafe extern "C" fn(*mut ffi::cgroup),
     apply: unsafe extern "C" fn(*mut c_void) -> i32,
     register_spin: unsafe extern "C" fn(*mut intf::spin_request) -> i32,
+    join_session: unsafe extern "C" fn(*mut intf::session_request) -> i32,
     maps: *mut ffi::native_map,
     nr_maps: usize,
     started: bool,
@@ -82,6 +84,7 @@ impl NativeHalf {
                 forget_cgroup: *library.get(b"native_forget_cgroup\0")?,
                 apply: *library.get(b"apply_actions\0")?,
                 register_spin: *library.get(b"register_spin\0")?,
+                join_session: *library.get(b"join_session\0")?,
                 maps: address(&library, "native_maps")?.cast(),
                 nr_maps: *address(&library, "nr_native_maps")?.cast::<u32>() as usize,
                 started: false,
@@ -187,15 +190,15 @@ impl NativeHalf {
     }
 
     /// As the agent allots CPU time to a session.
-    pub fn allot(&self, session: u16, allotment: Allotment) {
+    pub fn allot(&self, session: SessionPlace, allotment: Allotment) {
         let (sessions, nr_sessions) = self.sessions();
         encode::allot(sessions, nr_sessions, session, allotment);
     }
 
     /// What a session has spent of its allotments, ns.
-    pub fn spent_ns(&self, session: u16) -> u64 {
+    pub fn spent_ns(&self, session: SessionPlace) -> u64 {
         let (sessions, _) = self.sessions();
-        sessions[usize::from(session)].spent_ns
+        sessions[session.place()].spent_ns
     }
 
     // Maps, as the agent reads and writes them: of u32, by u32.
@@ -267,6 +270,12 @@ impl NativeHalf {
     pub(super) fn register_spin(&self, mut request: intf::spin_request) -> i32 {
         // SAFETY: the program only reads the request.
         unsafe { (self.register_spin)(&raw mut request) }
+    }
+
+    /// A thread belongs to a session from now on. The error is the kernel's.
+    pub(super) fn join_session(&self, mut request: intf::session_request) -> i32 {
+        // SAFETY: as above.
+        unsafe { (self.join_session)(&raw mut request) }
     }
 }
 

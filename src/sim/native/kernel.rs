@@ -20,6 +20,7 @@ use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 use crate::scheduler::encode::encode;
 use crate::table;
+use hetero_core::goals::SessionPlace;
 
 /// The model's time when it begins, ns: an hour after the boot.
 pub const BEGIN_NS: u64 = 3_600_000_000_000;
@@ -278,6 +279,13 @@ impl NativeKernel {
         }
     }
 
+    /// The BPF half takes a task for the one that runs where it was entered.
+    pub(super) fn let_run(&self, task: TaskIndex) {
+        let raw = self.raw(task);
+        // SAFETY: as in enter().
+        unsafe { (*self.here.get()).current = raw };
+    }
+
     pub(super) fn here(&self) -> u32 {
         // SAFETY: as in enter().
         unsafe { (*self.here.get()).cpu as u32 }
@@ -484,9 +492,18 @@ impl NativeKernel {
     }
 
     /// As the agent allots CPU time to a session.
-    pub fn allot(&self, session: u16, allotment: Allotment) {
-        self.trace(|| format!("session {session}: {allotment:?}"));
+    pub fn allot(&self, session: SessionPlace, allotment: Allotment) {
+        self.trace(|| format!("{session:?}: {allotment:?}"));
         self.half.allot(session, allotment);
+    }
+
+    /// A thread belongs to a session from now on. The error is the kernel's.
+    pub fn join_session(&self, tid: u32, tgid: u32, session: SessionPlace) -> i32 {
+        self.half.join_session(intf::session_request {
+            tid,
+            tgid,
+            session: session.raw(),
+        })
     }
 
     /// A thread registers its word for spin notifications at `address`.

@@ -132,6 +132,8 @@ pub struct NewTask {
     pub rates: [[u32; 12]; 4],
     /// Its cgroup, as [`super::NativeKernel::make_cgroup`] numbered it.
     pub cgroup: Option<usize>,
+    /// What makes it; the default is what runs on the CPU where that happens.
+    pub maker: Option<TaskIndex>,
 }
 
 impl std::fmt::Debug for Mask {
@@ -157,6 +159,7 @@ impl Default for NewTask {
             cpus: None,
             rates,
             cgroup: None,
+            maker: None,
         }
     }
 }

@@ -9,6 +9,9 @@ use crate::pmu::sample::Sample;
 use crate::policy::{Name, Policy, Seen, Snapshot};
 use crate::testing::{MS, board, task};
 
+/// The session of the first place.
+const FIRST: SessionPlace = SessionPlace::first(1);
+
 /// Wants every thread that it may move on the slowest core type.
 struct Down;
 
@@ -30,7 +33,8 @@ struct Bench {
     tasks: Vec<Task>,
     sessions: Vec<SessionId>,
     spends: f64,
-    allotted: Vec<(u16, Allotment)>,
+    allotted: Vec<(SessionPlace, Allotment)>,
+    at: FxHashMap<TaskId, SessionPlace>,
     applied: Vec<(Author, Action)>,
 }
 
@@ -59,17 +63,20 @@ impl Backend for Bench {
             if let Action::Hint(seen, to) = action {
                 self.tasks[seen.task.slot as usize].hint = *to;
             }
+            if let Action::Join(task, place) = action {
+                self.at.insert(*task, *place);
+            }
             outcomes.push(Outcome::Applied);
             self.applied.push((by, action.clone()));
         }
         Ok(())
     }
 
-    fn allot(&mut self, session: u16, allotment: Allotment) {
+    fn allot(&mut self, session: SessionPlace, allotment: Allotment) {
         self.allotted.push((session, allotment));
     }
 
-    fn spent_ns(&self, _: u16) -> u64 {
+    fn spent_ns(&self, _: SessionPlace) -> u64 {
         (self.now_ns as f64 * self.spends) as u64
     }
 
@@ -80,14 +87,23 @@ impl Backend for Bench {
             target: TargetRate::per_second(30.0).unwrap(),
             weight: 100,
             gets_more: false,
+            heirs: SessionHeirs::Threads,
             beats,
             beat_at_ns: beats * 1000 * MS / 30,
             worked_ns: None,
         }));
     }
 
-    fn session_of(&mut self, task: &Task) -> Option<SessionId> {
-        (task.tgid == 100).then_some(SessionId(7))
+    fn place_of(&self, task: TaskId) -> SessionPlace {
+        self.at.get(&task).copied().unwrap_or_default()
+    }
+
+    fn session_of(&mut self, task: &Task) -> Belongs {
+        match task.tgid {
+            100 => Belongs::To(SessionId(7)),
+            200 => Belongs::Unknown,
+            _ => Belongs::ToNone,
+        }
     }
 }
 
@@ -111,6 +127,7 @@ fn bench(tasks: Vec<Task>, spends: f64) -> (Agent, Bench) {
         sessions: vec![SessionId(7)],
         spends,
         allotted: Vec::new(),
+        at: FxHashMap::default(),
         applied: Vec::new(),
     };
     (agent, bench)
@@ -128,19 +145,22 @@ fn threads_of_a_session_join_it_once_and_leave_it_when_it_ends() {
     let applied = bench.run(&mut agent, 1000);
     assert_eq!(agent.goals.due_in(), Some(GOALS_LOOK));
     let (mine, other) = (bench.tasks[0].id, bench.tasks[1].id);
-    assert_eq!(by_goals(&applied), [&Action::Join(mine, 1)]);
+    assert_eq!(by_goals(&applied), [&Action::Join(mine, FIRST)]);
     assert_eq!(by_goals(&bench.run(&mut agent, 100)), [] as [&Action; 0]);
     let given = agent.goals.of(mine).unwrap();
     assert!((given.fast_cores - 0.3).abs() < 0.02, "{given:?}");
     assert_eq!(agent.goals.of(other), None);
     let (place, last) = *bench.allotted.last().unwrap();
-    assert_eq!((place, last.gets_more), (1, false));
+    assert_eq!((place, last.gets_more), (FIRST, false));
     assert!((last.fast_cores.unwrap() - 0.3).abs() < 0.02, "{last:?}");
 
     bench.sessions.clear();
     let applied = bench.run(&mut agent, 50);
-    assert_eq!(by_goals(&applied), [&Action::Join(mine, 0)]);
-    assert_eq!(bench.allotted.last(), Some(&(1, Allotment::default())));
+    assert_eq!(
+        by_goals(&applied),
+        [&Action::Join(mine, SessionPlace::NONE)]
+    );
+    assert_eq!(bench.allotted.last(), Some(&(FIRST, Allotment::default())));
     assert!(agent.goals.is_idle() && agent.goals.of(mine).is_none());
 }
 
@@ -168,26 +188,62 @@ fn a_thread_that_a_slow_core_is_too_slow_for_is_kept_on_a_fast_one() {
 }
 
 #[test]
+fn where_no_cpu_is_idle_it_trades_places_with_the_one_that_has_got_furthest() {
+    let on = [(0, 0), (1, 0), (2, 1), (3, 1)];
+    let mut tasks: Vec<_> = on.map(|(slot, kind)| task(slot, slot, kind)).into();
+    for (task, progress) in tasks.iter_mut().zip([5, 7, 9, 1]) {
+        (task.amp_progress, task.tgid) = (progress, 300 + task.id.slot);
+    }
+    tasks[3].tgid = 100;
+    let (mut agent, mut bench) = bench(tasks, 0.8);
+    let applied = bench.run(&mut agent, 2000);
+    let [mine, other] = [3, 1].map(|slot| Seen::from(&bench.tasks[slot]));
+    let trade = Action::Swap([(mine, 0), (other, 1)]);
+    assert!(by_goals(&applied).contains(&&trade), "{applied:?}");
+    // A CPU is idle there.
+    bench.tasks[1].state = TaskState::Blocked;
+    let applied = bench.run(&mut agent, 50);
+    let trades = |action: &&&Action| matches!(action, Action::Swap(_));
+    assert_eq!(by_goals(&applied).iter().filter(trades).count(), 0);
+}
+
+#[test]
 fn a_rule_goes_before_a_goal() {
     let mut pinned = task(0, 0, 1);
     pinned.pinned = true;
     let (mut agent, mut bench) = bench(vec![pinned], 0.8);
     let applied = bench.run(&mut agent, 2000);
-    assert_eq!(by_goals(&applied), [&Action::Join(pinned.id, 1)]);
+    assert_eq!(by_goals(&applied), [&Action::Join(pinned.id, FIRST)]);
 }
 
 #[test]
-fn a_place_is_had_again_only_after_its_threads_have_left() {
+fn a_place_is_had_again_at_once_by_another_name() {
     let (mut agent, mut bench) = bench(vec![task(0, 0, 0)], 0.3);
     bench.run(&mut agent, 100);
     bench.sessions = vec![SessionId(8)];
     bench.now_ns += 50 * MS;
     agent.steer(&mut bench);
-    assert_eq!(bench.allotted.last().unwrap().0, 2);
-    bench.run(&mut agent, 50);
-    bench.sessions.push(SessionId(9));
-    agent.steer(&mut bench);
-    assert_eq!(bench.allotted.last().unwrap().0, 1);
+    let again = bench.allotted.last().unwrap().0;
+    assert_eq!(again, FIRST.next());
+    // It still says that it belongs to the one before.
+    let applied = bench.run(&mut agent, 50);
+    let leaves = Action::Join(bench.tasks[0].id, SessionPlace::NONE);
+    assert_eq!(by_goals(&applied), [&leaves]);
+}
+
+#[test]
+fn what_was_born_in_a_session_stays_there_until_it_is_looked_up() {
+    let (mut agent, mut bench) = bench(vec![task(0, 0, 0), task(1, 1, 1)], 0.3);
+    bench.run(&mut agent, 100);
+    bench.tasks[1].tgid = 200;
+    let born = bench.tasks[1].id;
+    bench.at.insert(born, FIRST);
+    assert_eq!(by_goals(&bench.run(&mut agent, 50)), [] as [&Action; 0]);
+    assert_eq!(agent.goals.of(born).unwrap().session, SessionId(7));
+    bench.tasks[1].tgid = 300;
+    let leaves = Action::Join(born, SessionPlace::NONE);
+    assert_eq!(by_goals(&bench.run(&mut agent, 50)), [&leaves]);
+    assert_eq!(agent.goals.of(born), None);
 }
 
 #[test]
@@ -196,7 +252,7 @@ fn sessions_beyond_the_places_there_are_get_nothing() {
     bench.sessions = (0..2000).rev().map(SessionId).collect();
     agent.steer(&mut bench);
     assert_eq!(bench.allotted.len(), MAX_SESSIONS);
-    let places = bench.allotted.iter().map(|(place, _)| usize::from(*place));
+    let places = bench.allotted.iter().map(|(place, _)| place.place());
     assert_eq!(
         (places.clone().min(), places.max()),
         (Some(1), Some(MAX_SESSIONS))
@@ -213,7 +269,7 @@ fn places_that_were_left_are_had_again_though_no_thread_ever_joined() {
         let (place, allotment) = *bench.allotted.last().unwrap();
         assert!(
             allotment.fast_cores.is_some(),
-            "session {id} has no place, but {place}"
+            "session {id} has no place, but {place:?}"
         );
         bench.sessions.clear();
         bench.run(&mut agent, 50);

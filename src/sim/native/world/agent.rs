@@ -2,8 +2,9 @@
 //! The agent: it says that it is there, and asks for this and that.
 
 use super::{Chaos, Event, MS, World};
-use crate::agent::Allotment;
+use crate::agent::{Allotment, SessionHeirs};
 use crate::bpf::{intf, types};
+use hetero_core::goals::SessionPlace;
 
 impl World {
     /// The agent: it says that it is there, and asks for this and that.
@@ -113,7 +114,10 @@ impl World {
     /// A thread joins a session or leaves it, and some session is allotted so much: also nothing that
     /// makes sense.
     fn goal(&mut self) -> Option<types::action> {
-        let session = self.goals.of(&[0, 1, 1, 2, 3]);
+        let mut session = SessionPlace::first(self.goals.of(&[0, 1, 1, 2, 3]));
+        if self.goals.one_in(4) {
+            session = session.next();
+        }
         let allotment = Allotment {
             fast_cores: match self.goals.below(6) {
                 0 => None,
@@ -122,6 +126,11 @@ impl World {
                 _ => Some(self.goals.below(100) as f64 / 20.0),
             },
             gets_more: self.goals.one_in(4),
+            heirs: self.goals.of(&[
+                SessionHeirs::None,
+                SessionHeirs::Threads,
+                SessionHeirs::Children,
+            ]),
         };
         self.kernel.allot(session, allotment);
         let alive = self.kernel.look().alive.clone();
@@ -133,7 +142,7 @@ impl World {
             generation: self.kernel.slot(task)?.generation,
             session: match self.has(Chaos::Hostile) && self.goals.one_in(8) {
                 true => u32::MAX >> self.goals.below(32),
-                false => session.into(),
+                false => session.raw(),
             },
             ..Default::default()
         })
