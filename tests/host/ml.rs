@@ -141,7 +141,7 @@ fn with_joules(table: &str) -> String {
 fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     let place = Place::new();
     place.write("table.csv", &with_joules(&table(20)));
-    let output = place.run(&["train", "table.csv"]);
+    let output = place.run(&["train", "table.csv", "--trees", "10"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let said = String::from_utf8(output.stdout).unwrap();
@@ -156,12 +156,8 @@ fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     assert!(model.efficiency_pairs.unwrap().accuracy() > 0.9);
     // Without, there is none, and trees for it cannot be scored.
     place.write("plain.csv", &table(20));
-    assert!(
-        place
-            .run(&["train", "plain.csv", "-o", "plain.model.json"])
-            .status
-            .success()
-    );
+    let words = ["train", "plain.csv", "--trees", "10", "-o", "plain.model.json"];
+    assert!(place.run(&words).status.success());
     let plain = Model::read(&place.folder.path().join("plain.model.json")).unwrap();
     assert_eq!((plain.efficiency.len(), plain.efficiency_pairs), (0, None));
     let error = place.fails(&["train", "plain.csv", "--import", "ef:P=trees.json"]);
@@ -206,7 +202,7 @@ impl Place {
 fn a_table_makes_a_model_and_a_report_and_the_same_ones_again() {
     let place = Place::new();
     place.write("table.csv", &table(20));
-    let words = ["train", "table.csv", "--report", "report.svg"];
+    let words = ["train", "table.csv", "--trees", "50", "--report", "report.svg"];
     let output = place.run(&words);
     assert!(
         output.status.success(),
@@ -287,7 +283,8 @@ fn bad_data_is_explained_and_the_old_model_stays() {
 fn models_that_cannot_be_used_are_explained() {
     let place = Place::new();
     place.write("table.csv", &table(20));
-    assert!(place.run(&["train", "table.csv"]).status.success());
+    let output = place.run(&["train", "table.csv", "--trees", "10"]);
+    assert!(output.status.success());
     let text = place.read("model.json");
     for (text, expected) in [
         (text[..text.len() / 2].to_string(), "cut short"),
@@ -344,7 +341,7 @@ fn imported_trees_are_scored_on_the_tables() {
         "sf:P={}",
         fixtures().join("xgboost-regressor.json").display()
     );
-    let output = place.run(&["train", "table.csv", "--import", &import]);
+    let output = place.run(&["train", "table.csv", "--trees", "10", "--import", &import]);
     assert!(
         output.status.success(),
         "{}",
@@ -358,13 +355,13 @@ fn imported_trees_are_scored_on_the_tables() {
     let wrong = import.replace("sf:P", "sf:LITTLE");
     assert!(
         place
-            .fails(&["train", "table.csv", "--import", &wrong])
+            .fails(&["train", "table.csv", "--trees", "10", "--import", &wrong])
             .contains("LITTLE")
     );
     let class = import.replace("sf:P", "classifier");
     assert!(
         place
-            .fails(&["train", "table.csv", "--import", &class])
+            .fails(&["train", "table.csv", "--trees", "10", "--import", &class])
             .contains("tell no classes")
     );
 }
