@@ -156,7 +156,14 @@ fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     assert!(model.efficiency_pairs.unwrap().accuracy() > 0.9);
     // Without, there is none, and trees for it cannot be scored.
     place.write("plain.csv", &table(20));
-    let words = ["train", "plain.csv", "--trees", "10", "-o", "plain.model.json"];
+    let words = [
+        "train",
+        "plain.csv",
+        "--trees",
+        "10",
+        "-o",
+        "plain.model.json",
+    ];
     assert!(place.run(&words).status.success());
     let plain = Model::read(&place.folder.path().join("plain.model.json")).unwrap();
     assert_eq!((plain.efficiency.len(), plain.efficiency_pairs), (0, None));
@@ -202,7 +209,14 @@ impl Place {
 fn a_table_makes_a_model_and_a_report_and_the_same_ones_again() {
     let place = Place::new();
     place.write("table.csv", &table(20));
-    let words = ["train", "table.csv", "--trees", "50", "--report", "report.svg"];
+    let words = [
+        "train",
+        "table.csv",
+        "--trees",
+        "50",
+        "--report",
+        "report.svg",
+    ];
     let output = place.run(&words);
     assert!(
         output.status.success(),
