@@ -170,6 +170,10 @@ pub fn compare(
                 run.done.clear();
             }
             Input::CarriedOut(outcomes) => run.done.extend(outcomes),
+            Input::Remembered(task, known) => {
+                run.as_recorded.remember(task, &known);
+                run.other.remember(task, &known);
+            }
             Input::Energy(_) | Input::Session(_) | Input::Goals { .. } => {}
         }
     }

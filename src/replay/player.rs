@@ -13,7 +13,8 @@ use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Name, Objective, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
-use crate::table::Task;
+use crate::table::{Task, TaskId};
+use hetero_core::knowledge::Recollection;
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -182,6 +183,11 @@ impl Player {
             sample: Some(sample),
             actions: &mut self.actions,
         });
+    }
+
+    /// Tells it what earlier runs of a thread's program were like.
+    pub fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.agent.remember(task, known);
     }
 
     /// Shows it the task table; `Some` if it decides now. `decides` says that the recorded one did.

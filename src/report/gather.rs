@@ -301,6 +301,7 @@ impl Gatherer {
                     }
                 }
             }
+            Input::Remembered(task, known) => self.player.remember(task, &known),
             Input::Energy(joules) => self.took(joules),
             Input::Session(named) => self.goals.name(named),
             Input::Goals { at_ns, goals } => self.goals.take(at_ns, &goals),

@@ -4,6 +4,7 @@
 use super::{SessionBeats, Verdict};
 use crate::energy::ledger::EnergyReading;
 use crate::goals::{SessionId, SessionPlace};
+use crate::knowledge::{Findings, Remembered};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
@@ -78,6 +79,23 @@ pub trait Backend {
     fn energy(&mut self) -> Option<EnergyReading> {
         None
     }
+
+    /// Whether anything is known of programs, or is to be kept of them.
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// What is known of the program that a thread runs. Asked when it is new or has another name, and again
+    /// until it is no longer [`Remembered::Later`].
+    fn remembered(&mut self, _task: &Task) -> Remembered<'_> {
+        Remembered::Nothing
+    }
+
+    /// Keeps what was found of a thread that has ended, or has lived for a minute more.
+    fn keep(&mut self, _task: &Task, _found: &Findings) {}
+
+    /// A thread behaves unlike its program did before.
+    fn is_unlike(&mut self, _task: &Task) {}
 
     /// Where to note what the policy sees and decides.
     fn recording(&mut self) -> Option<&mut Encoder> {

@@ -11,6 +11,8 @@
 //!                                          └─ rules, goals ─► apply()
 //!              steer()
 //!  Backend ──────► sessions ──► goals ──► allot()
+//!              see()
+//!  Backend ──────► programs' earlier runs ──► policy ──► what it found of threads ──► keep()
 //!              measure()
 //!  Backend ──────► sensors, tasks, samples ──► energy: joules of threads and programs
 //! ```
@@ -19,6 +21,7 @@
 
 mod backend;
 mod goals;
+mod knowledge;
 mod moves;
 mod ruled;
 mod saving;
@@ -36,10 +39,12 @@ pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 
 use crate::energy::ledger::EnergyLedger;
+use crate::knowledge::{Past, Recollection};
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Name, Policy, Settings, Snapshot};
-use crate::table::Task;
+use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+use knowledge::AgentKnowledge;
 use work::{Work, WorkLedger};
 
 /// See the module.
@@ -61,6 +66,7 @@ pub struct Agent {
     name: Name,
     policy: Box<dyn Policy>,
     ledger: WorkLedger,
+    knowledge: AgentKnowledge,
     applied: Applied,
     /// What came last.
     samples: Vec<Sample>,
@@ -84,6 +90,7 @@ impl Agent {
             name,
             policy,
             ledger: WorkLedger::default(),
+            knowledge: AgentKnowledge::default(),
             applied: Applied::default(),
             samples: Vec::new(),
             tasks: Vec::new(),
@@ -115,6 +122,21 @@ impl Agent {
     /// The work of all threads so far.
     pub fn work(&self) -> Work {
         self.ledger.work()
+    }
+
+    /// What became of what was known of the program that a thread runs.
+    pub fn past(&self, task: TaskId) -> Past {
+        self.knowledge.past(task)
+    }
+
+    /// Tells the policy what earlier runs of a thread's program were like.
+    pub fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.policy.remember(task, known);
+    }
+
+    /// Has all that the policy has found of threads kept, as before the scheduler ends.
+    pub fn keep_all<B: Backend>(&mut self, backend: &mut B) {
+        self.knowledge.keep_all(backend, &*self.policy);
     }
 
     /// What became of all actions so far.
@@ -162,6 +184,13 @@ impl Agent {
         if let Some(own) = self.own {
             self.tasks.retain(|task| task.tgid != own);
         }
+        let Self {
+            knowledge,
+            policy,
+            tasks,
+            ..
+        } = self;
+        knowledge.look(backend, &mut **policy, tasks);
         let mut actions = take(&mut self.actions);
         let now_ns = backend.now();
         let verdict = |task: &Task| backend.verdict(task);
@@ -280,7 +309,9 @@ impl Agent {
         name: Name,
         settings: &Settings,
     ) -> Result<(), B::Error> {
+        self.keep_all(backend);
         self.replace_policy(name, name.build(*settings));
+        self.knowledge.ask_again();
         if let Some(recording) = backend.recording() {
             recording.policy(name, settings);
         }

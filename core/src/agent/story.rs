@@ -53,6 +53,9 @@ pub struct ThreadStory {
     /// How fast its session is and is to be, and what it gets for that, in words.
     #[serde(default)]
     pub goal: Option<String>,
+    /// What became of what earlier runs of its program were like, in words.
+    #[serde(default)]
+    pub past: Option<String>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
     /// What it has taken, where that is known.
@@ -174,6 +177,9 @@ impl ThreadStory {
         item("slowdown", self.slowdowns(story));
         if let Some(goal) = &self.goal {
             item("goal", hang_words(goal, 11, 11));
+        }
+        if let Some(past) = &self.past {
+            item("program", hang_words(past, 11, 11));
         }
         if let Some((rank, of)) = self.rank {
             let sf = self.asymmetry.last().copied().flatten();
@@ -378,9 +384,14 @@ mod tests {
         let mut story = story();
         let goal = "24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: the machine lacks 0.80";
         story.threads[0].goal = Some(goal.into());
+        story.threads[0].past = crate::knowledge::Past::Wrong.told().map(Into::into);
         let text = story.lines().join("\n");
         assert!(
             text.contains("  goal     24.1 of 30 beats/s, needs"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  program  unlike its earlier runs"),
             "{text}"
         );
         assert!(text.lines().all(|line| line.chars().count() <= 80));

@@ -18,6 +18,7 @@ use super::tools::progress::patience_ns;
 use super::tools::speedup::Speedups;
 use super::tools::threshold::Threshold;
 use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -75,6 +76,18 @@ impl Policy for Acfs {
         let contested_ns = self.exchange.contested_ns();
         let swaps = self.exchange.act(snapshot, None, threshold, actions);
         self.threshold.note(contested_ns, swaps);
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.speedups.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.speedups.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.speedups.past(task)
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

@@ -35,6 +35,7 @@ use super::tools::explore::Explorer;
 use super::tools::speeds::Speeds;
 use super::tools::speedup::Speedups;
 use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -264,6 +265,18 @@ impl Policy for Efficient {
         });
         let least = MARGIN.ln() * PER_LOG;
         exchange.act_by_worth(snapshot, None, least, actions);
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.speedups.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.speedups.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.speedups.past(task)
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

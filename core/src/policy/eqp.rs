@@ -28,6 +28,7 @@ use super::tools::speeds::Speeds;
 use super::tools::speedup::Speedups;
 use super::tools::threshold::Threshold;
 use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -113,6 +114,18 @@ impl Policy for Eqp {
         let explorer = Some((explorer, &*speedups));
         let swaps = exchange.act(snapshot, explorer, threshold.ns(), actions);
         threshold.note(contested_ns, swaps);
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.speedups.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.speedups.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.speedups.past(task)
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

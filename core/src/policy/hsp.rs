@@ -24,6 +24,7 @@ use super::tools::exchange::Exchange;
 use super::tools::explore::Explorer;
 use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -105,6 +106,18 @@ impl Policy for Hsp {
         });
         let least = LEAST_GAIN * PER_UTILITY;
         exchange.act_by_worth(snapshot, Some((explorer, speedups)), least, actions);
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.speedups.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.speedups.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.speedups.past(task)
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

@@ -32,6 +32,7 @@ pub use reason::Reason;
 pub use rr::RoundRobin;
 
 use crate::goals::SessionPlace;
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -181,6 +182,18 @@ pub trait Policy {
     /// The phases that it knows of a thread, where it keeps such a table.
     fn history(&self, _task: TaskId) -> Option<&History> {
         None
+    }
+
+    /// Takes note of what is known of the program that a thread runs, from earlier runs; before
+    /// [`Policy::decide`] sees the thread first, or soon after.
+    fn remember(&mut self, _task: TaskId, _known: &Recollection) {}
+
+    /// Adds what it has found of a thread, for later runs.
+    fn find(&self, _task: TaskId, _found: &mut Findings) {}
+
+    /// What became of what it was told of a thread's program.
+    fn past(&self, _task: TaskId) -> Past {
+        Past::Unknown
     }
 
     /// Changes [`Settings::fairness`] from now on; false if that is nothing to it.

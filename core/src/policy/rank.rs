@@ -30,6 +30,7 @@ use super::tools::demand::Demand;
 use super::tools::speeds::{Prior, SureSpeeds};
 use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::placement;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -440,6 +441,18 @@ impl Policy for Rank {
         place(&mut self.ranked, &mut rooms[..nr_types]);
         self.visits.step(snapshot.now_ns, &mut self.ranked);
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.speedups.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.speedups.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.speedups.past(task)
     }
 
     fn reason(&self, task: TaskId) -> Option<Reason> {

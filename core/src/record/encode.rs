@@ -7,10 +7,11 @@ use clap::ValueEnum;
 
 use super::format::{
     Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, Number, Record,
-    SampleRecord, SessionName,
+    RememberedRecord, SampleRecord, SessionName,
 };
 use super::{GOALS, GOALS_EACH};
 use crate::goals::{GoalState, MAX_SESSIONS};
+use crate::knowledge::Recollection;
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::pmu::sample::Sample;
@@ -157,6 +158,16 @@ impl Encoder {
         if let Record::Look(look) = record {
             self.look = look;
         }
+    }
+
+    /// The policy is told what is known of a task's program.
+    pub fn remembered(&mut self, task: &Task, known: &Recollection) {
+        let record = RememberedRecord {
+            slot: task.id.slot,
+            generation: task.id.generation,
+            known: *known,
+        };
+        self.put(&Record::Remembered(Box::new(record)));
     }
 
     /// What the policy decided.

@@ -8,6 +8,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::goals::{GoalState, Miss};
+use crate::knowledge::Recollection;
 use crate::pmu::sample::SfEstimate;
 use crate::policy::{Action, Objective, Reason};
 use crate::slowdown::Thresholds;
@@ -50,6 +51,8 @@ pub enum Record {
     Session(SessionName),
     /// How fast programs with goals are, and what they get.
     Goals(GoalsLook),
+    /// The policy is told what earlier runs of a thread's program were like.
+    Remembered(Box<RememberedRecord>),
 }
 
 /// The scheduler begins.
@@ -192,6 +195,17 @@ pub struct SessionName {
     pub pid: u32,
     /// Its name.
     pub name: String,
+}
+
+/// What is known of the program that a thread runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RememberedRecord {
+    /// Slot of the task.
+    pub slot: u32,
+    /// Generation of that slot.
+    pub generation: u32,
+    /// This.
+    pub known: Recollection,
 }
 
 /// Programs with goals at one look.

@@ -13,9 +13,10 @@ use flate2::bufread::GzDecoder;
 
 use super::GOALS;
 use super::format::{
-    Begin, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, MOST, Record, SampleRecord,
-    SessionName,
+    Begin, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, MOST, Record, RememberedRecord,
+    SampleRecord, SessionName,
 };
+use crate::knowledge::Recollection;
 use crate::pmu::Event;
 use crate::pmu::counts;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SampleMetrics};
@@ -83,6 +84,8 @@ pub enum Input {
         /// In ascending order of sessions.
         goals: Vec<GoalRecord>,
     },
+    /// The policy is told what earlier runs of a thread's program were like.
+    Remembered(TaskId, Box<Recollection>),
 }
 
 /// How a recording ends.
@@ -118,6 +121,8 @@ pub struct RecordReader {
     changes: usize,
     /// Sessions there ever were.
     sessions: usize,
+    /// Threads of whose programs the policy was told since the last look.
+    remembered: usize,
     /// Actions decided of which nothing is known yet.
     open: usize,
     core_types: usize,
@@ -155,6 +160,7 @@ impl RecordReader {
             threads: 0,
             changes: 0,
             sessions: 0,
+            remembered: 0,
             open: 0,
             core_types: 0,
             looked: (0, 0),
@@ -309,6 +315,7 @@ impl RecordReader {
             Record::Look(look) => {
                 let (now_ns, decides) = (look.now_ns, look.decides);
                 self.look(look)?;
+                self.remembered = 0;
                 let (before, at_ns) = self.looked;
                 // A scheduler that begins may have a clock of its own.
                 let own = self.anew.then_some(now_ns);
@@ -356,6 +363,20 @@ impl RecordReader {
                 let passed = now_ns.checked_sub(before).or(self.anew.then_some(now_ns));
                 let at_ns = at_ns.saturating_add(passed.unwrap_or(0));
                 Input::Goals { at_ns, goals }
+            }
+            Record::Remembered(record) => {
+                self.remembered += 1;
+                let RememberedRecord {
+                    slot,
+                    generation,
+                    known,
+                } = *record;
+                ensure!(
+                    self.remembered <= MOST && known.is_sound(),
+                    "{}: what is known of programs makes no sense, or is of more than {MOST} threads",
+                    self.path.display()
+                );
+                Input::Remembered(TaskId { slot, generation }, Box::new(known))
             }
             Record::End => {
                 self.tail = Some(Tail::Whole);

@@ -71,6 +71,8 @@ pub struct Estimator {
     learned: u64,
     /// Both since the thread began.
     totals: (u32, u32),
+    /// A bit for each core type whose slowdown is of an earlier run of the program.
+    expected: u8,
 }
 
 impl Default for Estimator {
@@ -90,7 +92,49 @@ impl Estimator {
             hits: 0,
             learned: 0,
             totals: (0, 0),
+            expected: 0,
         }
+    }
+
+    /// Takes over what an earlier run knew of a phase undisturbed on the fastest type: instructions per
+    /// cycle, and the clock, Hz.
+    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64) {
+        self.history.remember(phase, ipc, frequency);
+    }
+
+    /// Takes a slowdown on a core type for what it will be, until it is measured there.
+    pub fn expect(&mut self, core_type: usize, slowdown: f64) {
+        if core_type < MAX_CORE_TYPES && self.slowdown[core_type].is_none() {
+            self.slowdown[core_type] = Some(slowdown.clamp(1.0, MAX_SLOWDOWN));
+            self.expected |= 1 << core_type;
+        }
+    }
+
+    /// Whether nothing is known of a phase.
+    pub fn lacks(&self, phase: &Phase) -> bool {
+        let mut entries = self.history.entries().iter();
+        !entries.any(|entry| entry.phase.is_same(phase))
+    }
+
+    /// Whether its next sample is one of those that are discarded.
+    pub fn is_starting(&self) -> bool {
+        self.samples < DISCARDED
+    }
+
+    /// Forgets what earlier runs knew.
+    pub fn forget_the_past(&mut self) {
+        self.history.forget_the_past();
+        for (core_type, slowdown) in self.slowdown.iter_mut().enumerate() {
+            if self.expected & 1 << core_type != 0 {
+                *slowdown = None;
+            }
+        }
+        self.expected = 0;
+    }
+
+    /// Whether the slowdown on a core type was measured, and is not only expected.
+    pub fn is_measured(&self, core_type: usize) -> bool {
+        self.slowdown(core_type).is_some() && self.expected & 1 << core_type == 0
     }
 }
 
@@ -163,6 +207,7 @@ impl Estimator {
     fn set(&mut self, core_type: usize, slowdown: f64) {
         let slowdown = slowdown.clamp(1.0, MAX_SLOWDOWN);
         self.slowdown[core_type] = Some(slowdown);
+        self.expected &= !(1 << core_type);
         self.average += (slowdown - self.average) / AVERAGED;
     }
 

@@ -18,6 +18,9 @@ pub const APPLICATION_ENTRIES: usize = 4;
 /// that changes slowly.
 const AVERAGED: u32 = 16;
 
+/// So many samples, and nothing is left of what earlier runs of the program knew.
+const OWN: u32 = 8;
+
 /// What is known of one phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
@@ -29,6 +32,8 @@ pub struct Entry {
     pub frequency: f64,
     /// Samples in the averages; no more than their window.
     pub samples: u32,
+    /// It is of an earlier run of the program; if there is more than one sample, in part.
+    pub past: bool,
     /// When it was last found or updated, by the table's own count.
     used: u64,
 }
@@ -87,12 +92,14 @@ impl History {
                 ipc,
                 frequency,
                 samples: 1,
+                past: false,
                 used: 0,
             });
             return true;
         };
         let entry = self.touch(index);
         entry.samples = (entry.samples + 1).min(AVERAGED);
+        entry.past &= entry.samples < OWN;
         let weight = 1.0 / f64::from(entry.samples);
         entry.ipc += (ipc - entry.ipc) * weight;
         entry.frequency += (frequency - entry.frequency) * weight;
@@ -120,6 +127,23 @@ impl History {
             oldest
         };
         self.touch(index);
+    }
+
+    /// Takes over what an earlier run of the program knew of a phase, see [`History::insert`].
+    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64) {
+        self.insert(Entry {
+            phase: *phase,
+            ipc,
+            frequency,
+            samples: 1,
+            past: true,
+            used: 0,
+        });
+    }
+
+    /// Forgets what earlier runs knew, even in part.
+    pub fn forget_the_past(&mut self) {
+        self.entries.retain(|entry| !entry.past);
     }
 
     /// Mean IPS of all samples that the averages hold, as of [`Entry::ips`].

@@ -4,6 +4,8 @@
 //! Two intervals belong to the same phase if their instruction mixes are close. Both components
 //! are properties of the program, so neither contention nor the core type moves them much.
 
+use serde::{Deserialize, Serialize};
+
 use crate::pmu::sample::SampleMetrics;
 
 /// L1 data accesses per kilo-instruction that make one point of distance.
@@ -24,7 +26,7 @@ pub const THRESHOLD: f64 = 4.0;
 
 /// The vector by which history tables are indexed. A component that the machine cannot count is
 /// absent and is left out of comparisons.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// L1 data accesses per 1,000 instructions.
     pub l1_per_kilo: Option<f64>,
@@ -66,7 +68,7 @@ impl Phase {
     }
 
     /// Moves by `weight`, 0 to 1, of the way towards `other`.
-    pub(super) fn approach(&mut self, other: &Self, weight: f64) {
+    pub(crate) fn approach(&mut self, other: &Self, weight: f64) {
         let step = |from: &mut Option<f64>, to: Option<f64>| match (*from, to) {
             (Some(a), Some(b)) => *from = Some(a + (b - a) * weight),
             (None, b) => *from = b,

@@ -13,6 +13,7 @@
 
 pub mod fairness;
 pub mod nwc;
+mod past;
 mod sensitivity;
 mod threads;
 pub mod worth;
@@ -27,6 +28,7 @@ use super::tools::swap::{PlannedSwaps, SwapCandidate};
 use super::tools::threshold::Threshold;
 use super::tools::{LOOK, is_contested};
 use super::{Action, Insight, Policy, PolicyTally, Reason, Seen, Snapshot};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -372,6 +374,18 @@ impl Policy for Camps {
 
     fn history(&self, task: TaskId) -> Option<&History> {
         Some(self.threads.estimator(task)?.history())
+    }
+
+    fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.threads.remember(task, known);
+    }
+
+    fn find(&self, task: TaskId, found: &mut Findings) {
+        self.threads.find(task, found);
+    }
+
+    fn past(&self, task: TaskId) -> Past {
+        self.threads.past(task)
     }
 
     fn set_fairness(&mut self, percent: u8) -> bool {

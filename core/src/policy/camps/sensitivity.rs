@@ -7,6 +7,7 @@
 //! contention is low ([`FLOOR`]). What is known fades, so that a thread is tried again where contention
 //! kept it away.
 
+use crate::knowledge::Slope;
 use crate::slowdown::Thresholds;
 
 /// A new sample counts for one in so many: what a queue for memory does to a thread is not quite linear
@@ -29,6 +30,8 @@ pub(super) struct Sensitivity {
     variance: f64,
     /// When the last sample was taken in, ns.
     at_ns: u64,
+    /// All of it is of an earlier run.
+    past: bool,
 }
 
 impl Sensitivity {
@@ -39,6 +42,30 @@ impl Sensitivity {
         self.covariance = self.covariance * kept + others * excess;
         self.variance = self.variance * kept + others * others;
         self.at_ns = now_ns;
+        self.past = false;
+    }
+
+    /// What an earlier run knew.
+    pub(super) fn remembered(slope: &Slope, now_ns: u64) -> Self {
+        Self {
+            covariance: slope.covariance,
+            variance: slope.variance,
+            at_ns: now_ns.max(1),
+            past: true,
+        }
+    }
+
+    /// For later runs; `None` where it says nothing new.
+    pub(super) fn found(&self) -> Option<Slope> {
+        let Self {
+            covariance,
+            variance,
+            ..
+        } = *self;
+        (self.is_known() && !self.past && variance > 0.0).then_some(Slope {
+            covariance,
+            variance,
+        })
     }
 
     /// Whether anything is known.

@@ -4,8 +4,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::past::PastThread;
 use super::sensitivity::Sensitivity;
 use super::worth::{Forecast, Worths};
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::sample::{Sample, SampleMetrics};
 use crate::policy::tools::speeds::{Prior, Speeds};
 use crate::policy::tools::swap::SwapCandidate;
@@ -28,16 +30,19 @@ struct Noted {
     metrics: SampleMetrics,
 }
 
-struct Thread {
-    estimator: Estimator,
+/// What is known of a thread.
+pub(super) struct Thread {
+    pub(super) estimator: Estimator,
     last: Option<ReadingOutcome>,
     /// Latest BTR, bytes/s, and by core type.
     btr: f64,
-    btr_on: [Option<f64>; MAX_CORE_TYPES],
+    pub(super) btr_on: [Option<f64>; MAX_CORE_TYPES],
+    /// A bit for each core type on which it gave a sample.
+    pub(super) sampled: u8,
     /// By core type: what contention does to it there.
-    sensitivity: [Sensitivity; MAX_CORE_TYPES],
+    pub(super) sensitivity: [Sensitivity; MAX_CORE_TYPES],
     /// By slower core type: see [`asymmetry`].
-    asymmetry: [Option<f64>; MAX_CORE_TYPES],
+    pub(super) asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
     cpu: Option<u32>,
     cpu_before: Option<u32>,
@@ -45,6 +50,10 @@ struct Thread {
     total_ns: u64,
     /// What the BPF half was told last.
     told: Option<[f32; MAX_CORE_TYPES]>,
+    /// What is known of its program from earlier runs.
+    pub(super) past: PastThread,
+    /// When it was told what is known of it, ns.
+    pub(super) now_ns: u64,
 }
 
 /// The estimators of all threads.
@@ -185,6 +194,27 @@ impl ThreadEstimators {
         Some((&thread.estimator, thread.btr))
     }
 
+    /// Takes note of what earlier runs of its program were like.
+    pub(super) fn remember(&mut self, task: TaskId, known: &Recollection) {
+        let fresh = || Thread::new(self.entries);
+        let thread = self.threads.entry(task).or_insert_with(fresh);
+        thread.now_ns = self.looked_at_ns.unwrap_or_default();
+        thread.remember(known);
+    }
+
+    /// Adds what was found of a thread, for later runs.
+    pub(super) fn find(&self, task: TaskId, found: &mut Findings) {
+        if let Some(thread) = self.threads.get(&task) {
+            thread.find(found);
+        }
+    }
+
+    /// What became of what was known of a thread's program.
+    pub(super) fn past(&self, task: TaskId) -> Past {
+        let thread = self.threads.get(&task);
+        thread.map_or(Past::Unknown, |thread| thread.past.past())
+    }
+
     /// Notes a sample. Whether contention was low is for [`ThreadEstimators::look`] to say, which
     /// knows what runs where.
     pub(super) fn take(&mut self, sample: &Sample) {
@@ -211,6 +241,7 @@ impl ThreadEstimators {
             let thread = self.threads.entry(noted.task).or_insert_with(fresh);
             thread.btr = noted.metrics.btr.unwrap_or(0.0);
             thread.btr_on[noted.core_type] = noted.metrics.btr;
+            thread.sampled |= 1 << noted.core_type;
         }
         let on_big = self.noted.iter().filter(|noted| noted.core_type == BIG);
         let clocks = on_big.map(|noted| noted.metrics.frequency);
@@ -308,6 +339,9 @@ impl ThreadEstimators {
             .applications
             .entry(task.tgid)
             .or_insert_with(|| History::new(self.entries * APPLICATION_ENTRIES));
+        if thread.past.is_wrong(&reading, &thread.estimator) {
+            thread.forget_the_past();
+        }
         let outcome = thread.estimator.observe(&reading, Some(shared));
         if let ReadingOutcome::Learned { new } = outcome {
             self.learned.0 += 1;
@@ -407,12 +441,15 @@ impl Thread {
             last: None,
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
+            sampled: 0,
             sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
             asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
             cpu_before: None,
             total_ns: 0,
             told: None,
+            past: PastThread::default(),
+            now_ns: 0,
         }
     }
 

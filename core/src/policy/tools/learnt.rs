@@ -19,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::mean::{Mean, MeasuredMean, MeasuredSpeed};
 use super::speeds::{Prior, SureSpeeds};
 use super::trust::{Residual, Residuals, Trust};
+use crate::knowledge::{Findings, PhaseFinding, Recollection, Sure};
 use crate::pmu::sample::{Sample, SfEstimate};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
@@ -38,6 +39,9 @@ const MEASURED: u32 = 2;
 /// And in the mean of all that a thread, or a program, does.
 const AVERAGED_USUAL: u32 = 64;
 
+/// What a model's EF/SF errs by, of the logarithm, as far as is known.
+const ENERGY: f64 = 0.1;
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     phase: Phase,
@@ -53,6 +57,8 @@ struct Entry {
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
     residual: Option<Residual>,
+    /// SF of this phase in earlier runs of the program.
+    past: Option<Sure>,
     /// Number of the sample that was its last.
     used: u64,
 }
@@ -74,7 +80,9 @@ impl Entry {
     fn speeds(&self, machine: &KnownMachine) -> SureSpeeds {
         let variance = self.variance.get().unwrap_or_default();
         let estimate = machine.trust.of(self.estimate(), variance);
-        let prior = machine.prior.with_estimate(estimate);
+        let mut past = [None; MAX_CORE_TYPES];
+        past[machine.prior.slowest()] = self.past;
+        let prior = machine.prior.with_estimate(estimate).with_past(&past);
         prior.fused(&std::array::from_fn(|of| self.measured(of, machine)))
     }
 
@@ -130,11 +138,14 @@ struct Thread {
     on: Option<usize>,
     samples: u64,
     usual: Mean,
+    /// What earlier runs of its program were like.
+    known: Option<Recollection>,
 }
 
 impl Thread {
     fn new() -> Self {
         Self {
+            known: None,
             phases: Vec::new(),
             now: 0,
             on: None,
@@ -189,6 +200,10 @@ impl Thread {
             watts: Default::default(),
             ipc: Default::default(),
             residual: None,
+            past: self
+                .known
+                .as_ref()
+                .and_then(|known| known.phase(&phase)?.sf),
             used: 0,
         };
         if self.phases.len() < PHASES {
@@ -270,6 +285,43 @@ impl Learnt {
             .retain(|tgid, _| self.processes.contains(tgid));
     }
 
+    /// Takes note of what earlier runs of its program were like.
+    pub(crate) fn remember(&mut self, task: TaskId, known: &Recollection) {
+        let thread = self.threads.entry(task).or_insert_with(Thread::new);
+        thread.known = Some(*known);
+        for entry in &mut thread.phases {
+            entry.past = known.phase(&entry.phase).and_then(|phase| phase.sf);
+        }
+    }
+
+    /// That was wrong.
+    pub(crate) fn forget_the_past(&mut self, task: TaskId) {
+        if let Some(thread) = self.threads.get_mut(&task) {
+            thread.known = None;
+            thread.phases.iter_mut().for_each(|entry| entry.past = None);
+        }
+    }
+
+    /// Adds what was measured of a thread's phases, for later runs.
+    pub(crate) fn find(&self, task: TaskId, found: &mut Findings) {
+        let Some(thread) = self.threads.get(&task) else {
+            return;
+        };
+        let slowest = self.machine.prior.slowest();
+        for entry in &thread.phases {
+            let on = |of| entry.measured(of, &self.machine);
+            if let (true, Some(fast), Some(slow)) = (slowest > 0, on(0), on(slowest)) {
+                found.add_phase(PhaseFinding {
+                    phase: entry.phase,
+                    alone: None,
+                    sf: Sure::of_factor(fast.speed / slow.speed, fast.variance + slow.variance),
+                });
+            }
+        }
+        let ratio = self.energy_ratio(task);
+        found.energy = ratio.and_then(|ratio| Sure::of_factor(ratio, ENERGY * ENERGY));
+    }
+
     /// SF of a thread in the phase that it was in last.
     pub(crate) fn sf(&self, task: TaskId) -> Option<SfEstimate> {
         Some(self.phase(task)?.sf(&self.machine))
@@ -278,7 +330,9 @@ impl Learnt {
     /// What a thread takes on the slowest core type over what it takes on the fastest for the same work, in the
     /// phase that it was in last: EF/SF (PMCTrack 2017, Eq. 6).
     pub(crate) fn energy_ratio(&self, task: TaskId) -> Option<f64> {
-        over_types(&self.phase(task)?.energy)
+        let known = || self.threads.get(&task)?.known?.energy;
+        let now = self.phase(task).and_then(|phase| over_types(&phase.energy));
+        now.or_else(|| Some(known()?.factor()))
     }
 
     /// What a thread took on each core type in the phase that it was in last, W.

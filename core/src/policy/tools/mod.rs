@@ -6,6 +6,7 @@
 pub(super) mod balance;
 pub(super) mod demand;
 pub(super) mod exchange;
+pub(super) mod expected;
 pub(super) mod explore;
 pub(super) mod learnt;
 pub(super) mod ledger;

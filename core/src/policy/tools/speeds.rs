@@ -11,6 +11,7 @@
 //! capacities: what was measured then counts alone.
 
 use super::mean::MeasuredSpeed;
+use crate::knowledge::Sure;
 use crate::pmu::sample::SfEstimate;
 use crate::slowdown::estimator::MAX_SLOWDOWN;
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -125,6 +126,41 @@ impl Prior {
         Self {
             variance: estimate.sigma * estimate.sigma,
             ..self.with_sf(estimate.sf)
+        }
+    }
+
+    /// What earlier runs of the program say beside this: how much faster the fastest core type is than others,
+    /// each as sure as it is said to be.
+    pub(crate) fn with_past(self, sf: &[Option<Sure>; MAX_CORE_TYPES]) -> Self {
+        let slowest = self.slowest();
+        let sure = |on: usize| sf[on].filter(|of| of.variance.is_finite());
+        let Some(last) = (BIG + 1..self.types).rev().find_map(sure) else {
+            return self;
+        };
+        let own = Sure {
+            value: -self.speeds[slowest].ln(),
+            variance: self.variance,
+        };
+        let known = std::array::from_fn(|on| match on {
+            BIG => Some(1.0),
+            _ => sure(on).map(|of| 1.0 / of.factor()),
+        });
+        let past = self.speeds(&known);
+        if !self.variance.is_finite() {
+            return Self {
+                speeds: past,
+                variance: last.variance,
+                ..self
+            };
+        }
+        let fused = Sure {
+            value: -past[slowest].ln(),
+            variance: last.variance,
+        }
+        .with(own);
+        Self {
+            variance: fused.variance,
+            ..self.with_sf(fused.factor())
         }
     }
 

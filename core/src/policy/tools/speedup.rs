@@ -12,10 +12,12 @@
 
 use rustc_hash::FxHashMap;
 
+use super::expected::Expected;
 use super::learnt::Learnt;
 use super::mean::MeasuredMean;
 use super::speeds::{Prior, Speeds, SureSpeeds};
 use super::tell;
+use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::estimator::DISCARDED;
@@ -39,6 +41,8 @@ struct Thread {
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// 1/SF as the BPF half was told last.
     told: Option<[f32; MAX_CORE_TYPES]>,
+    /// What earlier runs of its program were like.
+    past: Expected,
 }
 
 /// The speedup factors of all threads.
@@ -71,6 +75,31 @@ impl Speedups {
             *ipc = MeasuredMean::default();
         }
         ipc.take(metrics.ipc, AVERAGED, self.now_ns);
+        if thread.past.is_wrong(sample, &thread.ipc, &self.frequency) {
+            self.learnt.forget_the_past(sample.task);
+        }
+    }
+
+    /// Takes note of what earlier runs of its program were like.
+    pub(crate) fn remember(&mut self, task: TaskId, known: &Recollection) {
+        self.threads.entry(task).or_default().past = Expected::new(known);
+        self.learnt.remember(task, known);
+    }
+
+    /// Adds what was measured of a thread, for later runs.
+    pub(crate) fn find(&self, task: TaskId, found: &mut Findings) {
+        if let Some(thread) = self.threads.get(&task) {
+            thread
+                .past
+                .find(&thread.ipc, &self.frequency, self.now_ns, found);
+        }
+        self.learnt.find(task, found);
+    }
+
+    /// What became of what was known of a thread's program.
+    pub(crate) fn past(&self, task: TaskId) -> Past {
+        let thread = self.threads.get(&task);
+        thread.map_or(Past::Unknown, |thread| thread.past.past())
     }
 
     /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
@@ -88,7 +117,9 @@ impl Speedups {
             let Some(thread) = self.threads.get_mut(&id) else {
                 continue;
             };
-            let prior = self.learnt.prior(id, prior);
+            let prior = thread
+                .past
+                .prior(self.learnt.prior(id, prior), &self.frequency);
             let known = thread.speeds(&prior, &self.frequency, self.now_ns);
             let inverse = known.speeds.map(|speed| speed as f32);
             if tell(&mut thread.told, inverse) {
@@ -107,6 +138,7 @@ impl Speedups {
         let unknown = Thread::default();
         let thread = self.threads.get(&task).unwrap_or(&unknown);
         let prior = self.learnt.prior(task, Prior::of(topology));
+        let prior = thread.past.prior(prior, &self.frequency);
         thread.speeds(&prior, &self.frequency, self.now_ns)
     }
 
@@ -130,7 +162,8 @@ impl Speedups {
     ) -> Insight {
         let speeds = self.speeds(task, topology);
         let types = speeds.iter().enumerate().take(topology.types.len());
-        let learnt = self.learnt.sf(task).is_some();
+        let past = self.threads.get(&task).is_some_and(|of| of.past.says_sf());
+        let learnt = past || self.learnt.sf(task).is_some();
         for (core_type, speed) in types {
             let known = |on| self.age_ns(task, on).is_some();
             if learnt || (known(BIG) && known(core_type)) {

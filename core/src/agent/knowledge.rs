@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Tells the policy what earlier runs of a new thread's program were like, and has what it finds of a thread
+//! kept ([`crate::knowledge`]).
+
+use super::backend::Backend;
+use crate::knowledge::{Findings, Past, Remembered};
+use crate::policy::Policy;
+use crate::table::{Comm, Task, TaskId};
+
+/// What is found of a thread that lives on is kept so often, ns: what a sudden end loses at the most.
+const KEEP_NS: u64 = 60_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Acquaintance {
+    task: Task,
+    /// As it was called when its program was asked for.
+    comm: Comm,
+    /// It is not known yet which program it runs.
+    asks: bool,
+    /// When what was found of it was kept last, ns.
+    kept_ns: u64,
+    past: Past,
+}
+
+/// See the module; the threads that are known, in ascending order of ids.
+#[derive(Debug, Default)]
+pub(super) struct AgentKnowledge {
+    threads: Vec<Acquaintance>,
+    /// Kept for its memory.
+    before: Vec<Acquaintance>,
+}
+
+impl AgentKnowledge {
+    /// Looks which threads are new and which are gone. To be called before the policy sees `tasks`, which forgets
+    /// those that are gone.
+    pub(super) fn look<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        policy: &mut dyn Policy,
+        tasks: &[Task],
+    ) {
+        if !backend.remembers() {
+            return;
+        }
+        let now_ns = backend.now();
+        std::mem::swap(&mut self.threads, &mut self.before);
+        self.threads.clear();
+        let mut before = self.before.drain(..).peekable();
+        for task in tasks.iter().filter(|task| !task.kthread) {
+            while let Some(gone) = before.next_if(|of| of.task.id < task.id) {
+                gone.keep(backend, policy);
+            }
+            let known = before.next_if(|of| of.task.id == task.id);
+            let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
+            known.task = *task;
+            if known.comm != task.comm {
+                // It may run another program now.
+                (known.comm, known.asks) = (task.comm, true);
+            }
+            if known.asks {
+                known.ask(backend, policy);
+            }
+            if now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
+                known.keep(backend, policy);
+                known.kept_ns = now_ns;
+            }
+            let past = policy.past(task.id);
+            if past == Past::Wrong && known.past != past {
+                backend.is_unlike(task);
+            }
+            known.past = past;
+            self.threads.push(known);
+        }
+        before.for_each(|gone| gone.keep(backend, policy));
+    }
+
+    /// What became of what was known of a thread's program.
+    pub(super) fn past(&self, task: TaskId) -> Past {
+        let found = self.threads.binary_search_by_key(&task, |of| of.task.id);
+        found.map_or(Past::Unknown, |at| self.threads[at].past)
+    }
+
+    /// Another policy knows nothing of the threads.
+    pub(super) fn ask_again(&mut self) {
+        self.threads.iter_mut().for_each(|known| known.asks = true);
+    }
+
+    /// Has all that is found kept: the end may be near.
+    pub(super) fn keep_all<B: Backend>(&mut self, backend: &mut B, policy: &dyn Policy) {
+        for known in &self.threads {
+            known.keep(backend, policy);
+        }
+    }
+}
+
+impl Acquaintance {
+    fn new(task: &Task, now_ns: u64) -> Self {
+        Self {
+            task: *task,
+            comm: task.comm,
+            asks: true,
+            kept_ns: now_ns,
+            past: Past::Unknown,
+        }
+    }
+
+    fn ask<B: Backend>(&mut self, backend: &mut B, policy: &mut dyn Policy) {
+        let known = match backend.remembered(&self.task) {
+            Remembered::Later => return,
+            Remembered::Nothing => None,
+            Remembered::Known(known) => Some(*known),
+        };
+        self.asks = false;
+        if let Some(known) = known {
+            policy.remember(self.task.id, &known);
+            if let Some(recording) = backend.recording() {
+                recording.remembered(&self.task, &known);
+            }
+        }
+    }
+
+    fn keep<B: Backend>(&self, backend: &mut B, policy: &dyn Policy) {
+        let mut found = Findings::default();
+        policy.find(self.task.id, &mut found);
+        if !found.is_empty() {
+            backend.keep(&self.task, &found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::agent::{Author, Outcome};
+    use crate::knowledge::{Recollection, Sure};
+    use crate::pmu::sample::Sample;
+    use crate::policy::{Action, Name, Settings, Snapshot};
+    use crate::testing::{MS, board, sample, task};
+
+    /// A program that was four times as fast on the fast core, with an IPC of 2 there.
+    struct Programs {
+        now_ns: u64,
+        known: Recollection,
+        asked: usize,
+        kept: Vec<(TaskId, Findings)>,
+        unlike: usize,
+    }
+
+    impl Backend for Programs {
+        type Error = Infallible;
+
+        fn now(&self) -> u64 {
+            self.now_ns
+        }
+
+        fn samples(&mut self, _: &mut Vec<Sample>) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn snapshot(&mut self, _: &mut Vec<Task>) {}
+
+        fn apply(
+            &mut self,
+            _: &[Action],
+            _: Author,
+            _: &mut Vec<Outcome>,
+        ) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn remembers(&self) -> bool {
+            true
+        }
+
+        fn remembered(&mut self, _: &Task) -> Remembered<'_> {
+            self.asked += 1;
+            match self.asked {
+                1 => Remembered::Later,
+                _ => Remembered::Known(&self.known),
+            }
+        }
+
+        fn keep(&mut self, task: &Task, found: &Findings) {
+            self.kept.push((task.id, *found));
+        }
+
+        fn is_unlike(&mut self, _: &Task) {
+            self.unlike += 1;
+        }
+    }
+
+    /// A thread under a policy for so many looks, each of a sample with this IPC: what the BPF half was told
+    /// last of its speed on the small core, and what became of the rest.
+    fn lives(name: Name, ipc: f64, looks: u64) -> (Option<f32>, Past, Programs) {
+        let topology = board(2, 4);
+        let mut known = Recollection::default();
+        known.sf[1] = Sure::of_factor(4.0, 0.01);
+        known.ipc[0] = Sure::of_factor(2.0, 0.01);
+        let mut it = task(0, 0, 0);
+        known.phases[0] = Some(crate::knowledge::RememberedPhase {
+            phase: crate::slowdown::Phase::of(&sample(&it, 2.0, 300.0, 0.0).metrics),
+            alone: known.ipc[0].map(|ipc| (ipc, 1e9)),
+            sf: known.sf[1],
+        });
+        let mut programs = Programs {
+            now_ns: 0,
+            known,
+            asked: 0,
+            kept: Vec::new(),
+            unlike: 0,
+        };
+        let mut policy = name.build(Settings::default());
+        let mut agent = AgentKnowledge::default();
+        let mut told = None;
+        let mut step = |programs: &mut Programs, tasks: &[Task]| {
+            programs.now_ns += 50 * MS;
+            agent.look(programs, &mut *policy, tasks);
+            let mut actions = Vec::new();
+            let now_ns = programs.now_ns;
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks,
+            };
+            policy.decide(&snapshot, &mut actions);
+            for action in actions {
+                if let Action::Slowdown(_, inverse) = action {
+                    told = Some(inverse[1]);
+                }
+            }
+            let past = agent.past(it.id);
+            if let [task, ..] = tasks {
+                policy.observe(&sample(task, ipc, 300.0, 0.0));
+            }
+            past
+        };
+        let mut past = Past::Unknown;
+        for _ in 0..looks {
+            it.run_ns[0] += 50 * MS;
+            past = step(&mut programs, &[it]);
+        }
+        step(&mut programs, &[]);
+        (told, past, programs)
+    }
+
+    const MEASURE: [Name; 6] = [
+        Name::Camps,
+        Name::Acfs,
+        Name::Hsp,
+        Name::Eqp,
+        Name::Ef,
+        Name::Rank,
+    ];
+
+    #[test]
+    fn a_policy_goes_by_earlier_runs_as_soon_as_it_is_told_of_them() {
+        for name in MEASURE {
+            let (told, past, programs) = lives(name, 2.0, 2);
+            assert_eq!((programs.asked, past), (2, Past::Expected), "{name}");
+            let slow = told.unwrap_or_else(|| panic!("{name} says nothing"));
+            assert!((slow - 0.25).abs() < 0.02, "{name}: {slow}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_is_kept_when_a_thread_ends_and_each_minute() {
+        for name in MEASURE {
+            let (_, past, programs) = lives(name, 2.0, 30);
+            assert_eq!((past, programs.unlike), (Past::Confirmed, 0), "{name}");
+            let [(_, found)] = programs.kept[..] else {
+                panic!("{name} kept {:?}", programs.kept);
+            };
+            let alone = found.phases[0].and_then(|phase| phase.alone);
+            let ipc = alone.map(|(ipc, _)| ipc).or(found.ipc[0]);
+            assert!(
+                (ipc.unwrap().factor() - 2.0).abs() < 0.01 && !found.unlike,
+                "{name}"
+            );
+            let (_, _, programs) = lives(name, 2.0, 2500);
+            assert_eq!(programs.kept.len(), 3, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_thread_unlike_its_past_is_told_of_once_and_the_past_is_forgotten() {
+        for name in MEASURE {
+            let (told, past, programs) = lives(name, 0.7, 30);
+            assert_eq!((past, programs.unlike), (Past::Wrong, 1), "{name}");
+            assert!(programs.kept[0].1.unlike, "{name}");
+            // By static capacities again.
+            assert!((told.unwrap() - 0.5).abs() < 0.02, "{name}: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a policy has found of a thread, and what it is told of a program: of fixed size, so that neither
+//! takes memory while decisions are made.
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::Sure;
+use crate::slowdown::Phase;
+use crate::topology::MAX_CORE_TYPES;
+
+/// Phases that are kept of a program.
+pub const PHASES: usize = 8;
+
+/// How many times slower a thread is for each byte/s that others transfer: *k* of 1 + *k* B, as sums of least
+/// squares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slope {
+    /// B times the slowdown beyond 1, (bytes/s).
+    pub covariance: f64,
+    /// B squared, (bytes/s)².
+    pub variance: f64,
+}
+
+/// A phase of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PhaseFinding {
+    /// Which.
+    pub phase: Phase,
+    /// Instructions per cycle undisturbed on the fastest core type, and the clock there, Hz.
+    pub alone: Option<(Sure, f64)>,
+    /// SF of the fastest core type over the slowest, measured.
+    pub sf: Option<Sure>,
+}
+
+/// What was found of a thread in its life; empty where the policy has no such thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// How much faster it is on the fastest core type than on each, measured on both.
+    pub sf: [Option<Sure>; MAX_CORE_TYPES],
+    /// Instructions per cycle on each core type, beside whatever ran.
+    pub ipc: [Option<Sure>; MAX_CORE_TYPES],
+    /// EF/SF, as a model has it (PMCTrack 2017, Eq. 6).
+    pub energy: Option<Sure>,
+    /// What it transferred, bytes/s, by core type.
+    pub btr: [Option<Sure>; MAX_CORE_TYPES],
+    /// What contention does to it on each core type.
+    pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
+    /// Its phases.
+    pub phases: [Option<PhaseFinding>; PHASES],
+    /// What was known of its program proved wrong.
+    pub unlike: bool,
+}
+
+impl Findings {
+    /// Whether there is nothing to be kept.
+    pub fn is_empty(&self) -> bool {
+        let unlike = self.unlike;
+        *self
+            == Self {
+                unlike,
+                ..Self::default()
+            }
+    }
+
+    /// Puts a phase among the others, if there is room.
+    pub fn add_phase(&mut self, found: PhaseFinding) {
+        if let Some(room) = self.phases.iter_mut().find(|of| of.is_none()) {
+            *room = Some(found);
+        }
+    }
+}
+
+/// A phase that a program had before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RememberedPhase {
+    /// Which.
+    pub phase: Phase,
+    /// As of [`PhaseFinding::alone`].
+    pub alone: Option<(Sure, f64)>,
+    /// As of [`PhaseFinding::sf`].
+    pub sf: Option<Sure>,
+}
+
+/// What is known of a program when it starts again: what its next thread is expected to be like, and how sure
+/// that is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recollection {
+    /// As of [`Findings::sf`].
+    pub sf: [Option<Sure>; MAX_CORE_TYPES],
+    /// As of [`Findings::ipc`].
+    pub ipc: [Option<Sure>; MAX_CORE_TYPES],
+    /// As of [`Findings::energy`].
+    pub energy: Option<Sure>,
+    /// As of [`Findings::btr`].
+    pub btr: [Option<Sure>; MAX_CORE_TYPES],
+    /// As of [`Findings::sensitivity`].
+    pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
+    /// Its phases, the latest last.
+    pub phases: [Option<RememberedPhase>; PHASES],
+}
+
+impl Recollection {
+    /// The phase nearest to this one, if that is the same.
+    pub fn phase(&self, phase: &Phase) -> Option<&RememberedPhase> {
+        let apart = |of: &&RememberedPhase| of.phase.distance(phase);
+        let phases = self.phases.iter().flatten();
+        let nearest = phases.min_by(|a, b| apart(a).total_cmp(&apart(b)));
+        nearest.filter(|of| of.phase.is_same(phase))
+    }
+
+    /// Whether all numbers are such that one can go by them: it may come from a file.
+    pub fn is_sound(&self) -> bool {
+        let by_type = [&self.sf, &self.ipc, &self.btr];
+        let sure = by_type
+            .into_iter()
+            .flatten()
+            .chain([&self.energy])
+            .flatten();
+        let phases = || self.phases.iter().flatten();
+        let alone = phases().filter_map(|of| of.alone.as_ref());
+        let sf = phases().filter_map(|of| of.sf.as_ref());
+        let mut clocks = alone.clone().map(|(_, clock)| clock);
+        let mut all = sure.chain(alone.map(|(ipc, _)| ipc)).chain(sf);
+        let mut slopes = self.sensitivity.iter().flatten();
+        all.all(|of| of.value.abs() <= 1e3 && (0.0..=1e6).contains(&of.variance))
+            && clocks.all(|clock| (0.0..=1e12).contains(clock))
+            && slopes.all(|of| of.covariance >= 0.0 && of.variance > 0.0 && of.variance <= 1e40)
+    }
+
+    /// Less sure, as of a program that is only like this one: by so many times the variance.
+    pub fn vaguely(mut self, times: f64) -> Self {
+        let widen = |of: &mut Sure| of.variance *= times;
+        let each = [&mut self.sf, &mut self.ipc, &mut self.btr];
+        each.into_iter().flatten().flatten().for_each(widen);
+        self.energy.iter_mut().for_each(widen);
+        for phase in self.phases.iter_mut().flatten() {
+            phase.alone.iter_mut().for_each(|(of, _)| widen(of));
+            phase.sf.iter_mut().for_each(widen);
+        }
+        for slope in self.sensitivity.iter_mut().flatten() {
+            slope.covariance /= times;
+            slope.variance /= times;
+        }
+        self
+    }
+}
+
+/// What is known of the program that a thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Remembered<'k> {
+    /// Nothing is, or nothing ever will be.
+    #[default]
+    Nothing,
+    /// It is looked up: ask again.
+    Later,
+    /// This.
+    Known(&'k Recollection),
+}

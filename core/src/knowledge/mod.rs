@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What outlives a process: what was found of a program's threads, kept for those of its next run
+//! (`docs/knowledge.md`).
+//!
+//! ```text
+//!  policy ─► Findings ─► ProgramKnowledge, merged by how sure ─► Recollection ─► policy
+//!   (a thread ends)         (kept by who drives the agent)         (a thread begins)
+//! ```
+//!
+//! A [`Recollection`] is a prior: what is measured soon outweighs it, and [`PastCheck`] drops it where the
+//! thread behaves unlike its program did. Glatt et al. (2016) keep such a store to classify interference; the
+//! history tables are those of CAMPS (2018, section 4.2).
+//!
+//! Plain values; which program a thread runs, and where this is kept, is not known here.
+
+mod check;
+mod findings;
+mod kept;
+mod program;
+
+pub(crate) use check::agrees;
+pub use check::{Past, PastCheck};
+pub use findings::{
+    Findings, PHASES, PhaseFinding, Recollection, Remembered, RememberedPhase, Slope,
+};
+pub use kept::{KeptMean, Sure};
+pub use program::{KeptPhase, ProgramKnowledge};

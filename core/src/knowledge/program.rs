@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is kept of a program.
+
+use serde::{Deserialize, Serialize};
+
+use super::findings::{Findings, PHASES, Recollection, RememberedPhase, Slope};
+use super::kept::{KeptMean, MOST, Sure};
+use crate::slowdown::Phase;
+use crate::topology::MAX_CORE_TYPES;
+
+/// What was known of contention counts for so much of itself once more comes.
+const FADES: f64 = 0.9;
+
+/// A phase of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptPhase {
+    /// Which.
+    pub phase: Phase,
+    /// Logarithm of the instructions per cycle undisturbed on the fastest core type.
+    pub alone: KeptMean,
+    /// The clock there, Hz.
+    pub frequency: f64,
+    /// Logarithm of the SF of the fastest core type over the slowest.
+    pub sf: KeptMean,
+    /// [`ProgramKnowledge::threads`] when it was seen last.
+    pub seen: u64,
+}
+
+/// What is kept of a program: all means are of logarithms, over its threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramKnowledge {
+    /// Threads that told something.
+    pub threads: u64,
+    /// Of these, those that behaved unlike the ones before.
+    pub unlike: u64,
+    /// SF over each core type.
+    pub sf: [KeptMean; MAX_CORE_TYPES],
+    /// Instructions per cycle on each core type, beside whatever ran.
+    pub ipc: [KeptMean; MAX_CORE_TYPES],
+    /// EF/SF.
+    pub energy: KeptMean,
+    /// Bytes/s on each core type.
+    pub btr: [KeptMean; MAX_CORE_TYPES],
+    /// What contention does to it on each core type.
+    pub sensitivity: [Slope; MAX_CORE_TYPES],
+    /// At most [`PHASES`].
+    pub phases: Vec<KeptPhase>,
+}
+
+fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
+    let by_type = [&mut of.sf, &mut of.ipc, &mut of.btr];
+    by_type.into_iter().flatten().chain([&mut of.energy])
+}
+
+impl ProgramKnowledge {
+    /// Takes in what was found of a thread.
+    pub fn take(&mut self, found: &Findings) {
+        self.threads += 1;
+        if found.unlike {
+            self.unlike += 1;
+            means(self).for_each(KeptMean::doubt);
+            self.sensitivity = Default::default();
+        }
+        let each = [
+            (&mut self.sf, &found.sf),
+            (&mut self.ipc, &found.ipc),
+            (&mut self.btr, &found.btr),
+        ];
+        for (kept, found) in each {
+            for (kept, found) in kept.iter_mut().zip(found) {
+                found.iter().for_each(|&found| kept.take(found));
+            }
+        }
+        found.energy.iter().for_each(|&of| self.energy.take(of));
+        for (kept, found) in self.sensitivity.iter_mut().zip(&found.sensitivity) {
+            found.iter().for_each(|found| kept.add(found));
+        }
+        for found in found.phases.iter().flatten() {
+            let seen = self.threads;
+            let kept = self.phase_mut(&found.phase);
+            kept.seen = seen;
+            if let Some((ipc, frequency)) = found.alone {
+                // What was expected and is measured otherwise counts no more than this.
+                let expected = kept.alone.next();
+                if expected.is_some_and(|of| !super::check::agrees(ipc.factor(), &of)) {
+                    kept.alone.doubt();
+                }
+                kept.alone.take(ipc);
+                kept.frequency = frequency;
+            }
+            found.sf.iter().for_each(|&of| kept.sf.take(of));
+        }
+    }
+
+    /// Takes in what another store knows of the program: each counts by how much it has seen.
+    pub fn merge(&mut self, other: &Self) {
+        self.threads = self.threads.saturating_add(other.threads);
+        self.unlike = self.unlike.saturating_add(other.unlike);
+        let each = [
+            (&mut self.sf, &other.sf),
+            (&mut self.ipc, &other.ipc),
+            (&mut self.btr, &other.btr),
+        ];
+        for (kept, other) in each {
+            kept.iter_mut().zip(other).for_each(|(a, b)| a.merge(b));
+        }
+        self.energy.merge(&other.energy);
+        for (kept, other) in self.sensitivity.iter_mut().zip(&other.sensitivity) {
+            kept.add(other);
+        }
+        for other in &other.phases {
+            let kept = self.phase_mut(&other.phase);
+            kept.alone.merge(&other.alone);
+            kept.sf.merge(&other.sf);
+            if kept.frequency <= 0.0 {
+                kept.frequency = other.frequency;
+            }
+            kept.seen = kept.seen.max(other.seen);
+        }
+    }
+
+    /// What the next thread is expected to be like; `None` where that is anything.
+    pub fn recollect(&self) -> Option<Recollection> {
+        let next = |of: &[KeptMean; MAX_CORE_TYPES]| of.map(|kept| kept.next());
+        let mut told = Recollection {
+            sf: next(&self.sf),
+            ipc: next(&self.ipc),
+            energy: self.energy.next(),
+            btr: next(&self.btr),
+            sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
+            phases: [None; PHASES],
+        };
+        let mut latest: Vec<&KeptPhase> = self.phases.iter().collect();
+        latest.sort_by_key(|phase| phase.seen);
+        let latest = latest.into_iter().rev().take(PHASES).rev();
+        for (room, kept) in told.phases.iter_mut().zip(latest) {
+            *room = Some(RememberedPhase {
+                phase: kept.phase,
+                alone: kept.alone.next().zip(Some(kept.frequency)),
+                sf: kept.sf.next(),
+            });
+        }
+        (told != Recollection::default()).then_some(told)
+    }
+
+    /// How sure the SF over the slowest of so many core types is: its next value.
+    pub fn sf_over_slowest(&self, nr_types: usize) -> Option<Sure> {
+        let slowest = nr_types.clamp(1, MAX_CORE_TYPES) - 1;
+        let measured = self.sf[slowest].next();
+        let [fast, slow] = [0, slowest].map(|on| self.ipc[on].next());
+        let apart = fast.zip(slow).map(|(fast, slow)| Sure {
+            value: fast.value - slow.value,
+            variance: fast.variance + slow.variance,
+        });
+        measured.or(apart.filter(|_| slowest > 0))
+    }
+
+    /// Whether all numbers are such that one can go by them: it may come from a file.
+    pub fn is_sound(&self) -> bool {
+        let phases = self.phases.iter().flat_map(|of| [&of.alone, &of.sf]);
+        let by_type = [&self.sf, &self.ipc, &self.btr];
+        let means = by_type.into_iter().flatten().chain([&self.energy]);
+        let number = |of: &f64| (0.0..=1e40).contains(of);
+        let slopes = self.sensitivity.iter();
+        let mut sums = slopes.flat_map(|of| [of.covariance, of.variance]);
+        let mut parts = self.phases.iter().flat_map(|of| {
+            let Phase {
+                l1_per_kilo,
+                branch_percent,
+            } = of.phase;
+            [l1_per_kilo, branch_percent, Some(of.frequency)]
+        });
+        self.phases.len() <= PHASES
+            && self.unlike <= self.threads
+            && means.chain(phases).all(KeptMean::is_sound)
+            && sums.all(|of| number(&of))
+            && parts.all(|of| of.is_none_or(|of| number(&of)))
+    }
+
+    /// The phase that this one is, or a new one in the place of the one not seen for longest.
+    fn phase_mut(&mut self, phase: &Phase) -> &mut KeptPhase {
+        let distances = self.phases.iter().map(|of| of.phase.distance(phase));
+        let nearest = distances.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+        let same = nearest.filter(|&(at, _)| self.phases[at].phase.is_same(phase));
+        if let Some((at, _)) = same {
+            let kept = &mut self.phases[at];
+            let values = kept.alone.values.max(kept.sf.values).min(MOST);
+            kept.phase.approach(phase, 1.0 / (values + 1.0));
+            return kept;
+        }
+        let fresh = KeptPhase {
+            phase: *phase,
+            ..KeptPhase::default()
+        };
+        let at = match self.phases.len() < PHASES {
+            true => {
+                self.phases.push(fresh);
+                self.phases.len() - 1
+            }
+            false => {
+                let ages = self.phases.iter().map(|of| of.seen).enumerate();
+                let oldest = ages.min_by_key(|&(_, seen)| seen).map_or(0, |(at, _)| at);
+                self.phases[oldest] = fresh;
+                oldest
+            }
+        };
+        &mut self.phases[at]
+    }
+}
+
+impl Slope {
+    /// Takes another in; what was there before counts less.
+    fn add(&mut self, other: &Self) {
+        self.covariance = self.covariance * FADES + other.covariance;
+        self.variance = self.variance * FADES + other.variance;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PhaseFinding;
+    use super::*;
+
+    fn phase(l1: f64) -> Phase {
+        Phase {
+            l1_per_kilo: Some(l1),
+            branch_percent: Some(10.0),
+        }
+    }
+
+    fn found(sf: f64, phases: &[(f64, f64)]) -> Findings {
+        let mut found = Findings::default();
+        found.sf[1] = Sure::of_factor(sf, 0.005);
+        for &(l1, ipc) in phases {
+            found.add_phase(PhaseFinding {
+                phase: phase(l1),
+                alone: Sure::of_factor(ipc, 0.0025).map(|ipc| (ipc, 4e9)),
+                sf: None,
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn what_threads_were_like_is_what_the_next_one_is_expected_to_be() {
+        let mut program = ProgramKnowledge::default();
+        assert_eq!(program.recollect(), None);
+        for _ in 0..3 {
+            program.take(&found(2.0, &[(300.0, 1.5), (100.0, 3.0)]));
+        }
+        let told = program.recollect().unwrap();
+        assert!((told.sf[1].unwrap().factor() - 2.0).abs() < 1e-9);
+        assert_eq!(told.phases.iter().flatten().count(), 2);
+        let (ipc, clock) = told.phase(&phase(105.0)).unwrap().alone.unwrap();
+        assert!((ipc.factor() - 3.0).abs() < 1e-9 && clock == 4e9);
+        assert!(told.phase(&phase(200.0)).is_none() && program.is_sound());
+        let vague = told.vaguely(4.0);
+        assert_eq!(
+            vague.sf[1].unwrap().variance,
+            4.0 * told.sf[1].unwrap().variance
+        );
+    }
+
+    #[test]
+    fn what_proved_wrong_is_forgotten() {
+        let mut program = ProgramKnowledge::default();
+        (0..40).for_each(|_| program.take(&found(1.2, &[(300.0, 1.5)])));
+        let other = found(2.5, &[(300.0, 0.5)]);
+        let unlike = Findings {
+            unlike: true,
+            ..other
+        };
+        [unlike, other, other, other]
+            .iter()
+            .for_each(|of| program.take(of));
+        let told = program.recollect().unwrap();
+        let sf = told.sf[1].unwrap();
+        assert!(sf.factor() > 2.1 && sf.variance.sqrt() > 0.2, "{sf:?}");
+        let (ipc, _) = told.phase(&phase(300.0)).unwrap().alone.unwrap();
+        assert!(ipc.factor() < 0.7, "{ipc:?}");
+        assert_eq!((program.threads, program.unlike), (44, 1));
+    }
+
+    #[test]
+    fn phases_are_bounded_and_the_one_not_seen_for_longest_gives_way() {
+        let mut program = ProgramKnowledge::default();
+        for nth in 0..2 * PHASES {
+            program.take(&found(2.0, &[(100.0 * nth as f64, 1.0)]));
+        }
+        assert_eq!(program.phases.len(), PHASES);
+        let told = program.recollect().unwrap();
+        assert!(told.phase(&phase(0.0)).is_none() && told.phase(&phase(1500.0)).is_some());
+    }
+
+    #[test]
+    fn what_another_store_knows_counts_by_what_it_has_seen() {
+        let (mut one, mut other) = (ProgramKnowledge::default(), ProgramKnowledge::default());
+        one.take(&found(2.0, &[(300.0, 1.0)]));
+        (0..3).for_each(|_| other.take(&found(4.0, &[(300.0, 2.0), (700.0, 1.0)])));
+        one.merge(&other);
+        let told = one.recollect().unwrap();
+        assert!((told.sf[1].unwrap().factor() - 2.0 * 2f64.powf(0.75)).abs() < 1e-6);
+        assert_eq!((one.threads, one.phases.len()), (4, 2));
+        one.sf[0].mean = f64::NAN;
+        assert!(!one.is_sound());
+    }
+}
