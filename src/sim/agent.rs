@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
+use super::knowledge::SimulatedKnowledge;
 use super::native;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
@@ -24,6 +25,7 @@ use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
 use hetero_core::goals::{SessionId, SessionPlace};
+use hetero_core::knowledge::{Findings, Remembered};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 5] = [
@@ -122,6 +124,8 @@ pub(super) struct Told {
     pub(super) goals: SimulatedGoals,
     /// What is recorded, if it is to be.
     pub(super) recording: Option<MemoryRecording>,
+    /// What is known of programs, if anything is to be.
+    pub(super) knowledge: Option<SimulatedKnowledge>,
 }
 
 impl Told {
@@ -135,6 +139,7 @@ impl Told {
             sf: FxHashMap::default(),
             goals: SimulatedGoals::default(),
             recording,
+            knowledge: None,
         }
     }
 
@@ -245,6 +250,27 @@ impl Backend for SimulatedHalf<'_> {
         let sessions = &self.told.goals.sessions;
         let found = sessions.get(&task.tgid);
         found.map_or(Belongs::ToNone, |&id| Belongs::To(id))
+    }
+
+    fn remembers(&self) -> bool {
+        self.told.knowledge.is_some()
+    }
+
+    fn remembered(&mut self, task: &Task) -> Remembered<'_> {
+        let knowledge = self.told.knowledge.as_mut();
+        knowledge.map_or(Remembered::Nothing, |knowledge| knowledge.of(task))
+    }
+
+    fn keep(&mut self, task: &Task, found: &Findings) {
+        if let Some(knowledge) = &mut self.told.knowledge {
+            knowledge.keep(task, found);
+        }
+    }
+
+    fn is_unlike(&mut self, _: &Task) {
+        if let Some(knowledge) = &mut self.told.knowledge {
+            knowledge.is_unlike();
+        }
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

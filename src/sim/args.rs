@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::experiment::{SchedulerChoice, Until};
+use super::experiment::{KnowledgeChoice, SchedulerChoice, Until};
 use crate::policy::{self, rank};
 
 /// What to simulate, and how to show it.
@@ -72,6 +72,11 @@ pub struct Args {
     /// without it no policy has a model, but rank one of 5 %
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) model_error: Option<f64>,
+
+    /// What a run of a program teaches the next ones, as with the scheduler's store
+    /// (docs/knowledge.md)
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) knowledge: KnowledgeChoice,
 
     /// Longest run before other threads get their turn, in microseconds
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
@@ -19,6 +20,7 @@ use super::goals::GoalOutcome;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel};
+use super::knowledge::SimulatedKnowledge;
 use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::metrics::{ScheduleMetrics, Times, geometric_mean};
@@ -65,7 +67,24 @@ pub struct ExperimentOptions<'a> {
     pub settings: policy::Settings<'a>,
     /// Keep what the policy sees and decides, see [`ExperimentOutcome::recorded`].
     pub record: bool,
+    /// What programs' earlier runs teach.
+    pub knowledge: KnowledgeChoice,
 }
+
+/// What a run of a simulated program leaves for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum KnowledgeChoice {
+    /// Nothing
+    #[default]
+    None,
+    /// What was learnt of the program since the mix began
+    Cold,
+    /// The same, and what a whole run of the mix with another seed has taught
+    Warm,
+}
+
+/// By how much the seed of the run that teaches is another.
+const OTHER_SEED: u64 = 1000;
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -90,6 +109,8 @@ pub struct ExperimentOutcome {
     pub goals: Vec<GoalOutcome>,
     /// What was recorded, as members of a file ([`crate::record`]) that are not packed yet.
     pub recorded: Vec<Vec<u8>>,
+    /// Threads that behaved unlike earlier runs of their programs.
+    pub unlike: u64,
 }
 
 /// A mix on a machine, and how long its programs take alone.
@@ -199,50 +220,76 @@ impl Bench {
         scheduler: SchedulerChoice,
         options: &ExperimentOptions,
     ) -> Result<ExperimentOutcome> {
-        let topology = &self.machine.topology;
         match scheduler {
             SchedulerChoice::Default => Ok(self.run_with(Fair::default(), options).0),
             SchedulerChoice::Policy(name) => {
-                let error = match name.knows(policy::Knows::NeedsModel) {
-                    true => options.model_error.or(Some(MODEL_ERROR)),
-                    false => options
-                        .model_error
-                        .filter(|_| name.knows(policy::Knows::Model)),
-                };
-                let seed = options.seed;
-                let model = error.map(|error| SimulatedModel { error, seed });
-                let agent = Agent::new(topology.clone(), name, name.build(options.settings));
-                let recording = options.record.then(|| {
-                    MemoryRecording::new(Begin {
-                        version: env!("CARGO_PKG_VERSION").into(),
-                        date: String::new(),
-                        kernel: "simulated".into(),
-                        cpu: self.machine.name.clone(),
-                        topology: topology.clone(),
-                        chosen: Chosen::new(name, &options.settings),
-                        kept: false,
-                    })
-                });
-                let mut told = Told::new(model, recording);
-                let order = self.order(options);
-                for (job, &member) in order.iter().enumerate() {
-                    let (program, of) = &self.members[member];
-                    if let Some(goal) = of.goal {
-                        let alone = program.instructions() / self.alone[member].0;
-                        told.goals.add(job, of.to_string(), goal, alone);
+                let knowledge = match options.knowledge {
+                    KnowledgeChoice::None => None,
+                    KnowledgeChoice::Cold => Some(SimulatedKnowledge::default()),
+                    KnowledgeChoice::Warm => {
+                        let options = ExperimentOptions {
+                            seed: options.seed.wrapping_add(OTHER_SEED),
+                            record: false,
+                            ..*options
+                        };
+                        let none = Some(SimulatedKnowledge::default());
+                        self.run_policy(name, &options, none)?.1
                     }
-                }
-                let (slice, sample) = (options.slice, options.sample);
-                let hetero = Hetero::new(&self.machine, slice, sample, Some(agent), told)?;
-                let (mut outcome, hetero) = self.run_with(hetero, options);
-                let (applied, goals, recorded) =
-                    hetero.end().with_context(|| format!("policy {name}"))?;
-                outcome.actions = (applied.applied, applied.stale);
-                outcome.goals = goals;
-                outcome.recorded = recorded;
-                Ok(outcome)
+                };
+                let knowledge = knowledge.map(SimulatedKnowledge::for_another_run);
+                Ok(self.run_policy(name, options, knowledge)?.0)
             }
         }
+    }
+
+    fn run_policy(
+        &self,
+        name: policy::Name,
+        options: &ExperimentOptions,
+        knowledge: Option<SimulatedKnowledge>,
+    ) -> Result<(ExperimentOutcome, Option<SimulatedKnowledge>)> {
+        let topology = &self.machine.topology;
+        let error = match name.knows(policy::Knows::NeedsModel) {
+            true => options.model_error.or(Some(MODEL_ERROR)),
+            false => options
+                .model_error
+                .filter(|_| name.knows(policy::Knows::Model)),
+        };
+        let seed = options.seed;
+        let model = error.map(|error| SimulatedModel { error, seed });
+        let agent = Agent::new(topology.clone(), name, name.build(options.settings));
+        let recording = options.record.then(|| {
+            MemoryRecording::new(Begin {
+                version: env!("CARGO_PKG_VERSION").into(),
+                date: String::new(),
+                kernel: "simulated".into(),
+                cpu: self.machine.name.clone(),
+                topology: topology.clone(),
+                chosen: Chosen::new(name, &options.settings),
+                kept: false,
+            })
+        });
+        let mut told = Told::new(model, recording);
+        let before = knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
+        told.knowledge = knowledge;
+        let order = self.order(options);
+        for (job, &member) in order.iter().enumerate() {
+            let (program, of) = &self.members[member];
+            if let Some(goal) = of.goal {
+                let alone = program.instructions() / self.alone[member].0;
+                told.goals.add(job, of.to_string(), goal, alone);
+            }
+        }
+        let (slice, sample) = (options.slice, options.sample);
+        let hetero = Hetero::new(&self.machine, slice, sample, Some(agent), told)?;
+        let (mut outcome, hetero) = self.run_with(hetero, options);
+        let end = hetero.end().with_context(|| format!("policy {name}"))?;
+        outcome.actions = (end.applied.applied, end.applied.stale);
+        outcome.goals = end.goals;
+        outcome.recorded = end.recorded;
+        let unlike = end.knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
+        outcome.unlike = unlike - before;
+        Ok((outcome, end.knowledge))
     }
 
     /// Members in the order in which they start.
@@ -341,6 +388,7 @@ impl Bench {
             actions: (0, 0),
             goals: Vec::new(),
             recorded: Vec::new(),
+            unlike: 0,
             busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
         };
         (outcome, sim.scheduler)

@@ -13,6 +13,7 @@ use super::energy;
 use super::event::SimulatedEvent;
 use super::goals::GoalOutcome;
 use super::kernel::{SimulatedKernel, ThreadCounts, ThreadState};
+use super::knowledge::SimulatedKnowledge;
 use super::machine::SimulatedMachine;
 use super::native::{self, Mask, Runs, Version};
 use super::scheduler::SimulatedScheduler;
@@ -46,6 +47,15 @@ pub(super) struct Hetero {
     threads: Vec<u32>,
     agent: Option<Agent>,
     told: Told,
+}
+
+/// What is left of it at the end.
+pub(super) struct HeteroOutcome {
+    pub(super) applied: Applied,
+    pub(super) goals: Vec<GoalOutcome>,
+    /// Members of a recording.
+    pub(super) recorded: Vec<Vec<u8>>,
+    pub(super) knowledge: Option<SimulatedKnowledge>,
 }
 
 impl Hetero {
@@ -84,14 +94,28 @@ impl Hetero {
     ///
     /// # Errors
     /// What the kernel would have thrown the scheduler out for.
-    pub(super) fn end(mut self) -> Result<(Applied, Vec<GoalOutcome>, Vec<Vec<u8>>)> {
+    pub(super) fn end(mut self) -> Result<HeteroOutcome> {
+        if let Some(mut agent) = self.agent.take() {
+            let mut half = SimulatedHalf {
+                native: &self.native,
+                told: &mut self.told,
+                at: self.native.now(),
+            };
+            agent.keep_all(&mut half);
+            self.agent = Some(agent);
+        }
         let errors = self.native.errors();
         ensure!(errors.is_empty(), "the BPF half: {}", errors.join("; "));
         let recorded = self.told.recording.take();
         let recorded = recorded.map_or_else(Vec::new, MemoryRecording::end);
         let applied = self.agent.as_ref().map(Agent::applied);
         let goals = self.told.goals.outcomes();
-        Ok((applied.unwrap_or_default(), goals, recorded))
+        Ok(HeteroOutcome {
+            applied: applied.unwrap_or_default(),
+            goals,
+            recorded,
+            knowledge: self.told.knowledge.take(),
+        })
     }
 
     /// The tasks in the table, by their ids.

@@ -26,6 +26,7 @@ pub mod goals;
 mod hetero;
 mod job;
 mod kernel;
+mod knowledge;
 pub mod library;
 mod lp;
 pub mod machine;
@@ -106,6 +107,7 @@ pub fn run(args: &Args) -> Result<()> {
             sample: Duration::from_millis(args.sample_ms),
             model_error: args.model_error.map(|percent| percent / 100.0),
             record: args.record.is_some(),
+            knowledge: args.knowledge,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,

@@ -35,6 +35,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         model_error: None,
         settings: Settings::default(),
         record: false,
+        knowledge: Default::default(),
     }
 }
 
