@@ -20,6 +20,7 @@ pub mod doctor;
 pub mod energy;
 pub mod exit;
 pub mod goals;
+pub mod knowledge;
 mod mechanism;
 pub mod ml;
 pub mod monitor;

@@ -25,8 +25,8 @@ use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, collect, doctor, exit, goals, ml, monitor, output, pmc, policy, preflight, replay,
-    report, sim, stats,
+    bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, preflight,
+    replay, report, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -98,6 +98,8 @@ enum Command {
     Monitor(monitor::Args),
     /// Tell how fast a process's threads are where, and why they were moved
     Why(ask::WhyArgs),
+    /// Show what is known of programs from their earlier runs; share it, or forget it
+    Know(knowledge::command::KnowArgs),
     /// Change the running scheduler's policy, profile or fairness, without detaching
     Set(ask::SetArgs),
     /// Let programs be as fast as they must be: give them goals, and see what becomes of
@@ -174,6 +176,11 @@ struct Run {
     /// the model as soon as what was learnt is better (docs/ml.md)
     #[arg(long)]
     learn: bool,
+
+    /// Neither go by what is known of programs from earlier runs, nor keep anything of
+    /// them (docs/knowledge.md)
+    #[arg(long)]
+    no_knowledge: bool,
 
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
@@ -329,6 +336,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             monitor::run(&args, &stop).map(|()| 0)
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
+        Some(Command::Know(args)) => knowledge::command::run(&args).map(|()| 0),
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
         Some(Command::Goal(args)) => {
             // A terminal's Ctrl-C reaches a program that is run as well, and is for it to heed.
@@ -394,6 +402,7 @@ fn schedule(args: Run) -> Result<()> {
         model: args.model,
         rules: args.rules,
         learn: args.learn,
+        knowledge: !args.no_knowledge,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,

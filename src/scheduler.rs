@@ -47,6 +47,7 @@ use slots::Sleepers;
 use crate::agent::{Agent, Backend as _, GOALS_LOOK};
 use crate::bpf::intf;
 use crate::exit::{ExitReason, Failure};
+use crate::knowledge::Familiar;
 use crate::mechanism::Mechanism;
 use crate::ml::choice;
 pub use crate::ml::estimates::Trial as EstimateTrial;
@@ -88,6 +89,8 @@ pub struct Options {
     pub rules: Option<PathBuf>,
     /// Learn from threads that are moved, and replace the model by a better one.
     pub learn: bool,
+    /// Go by what is known of programs from earlier runs, and keep what is found of them.
+    pub knowledge: bool,
     /// What the machine is used for.
     pub profile: Profile,
     /// How long a task runs before others get their turn; `None` is as the profile says.
@@ -137,6 +140,7 @@ struct Lasting {
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
     programs: ProgramGoals,
+    familiar: Option<Familiar>,
 }
 
 /// A loaded and attached scheduler: the agent, and what talks to the kernel and to people. It
@@ -209,6 +213,7 @@ pub fn run(
         recording: Recording::create(options.record.as_deref())?,
         carried: None,
         programs: ProgramGoals::listen(),
+        familiar: None,
     };
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);
@@ -345,6 +350,7 @@ impl Scheduler<'_> {
         if let Err(error) = self.take_samples() {
             warn!("the last samples are lost: {error:#}");
         }
+        self.agent.keep_all(&mut self.half);
         uei_report!(&self.half.skel, uei).map_err(|error| {
             let message = format!("the kernel ended {NAME}: {error:#}");
             Failure {
@@ -413,6 +419,9 @@ impl Scheduler<'_> {
             learning.retain(tasks);
         }
         self.half.programs.retain(tasks);
+        if let Some(familiar) = self.half.familiar.as_mut() {
+            familiar.retain(tasks);
+        }
         self.agent.forget_the_gone();
         Ok(())
     }

@@ -108,6 +108,7 @@ impl Scheduler<'_> {
             spinning: task.spinning,
             rule: self.agent.rules.told(task.id, &self.agent.topology),
             goal: self.goal_told(task),
+            past: self.agent.past(task.id).told().map(Into::into),
             run_ns: task.run_ns[..nr_types].to_vec(),
             energy: self.agent.energy.thread(task.id).map(|energy| EnergyStory {
                 joules: energy.joules[..nr_types].to_vec(),

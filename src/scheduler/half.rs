@@ -16,6 +16,7 @@ use super::rules::RulesFile;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats, Verdict};
 use crate::bpf::{BpfSkel, intf};
 use crate::energy::Energy;
+use crate::knowledge::Familiar;
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
@@ -23,6 +24,7 @@ use crate::table::{self, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use hetero_core::energy::ledger::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
+use hetero_core::knowledge::{Findings, Remembered};
 
 /// How often sensors are read at most, while the agent is awake anyway.
 const SENSORS_STEP: Duration = Duration::from_millis(200);
@@ -38,6 +40,7 @@ pub(super) struct BpfHalf<'a> {
     pub(super) recording: &'a mut Recording,
     pub(super) reader: table::TableReader,
     pub(super) programs: &'a mut ProgramGoals,
+    pub(super) familiar: &'a mut Option<Familiar>,
     pub(super) sensors: EnergySensors,
     pub(super) began_ns: u64,
     /// When the agent's time began.
@@ -163,6 +166,27 @@ impl Backend for BpfHalf<'_> {
 
     fn verdict(&mut self, task: &Task) -> Option<Verdict> {
         self.rules.of(task)
+    }
+
+    fn remembers(&self) -> bool {
+        self.familiar.is_some()
+    }
+
+    fn remembered(&mut self, task: &Task) -> Remembered<'_> {
+        let familiar = self.familiar.as_mut();
+        familiar.map_or(Remembered::Nothing, |familiar| familiar.remembered(task))
+    }
+
+    fn keep(&mut self, task: &Task, found: &Findings) {
+        if let Some(familiar) = self.familiar.as_mut() {
+            familiar.keep(task, found);
+        }
+    }
+
+    fn is_unlike(&mut self, task: &Task) {
+        if let Some(familiar) = self.familiar.as_mut() {
+            familiar.say_unlike(task);
+        }
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

@@ -25,6 +25,7 @@ use super::slots::Sleepers;
 use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
 use crate::agent::Agent;
 use crate::bpf::BpfSkelBuilder;
+use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
 use crate::policy;
 use crate::slowdown::calibrate;
@@ -45,6 +46,7 @@ impl<'a> Scheduler<'a> {
             recording,
             carried: kept_place,
             programs,
+            familiar,
         } = lasting;
         let carried = kept_place.take();
         let model = match learning {
@@ -142,6 +144,12 @@ impl<'a> Scheduler<'a> {
             carry::free_the_rest(&mut skel)?;
         }
         let sensors = EnergySensors::find(&topology);
+        let machine = knowledge::machine_name(&topology);
+        if options.knowledge && familiar.as_ref().is_none_or(|of| of.machine != machine) {
+            // What the one before has found is written first.
+            *familiar = None;
+            *familiar = Familiar::start(Path::new(knowledge::store::PATH), machine);
+        }
         let mut agent = Agent::new(topology, policy_name, policy);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
@@ -161,6 +169,7 @@ impl<'a> Scheduler<'a> {
                 recording,
                 reader: table::TableReader::default(),
                 programs,
+                familiar,
                 sensors,
                 began_ns: goals::monotonic_ns(started),
                 started,

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 
 use crate::model::{Machine, aggressor, compute, sensitive, steady};
 use clap::ValueEnum;
+use hetero_core::knowledge::{Findings, Recollection, Remembered, Sure};
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::counts::{self, EventCounts};
@@ -26,6 +27,9 @@ struct Bench {
     samples: Vec<Sample>,
     actions: Vec<Action>,
     recording: Encoder,
+    /// What is known of every program, and how often something was found of a thread.
+    known: Recollection,
+    kept: usize,
 }
 
 impl Backend for Bench {
@@ -54,6 +58,18 @@ impl Backend for Bench {
         self.actions.extend_from_slice(actions);
         outcomes.extend(actions.iter().map(|_| Outcome::Applied));
         Ok(())
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn remembered(&mut self, _: &Task) -> Remembered<'_> {
+        Remembered::Known(&self.known)
+    }
+
+    fn keep(&mut self, _: &Task, found: &Findings) {
+        self.kept += usize::from(!found.is_empty());
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {
@@ -90,7 +106,10 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         samples: Vec::new(),
         actions: Vec::new(),
         recording: Encoder::default(),
+        known: Recollection::default(),
+        kept: 0,
     };
+    bench.known.sf[1] = Sure::of_factor(1.5, 0.01);
     let mut written = bench.recording.take(Vec::with_capacity(1 << 20));
     written.reserve(1 << 20);
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);
@@ -118,6 +137,11 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         bench.actions.clear();
     }
     assert!(warm_up > 0, "{name}: what is counted?");
+    let finds = name.build(Settings::default()).events().is_some();
+    assert!(
+        bench.kept > 0 || !finds || name == Name::Prim,
+        "{name} found nothing"
+    );
     (allocations, acted)
 }
 

@@ -16,6 +16,7 @@ mod fixtures;
 mod goal_run;
 mod goals;
 mod heartbeats;
+mod knowledge;
 mod licences;
 mod machines;
 mod ml;

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero know`: what is known of programs, for people, for other machines, and to be forgotten.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use glob::Pattern;
+use serde::Serialize;
+
+use super::service::now;
+use super::store::{KnowledgeStore, PATH, StoredProgram};
+use super::{machine_name, transfer};
+use crate::output;
+use crate::topology::Topology;
+
+/// Arguments of `scx_hetero know`.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        scx_hetero know                    all programs, those seen last first\n  \
+        scx_hetero know 'python*'          some, with their phases\n  \
+        scx_hetero know forget --all"
+)]
+pub struct KnowArgs {
+    #[command(subcommand)]
+    what: Option<KnowCommand>,
+
+    /// Name of a program's executable, a shell's pattern, or the beginning of its id
+    program: Option<String>,
+
+    /// Print JSON instead
+    #[arg(long)]
+    json: bool,
+
+    /// Where it is kept
+    #[arg(long, global = true, value_name = "FILE", default_value = PATH)]
+    store: PathBuf,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum KnowCommand {
+    /// Write all that is known to a file, for other machines of the same kind
+    #[command(after_help = "Example:\n  scx_hetero know export known.json")]
+    Export {
+        /// Where to
+        file: PathBuf,
+    },
+    /// Take in what was exported on a machine of the same kind; what both know counts
+    /// by how much each has seen
+    #[command(after_help = "Example:\n  scx_hetero know import known.json")]
+    Import {
+        /// What was exported
+        file: PathBuf,
+    },
+    /// Forget programs
+    #[command(after_help = "Example:\n  scx_hetero know forget firefox")]
+    Forget {
+        /// As of `scx_hetero know`
+        #[arg(required_unless_present = "all")]
+        program: Option<String>,
+
+        /// All programs
+        #[arg(long, conflicts_with = "program")]
+        all: bool,
+    },
+}
+
+/// Shows, exports, imports or forgets what is known.
+///
+/// # Errors
+/// The store or a file cannot be used, or nothing fits.
+pub fn run(args: &KnowArgs) -> Result<()> {
+    let topology = Topology::detect(None)?;
+    let machine = machine_name(&topology);
+    let path = &args.store;
+    let existing = |read| KnowledgeStore::open_existing(path, &machine, read);
+    match &args.what {
+        None => {
+            let all = existing(true)?.map_or(Ok(Vec::new()), |store| store.load())?;
+            let programs = fitting(all, args.program.as_deref())?;
+            if args.json {
+                let told: Vec<ToldProgram> = programs
+                    .iter()
+                    .map(|of| ToldProgram::new(of, &topology))
+                    .collect();
+                return output::json(&told);
+            }
+            output::print(text(&programs, &topology, args.program.is_some()))
+        }
+        Some(KnowCommand::Export { file }) => {
+            let all = existing(true)?.map_or(Ok(Vec::new()), |store| store.load())?;
+            transfer::write(file, &machine, &all)?;
+            output::print(format_args!("{} programs in {}", all.len(), file.display()))
+        }
+        Some(KnowCommand::Import { file }) => {
+            let now = now();
+            let theirs = transfer::read(file, &machine, now)?;
+            let mut store = KnowledgeStore::open(path, &machine)?;
+            let mut merged = store.load()?;
+            let (known, all) = (merged.len(), theirs.len());
+            for other in theirs {
+                match merged.iter_mut().find(|of| of.key == other.key) {
+                    Some(own) => {
+                        own.known.merge(&other.known);
+                        own.runs = own.runs.saturating_add(other.runs);
+                        own.seen.0 = own.seen.0.min(other.seen.0);
+                        own.seen.1 = own.seen.1.max(other.seen.1);
+                    }
+                    None => merged.push(other),
+                }
+            }
+            store.save(&merged.iter().collect::<Vec<_>>(), now)?;
+            let new = merged.len() - known;
+            output::print(format_args!(
+                "{all} programs from {}, of which {new} were not known",
+                file.display()
+            ))
+        }
+        Some(KnowCommand::Forget { program, all }) => {
+            let Some(mut store) = existing(false)? else {
+                return output::print("nothing is known");
+            };
+            let wanted = program.as_deref().filter(|_| !all);
+            let programs = fitting(store.load()?, wanted)?;
+            let ids: Vec<i64> = programs.iter().filter_map(|of| of.id).collect();
+            let gone = store.forget(&ids)?;
+            output::print(format_args!(
+                "{gone} programs forgotten; a scheduler that runs forgets them within a minute"
+            ))
+        }
+    }
+}
+
+/// Those that are meant.
+fn fitting(mut programs: Vec<StoredProgram>, wanted: Option<&str>) -> Result<Vec<StoredProgram>> {
+    let Some(wanted) = wanted else {
+        return Ok(programs);
+    };
+    let Ok(pattern) = Pattern::new(wanted) else {
+        bail!("'{wanted}' is no pattern of names");
+    };
+    let is_id = |of: &StoredProgram| wanted.len() >= 6 && of.key.image.contains(wanted);
+    programs.retain(|of| pattern.matches(&of.name) || is_id(of));
+    ensure!(
+        !programs.is_empty(),
+        "nothing is known of a program '{wanted}'; 'scx_hetero know' names all"
+    );
+    Ok(programs)
+}
+
+/// For JSON.
+#[derive(Serialize)]
+struct ToldProgram<'p> {
+    name: &'p str,
+    image: &'p str,
+    arguments: u32,
+    unit: &'p str,
+    uid: u32,
+    runs: u64,
+    first_seen: i64,
+    last_seen: i64,
+    /// SF over the slowest core type, and the standard error of its logarithm.
+    sf: Option<(f64, f64)>,
+    known: &'p hetero_core::knowledge::ProgramKnowledge,
+}
+
+impl<'p> ToldProgram<'p> {
+    fn new(of: &'p StoredProgram, topology: &Topology) -> Self {
+        let sf = of.known.sf_over_slowest(topology.types.len());
+        Self {
+            name: &of.name,
+            image: &of.key.image,
+            arguments: of.key.args,
+            unit: &of.key.unit,
+            uid: of.key.uid,
+            runs: of.runs,
+            first_seen: of.seen.0,
+            last_seen: of.seen.1,
+            sf: sf.map(|sf| (sf.factor(), sf.variance.sqrt())),
+            known: &of.known,
+        }
+    }
+}
+
+/// A table of at most 80 columns; with `more` also the phases.
+fn text(programs: &[StoredProgram], topology: &Topology, more: bool) -> String {
+    if programs.is_empty() {
+        return "nothing is known yet: the scheduler learns of programs as they run".into();
+    }
+    let slowest = topology.types.last().map_or("", |kind| kind.name.as_str());
+    let mut lines = vec![format!(
+        "{:<16} {:<18} {:>6} {:>6} {:>9} {:>12} {:>6}",
+        "PROGRAM",
+        "UNIT",
+        "UID",
+        "RUNS",
+        "SEEN",
+        format!("SF OVER {slowest:.4}"),
+        "PHASES"
+    )];
+    let now = now();
+    for of in programs {
+        let sf = of.known.sf_over_slowest(topology.types.len());
+        let sf = sf.map_or("-".into(), |sf| {
+            let percent = 100.0 * sf.variance.sqrt();
+            format!("{:.2} +-{percent:.0}%", sf.factor())
+        });
+        let cut = |name: &str, most: usize| name.chars().take(most).collect::<String>();
+        lines.push(format!(
+            "{:<16} {:<18} {:>6} {:>6} {:>9} {:>12} {:>6}",
+            cut(&of.name, 16),
+            cut(&of.key.unit, 18),
+            of.key.uid,
+            of.runs,
+            ago(now - of.seen.1),
+            sf,
+            of.known.phases.len()
+        ));
+        if more {
+            lines.extend(details(of));
+        }
+    }
+    lines.join("\n")
+}
+
+fn details(of: &StoredProgram) -> Vec<String> {
+    let known = &of.known;
+    let mut lines = vec![format!("  {}", of.key.image)];
+    lines.push(format!(
+        "  arguments of class {:08x}; {} threads told something, {} behaved unlike before",
+        of.key.args, known.threads, known.unlike
+    ));
+    for phase in &known.phases {
+        let number = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.1}"));
+        let alone = phase.alone.next().map(|ipc| ipc.factor());
+        let sf = phase.sf.next().map(|sf| sf.factor());
+        let two = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.2}"));
+        lines.push(format!(
+            "  phase: {} loads/kilo-instruction, {} % branches; IPC alone {}, SF {}",
+            number(phase.phase.l1_per_kilo),
+            number(phase.phase.branch_percent),
+            two(alone),
+            two(sf)
+        ));
+    }
+    lines
+}
+
+/// In the largest unit that fits.
+fn ago(seconds: i64) -> String {
+    match seconds {
+        ..60 => "just now".into(),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hetero_core::knowledge::{Findings, Sure};
+    use hetero_core::testing::board;
+
+    #[test]
+    fn the_table_fits_a_terminal_and_programs_are_found_by_name_and_id() {
+        let mut of = StoredProgram {
+            name: "a-very-long-name-of-a-program".into(),
+            runs: 123_456,
+            seen: (0, now() - 4000),
+            ..StoredProgram::default()
+        };
+        of.key.image = "build:0123456789abcdef".into();
+        of.key.unit = "a-very-long-name-of-a.service".into();
+        let mut found = Findings::default();
+        found.sf[1] = Sure::of_factor(2.5, 0.005);
+        of.known.take(&found);
+        let told = text(&[of.clone()], &board(2, 4), true);
+        assert!(
+            told.lines().all(|line| line.chars().count() <= 80),
+            "{told}"
+        );
+        assert!(
+            told.contains("2.50 +-12%") && told.contains("1 h"),
+            "{told}"
+        );
+        for wanted in ["a-very*", "456789abc"] {
+            assert_eq!(fitting(vec![of.clone()], Some(wanted)).unwrap().len(), 1);
+        }
+        for wanted in ["other", "[", "b"] {
+            assert!(fitting(vec![of.clone()], Some(wanted)).is_err());
+        }
+    }
+}

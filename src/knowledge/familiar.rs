@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent's side: asks, takes answers, hands on what was found. It waits for nothing, and what finds no room
+//! is dropped.
+
+use std::path::Path;
+
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use hetero_core::knowledge::{Findings, Recollection, Remembered};
+use log::{info, warn};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::service::{Service, ToService};
+use crate::table::{Comm, Task};
+
+/// Questions and answers that may wait.
+const WAITING: usize = 256;
+
+/// Programs that a word is said of because they behave unlike before; after so many, none.
+const SAID: usize = 64;
+
+/// What is known of a process's program.
+pub(super) struct KnownProcess {
+    pub(super) tgid: u32,
+    pub(super) known: Option<Recollection>,
+}
+
+#[derive(Debug)]
+struct Process {
+    /// Name of its first thread when it was asked for: another one may mean another program.
+    comm: Comm,
+    /// The outer one once there is an answer.
+    known: Option<Option<Recollection>>,
+}
+
+/// See the module.
+pub(crate) struct Familiar {
+    /// Whose core types this is about.
+    pub(crate) machine: String,
+    to: Sender<ToService>,
+    answers: Receiver<KnownProcess>,
+    processes: FxHashMap<u32, Process>,
+    /// Kept for its memory.
+    alive: FxHashSet<u32>,
+    /// Names of programs that behaved unlike before.
+    said: FxHashSet<[u8; 16]>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Familiar {
+    /// Starts the thread that knows. `None` where none can be started.
+    pub(crate) fn start(path: &Path, machine: String) -> Option<Self> {
+        let (to, messages) = bounded(WAITING);
+        let (answer, answers) = bounded(WAITING);
+        let path = path.to_path_buf();
+        let name = machine.clone();
+        let serve = move || Service::open(&path, &name).run(&messages, &answer);
+        match std::thread::Builder::new().name("know".into()).spawn(serve) {
+            Ok(thread) => Some(Self {
+                machine,
+                to,
+                answers,
+                processes: FxHashMap::default(),
+                alive: FxHashSet::default(),
+                said: FxHashSet::default(),
+                thread: Some(thread),
+            }),
+            Err(error) => {
+                warn!("nothing is known of programs: cannot start a thread ({error})");
+                None
+            }
+        }
+    }
+
+    /// What is known of the program that a thread runs.
+    pub(crate) fn remembered(&mut self, task: &Task) -> Remembered<'_> {
+        for KnownProcess { tgid, known } in self.answers.try_iter() {
+            if let Some(process) = self.processes.get_mut(&tgid) {
+                process.known = Some(known);
+            }
+        }
+        let is_other = |of: &Process| task.tid == task.tgid && of.comm != task.comm;
+        if self.processes.get(&task.tgid).is_none_or(is_other) {
+            match self.to.try_send(ToService::WhoIs(task.tgid)) {
+                Err(TrySendError::Disconnected(_)) => return Remembered::Nothing,
+                // It has too much to do: at the next look.
+                Err(TrySendError::Full(_)) => return Remembered::Later,
+                Ok(()) => {}
+            }
+            let (comm, known) = (task.comm, None);
+            self.processes.insert(task.tgid, Process { comm, known });
+        }
+        let process = self.processes.get(&task.tgid);
+        match process.and_then(|process| process.known.as_ref()) {
+            None => Remembered::Later,
+            Some(Some(known)) => Remembered::Known(known),
+            Some(None) => Remembered::Nothing,
+        }
+    }
+
+    /// Hands on what was found of a thread.
+    pub(crate) fn keep(&mut self, task: &Task, found: &Findings) {
+        let _ = self.to.try_send(ToService::Found(task.tgid, *found));
+    }
+
+    /// Says that a thread behaves unlike its program did, once for each name.
+    pub(crate) fn say_unlike(&mut self, task: &Task) {
+        if self.said.len() < SAID && self.said.insert(task.comm.0) {
+            info!(
+                "{} (process {}) behaves unlike its earlier runs: what was known of it is not used",
+                task.comm, task.tgid
+            );
+        }
+    }
+
+    /// Forgets processes that are gone.
+    pub(crate) fn retain(&mut self, tasks: &[Task]) {
+        self.alive.clear();
+        self.alive.extend(tasks.iter().map(|task| task.tgid));
+        let alive = &self.alive;
+        self.processes.retain(|tgid, _| alive.contains(tgid));
+    }
+}
+
+/// What was found so far is written.
+impl Drop for Familiar {
+    fn drop(&mut self) {
+        let (never, _) = bounded(0);
+        drop(std::mem::replace(&mut self.to, never));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

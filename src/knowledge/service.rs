@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The thread that knows programs: in memory, and once a minute on disk. It may wait for the disk; nothing waits
+//! for it.
+
+use std::collections::hash_map::Entry;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use hetero_core::knowledge::{Findings, Recollection};
+use log::{debug, info, warn};
+use rustc_hash::FxHashMap;
+
+use super::familiar::KnownProcess;
+use super::process::{ProcessLookup, ProgramKey};
+use super::store::{KnowledgeStore, PROGRAMS, StoredProgram};
+
+/// What a sudden end loses at the most.
+const SAVE: Duration = Duration::from_secs(60);
+
+/// How much nicer than others the thread is.
+const NICE: i32 = 19;
+
+/// After a look-up it rests for so many times as long as that took, but no longer than [`REST`].
+const REST_TIMES: u32 = 10;
+const REST: Duration = Duration::from_millis(20);
+
+/// Processes that are known by number. When they are more, those that have ended are forgotten.
+const PROCESSES: usize = 4096;
+
+/// What a program that is only like another says: so many times the variance.
+const VAGUE: f64 = 4.0;
+
+/// What the thread is told.
+pub(super) enum ToService {
+    /// Which program does this process run, and what is known of it?
+    WhoIs(u32),
+    /// What was found of a thread of this process.
+    Found(u32, Findings),
+}
+
+#[derive(Debug)]
+struct ServedProgram {
+    program: StoredProgram,
+    dirty: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Service {
+    path: PathBuf,
+    store: Option<KnowledgeStore>,
+    programs: FxHashMap<ProgramKey, ServedProgram>,
+    processes: FxHashMap<u32, ProgramKey>,
+    lookup: ProcessLookup,
+    /// That nothing can be written was said.
+    complained: bool,
+}
+
+impl Service {
+    /// With what the store knows of programs of a machine called so. Without a store it knows nothing at first,
+    /// and keeps nothing.
+    pub(super) fn open(path: &Path, machine: &str) -> Self {
+        let store = match KnowledgeStore::open(path, machine) {
+            Ok(store) => Some(store),
+            Err(why) => {
+                warn!("what is found of programs ends with the scheduler: {why:#}");
+                None
+            }
+        };
+        let mut service = Self {
+            path: path.to_path_buf(),
+            store,
+            programs: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            lookup: ProcessLookup::default(),
+            complained: false,
+        };
+        service.load();
+        if !service.programs.is_empty() {
+            let number = service.programs.len();
+            info!("{number} programs are known from earlier runs (scx_hetero know)");
+        }
+        service
+    }
+
+    /// Serves until the agent ends, and then writes what is left.
+    pub(super) fn run(mut self, messages: &Receiver<ToService>, answers: &Sender<KnownProcess>) {
+        // SAFETY: it changes the calling thread alone.
+        let niced = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
+        if niced != 0 {
+            debug!("the thread that knows programs is as nice as others");
+        }
+        let mut save_at = Instant::now() + SAVE;
+        loop {
+            match messages.recv_deadline(save_at) {
+                Ok(ToService::WhoIs(tgid)) => {
+                    let began = Instant::now();
+                    let known = self.who_is(tgid, now());
+                    // There is room for it, unless the agent does not listen.
+                    let _ = answers.try_send(KnownProcess { tgid, known });
+                    std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
+                }
+                Ok(ToService::Found(tgid, found)) => self.take(tgid, &found),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.save(now());
+                    save_at = Instant::now() + SAVE;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Instant::now() >= save_at {
+                self.save(now());
+                save_at = Instant::now() + SAVE;
+            }
+        }
+        self.save(now());
+    }
+
+    fn load(&mut self) {
+        let Some(store) = &self.store else { return };
+        match store.load() {
+            Ok(programs) => {
+                let kept = programs.into_iter().map(|program| {
+                    let dirty = false;
+                    (program.key.clone(), ServedProgram { program, dirty })
+                });
+                self.programs.extend(kept);
+            }
+            Err(why) => warn!("{} cannot be read: {why:#}", self.path.display()),
+        }
+    }
+
+    fn who_is(&mut self, tgid: u32, now: i64) -> Option<Recollection> {
+        let (key, name) = match self.lookup.of(tgid) {
+            Ok(found) => found,
+            Err(why) => {
+                debug!("which program process {tgid} runs is not known: {why:#}");
+                self.processes.remove(&tgid);
+                return None;
+            }
+        };
+        if self.processes.len() >= PROCESSES {
+            self.processes
+                .retain(|tgid, _| Path::new(&format!("/proc/{tgid}")).exists());
+        }
+        if self.processes.len() < PROCESSES {
+            self.processes.insert(tgid, key.clone());
+        }
+        let known = self.recollect(&key);
+        self.make_room();
+        match self.programs.entry(key.clone()) {
+            Entry::Occupied(mut there) => {
+                let there = there.get_mut();
+                there.program.runs = there.program.runs.saturating_add(1);
+                there.program.seen.1 = now;
+                // That alone is written with what is found of it.
+            }
+            Entry::Vacant(room) => {
+                let program = StoredProgram {
+                    key,
+                    name,
+                    runs: 1,
+                    seen: (now, now),
+                    ..StoredProgram::default()
+                };
+                let dirty = false;
+                room.insert(ServedProgram { program, dirty });
+            }
+        }
+        known
+    }
+
+    /// What is known of a program, or less surely of one that is most like it: the same executable of the same
+    /// user in another unit, or with other options.
+    fn recollect(&self, key: &ProgramKey) -> Option<Recollection> {
+        let told = |of: &ServedProgram| of.program.known.recollect();
+        if let Some(known) = self.programs.get(key).and_then(told) {
+            return Some(known);
+        }
+        let like = self.programs.values().filter(|of| {
+            let other = &of.program.key;
+            other.image == key.image && other.uid == key.uid && of.program.known.threads > 0
+        });
+        let near = |of: &&ServedProgram| (of.program.key.args == key.args, of.program.seen.1);
+        let known = like.max_by_key(near).and_then(told);
+        known.map(|known| known.vaguely(VAGUE))
+    }
+
+    fn take(&mut self, tgid: u32, found: &Findings) {
+        let key = self.processes.get(&tgid);
+        if let Some(of) = key.and_then(|key| self.programs.get_mut(key)) {
+            of.program.known.take(found);
+            of.dirty = true;
+        }
+    }
+
+    /// Forgets what is worth least, if there are too many.
+    fn make_room(&mut self) {
+        if self.programs.len() < PROGRAMS {
+            return;
+        }
+        let mut seen: Vec<i64> = self.programs.values().map(|of| of.program.seen.1).collect();
+        let (_, &mut oldest, _) = seen.select_nth_unstable(PROGRAMS / 8);
+        self.programs.retain(|_, of| of.program.seen.1 > oldest);
+    }
+
+    fn save(&mut self, now: i64) {
+        let Some(store) = &mut self.store else { return };
+        let dirty: Vec<&StoredProgram> = self
+            .programs
+            .values()
+            .filter(|of| of.dirty)
+            .map(|of| &of.program)
+            .collect();
+        let mut gone = Vec::new();
+        if !dirty.is_empty() {
+            match store.save(&dirty, now) {
+                Ok(ids) => {
+                    let keys: Vec<ProgramKey> = dirty.iter().map(|of| of.key.clone()).collect();
+                    for (key, id) in keys.into_iter().zip(ids) {
+                        match (self.programs.get_mut(&key), id) {
+                            (Some(of), Some(id)) => (of.program.id, of.dirty) = (Some(id), false),
+                            _ => gone.push(key),
+                        }
+                    }
+                    self.complained = false;
+                }
+                Err(why) if !self.complained => {
+                    self.complained = true;
+                    warn!("what is found of programs is not kept yet: {why:#}");
+                }
+                Err(why) => debug!("{why:#}"),
+            }
+        }
+        // Forgotten by another process: what is found from now on is new.
+        for key in gone {
+            self.programs.remove(&key);
+        }
+        if matches!(store.has_changed(), Ok(true)) {
+            self.reload();
+        }
+    }
+
+    /// Another process has changed the store: takes over what is not newer here.
+    fn reload(&mut self) {
+        self.programs
+            .retain(|_, of| of.dirty || of.program.id.is_none());
+        let newer = std::mem::take(&mut self.programs);
+        self.load();
+        self.programs.extend(newer);
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// For tests.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hetero_core::knowledge::Sure;
+
+    fn found(sf: f64) -> Findings {
+        let mut found = Findings::default();
+        found.sf[1] = Sure::of_factor(sf, 0.005);
+        found
+    }
+
+    #[test]
+    fn what_was_found_of_a_process_is_told_to_the_next_that_runs_the_same_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("knowledge.db");
+        let own = std::process::id();
+        let mut service = Service::open(&path, "m");
+        assert_eq!(service.who_is(own, 100), None);
+        service.take(own, &found(2.0));
+        let sf = |known: Option<Recollection>| known.unwrap().sf[1].unwrap();
+        assert!((sf(service.who_is(own, 101)).factor() - 2.0).abs() < 1e-9);
+        service.save(200);
+        let mut next = Service::open(&path, "m");
+        let sure = sf(next.who_is(own, 300));
+        assert!((sure.factor() - 2.0).abs() < 1e-9);
+        // With other options it is only like it.
+        let key = next.processes[&own].clone();
+        let other = ProgramKey {
+            args: !key.args,
+            ..key.clone()
+        };
+        assert!(sf(next.recollect(&other)).variance > 3.0 * sure.variance);
+        let another_users = ProgramKey {
+            uid: !key.uid,
+            ..key
+        };
+        assert!(next.recollect(&another_users).is_none());
+        let runs: Vec<u64> = next.programs.values().map(|of| of.program.runs).collect();
+        assert_eq!(runs, [3]);
+        // What another process forgets is not told, nor written again.
+        next.take(own, &found(2.0));
+        let mut other = KnowledgeStore::open(&path, "m").unwrap();
+        let ids: Vec<i64> = other
+            .load()
+            .unwrap()
+            .iter()
+            .filter_map(|of| of.id)
+            .collect();
+        other.forget(&ids).unwrap();
+        next.save(400);
+        assert!(next.recollect(&next.processes[&own]).is_none());
+        assert!(other.load().unwrap().is_empty());
+    }
+
+    #[test]
+    fn without_a_store_it_goes_on_and_programs_are_bounded() {
+        let mut service = Service::open(Path::new("/proc/none/knowledge.db"), "m");
+        assert!(service.store.is_none());
+        for nth in 0..3 * PROGRAMS as u32 {
+            service.make_room();
+            let key = ProgramKey {
+                args: nth,
+                ..ProgramKey::default()
+            };
+            let mut program = StoredProgram::default();
+            program.seen.1 = i64::from(nth);
+            service.programs.insert(
+                key,
+                ServedProgram {
+                    program,
+                    dirty: true,
+                },
+            );
+        }
+        assert!(service.programs.len() <= PROGRAMS);
+        service.save(0);
+    }
+}

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The database. Whatever is wrong with it, the scheduler goes on: a damaged or foreign file is set aside, one of
+//! a newer version is left alone, and where nothing can be written what is known ends with the scheduler.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hetero_core::knowledge::ProgramKnowledge;
+use log::warn;
+use nix::libc;
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, params,
+};
+
+use super::process::ProgramKey;
+
+/// Where it is.
+pub const PATH: &str = "/var/lib/scx_hetero/knowledge.db";
+
+/// Grows when tables change; older ones are migrated ([`migrate`]).
+pub const SCHEMA: i64 = 1;
+
+/// Says that the file is ours: "scxh".
+const APPLICATION: i64 = 0x7363_7868;
+
+/// Programs that are kept.
+pub const PROGRAMS: usize = 2048;
+
+/// What has not been seen for so long is forgotten, s.
+const OLDEST: i64 = 365 * DAY;
+
+const DAY: i64 = 86_400;
+
+/// Each run of a program keeps it as long as if it was seen a day later, up to so many.
+const WORTH: i64 = 60;
+
+/// Of the file, pages of 4 KiB; a larger one is none of ours.
+const PAGES: i64 = 8192;
+const LARGEST: u64 = 2 * 4096 * PAGES as u64;
+
+/// Of what is kept of one program, bytes: eight times what it takes.
+const LONGEST: usize = 64 << 10;
+
+/// How long another process may be at it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A program in the store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredProgram {
+    /// Its row, once it has one.
+    pub id: Option<i64>,
+    /// Which.
+    pub key: ProgramKey,
+    /// Its executable's name, for people.
+    pub name: String,
+    /// How often it was started.
+    pub runs: u64,
+    /// When it was seen first and last, seconds since 1970.
+    pub seen: (i64, i64),
+    /// What is known of it.
+    pub known: ProgramKnowledge,
+}
+
+/// The open database of one machine's programs.
+#[derive(Debug)]
+pub struct KnowledgeStore {
+    connection: Connection,
+    machine: i64,
+    path: PathBuf,
+    /// Changes by others, as SQLite counts them.
+    version: i64,
+}
+
+/// What it is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreAccess {
+    /// To be written, and made if need be.
+    Make,
+    /// To be written.
+    Change,
+    /// To be read.
+    Read,
+}
+
+/// Why it cannot be used.
+enum Unusable {
+    /// It is none of ours, or damaged: it can be set aside.
+    Foreign(anyhow::Error),
+    /// It must stay as it is.
+    Other(anyhow::Error),
+}
+
+impl From<rusqlite::Error> for Unusable {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Foreign(anyhow!("it is damaged, or no database ({error})"))
+            }
+            _ => Self::Other(error.into()),
+        }
+    }
+}
+
+impl KnowledgeStore {
+    /// Opens it for programs of the machine called so, and makes it if need be. A damaged or foreign file is set
+    /// aside.
+    ///
+    /// # Errors
+    /// It cannot be used: what happened, and why.
+    pub fn open(path: &Path, machine: &str) -> Result<Self> {
+        let open = || Self::try_open(path, machine, StoreAccess::Make);
+        let opened = match open() {
+            Err(Unusable::Foreign(why)) => {
+                let aside = set_aside(path).with_context(|| format!("{why:#}"))?;
+                warn!(
+                    "what was known of programs, {}, cannot be used: {why:#}; it is now {}, and a new one begins",
+                    path.display(),
+                    aside.display()
+                );
+                open()
+            }
+            opened => opened,
+        };
+        opened.map_err(|why| match why {
+            Unusable::Foreign(why) | Unusable::Other(why) => {
+                why.context(format!("cannot use {}", path.display()))
+            }
+        })
+    }
+
+    /// Opens it only if it is there, to change it or to `read` alone. It is left as it is if it cannot be used.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub fn open_existing(path: &Path, machine: &str, read: bool) -> Result<Option<Self>> {
+        if !path.try_exists().unwrap_or(true) {
+            return Ok(None);
+        }
+        let access = match read {
+            true => StoreAccess::Read,
+            false => StoreAccess::Change,
+        };
+        match Self::try_open(path, machine, access) {
+            Ok(store) => Ok(Some(store)),
+            Err(Unusable::Foreign(why) | Unusable::Other(why)) => {
+                Err(why.context(format!("cannot use {}", path.display())))
+            }
+        }
+    }
+
+    fn try_open(path: &Path, machine: &str, access: StoreAccess) -> Result<Self, Unusable> {
+        let path = prepare(path, access).map_err(Unusable::Other)?;
+        let size = fs::metadata(&path).map_or(0, |file| file.size());
+        if size > LARGEST {
+            let why = anyhow!("it has {} MiB, more than ever are kept", size >> 20);
+            return Err(Unusable::Foreign(why));
+        }
+        let reads = access == StoreAccess::Read;
+        let flags = match reads {
+            true => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            false => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        };
+        let flags = flags
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        // Nothing in a file may run code or reach other tables than ours.
+        connection.execute_batch(
+            "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;
+             PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -1024;",
+        )?;
+        let schema = number(&connection, "user_version")?;
+        let application = number(&connection, "application_id")?;
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if application != APPLICATION && (tables > 0 || schema != 0) {
+            return Err(Unusable::Foreign(anyhow!(
+                "it is the database of another program"
+            )));
+        }
+        if schema > SCHEMA {
+            return Err(Unusable::Other(anyhow!(
+                "it was written by a later version (schema {schema}, this one knows {SCHEMA}); it is left as it is"
+            )));
+        }
+        let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if check != "ok" {
+            return Err(Unusable::Foreign(anyhow!(
+                "it is damaged ({})",
+                crate::text::plain(&check)
+            )));
+        }
+        if !reads {
+            connection.pragma_update(None, "max_page_count", PAGES)?;
+            migrate(&mut connection, schema)?;
+            connection.execute(
+                "INSERT OR IGNORE INTO machine (name) VALUES (?1)",
+                [machine],
+            )?;
+        } else if schema != SCHEMA {
+            return Err(Unusable::Other(anyhow!("there is nothing in it yet")));
+        }
+        let known = connection
+            .query_row("SELECT id FROM machine WHERE name = ?1", [machine], |row| {
+                row.get(0)
+            })
+            .optional()?;
+        let machine = known.unwrap_or(-1);
+        let version = number(&connection, "data_version")?;
+        Ok(Self {
+            connection,
+            machine,
+            path,
+            version,
+        })
+    }
+
+    /// All that is known of this machine's programs, those seen last first.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn load(&self) -> Result<Vec<StoredProgram>> {
+        let mut query = self.connection.prepare(
+            "SELECT id, image, args, unit, uid, name, runs, first_seen, last_seen, known FROM program
+             WHERE machine = ?1 AND length(known) <= ?2 ORDER BY last_seen DESC LIMIT ?3",
+        )?;
+        let limits = params![self.machine, LONGEST as i64, PROGRAMS as i64];
+        let rows = query.query_map(limits, |row| Ok(program(row)))?;
+        let mut programs = Vec::new();
+        for row in rows {
+            // A row that makes no sense is no reason to forget the others.
+            if let Ok(program) = row? {
+                programs.push(program);
+            }
+        }
+        Ok(programs)
+    }
+
+    /// Whether another process has changed it since the last time that this was asked.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn has_changed(&mut self) -> Result<bool> {
+        let now = number(&self.connection, "data_version")?;
+        Ok(std::mem::replace(&mut self.version, now) != now)
+    }
+
+    /// Writes programs, all or none. Returns the row of each; none where the program was forgotten meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be written: nothing is lost of what is there.
+    pub fn save(&mut self, programs: &[&StoredProgram], now: i64) -> Result<Vec<Option<i64>>> {
+        let machine = self.machine;
+        let mut work = || -> Result<Vec<Option<i64>>> {
+            let write = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut ids = Vec::with_capacity(programs.len());
+            for program in programs {
+                let known = serde_json::to_string(&program.known)?;
+                let runs = i64::try_from(program.runs).unwrap_or(i64::MAX);
+                if let Some(id) = program.id {
+                    let changed = write.prepare_cached(
+                        "UPDATE program SET name = ?2, runs = ?3, last_seen = ?4, known = ?5 WHERE id = ?1",
+                    )?
+                    .execute(params![id, program.name, runs, program.seen.1, known])?;
+                    ids.push((changed > 0).then_some(id));
+                    continue;
+                }
+                let key = &program.key;
+                let id = write
+                    .prepare_cached(
+                        "INSERT INTO program
+                           (machine, image, args, unit, uid, name, runs, first_seen, last_seen, known)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+                         ON CONFLICT DO UPDATE SET
+                           name = excluded.name, runs = excluded.runs, last_seen = excluded.last_seen,
+                           known = excluded.known
+                         RETURNING id",
+                    )?
+                    .query_row(
+                        params![
+                            machine,
+                            key.image,
+                            key.args,
+                            key.unit,
+                            key.uid,
+                            program.name,
+                            runs,
+                            program.seen.0,
+                            program.seen.1,
+                            known
+                        ],
+                        |row| row.get(0),
+                    )?;
+                ids.push(Some(id));
+            }
+            write.execute("DELETE FROM program WHERE last_seen < ?1", [now - OLDEST])?;
+            write.execute(
+                "DELETE FROM program WHERE id NOT IN
+                   (SELECT id FROM program ORDER BY last_seen + min(runs, ?1) * ?2 DESC LIMIT ?3)",
+                params![WORTH, DAY, PROGRAMS as i64],
+            )?;
+            write.commit()?;
+            Ok(ids)
+        };
+        work().with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// Forgets programs, and leaves nothing of them in the file. Returns how many there were.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn forget(&mut self, ids: &[i64]) -> Result<usize> {
+        let mut work = || -> Result<usize> {
+            self.connection.pragma_update(None, "secure_delete", true)?;
+            let write = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut gone = 0;
+            for id in ids {
+                gone += write.execute("DELETE FROM program WHERE id = ?1", [id])?;
+            }
+            write.commit()?;
+            Ok(gone)
+        };
+        work().with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+fn program(row: &Row) -> Result<StoredProgram> {
+    let text = |at: usize| -> Result<String> {
+        let text: String = row.get(at)?;
+        ensure!(text.len() <= 256, "too long");
+        Ok(crate::text::plain(&text).into_owned())
+    };
+    let known: String = row.get(9)?;
+    let known: ProgramKnowledge = serde_json::from_str(&known)?;
+    ensure!(known.is_sound(), "numbers that make no sense");
+    Ok(StoredProgram {
+        id: Some(row.get(0)?),
+        key: ProgramKey {
+            image: text(1)?,
+            args: row.get(2)?,
+            unit: text(3)?,
+            uid: row.get(4)?,
+        },
+        name: text(5)?,
+        runs: u64::try_from(row.get::<_, i64>(6)?)?,
+        seen: (row.get(7)?, row.get(8)?),
+        known,
+    })
+}
+
+/// Brings tables of an older version to the present form; of version 0 there are none.
+fn migrate(connection: &mut Connection, schema: i64) -> rusqlite::Result<()> {
+    if schema == SCHEMA {
+        return Ok(());
+    }
+    let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    let made = write
+        .query_row(
+            "SELECT 1 FROM sqlite_schema WHERE name = 'program'",
+            [],
+            |_| Ok(()),
+        )
+        .optional()?;
+    if made.is_none() {
+        write.execute_batch(
+            "CREATE TABLE machine (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+             CREATE TABLE program (
+               id INTEGER PRIMARY KEY AUTOINCREMENT,
+               machine INTEGER NOT NULL,
+               image TEXT NOT NULL,
+               args INTEGER NOT NULL,
+               unit TEXT NOT NULL,
+               uid INTEGER NOT NULL,
+               name TEXT NOT NULL,
+               runs INTEGER NOT NULL,
+               first_seen INTEGER NOT NULL,
+               last_seen INTEGER NOT NULL,
+               known TEXT NOT NULL,
+               UNIQUE (machine, image, args, unit, uid)
+             );",
+        )?;
+    }
+    write.pragma_update(None, "application_id", APPLICATION)?;
+    write.pragma_update(None, "user_version", SCHEMA)?;
+    write.commit()
+}
+
+/// Makes the file, for its owner alone, and says where it is without symlinks in its folder's path. What lies there
+/// and is no plain file of this user is refused.
+fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
+    let create = access == StoreAccess::Make;
+    let name = path.file_name().context("a database needs a name")?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if create {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let folder = folder.canonicalize().context("its folder is not there")?;
+    let path = folder.join(name);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(access != StoreAccess::Read)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(&path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            bail!("it is a symlink, which is not followed: remove it")
+        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            bail!("permission denied: run as root")
+        }
+        Err(error) => return Err(error).context("it cannot be opened"),
+    };
+    let about = file.metadata()?;
+    ensure!(about.is_file(), "what is there is no file: remove it");
+    ensure!(
+        about.uid() == nix::unistd::geteuid().as_raw(),
+        "it belongs to another user"
+    );
+    ensure!(
+        about.nlink() == 1,
+        "it has other names, too (hard links): remove it"
+    );
+    if about.mode() & 0o077 != 0 && access != StoreAccess::Read {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(path)
+}
+
+/// Gives the file another name; what was set aside before is gone.
+fn set_aside(path: &Path) -> Result<PathBuf> {
+    let with = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let aside = with(".damaged");
+    fs::rename(path, &aside).context("and it cannot be set aside")?;
+    // It belongs to what is gone.
+    for end in ["-journal", "-wal", "-shm"] {
+        let _ = fs::remove_file(with(end));
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_there_when_it_is_opened_again_and_is_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/knowledge.db");
+        let program = StoredProgram {
+            key: ProgramKey {
+                image: "build:ab".into(),
+                args: u32::MAX,
+                unit: "a.service".into(),
+                uid: 1000,
+            },
+            name: "cc1".into(),
+            runs: 3,
+            seen: (10, 20),
+            ..StoredProgram::default()
+        };
+        let mut store = KnowledgeStore::open(&path, "m").unwrap();
+        let ids = store.save(&[&program], 30).unwrap();
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(store);
+        let mut store = KnowledgeStore::open(&path, "m").unwrap();
+        let kept = store.load().unwrap();
+        assert_eq!(
+            kept,
+            [StoredProgram {
+                id: ids[0],
+                ..program.clone()
+            }]
+        );
+        let other = KnowledgeStore::open(&path, "another machine").unwrap();
+        assert!(other.load().unwrap().is_empty());
+        // What another process forgets is not written again.
+        assert!(store.has_changed().unwrap());
+        let mut other = KnowledgeStore::open(&path, "m").unwrap();
+        assert_eq!(other.forget(&[ids[0].unwrap()]).unwrap(), 1);
+        assert!(store.has_changed().unwrap());
+        assert_eq!(store.save(&[&kept[0]], 30).unwrap(), [None]);
+        assert!(store.load().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_number_of_programs_is_bounded_and_those_seen_long_ago_and_seldom_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
+        let now = 2 * OLDEST;
+        let programs: Vec<StoredProgram> = (0..PROGRAMS as i64 + 3)
+            .map(|nth| {
+                let mut program = StoredProgram::default();
+                program.key.image = nth.to_string();
+                program.seen = (0, now - nth);
+                program.runs = 1;
+                program
+            })
+            .collect();
+        let mut programs = programs;
+        programs[0].seen.1 = now - OLDEST - 1;
+        programs.last_mut().unwrap().runs = 40;
+        let all: Vec<&StoredProgram> = programs.iter().collect();
+        store.save(&all, now).unwrap();
+        let kept = store.load().unwrap();
+        let has = |nth: usize| kept.iter().any(|of| of.key.image == nth.to_string());
+        assert_eq!(kept.len(), PROGRAMS);
+        assert!(!has(0) && has(1) && has(PROGRAMS + 2) && !has(PROGRAMS + 1));
+        // At the longest that one can be, too, the file has room for all.
+        let size = fs::metadata(&store.path).unwrap().size();
+        assert!(size < LARGEST / 4, "{size}");
+    }
+}
