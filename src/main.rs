@@ -177,10 +177,10 @@ struct Run {
     #[arg(long)]
     learn: bool,
 
-    /// Neither go by what is known of programs from earlier runs, nor keep anything of
-    /// them (docs/knowledge.md)
+    /// Keep what is found of programs in /var/lib/scx_hetero/knowledge.db, and go by it
+    /// when they start again (docs/knowledge.md)
     #[arg(long)]
-    no_knowledge: bool,
+    knowledge: bool,
 
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
@@ -402,7 +402,7 @@ fn schedule(args: Run) -> Result<()> {
         model: args.model,
         rules: args.rules,
         learn: args.learn,
-        knowledge: !args.no_knowledge,
+        knowledge: args.knowledge,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,
