@@ -9,7 +9,7 @@ use hetero_core::knowledge::{Findings, Recollection, Remembered};
 use log::{info, warn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::service::{Service, ToService};
+use super::service::{KnowledgeService, ToService};
 use crate::table::{Comm, Task};
 
 /// Questions and answers that may wait.
@@ -53,7 +53,7 @@ impl Familiar {
         let (answer, answers) = bounded(WAITING);
         let path = path.to_path_buf();
         let name = machine.clone();
-        let serve = move || Service::open(&path, &name).run(&messages, &answer);
+        let serve = move || KnowledgeService::open(&path, &name).run(&messages, &answer);
         match std::thread::Builder::new().name("know".into()).spawn(serve) {
             Ok(thread) => Some(Self {
                 machine,

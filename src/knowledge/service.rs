@@ -47,7 +47,7 @@ struct ServedProgram {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct KnowledgeService {
     path: PathBuf,
     store: Option<KnowledgeStore>,
     programs: FxHashMap<ProgramKey, ServedProgram>,
@@ -57,7 +57,7 @@ pub(super) struct Service {
     complained: bool,
 }
 
-impl Service {
+impl KnowledgeService {
     /// With what the store knows of programs of a machine called so. Without a store it knows nothing at first,
     /// and keeps nothing.
     pub(super) fn open(path: &Path, machine: &str) -> Self {
@@ -274,13 +274,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("knowledge.db");
         let own = std::process::id();
-        let mut service = Service::open(&path, "m");
+        let mut service = KnowledgeService::open(&path, "m");
         assert_eq!(service.who_is(own, 100), None);
         service.take(own, &found(2.0));
         let sf = |known: Option<Recollection>| known.unwrap().sf[1].unwrap();
         assert!((sf(service.who_is(own, 101)).factor() - 2.0).abs() < 1e-9);
         service.save(200);
-        let mut next = Service::open(&path, "m");
+        let mut next = KnowledgeService::open(&path, "m");
         let sure = sf(next.who_is(own, 300));
         assert!((sure.factor() - 2.0).abs() < 1e-9);
         // With other options it is only like it.
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn without_a_store_it_goes_on_and_programs_are_bounded() {
-        let mut service = Service::open(Path::new("/proc/none/knowledge.db"), "m");
+        let mut service = KnowledgeService::open(Path::new("/proc/none/knowledge.db"), "m");
         assert!(service.store.is_none());
         for nth in 0..3 * PROGRAMS as u32 {
             service.make_room();
