@@ -9,3 +9,4 @@ pub mod fit;
 pub mod judge;
 pub mod ledger;
 pub mod model;
+mod sharing;
