@@ -90,10 +90,12 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
+        let sensors = EnergySensors::find(&topology);
         let counting = OpenEvents::plan(
             &mut skel,
             &topology,
             policy.events(),
+            sensors.energy().is_counted(),
             model.as_ref(),
             learning.as_mut(),
             options,
@@ -141,7 +143,6 @@ impl<'a> Scheduler<'a> {
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }
-        let sensors = EnergySensors::find(&topology);
         let mut agent = Agent::new(topology, policy_name, policy);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
