@@ -170,7 +170,7 @@ pub fn compare(
                 run.done.clear();
             }
             Input::CarriedOut(outcomes) => run.done.extend(outcomes),
-            Input::Energy(_) | Input::Session(_) | Input::Goals { .. } => {}
+            Input::Energy(_) | Input::Session(_) | Input::Goals { .. } | Input::Joules(..) => {}
         }
     }
     run.settle(&mut out, most);

@@ -205,6 +205,9 @@ impl Agent {
             let now_ns = backend.now();
             self.energy
                 .update(now_ns, &reading, &self.tasks, &self.topology);
+            if let Some(recording) = backend.recording() {
+                recording.joules(now_ns, &self.energy);
+            }
         }
     }
 
