@@ -66,6 +66,8 @@ pub(super) struct PmcReport {
     format: Format,
     events: Vec<Event>,
     scaled: Vec<bool>,
+    /// Rows have joules.
+    joules: bool,
     lines: Option<(LineKind, bool, LineWriter)>,
     headed: bool,
 }
@@ -86,9 +88,15 @@ impl PmcReport {
             format,
             events: events.to_vec(),
             scaled: scaled.to_vec(),
+            joules: false,
             lines: None,
             headed: false,
         }
+    }
+
+    /// Rows have joules, from now on.
+    pub(super) fn with_joules(&mut self) {
+        self.joules = true;
     }
 
     /// A row. `all_ns`: the run time that its own is a share of.
@@ -266,6 +274,9 @@ impl PmcReport {
         }
         cells.extend(row.values.iter().map(marked));
         cells.push(number(row.ipc(), 2));
+        if self.joules {
+            cells.push(number(row.joules, 3));
+        }
         let Some((_, _, lines)) = &self.lines else {
             return Ok(());
         };
@@ -296,6 +307,9 @@ impl PmcReport {
         let events = self.events.iter().zip(&self.scaled);
         columns.extend(events.map(|(event, &scaled)| Column::event(event, scaled)));
         columns.push(Column::new("IPC", 5, Align::Right));
+        if self.joules {
+            columns.push(Column::new("J", 7, Align::Right));
+        }
         columns
     }
 
@@ -335,7 +349,11 @@ impl PmcReport {
             }
         }
         fields.push(row.ipc().map_or(String::new(), |ipc| format!("{ipc:.4}")));
-        fields.extend([String::new(), String::new()]);
+        // As virtual counters have their values.
+        let joules = row
+            .joules
+            .map(|joules| [format!("{joules:.6}"), "J".into()]);
+        fields.extend(joules.unwrap_or_default());
         self.csv(&fields)
     }
 
@@ -373,6 +391,7 @@ impl PmcReport {
             ("tid", json!(label.tid)),
             ("name", json!(label.name)),
             ("cpu", json!(label.cpu)),
+            ("joules", json!(row.joules)),
         ];
         for (key, value) in optional.into_iter().filter(|(_, value)| !value.is_null()) {
             line[key] = value;
