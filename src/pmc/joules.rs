@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::pmc::totals::Counted;
-    use crate::testing::board;
+    use hetero_core::testing::board;
 
     #[test]
     fn a_busy_second_of_a_slower_type_counts_less_where_one_sensor_has_both() {

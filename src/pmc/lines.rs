@@ -262,25 +262,38 @@ impl PmcReport {
         if kind == LineKind::Thread {
             cells.push(label.name.clone().unwrap_or_default());
         }
-        if kind == LineKind::Sample {
+        if kind == LineKind::Sample && !self.joules {
             cells.push(label.cpu.map_or(String::new(), |cpu| cpu.to_string()));
         }
         cells.push(row.core_type.clone());
-        if matches!(kind, LineKind::Interval | LineKind::Total) {
+        if self.has_run(kind, threads) {
             cells.push(number(Some(row.run_ns / 1e9), 3));
         }
-        if matches!(kind, LineKind::Thread | LineKind::Total) {
+        if self.has_share(kind, threads) {
             cells.push(format!("{:.1}%", 100.0 * share));
         }
         cells.extend(row.values.iter().map(marked));
         cells.push(number(row.ipc(), 2));
         if self.joules {
-            cells.push(number(row.joules, 3));
+            cells.push(number(row.joules, 2));
         }
         let Some((_, _, lines)) = &self.lines else {
             return Ok(());
         };
         lines.line(&mut self.out, &cells)
+    }
+
+    /// Where joules need the room of 80 columns, rows of threads have no run time, and no share of it.
+    fn has_run(&self, kind: LineKind, threads: bool) -> bool {
+        match kind {
+            LineKind::Interval => !(self.joules && threads),
+            LineKind::Total => true,
+            LineKind::Sample | LineKind::Thread => false,
+        }
+    }
+
+    fn has_share(&self, kind: LineKind, threads: bool) -> bool {
+        matches!(kind, LineKind::Thread | LineKind::Total) && !(self.joules && threads)
     }
 
     fn columns(&self, kind: LineKind, threads: bool) -> Vec<Column> {
@@ -294,21 +307,21 @@ impl PmcReport {
         if kind == LineKind::Thread {
             columns.push(Column::new("NAME", 9, Align::Left));
         }
-        if kind == LineKind::Sample {
+        if kind == LineKind::Sample && !self.joules {
             columns.push(Column::new("CPU", 3, Align::Right));
         }
         columns.push(Column::new("TYPE", 4, Align::Left));
-        if matches!(kind, LineKind::Interval | LineKind::Total) {
+        if self.has_run(kind, threads) {
             columns.push(Column::new("RUN s", 6, Align::Right));
         }
-        if matches!(kind, LineKind::Thread | LineKind::Total) {
+        if self.has_share(kind, threads) {
             columns.push(Column::new("SHARE", 6, Align::Right));
         }
         let events = self.events.iter().zip(&self.scaled);
         columns.extend(events.map(|(event, &scaled)| Column::event(event, scaled)));
         columns.push(Column::new("IPC", 5, Align::Right));
         if self.joules {
-            columns.push(Column::new("J", 7, Align::Right));
+            columns.push(Column::new("J", 5, Align::Right));
         }
         columns
     }

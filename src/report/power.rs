@@ -155,7 +155,7 @@ pub(super) fn drawings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{board, task};
+    use hetero_core::testing::{board, task};
 
     fn look(passed_s: u64, threads: [f32; 2], programs: &[(u32, f32)]) -> JoulesLook {
         JoulesLook {

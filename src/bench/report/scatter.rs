@@ -16,7 +16,9 @@ use crate::sim::metrics::geometric_mean;
 const SIDE: f64 = 420.0;
 
 /// EDP of the lines, of the first scheduler's.
-const LEVELS: [f64; 11] = [0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0];
+const LEVELS: [f64; 13] = [
+    0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0,
+];
 
 /// Delay and energy, of those of the first scheduler.
 type Place = (f64, f64);
@@ -35,8 +37,7 @@ pub(super) fn draw(summary: &Summary) -> Option<String> {
         return None;
     }
     let (low, high) = ends(&all);
-    let lines = grid(low, high);
-    let lines: Vec<f64> = lines.into_iter().filter(|&v| v >= low - 1e-9).collect();
+    let lines = lines(low, high);
     let (low, high) = (*lines.first()?, *lines.last()?);
     let colours = colours(&names);
     let (legend, rows) = legend(&names, &colours, LEAST_WIDTH);
@@ -44,7 +45,7 @@ pub(super) fn draw(summary: &Summary) -> Option<String> {
     let x = |delay: f64| LEFT + SIDE * (delay - low) / (high - low);
     let y = |energy: f64| above + SIDE * (high - energy) / (high - low);
 
-    let title = format!("Energy and delay for the same work, of those under {reference}");
+    let title = format!("Energy over delay, {reference} being 1");
     let inside = Rectangle::new()
         .set("x", LEFT)
         .set("y", above)
@@ -111,7 +112,7 @@ pub(super) fn draw(summary: &Summary) -> Option<String> {
     }
     let middle = LEFT + SIDE / 2.0;
     document = document.add(text(
-        "delay: less is faster; energy upwards: less is cheaper",
+        "delay, one over STP; energy upwards, for the same work",
         middle,
         height - LINE / 2.0,
         "middle",
@@ -146,6 +147,14 @@ fn ends(all: &[Vec<(&str, Place)>]) -> (f64, f64) {
     let high = values().fold(1.0, f64::max);
     let room = ((high - low) * 0.08).max(0.05);
     ((low - room).max(0.0), high + room)
+}
+
+/// Lines of the grid, from the last one below `low` to the first above `high`.
+fn lines(low: f64, high: f64) -> Vec<f64> {
+    let steps = grid(0.0, high - low);
+    let step = steps[1] - steps[0];
+    let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
+    (first..=last).map(|line| line as f64 * step).collect()
 }
 
 /// Where the line of an EDP leaves the drawing on its right, so that its name stands beside it; `None` where it
@@ -201,7 +210,12 @@ pub(super) mod tests {
         );
         assert!(drawn.contains("all mixes, default: delay 1.000, energy 1.000, EDP 1.000"));
         assert!(!drawn.contains("M1, hsp"), "not run");
-        assert!(drawn.contains("EDP 0.5<") || drawn.contains("EDP 0.5\n"));
+        for level in ["EDP 0.5", "EDP 1"] {
+            assert!(
+                drawn.lines().any(|line| line == level),
+                "{level} in\n{drawn}"
+            );
+        }
     }
 
     #[test]
@@ -214,6 +228,8 @@ pub(super) mod tests {
         let places = vec![vec![("M1", (0.4, 1.7)), ("M2", (1.0, 1.0))]];
         let (low, high) = ends(&places);
         assert!(low < 0.4 && high > 1.7);
+        let lines = lines(0.91, 1.34);
+        assert!(lines[0] <= 0.91 && lines[lines.len() - 1] >= 1.34 && lines.len() > 4);
         let path = hyperbola(1.0, (low, high), &|v| v, &|v| v);
         assert!(path.starts_with('M') && path.matches('L').count() == 60);
     }
