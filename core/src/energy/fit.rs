@@ -154,8 +154,7 @@ impl NonNegativeFit {
             }
             self.substitute(&mut right);
             let mut is_best = true;
-            for place in 0..self.nr_free {
-                let (i, value) = (self.free[place], right[place]);
+            for (&i, &value) in self.free[..self.nr_free].iter().zip(&right) {
                 let below = value < self.least[i];
                 self.held[i] = below;
                 self.solution[i] = if below { self.least[i] } else { value };
@@ -190,8 +189,8 @@ impl NonNegativeFit {
             let i = self.free[place];
             let row = &mut self.factor[place];
             let mut known = self.moment[i];
-            for k in 0..UNKNOWNS {
-                match place_of[k] {
+            for (k, at) in place_of.iter().enumerate() {
+                match *at {
                     Some(at) => row[at] = self.gram[i][k],
                     None => known -= self.gram[i][k] * self.solution[k],
                 }
@@ -266,11 +265,10 @@ impl NonNegativeFit {
     fn substitute(&self, right: &mut [f64; UNKNOWNS]) {
         self.forwards(right);
         for i in (0..self.nr_free).rev() {
-            let mut rest = right[i];
-            for k in i + 1..self.nr_free {
-                rest -= self.factor[k][i] * right[k];
-            }
-            right[i] = rest / self.factor[i][i];
+            let later = i + 1..self.nr_free;
+            let known = self.factor[later.clone()].iter().zip(&right[later]);
+            let known: f64 = known.map(|(row, value)| row[i] * value).sum();
+            right[i] = (right[i] - known) / self.factor[i][i];
         }
     }
 

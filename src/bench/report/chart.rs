@@ -24,7 +24,7 @@ const COLOURS: [&str; 13] = [
 
 /// Where the bars are, in pixels, as all that follows.
 pub(super) const LEFT: f64 = 62.0;
-pub(super) const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 16.0;
 const HEIGHT: f64 = 300.0;
 /// Of all bars of a group together, at most.
 const GROUP: f64 = 88.0;

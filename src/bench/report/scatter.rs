@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use svg::Document;
 use svg::node::element::{Circle, ClipPath, Definitions, Path, Rectangle, Style, Title};
 
-use super::chart::{CHART_STYLE, LEAST_WIDTH, LEFT, LINE, RIGHT, colours, legend};
+use super::chart::{CHART_STYLE, LEAST_WIDTH, LEFT, LINE, colours, legend};
 use super::summary::{OfMix, Summary, schedulers};
 use crate::chart::{grid, line, number, text};
 use crate::sim::metrics::geometric_mean;
@@ -117,7 +117,6 @@ pub(super) fn draw(summary: &Summary) -> Option<String> {
         height - LINE / 2.0,
         "middle",
     ));
-    debug_assert!(LEFT + SIDE + RIGHT <= LEAST_WIDTH);
     Some(format!("{document}\n"))
 }
 
