@@ -80,9 +80,14 @@ pub(super) fn draw(summary: &Summary) -> Option<String> {
             .set("class", "edp")
             .set("clip-path", "url(#inside)");
         let name = format!("EDP {}", number(level));
-        document = document
-            .add(curve)
-            .add(text(&name, x(end.0) + 6.0, y(end.1) + 4.0, "start").set("class", "small"));
+        // Below, it is left of the line, where that has come down.
+        let (dx, dy, anchor) = if end.0 < high {
+            (-6.0, -6.0, "end")
+        } else {
+            (6.0, 4.0, "start")
+        };
+        let name = text(&name, x(end.0) + dx, y(end.1) + dy, anchor).set("class", "small");
+        document = document.add(curve).add(name);
     }
     for ((places, name), colour) in all.iter().zip(&names).zip(&colours) {
         let mark = |radius: f64, opacity: f64, place: Place, of: &str| {
@@ -156,11 +161,15 @@ fn lines(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|line| line as f64 * step).collect()
 }
 
-/// Where the line of an EDP leaves the drawing on its right, so that its name stands beside it; `None` where it
-/// does not.
+/// Where the line of an EDP leaves the drawing, on its right or below, so that its name stands there; `None` where it
+/// is not in it.
 fn label(level: f64, low: f64, high: f64) -> Option<Place> {
     let energy = level / high;
-    (energy > low && energy < high).then_some((high, energy))
+    if energy > low {
+        return (energy < high).then_some((high, energy));
+    }
+    let delay = level / low;
+    (delay > low && delay < high).then_some((delay, low))
 }
 
 fn hyperbola(
