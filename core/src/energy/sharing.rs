@@ -16,7 +16,7 @@ pub(super) struct CoreShares {
 }
 
 impl CoreShares {
-    /// Takes in who ran in an interval of so many seconds: the CPU where it was last, a core type, and for how
+    /// Takes in what ran in an interval of so many seconds: the CPU where it was last, a core type, and for how
     /// long it ran there, s.
     pub(super) fn update(
         &mut self,
