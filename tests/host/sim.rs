@@ -70,9 +70,9 @@ fn energy_is_saved_by_cost_and_not_always_by_slow_cores() {
     let over_slow_first = |machine: &str, mix: &str| {
         joules(machine, "--powersave", mix) / joules(machine, "--powersave=blind", mix)
     };
-    // It is four times as fast on a big core, which takes five times as much, but the board less beside.
-    let gains = over_slow_first("juno-r1", "galgel");
-    assert!(gains < 0.85, "{gains}");
+    // The package sleeps the sooner, and two of them gain much on big cores.
+    let gains = over_slow_first("juno-r1", "libquantum, galgel, bzip2, vortex, perlbench");
+    assert!(gains < 0.9, "{gains}");
     // Its big cores take nine times as much.
     let loses = over_slow_first("odroid-xu4", "bzip2");
     assert!(loses < 1.03, "{loses}");
