@@ -155,7 +155,7 @@ mod tests {
         let files = SysfsFiles::new(&[(PLATFORM, "balanced")]);
         let begun = Instant::now();
         let mut auto = saver(Profile::Auto, &files);
-        let mut look = |saver: &mut Saver, looks: u32| {
+        let look = |saver: &mut Saver, looks: u32| {
             saver.look(begun + looks * LOOK / 2, files.root(), &board(2, 2));
             saver.is_on()
         };
