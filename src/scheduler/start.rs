@@ -168,7 +168,7 @@ impl<'a> Scheduler<'a> {
             },
             link: Some(link),
             settings,
-            saver: Saver::new(wish.profile),
+            saver: Saver::new(wish.profile, &options.power, Path::new("/")),
             wish,
             learning,
             carried: kept_place,

@@ -23,6 +23,7 @@ use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
+use hetero_core::energy::ledger::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
@@ -118,6 +119,10 @@ pub(super) struct Told {
     reader: TableReader,
     /// What the model said of tasks' latest samples.
     sf: FxHashMap<TaskId, f64>,
+    /// Energy is counted.
+    pub(super) has_sensor: bool,
+    /// What its sensor says now.
+    pub(super) reading: Option<EnergyReading>,
     /// How fast programs are to be.
     pub(super) goals: SimulatedGoals,
     /// What is recorded, if it is to be.
@@ -133,6 +138,8 @@ impl Told {
             inbox: Vec::new(),
             reader: TableReader::default(),
             sf: FxHashMap::default(),
+            has_sensor: false,
+            reading: None,
             goals: SimulatedGoals::default(),
             recording,
         }
@@ -245,6 +252,10 @@ impl Backend for SimulatedHalf<'_> {
         let sessions = &self.told.goals.sessions;
         let found = sessions.get(&task.tgid);
         found.map_or(Belongs::ToNone, |&id| Belongs::To(id))
+    }
+
+    fn energy(&mut self) -> Option<EnergyReading> {
+        self.told.reading.take()
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

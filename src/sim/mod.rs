@@ -106,6 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
             sample: Duration::from_millis(args.sample_ms),
             model_error: args.model_error.map(|percent| percent / 100.0),
             record: args.record.is_some(),
+            saving: args.powersave,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
 use super::sharing::CoreShares;
+use super::thrift::PlaceCosts;
 use crate::limits::MAX_SLOTS;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -176,6 +177,45 @@ impl EnergyLedger {
         Some(known.watts(core_type, &self.model)?.0)
     }
 
+    /// What places cost, on a machine of so many core types; `None` while the model has seen little.
+    pub fn place_costs(&self, nr_types: usize) -> Option<PlaceCosts> {
+        if self.model.seconds() < LEARNT_AFTER {
+            return None;
+        }
+        let mut costs = PlaceCosts {
+            awake: self.model.awake_watts(),
+            ..PlaceCosts::default()
+        };
+        let nr_types = nr_types.min(MAX_CORE_TYPES);
+        let slowest = nr_types.checked_sub(1)?;
+        let seen = |core_type: usize| {
+            let rates = self.means[core_type].as_ref()?;
+            let work = self.model.work(core_type, 1.0, rates);
+            let watts = self.model.joules(core_type, &work) - self.model.idle_watts(core_type);
+            (watts > 0.0).then_some((watts, work))
+        };
+        for core_type in 0..nr_types {
+            let order = (0..nr_types).map(|other| (other.abs_diff(core_type), other));
+            let nearest = order.filter_map(|(far, other)| Some((far, other, seen(other)?)));
+            let (_, other, (watts, work)) = nearest.min_by_key(|&(far, ..)| far)?;
+            costs.cores[core_type] = match seen(slowest) {
+                // Where nothing has run yet.
+                _ if other != core_type => self.model.as_on(other, core_type, watts),
+                Some((_, slow)) if core_type < slowest => {
+                    let (fast, slow) = ((core_type, &work), (slowest, &slow));
+                    (watts, self.model.difference_error(fast, slow))
+                }
+                _ => (watts, 0.0),
+            };
+        }
+        Some(costs)
+    }
+
+    /// What an idle CPU of a core type takes, W.
+    pub fn idle_watts(&self, core_type: usize) -> f64 {
+        self.model.idle_watts(core_type)
+    }
+
     /// What is known of a thread.
     pub fn thread(&self, id: TaskId) -> Option<ThreadEnergy> {
         let known = self.find(id)?;
@@ -279,6 +319,12 @@ impl EnergyLedger {
             let steady = if all > 0.0 { 1.0 - changed / all } else { 0.0 };
             self.model
                 .learn(types.map(whole), own, uncore, idle, (joules, steady));
+        }
+        if !uncore && reading.package.is_some() {
+            // What it takes beside the cores depends on whether any runs.
+            let none = std::iter::empty();
+            self.model
+                .learn(none, std::iter::empty(), true, idle, (rest.max(0.0), 1.0));
         }
         self.model.settle(idle.elapsed);
         for (types, joules) in parts {

@@ -229,6 +229,40 @@ impl PowerModel {
         self.fit.allow(OWN + owner, OWN_LEAST * watts);
     }
 
+    /// What one idle CPU of a core type takes, W.
+    pub fn idle_watts(&self, core_type: usize) -> f64 {
+        self.fit.solution()[IDLE + core_type]
+    }
+
+    /// What a package takes beside its cores while any of them runs, beyond what it takes while none does, W.
+    pub fn awake_watts(&self) -> f64 {
+        self.fit.solution()[AWAKE]
+    }
+
+    /// Standard error of what a second of work on a core type takes, and the package meanwhile, beyond the same work on a
+    /// slower one, where it takes longer by their capacities, J.
+    pub fn difference_error(&self, fast: (usize, &CoreWork), slow: (usize, &CoreWork)) -> f64 {
+        let ratio = (self.sizes[fast.0] / self.sizes[slow.0]).sqrt();
+        let ratio = if ratio.is_finite() { ratio } else { 1.0 };
+        let mut row = [0.0; UNKNOWNS];
+        row[AWAKE] = 1.0 - ratio;
+        row[fast.0 * OF_TYPE..][..OF_TYPE].copy_from_slice(fast.1);
+        let of_slow = row[slow.0 * OF_TYPE..][..OF_TYPE].iter_mut().zip(slow.1);
+        of_slow.for_each(|(value, work)| *value -= ratio * work);
+        let noise = self.fit.unexplained().max(1.0);
+        self.fit.variance(&row, noise).sqrt()
+    }
+
+    /// Watts on a core type where nothing was seen yet, by those on another, and how far that may err.
+    pub fn as_on(&self, other: usize, core_type: usize, watts: f64) -> (f64, f64) {
+        let ratio = self.sizes[core_type] / self.sizes[other];
+        let watts = match ratio.is_finite() {
+            true => watts * ratio,
+            false => watts,
+        };
+        (watts, SPREAD * watts)
+    }
+
     /// What idle CPUs of a core type take, J.
     pub fn idle_joules(&self, core_type: usize, idle: &IdleWork) -> f64 {
         self.fit.solution()[IDLE + core_type] * idle.idle[core_type]
