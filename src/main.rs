@@ -25,7 +25,8 @@ use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, preflight,
+    bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, power,
+    preflight,
     replay, report, sim, stats,
 };
 use scx_utils::build_id;
@@ -110,6 +111,10 @@ enum Command {
     /// Draw a recording as one page of HTML: where threads ran, how fast, and why they
     /// were moved
     Report(report::Args),
+    /// Put back what a scheduler has set that was killed: the CPUs' energy
+    /// preferences
+    #[command(hide = true, after_help = "Example:\n  sudo scx_hetero restore")]
+    Restore,
     /// Write man pages and completions for shells, for packages
     #[command(
         hide = true,
@@ -136,6 +141,15 @@ struct Run {
     /// which cores are filled first; --policy and --slice-us come before it
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
+
+    /// Of profile auto: save energy while the battery holds less than so many
+    /// percent; 0 is never
+    #[arg(long, default_value_t = power::LOW_BATTERY, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    low_battery: u8,
+
+    /// Leave the CPUs' energy preferences alone while energy is saved
+    #[arg(long)]
+    keep_epp: bool,
 
     /// Longest run before other tasks get their turn, in microseconds [default:
     /// the profile's, mostly 5000]
@@ -347,6 +361,10 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),
         Some(Command::Report(args)) => report::run(&args).map(|()| 0),
+        Some(Command::Restore) => {
+            power::preference::restore_left(Path::new("/"));
+            Ok(0)
+        }
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),
         None => schedule(cli.run).map(|()| 0),
     }
@@ -411,6 +429,10 @@ fn schedule(args: Run) -> Result<()> {
             ..policy::Settings::default()
         },
         profile: args.profile,
+        power: power::PowerOptions {
+            low_battery: args.low_battery,
+            keep_preferences: args.keep_epp,
+        },
         slice: args.slice_us.map(Duration::from_micros),
         events: args.events,
         user_only: args.user_only,

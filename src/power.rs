@@ -2,11 +2,15 @@
 //! Does this machine's user want energy saved? Read from the files that power-profiles-daemon, tuned
 //! and TLP write, so that no bus has to be asked: the service may not reach it.
 
+pub mod limits;
+pub mod preference;
+
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use crate::files::read_trimmed;
+use preference::EnergyPreferences;
 
 /// Why energy is to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub enum SavingReason {
     Platform(String),
     /// The CPUs' energy preference.
     Preference,
+    /// So many percent are left.
+    BatteryLow(u8),
     /// Nobody has set any of that, and there is only a battery.
     Battery,
 }
@@ -24,6 +30,7 @@ impl fmt::Display for SavingReason {
         match self {
             Self::Platform(profile) => write!(f, "the platform profile is {profile}"),
             Self::Preference => f.write_str("the CPUs' energy preference is power"),
+            Self::BatteryLow(percent) => write!(f, "the battery is at {percent} %"),
             Self::Battery => f.write_str("on battery"),
         }
     }
@@ -33,40 +40,135 @@ impl fmt::Display for SavingReason {
 /// `Documentation/ABI/testing/sysfs-class-platform-profile`.
 const FRUGAL: [&str; 2] = ["low-power", "quiet"];
 
+/// The one that stands for speed at any cost.
+const PERFORMANCE: &str = "performance";
+
+/// The policy whose preference stands for all.
+const FIRST_POLICY: &str = "policy0";
+
+/// With so many percent of the battery left energy is saved unless the user says otherwise; desktops ask for it at about as
+/// many.
+pub const LOW_BATTERY: u8 = 20;
+
+/// What the command line says of it.
+#[derive(Clone, Debug)]
+pub struct PowerOptions {
+    /// Percent of the battery below which energy is saved by profile `auto`; 0 is never.
+    pub low_battery: u8,
+    /// Leave the CPUs' energy preferences alone.
+    pub keep_preferences: bool,
+}
+
+impl Default for PowerOptions {
+    fn default() -> Self {
+        Self {
+            low_battery: LOW_BATTERY,
+            keep_preferences: false,
+        }
+    }
+}
+
+/// It is no longer low with so many percent more: gauges waver.
+const RECOVERED: u8 = 5;
+
 /// Whether energy is to be saved, by what lies below `root` (`/`): what the user chose, by a power
-/// profile; only where there is no such thing, whether the machine runs on a battery.
-pub fn saving(root: &Path) -> Option<SavingReason> {
+/// profile; a battery that holds less than `low` percent; only where there is no profile, whether the machine runs on a
+/// battery. `ours` are the preferences that are not the user's, and `was` the answer before.
+pub fn saving(
+    root: &Path,
+    low: u8,
+    ours: Option<&EnergyPreferences>,
+    was: Option<&SavingReason>,
+) -> Option<SavingReason> {
     let read = |path: &str| read_trimmed(root.join(path));
     let platform = read("sys/firmware/acpi/platform_profile");
-    let preference = read("sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference");
+    let preference = ours
+        .and_then(|ours| ours.found(FIRST_POLICY))
+        .map(str::to_string)
+        .or_else(|| {
+            let folder = Path::new("sys/devices/system/cpu/cpufreq").join(FIRST_POLICY);
+            read_trimmed(root.join(folder).join("energy_performance_preference"))
+        });
+    let wants_speed = platform.as_deref() == Some(PERFORMANCE);
+    let supplies = (!wants_speed).then(|| PowerSupplies::read(root));
+    let supplies = supplies.filter(PowerSupplies::is_battery);
+    let low = match was {
+        Some(SavingReason::BatteryLow(_)) => low.saturating_add(RECOVERED),
+        _ => low,
+    };
+    let percent = supplies.as_ref().and_then(PowerSupplies::percent);
     match (platform, preference) {
         (Some(platform), _) if FRUGAL.contains(&platform.as_str()) => {
             Some(SavingReason::Platform(platform))
         }
         (_, Some(preference)) if preference == "power" => Some(SavingReason::Preference),
-        (None, None) => on_battery(root).then_some(SavingReason::Battery),
-        _ => None,
+        (None, None) if supplies.is_some() => Some(SavingReason::Battery),
+        _ => percent
+            .filter(|&percent| percent < low)
+            .map(SavingReason::BatteryLow),
     }
 }
 
-/// A battery of the machine itself loses charge, and no supply is plugged in.
-fn on_battery(root: &Path) -> bool {
-    let Ok(supplies) = fs::read_dir(root.join("sys/class/power_supply")) else {
-        return false;
-    };
-    let mut discharging = false;
-    for supply in supplies.flatten() {
-        let says = |file: &str, what: &str| {
-            read_trimmed(supply.path().join(file)).is_some_and(|text| text == what)
+/// What feeds the machine.
+#[derive(Debug, Default)]
+struct PowerSupplies {
+    is_plugged: bool,
+    discharges: bool,
+    /// What batteries hold, and could, in their unit; `None` where one does not say.
+    charge: Option<(f64, f64)>,
+}
+
+impl PowerSupplies {
+    fn read(root: &Path) -> Self {
+        let supplies = fs::read_dir(root.join("sys/class/power_supply"));
+        let mut read = Self {
+            charge: Some((0.0, 0.0)),
+            ..Self::default()
         };
-        let is_battery = says("type", "Battery");
-        if !is_battery && says("online", "1") {
-            return false;
+        for supply in supplies.into_iter().flatten().flatten() {
+            let says = |file: &str, what: &str| {
+                read_trimmed(supply.path().join(file)).is_some_and(|text| text == what)
+            };
+            // A mouse's, say, has the scope Device.
+            if !says("type", "Battery") {
+                read.is_plugged |= says("online", "1");
+            } else if !says("scope", "Device") {
+                read.discharges |= says("status", "Discharging");
+                let one = charge(&supply.path());
+                let sum = read.charge.zip(one);
+                read.charge = sum.map(|(all, one)| (all.0 + one.0, all.1 + one.1));
+            }
         }
-        // A mouse's, say, has the scope Device.
-        discharging |= is_battery && says("status", "Discharging") && !says("scope", "Device");
+        read
     }
-    discharging
+
+    /// A battery of the machine itself loses charge, and no supply is plugged in.
+    fn is_battery(&self) -> bool {
+        self.discharges && !self.is_plugged
+    }
+
+    /// What is left, percent.
+    fn percent(&self) -> Option<u8> {
+        let (now, full) = self.charge.filter(|&(_, full)| full > 0.0)?;
+        Some((100.0 * now / full).round().clamp(0.0, 100.0) as u8)
+    }
+}
+
+/// What a battery holds, and could hold: as energy, else as charge, else by its percentage alone.
+fn charge(battery: &Path) -> Option<(f64, f64)> {
+    let number = |file: &str| {
+        let number: f64 = read_trimmed(battery.join(file))?.parse().ok()?;
+        (number.is_finite() && number >= 0.0).then_some(number)
+    };
+    let pair = |what: &str| {
+        let (now, full) = (
+            number(&format!("{what}_now"))?,
+            number(&format!("{what}_full"))?,
+        );
+        (full > 0.0).then_some((now, full))
+    };
+    let percent = || Some((number("capacity").filter(|&it| it <= 100.0)?, 100.0));
+    pair("energy").or_else(|| pair("charge")).or_else(percent)
 }
 
 #[cfg(test)]
@@ -76,7 +178,7 @@ mod tests {
 
     impl SysfsFiles {
         fn saving(&self) -> Option<SavingReason> {
-            saving(self.root())
+            saving(self.root(), LOW_BATTERY, None, None)
         }
     }
 
@@ -120,5 +222,74 @@ mod tests {
             ("sys/class/power_supply/hid/status", "Discharging"),
         ]);
         assert_eq!(mouse.saving(), None);
+    }
+    #[test]
+    fn a_battery_that_is_low_asks_for_it_unless_the_user_wants_speed() {
+        const NOW: &str = "sys/class/power_supply/BAT0/energy_now";
+        let laptop = SysfsFiles::new(&[
+            (PLATFORM, "balanced"),
+            (PREFERENCE, "balance_power"),
+            ("sys/class/power_supply/BAT0/type", "Battery"),
+            ("sys/class/power_supply/BAT0/status", "Discharging"),
+            ("sys/class/power_supply/BAT0/energy_full", "50000000"),
+            (NOW, "12000000"),
+        ]);
+        assert_eq!(laptop.saving(), None);
+        laptop.set(NOW, "9000000");
+        let low = laptop.saving();
+        assert_eq!(low, Some(SavingReason::BatteryLow(18)));
+        assert_eq!(low.as_ref().unwrap().to_string(), "the battery is at 18 %");
+        // It stays so until it is plugged in, or well above.
+        laptop.set(NOW, "11000000");
+        let still = |laptop: &SysfsFiles| saving(laptop.root(), LOW_BATTERY, None, low.as_ref());
+        assert_eq!(
+            (laptop.saving(), still(&laptop)),
+            (None, Some(SavingReason::BatteryLow(22)))
+        );
+        laptop.set(NOW, "13000000");
+        assert_eq!(still(&laptop), None);
+        laptop.set(NOW, "1000000");
+        assert_eq!(saving(laptop.root(), 0, None, None), None, "never");
+        laptop.set(PLATFORM, "performance");
+        assert_eq!(laptop.saving(), None);
+        laptop.set(PLATFORM, "balanced");
+        for odd in ["", "-5", "nan", "much"] {
+            laptop.set(NOW, odd);
+            assert_eq!(laptop.saving(), None, "{odd}");
+        }
+        laptop.set("sys/class/power_supply/BAT0/capacity", "7");
+        assert_eq!(laptop.saving(), Some(SavingReason::BatteryLow(7)));
+        laptop.set("sys/class/power_supply/BAT1/type", "Battery");
+        laptop.set("sys/class/power_supply/BAT1/status", "Unknown");
+        assert_eq!(laptop.saving(), None, "one does not say what it holds");
+        laptop.set("sys/class/power_supply/BAT1/capacity", "91");
+        assert_eq!(laptop.saving(), None);
+        laptop.set("sys/class/power_supply/AC/online", "1");
+        laptop.set("sys/class/power_supply/BAT1/capacity", "1");
+        assert_eq!(laptop.saving(), None);
+    }
+
+    #[test]
+    fn what_the_scheduler_set_itself_is_no_wish_of_the_users() {
+        let laptop = SysfsFiles::new(&[(PREFERENCE, "balance_performance")]);
+        let folder = "sys/devices/system/cpu/cpufreq/policy0";
+        laptop.set(&format!("{folder}/affected_cpus"), "0");
+        laptop.set(
+            &format!("{folder}/energy_performance_available_preferences"),
+            "balance_performance balance_power power",
+        );
+        let mut ours = EnergyPreferences::new(laptop.root());
+        ours.lower(&hetero_core::testing::board(1, 1));
+        assert_eq!(
+            laptop.saving(),
+            Some(SavingReason::Preference),
+            "taken alone"
+        );
+        assert_eq!(saving(laptop.root(), LOW_BATTERY, Some(&ours), None), None);
+        // The user's tool says so now.
+        ours.restore();
+        laptop.set(PREFERENCE, "power");
+        let reason = saving(laptop.root(), LOW_BATTERY, Some(&ours), None);
+        assert_eq!(reason, Some(SavingReason::Preference));
     }
 }

@@ -55,6 +55,7 @@ use crate::ml::learning::Learning;
 use crate::ml::model::{self, Model};
 use crate::pmu::Event;
 use crate::policy;
+use crate::power::PowerOptions;
 use crate::profile::Profile;
 use crate::spin;
 use crate::stats;
@@ -93,6 +94,8 @@ pub struct Options {
     pub knowledge: bool,
     /// What the machine is used for.
     pub profile: Profile,
+    /// When energy is saved, and by what.
+    pub power: PowerOptions,
     /// How long a task runs before others get their turn; `None` is as the profile says.
     pub slice: Option<Duration>,
     /// Events to count besides those that the policy needs.

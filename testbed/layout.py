@@ -1,4 +1,5 @@
 # testbed/layout.py - what testbed/calibrate and its kin know of a machine.
+import json
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,17 @@ def settings(machine):
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
             sys.exit(1) # it has said why
         return dict(line.rstrip("\n").split(" = ", 1) for line in out)
+
+
+def toml(value):
+    """A value as a machine's file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
 
 
 class Layout:

@@ -56,6 +56,19 @@ pub fn machine(counts: &[u32]) -> Topology {
     }
 }
 
+/// The same with two threads on each core of a type.
+pub fn with_smt(mut topology: Topology, core_type: usize) -> Topology {
+    let ids = topology.types[core_type].cpus.clone();
+    for pair in ids.chunks(2) {
+        for id in pair {
+            let cpu = &mut topology.cpus[*id as usize];
+            (cpu.core, cpu.siblings) = (pair[0], pair.to_vec());
+        }
+    }
+    topology.smt = true;
+    topology
+}
+
 /// A board with big cores, first, and small ones.
 pub fn board(big: u32, small: u32) -> Topology {
     machine(&[big, small])

@@ -180,9 +180,9 @@ fn uncounted(root: &Path, machine: &MachinePmus) -> Option<Check> {
 
 /// Whether the profile `auto` saves energy now.
 pub(super) fn power(root: &Path) -> Vec<Check> {
-    let text = match power::saving(root) {
-        Some(why) => format!("to be saved, for {why}: profile auto fills efficient cores first"),
-        None => "not asked to save any: profile auto fills fast cores first".into(),
+    let text = match power::saving(root, power::LOW_BATTERY, None, None) {
+        Some(why) => format!("to be saved, for {why}: profile auto does so"),
+        None => "not asked to save any: profile auto does not".into(),
     };
     vec![Check::note("power profile", text)]
 }

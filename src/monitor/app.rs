@@ -174,6 +174,8 @@ pub struct App {
     pub unfairness: VecDeque<Option<f64>>,
     /// Throughput, likewise.
     pub stp: VecDeque<Option<f64>>,
+    /// Power of threads by core type, the fastest first, likewise; nothing where energy is not counted.
+    pub power: Vec<VecDeque<Option<f64>>>,
     /// Where threads were in the last readings.
     pub timelines: Timelines,
     /// It is time to go.
@@ -196,6 +198,7 @@ impl Default for App {
             goals: None,
             unfairness: VecDeque::new(),
             stp: VecDeque::new(),
+            power: Vec::new(),
             timelines: Timelines::default(),
             quit: false,
         }
@@ -219,6 +222,15 @@ impl App {
             Update::Live(live) => {
                 self.gone = None;
                 push(&mut self.unfairness, live.unfairness);
+                let types = if live.energy.is_empty() {
+                    0
+                } else {
+                    live.core_types.len()
+                };
+                self.power.resize_with(types, VecDeque::new);
+                for (curve, part) in self.power.iter_mut().zip(&live.energy) {
+                    push(curve, part.watts);
+                }
                 push(&mut self.stp, live.stp);
                 self.timelines.push(&live.threads);
                 self.live = Some(*live);

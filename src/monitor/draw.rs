@@ -106,9 +106,23 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     let footer_lines = footer(app, look, area.width);
     let is_story = matches!(app.view, Screen::Story(..));
     let goals_line = app.live.as_ref().and_then(|live| summary(&live.goals));
-    let [title, curves, events, goals_area, above, below, footer] = Layout::vertical([
+    let power = app
+        .live
+        .as_ref()
+        .and_then(|live| curve::power(app, live, area.width, look));
+    let [
+        title,
+        curves,
+        power_area,
+        events,
+        goals_area,
+        above,
+        below,
+        footer,
+    ] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
+        Constraint::Length(u16::from(power.is_some())),
         Constraint::Length(1),
         Constraint::Length(u16::from(goals_line.is_some())),
         Constraint::Length(if is_story { 0 } else { nr_rows as u16 }),
@@ -119,6 +133,9 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     draw_title(frame, title, app, look);
     if let Some(live) = &app.live {
         frame.render_widget(curve::line(app, live, curves.width, look), curves);
+        if let Some(power) = power {
+            frame.render_widget(power, power_area);
+        }
         frame.render_widget(events_line(live, look), events);
         if let Some(text) = goals_line {
             let style = match live.goals.missed {

@@ -66,6 +66,8 @@ pub(super) struct PmcReport {
     format: Format,
     events: Vec<Event>,
     scaled: Vec<bool>,
+    /// Rows have joules.
+    joules: bool,
     lines: Option<(LineKind, bool, LineWriter)>,
     headed: bool,
 }
@@ -86,9 +88,15 @@ impl PmcReport {
             format,
             events: events.to_vec(),
             scaled: scaled.to_vec(),
+            joules: false,
             lines: None,
             headed: false,
         }
+    }
+
+    /// Rows have joules, from now on.
+    pub(super) fn with_joules(&mut self) {
+        self.joules = true;
     }
 
     /// A row. `all_ns`: the run time that its own is a share of.
@@ -254,22 +262,38 @@ impl PmcReport {
         if kind == LineKind::Thread {
             cells.push(label.name.clone().unwrap_or_default());
         }
-        if kind == LineKind::Sample {
+        if kind == LineKind::Sample && !self.joules {
             cells.push(label.cpu.map_or(String::new(), |cpu| cpu.to_string()));
         }
         cells.push(row.core_type.clone());
-        if matches!(kind, LineKind::Interval | LineKind::Total) {
+        if self.has_run(kind, threads) {
             cells.push(number(Some(row.run_ns / 1e9), 3));
         }
-        if matches!(kind, LineKind::Thread | LineKind::Total) {
+        if self.has_share(kind, threads) {
             cells.push(format!("{:.1}%", 100.0 * share));
         }
         cells.extend(row.values.iter().map(marked));
         cells.push(number(row.ipc(), 2));
+        if self.joules {
+            cells.push(number(row.joules, 2));
+        }
         let Some((_, _, lines)) = &self.lines else {
             return Ok(());
         };
         lines.line(&mut self.out, &cells)
+    }
+
+    /// Where joules need the room of 80 columns, rows of threads have no run time, and no share of it.
+    fn has_run(&self, kind: LineKind, threads: bool) -> bool {
+        match kind {
+            LineKind::Interval => !(self.joules && threads),
+            LineKind::Total => true,
+            LineKind::Sample | LineKind::Thread => false,
+        }
+    }
+
+    fn has_share(&self, kind: LineKind, threads: bool) -> bool {
+        matches!(kind, LineKind::Thread | LineKind::Total) && !(self.joules && threads)
     }
 
     fn columns(&self, kind: LineKind, threads: bool) -> Vec<Column> {
@@ -283,19 +307,22 @@ impl PmcReport {
         if kind == LineKind::Thread {
             columns.push(Column::new("NAME", 9, Align::Left));
         }
-        if kind == LineKind::Sample {
+        if kind == LineKind::Sample && !self.joules {
             columns.push(Column::new("CPU", 3, Align::Right));
         }
         columns.push(Column::new("TYPE", 4, Align::Left));
-        if matches!(kind, LineKind::Interval | LineKind::Total) {
+        if self.has_run(kind, threads) {
             columns.push(Column::new("RUN s", 6, Align::Right));
         }
-        if matches!(kind, LineKind::Thread | LineKind::Total) {
+        if self.has_share(kind, threads) {
             columns.push(Column::new("SHARE", 6, Align::Right));
         }
         let events = self.events.iter().zip(&self.scaled);
         columns.extend(events.map(|(event, &scaled)| Column::event(event, scaled)));
         columns.push(Column::new("IPC", 5, Align::Right));
+        if self.joules {
+            columns.push(Column::new("J", 5, Align::Right));
+        }
         columns
     }
 
@@ -335,7 +362,11 @@ impl PmcReport {
             }
         }
         fields.push(row.ipc().map_or(String::new(), |ipc| format!("{ipc:.4}")));
-        fields.extend([String::new(), String::new()]);
+        // As virtual counters have their values.
+        let joules = row
+            .joules
+            .map(|joules| [format!("{joules:.6}"), "J".into()]);
+        fields.extend(joules.unwrap_or_default());
         self.csv(&fields)
     }
 
@@ -373,6 +404,7 @@ impl PmcReport {
             ("tid", json!(label.tid)),
             ("name", json!(label.name)),
             ("cpu", json!(label.cpu)),
+            ("joules", json!(row.joules)),
         ];
         for (key, value) in optional.into_iter().filter(|(_, value)| !value.is_null()) {
             line[key] = value;

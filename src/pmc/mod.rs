@@ -5,12 +5,13 @@
 //! counts only on the CPUs of its own PMU, so that core types come apart by themselves. The
 //! kernel adds up what ended threads have counted. Modules from the bottom up: [`perf`] opens
 //! events, [`ring`] reads samples, [`counting`] and [`sampling`] use them, [`totals`] adds up,
-//! [`lines`] prints, and [`session`] is what goes on while the program runs.
+//! [`joules`] knows its energy, [`lines`] prints, and [`session`] is what goes on while the program runs.
 
 mod args;
 mod columns;
 pub(crate) mod counting;
 mod events;
+mod joules;
 mod lines;
 pub(crate) mod perf;
 mod ring;

@@ -15,12 +15,13 @@ use nix::unistd::Pid;
 
 use super::args::Args;
 use super::counting::{Counting, CountingPlace, places, plans};
+use super::joules::ProgramJoules;
 use super::lines::{Label, LineKind, PmcReport};
 use super::perf::How;
 use super::ring;
 use super::sampling::{self, ByThread, SampledThreads, Sampling, Trigger};
 use super::target::{self, Launcher};
-use super::totals::{PmcTotals, Slice};
+use super::totals::{OutputRow, PmcTotals, Slice};
 use crate::pmu::sets::Absent;
 use crate::pmu::virtual_counters::{CounterStatus, VirtualCounters, VirtualReading, difference};
 use crate::pmu::{Event, MachinePmus, Plan, Pmu, availability, plan};
@@ -239,6 +240,7 @@ struct Session {
     virtual_counters: Option<VirtualCounters>,
     /// At the begin, and at the last line.
     readings: [Vec<VirtualReading>; 2],
+    joules: Option<ProgramJoules>,
 }
 
 impl Session {
@@ -260,8 +262,14 @@ impl Session {
         });
         let readings = virtual_counters.as_ref().map(VirtualCounters::read);
         let readings = readings.unwrap_or_default();
+        let joules = ProgramJoules::below(Path::new("/"), topology);
+        let mut report = PmcReport::new(out, args.format, &job.events, &job.scaled());
+        if joules.is_some() {
+            report.with_joules();
+        }
         Ok(Self {
-            report: PmcReport::new(out, args.format, &job.events, &job.scaled()),
+            report,
+            joules,
             names: topology.types.iter().map(|t| t.name.clone()).collect(),
             totals: [PmcTotals::new(&job.plans), PmcTotals::new(&job.plans)],
             job,
@@ -297,6 +305,9 @@ impl Session {
     ) -> Result<Option<ExitStatus>> {
         self.began = Instant::now();
         self.began_ns = ring::now_ns();
+        if let Some(joules) = &mut self.joules {
+            joules.begin();
+        }
         let sets = self.job.plans.iter().map(|plan| plan.sets.len()).max();
         let most = if matches!(self.counters, Counters::Samples(_)) {
             FETCH
@@ -318,7 +329,8 @@ impl Session {
                 recv(stop) -> _ => (ended, over) = (watched.await_end(), true),
                 default(wait) => over = args.pid.is_some_and(|pid| !target::lives(pid)),
             }
-            self.look()?;
+            let is_due = due.is_some_and(|next| Instant::now() >= next);
+            self.look(over || is_due)?;
             if let (Some(next), Some(every)) = (due, every) {
                 let now = Instant::now();
                 if now >= next || over {
@@ -336,9 +348,12 @@ impl Session {
         }
     }
 
-    /// Takes in what was counted since the last look.
-    fn look(&mut self) -> Result<()> {
+    /// Takes in what was counted since the last look; a line follows if `now`.
+    fn look(&mut self, now: bool) -> Result<()> {
         let slice = self.counters.next()?;
+        if let Some(joules) = &mut self.joules {
+            joules.take(&slice, now);
+        }
         for totals in &mut self.totals {
             totals.push(&slice);
         }
@@ -360,7 +375,10 @@ impl Session {
                 name: Some(self.threads.name(step.tid).to_string()),
                 cpu: Some(step.cpu),
             };
-            for row in alone.rows(&self.job.events, &self.names) {
+            for mut row in alone.rows(&self.job.events, &self.names) {
+                let known = self.joules.as_ref();
+                let core_type = step.counted.core_type;
+                row.joules = known.and_then(|known| known.of_sample(core_type, row.run_ns));
                 self.report
                     .row(LineKind::Sample, &label, &row, row.run_ns)?;
             }
@@ -381,7 +399,7 @@ impl Session {
         if matches!(self.job.trigger, Some(Trigger::Time)) {
             self.threads(LineKind::Interval, &label, &threads)?;
         } else {
-            for row in totals.rows(&self.job.events, &self.names) {
+            for row in self.with_joules(1, totals.rows(&self.job.events, &self.names)) {
                 let all_ns = totals.run_ns() as f64;
                 self.report.row(LineKind::Interval, &label, &row, all_ns)?;
             }
@@ -390,7 +408,20 @@ impl Session {
                     .note("Not counted: another program had the counters.")?;
             }
         }
+        if let Some(joules) = &mut self.joules {
+            joules.next_line();
+        }
         self.virtuals(label.time, 1)
+    }
+
+    /// Rows of what the program did since the begin (0) or the last line (1), with its joules.
+    fn with_joules(&self, since: usize, mut rows: Vec<OutputRow>) -> Vec<OutputRow> {
+        for row in &mut rows {
+            let core_type = self.names.iter().position(|name| *name == row.core_type);
+            let known = self.joules.as_ref();
+            row.joules = known.and_then(|known| known.of_row(since, core_type, row.run_ns));
+        }
+        rows
     }
 
     fn threads(&mut self, kind: LineKind, label: &Label, threads: &ByThread) -> Result<()> {
@@ -400,7 +431,8 @@ impl Session {
                 name: Some(self.threads.name(tid).to_string()),
                 ..label.clone()
             };
-            let rows = totals.rows(&self.job.events, &self.names);
+            let since = usize::from(kind == LineKind::Interval);
+            let rows = self.with_joules(since, totals.rows(&self.job.events, &self.names));
             for row in rows
                 .iter()
                 .filter(|row| self.names.contains(&row.core_type))
@@ -436,7 +468,7 @@ impl Session {
         if args.per_thread {
             self.threads(LineKind::Thread, &Label::default(), &threads)?;
         }
-        let rows = totals.rows(&self.job.events, &self.names);
+        let rows = self.with_joules(0, totals.rows(&self.job.events, &self.names));
         let run_ns = totals.run_ns() as f64;
         for row in &rows {
             self.report

@@ -166,6 +166,8 @@ pub(crate) struct OutputRow {
     pub instructions: f64,
     /// Cycles.
     pub cycles: f64,
+    /// Its part of the processors' energy, J, where that is counted.
+    pub joules: Option<f64>,
 }
 
 impl OutputRow {
@@ -223,6 +225,7 @@ impl PmcTotals {
                 values: events.iter().map(|event| tally.value(event)).collect(),
                 instructions: tally.in_all_sets(INSTRUCTIONS),
                 cycles: tally.in_all_sets(CYCLES),
+                joules: None,
             })
             .collect();
         if rows.len() > 1 {
@@ -250,6 +253,7 @@ fn sum(rows: &[OutputRow], events: usize) -> OutputRow {
         values: values.collect(),
         instructions: add(|row| row.instructions),
         cycles: add(|row| row.cycles),
+        joules: None,
     }
 }
 

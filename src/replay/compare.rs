@@ -174,7 +174,7 @@ pub fn compare(
                 run.as_recorded.remember(task, &known);
                 run.other.remember(task, &known);
             }
-            Input::Energy(_) | Input::Session(_) | Input::Goals { .. } => {}
+            Input::Energy(_) | Input::Session(_) | Input::Goals { .. } | Input::Joules(..) => {}
         }
     }
     run.settle(&mut out, most);

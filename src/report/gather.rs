@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use anyhow::{Result, bail};
 
 use super::goals::{GoalCurves, GoalGatherer};
+use super::power::{PowerCurves, PowerGatherer};
 use crate::policy::Insight;
 use crate::record::format::{Begin, Decided};
 use crate::record::{Input, RecordReader};
@@ -57,6 +58,8 @@ pub(super) struct ReportData {
     pub stp: Curve,
     /// W, where the machine counts it.
     pub watts: Curve,
+    /// And of whom.
+    pub power: PowerCurves,
     /// Programs with goals, and how many more there were.
     pub goals: (Vec<GoalCurves>, usize),
     /// The latest [`LISTED`], oldest first.
@@ -160,6 +163,7 @@ struct Gatherer {
     looked_ns: Option<u64>,
     drawn_ns: Option<u64>,
     energy: Option<(u64, f64)>,
+    power: PowerGatherer,
     goals: GoalGatherer,
     decided: Vec<Decided>,
     done: usize,
@@ -186,11 +190,12 @@ pub(super) fn gather(open: impl Fn() -> Result<RecordReader>) -> Result<ReportDa
     }
     gatherer.story.complaint = reader.complaint();
     gatherer.story.goals = gatherer.goals.finish();
+    gatherer.story.power = gatherer.power.finish(&gatherer.topology);
     Ok(gatherer.story)
 }
 
 /// Adds a point, or a gap after the last one.
-fn point(curve: &mut Curve, at_s: f64, value: Option<f64>) {
+pub(super) fn point(curve: &mut Curve, at_s: f64, value: Option<f64>) {
     match value {
         Some(value) => curve.push((at_s, value)),
         None if curve.last().is_some_and(|(_, value)| !value.is_nan()) => {
@@ -216,6 +221,7 @@ impl Gatherer {
         });
         let rows: Vec<ThreadRow> = rows.collect();
         let places = busiest.iter().take(ROWS).enumerate();
+        let point_ns = (survey.length_ns / POINTS).max(POINT_NS);
         Ok(Self {
             player: Player::new(&begin, Changes::default())?,
             topology: begin.topology.clone(),
@@ -228,11 +234,12 @@ impl Gatherer {
             looked_ns: None,
             drawn_ns: None,
             energy: None,
+            power: PowerGatherer::new(point_ns),
             goals: GoalGatherer::new(survey.length_ns),
             decided: Vec::new(),
             done: 0,
             bin_ns,
-            point_ns: (survey.length_ns / POINTS).max(POINT_NS),
+            point_ns,
             story: ReportData {
                 policies: vec![(0.0, begin.chosen.policy.clone())],
                 seconds: survey.length_ns as f64 / 1e9,
@@ -243,6 +250,7 @@ impl Gatherer {
                 asp: Vec::new(),
                 stp: Vec::new(),
                 watts: Vec::new(),
+                power: PowerCurves::default(),
                 goals: (Vec::new(), 0),
                 moves: VecDeque::new(),
                 all_moves: 0,
@@ -288,6 +296,7 @@ impl Gatherer {
                 }
                 let names = tasks.iter().map(|task| (task.id, (name(task), task.comm)));
                 self.names.extend(names);
+                self.power.look(tasks);
             }
             Input::Decision(decided) => (self.decided, self.done) = (decided, 0),
             Input::CarriedOut(outcomes) => {
@@ -305,6 +314,7 @@ impl Gatherer {
             Input::Energy(joules) => self.took(joules),
             Input::Session(named) => self.goals.name(named),
             Input::Goals { at_ns, goals } => self.goals.take(at_ns, &goals),
+            Input::Joules(at_ns, look) => self.power.take(at_ns, &look),
         }
         Ok(())
     }

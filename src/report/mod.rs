@@ -5,6 +5,7 @@ mod curves;
 mod gather;
 mod goals;
 mod page;
+mod power;
 mod timeline;
 
 use std::path::{Path, PathBuf};

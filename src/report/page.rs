@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::curves::{self, Named};
 use super::gather::{LISTED, ROWS, ReportData, ThreadRow};
-use super::{goals, timeline};
+use super::{goals, power, timeline};
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
 pub(super) const CURVES: [&str; curves::COLOURS] = [
@@ -122,6 +122,9 @@ pub(super) fn page(story: &ReportData, file: &str) -> String {
         "Of the processor packages, W.",
         draw("Power over time", true, &one("power", &story.watts)),
     );
+    for (heading, about, drawing) in power::drawings(&story.power, story.seconds) {
+        section(&mut body, heading, about, drawing);
+    }
     moves(&mut body, story);
     let title = escape(file);
     format!(

@@ -28,6 +28,7 @@ use crate::pmu::{Event, MachinePmus, Meaning, Pmu};
 use crate::stats::ProcessCounts;
 use crate::table::Task;
 use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
+use hetero_core::energy::model::with_events;
 
 /// Events are chosen, and the BPF half knows how many.
 pub(super) struct PlannedEvents {
@@ -102,12 +103,13 @@ fn lacks(live: &LiveEstimator, sampler: &Sampler, topology: &Topology) -> Vec<St
 }
 
 impl OpenEvents {
-    /// Chooses events, if the policy, its model or the user wants any. Where nothing can be
-    /// counted, says so once and goes on without.
+    /// Chooses events, if the policy, its model or the user wants any, and then those of `energy`, too, where
+    /// that is counted. Where nothing can be counted, says so once and goes on without.
     pub(super) fn plan(
         skel: &mut OpenBpfSkel,
         topology: &Topology,
         events: Option<&[Meaning]>,
+        energy: bool,
         model: Option<&Model>,
         mut learning: Option<&mut Learning>,
         options: &Options,
@@ -129,6 +131,9 @@ impl OpenEvents {
                 wishes = to_learn_from(wishes, pmu);
             }
             wishes.extend(options.events.iter().cloned());
+            if energy {
+                wishes = with_events(events.unwrap_or_default(), wishes, pmu);
+            }
             wishes
         };
         let planned = Sampler::plan(

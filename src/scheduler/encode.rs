@@ -24,7 +24,7 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
         Action::Hint(seen, core_type) => {
             entry.op = intf::action_op_ACTION_HINT;
             first(&mut entry, seen, *core_type);
-            entry.ruled = (by == Author::Rules).into();
+            entry.ruled = matches!(by, Author::Rules | Author::Saving).into();
         }
         Action::Swap([(seen, to), (other, other_to)]) => {
             entry.op = intf::action_op_ACTION_SWAP;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Saving energy: CPUs are filled from the most efficient core type up, and the policy has its say only
-//! when the fastest type is needed (`crate::agent`).
+//! Saving energy, and staying below the package's limits: when it is to be done. How says `crate::agent`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,29 +7,47 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use log::info;
 
+use hetero_core::energy::limit::AtLimit;
+
 use super::Scheduler;
 use crate::bpf::intf;
-use crate::placement;
+use crate::energy::EnergyDomain;
 use crate::policy;
-use crate::power;
+use crate::power::limits::PowerLimits;
+use crate::power::preference::EnergyPreferences;
+use crate::power::{self, PowerOptions, SavingReason};
 use crate::profile::{Profile, Saving};
+use crate::topology::Topology;
 
 /// How often it is looked whether energy is to be saved.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Whether energy is saved now.
+/// Whether energy is saved now, and what else there is to be careful of.
 pub(super) struct Saver {
     asked: Saving,
+    /// Percent of the battery, see [`power::saving`].
+    low_battery: u8,
+    sets_preferences: bool,
+    preferences: EnergyPreferences,
+    limits: PowerLimits,
+    at_limit: Option<AtLimit>,
     looked: Option<Instant>,
     is_on: bool,
+    why: Option<SavingReason>,
 }
 
 impl Saver {
-    pub(super) fn new(profile: Profile) -> Self {
+    pub(super) fn new(profile: Profile, options: &PowerOptions, root: &Path) -> Self {
         Self {
             asked: profile.saving(),
+            low_battery: options.low_battery,
+            sets_preferences: !options.keep_preferences,
+            preferences: EnergyPreferences::new(root),
+            limits: PowerLimits::find(root),
+            at_limit: None,
             looked: None,
             is_on: false,
+            why: None,
         }
     }
 
@@ -38,38 +55,68 @@ impl Saver {
         self.is_on
     }
 
-    /// Looks now and then; whether that changed something.
-    fn look(&mut self, now: Instant, root: &Path) -> bool {
+    /// Looks now and then; whether it did.
+    fn look(&mut self, now: Instant, root: &Path, topology: &Topology) -> bool {
         if self.looked.is_some_and(|looked| now < looked + LOOK) {
             return false;
         }
         self.looked = Some(now);
-        let why = match self.asked {
-            Saving::Never => None,
-            Saving::Asked => power::saving(root).map(|why| format!(", for {why}")),
-            Saving::Always => Some(String::new()),
+        self.preferences.look();
+        let (is_on, why) = match self.asked {
+            Saving::Never => (false, None),
+            Saving::Asked => {
+                let (ours, was) = (Some(&self.preferences), self.why.as_ref());
+                let why = power::saving(root, self.low_battery, ours, was);
+                (why.is_some(), why)
+            }
+            Saving::Always => (true, None),
         };
-        let was_on = std::mem::replace(&mut self.is_on, why.is_some());
-        match why {
-            Some(why) if !was_on => info!("saving energy{why}: efficient cores first"),
-            None if was_on => info!("no longer saving energy"),
-            _ => return false,
+        let was_on = std::mem::replace(&mut self.is_on, is_on);
+        match (&why, is_on, was_on) {
+            (Some(why), true, false) => info!("saving energy, for {why}"),
+            (None, true, false) => info!("saving energy"),
+            (_, false, true) => info!("no longer saving energy"),
+            _ => {}
+        }
+        self.why = why;
+        match (is_on, was_on) {
+            (true, false) if self.sets_preferences => self.preferences.lower(topology),
+            (false, true) => self.preferences.restore(),
+            _ => {}
         }
         true
+    }
+
+    /// Looks whether the package is at its limit; it has taken so many joules by now, as far as that is known.
+    fn look_at_limits(&mut self, now: Instant, joules: Option<f64>) {
+        let was = self.at_limit;
+        self.at_limit = self.limits.look(now, joules);
+        match (was, self.at_limit) {
+            (None, Some(AtLimit::Power(watts, limit))) => {
+                info!("the package takes {watts:.0} of the {limit:.0} W that it may take for long");
+            }
+            (None, Some(AtLimit::Heat)) => info!("the firmware lowers clocks for heat"),
+            (Some(_), None) => info!("the package is no longer at its limit"),
+            _ => {}
+        }
     }
 }
 
 impl Scheduler<'_> {
     /// Looks whether energy is to be saved, and tells the BPF half.
     pub(super) fn watch_power(&mut self, now: Instant) {
-        if self.saver.look(now, Path::new("/")) {
+        if self.saver.look(now, Path::new("/"), &self.agent.topology) {
             self.agent.saves = self.saver.is_on();
-            self.fill_first();
+            let package = self.half.sensors.energy().of(EnergyDomain::Package);
+            self.saver.look_at_limits(now, package);
+            self.agent.at_limit = self.saver.at_limit.is_some();
         }
+        self.fill_first();
     }
 
+    /// Which type that is may change with what runs.
     fn fill_first(&mut self) {
-        let first = placement::most_efficient(&self.agent.topology).filter(|_| self.saver.is_on());
+        let first = self.agent.filled_first();
         if let Some(data) = &mut self.half.skel.maps.data_data {
             data.filled_first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
         }
@@ -94,29 +141,66 @@ impl Scheduler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::SysfsFiles;
+    use hetero_core::testing::board;
+
+    const PLATFORM: &str = "sys/firmware/acpi/platform_profile";
+
+    fn saver(profile: Profile, files: &SysfsFiles) -> Saver {
+        Saver::new(profile, &PowerOptions::default(), files.root())
+    }
 
     #[test]
     fn the_users_wish_is_looked_at_now_and_then() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |text: &str| {
-            let folder = root.path().join("sys/firmware/acpi");
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("platform_profile"), text).unwrap();
-        };
-        write("balanced\n");
+        let files = SysfsFiles::new(&[(PLATFORM, "balanced")]);
         let begun = Instant::now();
-        let mut saver = Saver::new(Profile::Auto);
-        assert!(!saver.look(begun, root.path()));
-        write("low-power\n");
-        assert!(!saver.look(begun + LOOK / 2, root.path()));
-        assert!(saver.look(begun + LOOK, root.path()) && saver.is_on());
-        assert!(!saver.look(begun + 2 * LOOK, root.path()) && saver.is_on());
-        write("performance\n");
-        assert!(saver.look(begun + 3 * LOOK, root.path()) && !saver.is_on());
+        let mut auto = saver(Profile::Auto, &files);
+        let look = |saver: &mut Saver, looks: u32| {
+            saver.look(begun + looks * LOOK / 2, files.root(), &board(2, 2));
+            saver.is_on()
+        };
+        assert!(!look(&mut auto, 0));
+        files.set(PLATFORM, "low-power");
+        assert!(!look(&mut auto, 1));
+        assert!(look(&mut auto, 2) && look(&mut auto, 4));
+        files.set(PLATFORM, "performance");
+        assert!(!look(&mut auto, 6));
 
-        let mut gaming = Saver::new(Profile::Gaming);
-        write("low-power\n");
-        assert!(!gaming.look(begun, root.path()) && !gaming.is_on());
-        assert!(Saver::new(Profile::Powersave).look(begun, root.path()));
+        files.set(PLATFORM, "low-power");
+        assert!(!look(&mut saver(Profile::Gaming, &files), 0));
+        assert!(look(&mut saver(Profile::Powersave, &files), 0));
+    }
+
+    #[test]
+    fn preferences_are_lowered_while_energy_is_saved_and_are_no_reason_to_go_on() {
+        const POLICY: &str = "sys/devices/system/cpu/cpufreq/policy0";
+        let preference = format!("{POLICY}/energy_performance_preference");
+        let files = SysfsFiles::new(&[
+            (PLATFORM, "low-power"),
+            (&preference, "balance_performance"),
+        ]);
+        files.set(&format!("{POLICY}/affected_cpus"), "0");
+        files.set(
+            &format!("{POLICY}/energy_performance_available_preferences"),
+            "balance_performance power",
+        );
+        let now = || crate::files::read_trimmed(files.root().join(&preference)).unwrap();
+        let begun = Instant::now();
+        let mut auto = saver(Profile::Auto, &files);
+        auto.look(begun, files.root(), &board(1, 1));
+        assert_eq!(now(), "power");
+        files.set(PLATFORM, "balanced");
+        auto.look(begun + LOOK, files.root(), &board(1, 1));
+        assert!(!auto.is_on());
+        assert_eq!(now(), "balance_performance");
+
+        let kept = PowerOptions {
+            keep_preferences: true,
+            ..PowerOptions::default()
+        };
+        let mut powersave = Saver::new(Profile::Powersave, &kept, files.root());
+        powersave.look(begun, files.root(), &board(1, 1));
+        assert!(powersave.is_on());
+        assert_eq!(now(), "balance_performance");
     }
 }

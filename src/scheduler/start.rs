@@ -92,10 +92,12 @@ impl<'a> Scheduler<'a> {
         let best = |counters| policy::Name::best(&topology, counters);
         let mut policy_name = wish.policy.unwrap_or_else(|| best(true));
         let mut policy = make_policy(policy_name);
+        let sensors = EnergySensors::find(&topology);
         let counting = OpenEvents::plan(
             &mut skel,
             &topology,
             policy.events(),
+            sensors.energy().is_counted(),
             model.as_ref(),
             learning.as_mut(),
             options,
@@ -143,7 +145,6 @@ impl<'a> Scheduler<'a> {
         if carried.is_some() && !uei_exited!(&skel, uei) {
             carry::free_the_rest(&mut skel)?;
         }
-        let sensors = EnergySensors::find(&topology);
         let machine = knowledge::machine_name(&topology);
         if options.knowledge && familiar.as_ref().is_none_or(|of| of.machine != machine) {
             // What the one before has found is written first.
@@ -176,7 +177,7 @@ impl<'a> Scheduler<'a> {
             },
             link: Some(link),
             settings,
-            saver: Saver::new(wish.profile),
+            saver: Saver::new(wish.profile, &options.power, Path::new("/")),
             wish,
             learning,
             carried: kept_place,

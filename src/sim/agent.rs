@@ -24,6 +24,7 @@ use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
+use hetero_core::energy::ledger::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Findings, Remembered};
 
@@ -120,6 +121,10 @@ pub(super) struct Told {
     reader: TableReader,
     /// What the model said of tasks' latest samples.
     sf: FxHashMap<TaskId, f64>,
+    /// Energy is counted.
+    pub(super) has_sensor: bool,
+    /// What its sensor says now.
+    pub(super) reading: Option<EnergyReading>,
     /// How fast programs are to be.
     pub(super) goals: SimulatedGoals,
     /// What is recorded, if it is to be.
@@ -137,6 +142,8 @@ impl Told {
             inbox: Vec::new(),
             reader: TableReader::default(),
             sf: FxHashMap::default(),
+            has_sensor: false,
+            reading: None,
             goals: SimulatedGoals::default(),
             recording,
             knowledge: None,
@@ -271,6 +278,10 @@ impl Backend for SimulatedHalf<'_> {
         if let Some(knowledge) = &mut self.told.knowledge {
             knowledge.is_unlike();
         }
+    }
+
+    fn energy(&mut self) -> Option<EnergyReading> {
+        self.told.reading.take()
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::experiment::{KnowledgeChoice, SchedulerChoice, Until};
+use super::experiment::{KnowledgeChoice, SchedulerChoice, SimulatedSaving, Until};
 use crate::policy::{self, rank};
 
 /// What to simulate, and how to show it.
@@ -51,6 +51,14 @@ pub struct Args {
     /// Simulate so many seconds instead, and judge programs by the work done
     #[arg(long, value_name = "SECONDS", conflicts_with = "repeats", value_parser = seconds)]
     pub(super) seconds: Option<f64>,
+
+    /// Run each program so often and no more: all schedulers do the same work
+    #[arg(long, value_name = "RUNS", conflicts_with_all = ["repeats", "seconds"], value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) once: Option<u16>,
+
+    /// Save energy, as --profile powersave does
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "measured")]
+    pub(super) powersave: Option<SimulatedSaving>,
 
     /// Another seed: other moments of ticks, other places where threads begin
     #[arg(long, default_value_t = 1)]
@@ -205,9 +213,10 @@ impl Args {
     }
 
     pub(super) fn until(&self) -> Until {
-        match self.seconds {
-            Some(seconds) => Until::Seconds(seconds),
-            None => Until::Runs(self.repeats.into()),
+        match (self.seconds, self.once) {
+            (Some(seconds), _) => Until::Seconds(seconds),
+            (None, Some(runs)) => Until::Ended(runs.into()),
+            (None, None) => Until::Runs(self.repeats.into()),
         }
     }
 }

@@ -182,7 +182,9 @@ pub struct RunEnergy {
 pub struct MixEnergy {
     /// The package and memory, J.
     pub joules: f64,
-    /// The same over time, W.
+    /// The same beyond what the machine takes while nothing runs, J.
+    pub joules_above_idle: f64,
+    /// The package and memory over time, W.
     pub watts: f64,
     /// Seconds that a fastest core alone would take for what was done in a second: STP, of all the work.
     pub work_per_s: f64,
@@ -201,6 +203,8 @@ pub struct MixEnergy {
 /// What was measured of a mix.
 pub(super) struct MixTotals {
     pub(super) joules: f64,
+    /// What it takes while nothing runs, W.
+    pub(super) idle_watts: f64,
     pub(super) seconds: f64,
     pub(super) instructions: f64,
     /// Seconds that a fastest core alone would take for all of it.
@@ -211,6 +215,7 @@ impl MixEnergy {
     pub(super) fn of(totals: &MixTotals, edp_of_programs: f64) -> Self {
         let MixTotals {
             joules,
+            idle_watts,
             seconds,
             instructions,
             work,
@@ -219,6 +224,7 @@ impl MixEnergy {
         let (ips, work_per_s) = (instructions / seconds, work / seconds);
         Self {
             joules,
+            joules_above_idle: joules - idle_watts * seconds,
             watts,
             work_per_s,
             joules_per_work: watts / work_per_s,
@@ -287,6 +293,7 @@ mod tests {
         let of = |times: f64| {
             let totals = MixTotals {
                 joules: 10.0 * times,
+                idle_watts: 0.5,
                 seconds: 5.0 * times,
                 instructions: 4e9 * times,
                 work: 10.0 * times,
@@ -299,5 +306,6 @@ mod tests {
         );
         assert_eq!(of(1.0).edp_per_instruction, of(3.0).edp_per_instruction);
         assert!((of(1.0).edp_of_experiment - 12.5).abs() < 1e-9);
+        assert_eq!(of(2.0).joules_above_idle, 15.0);
     }
 }

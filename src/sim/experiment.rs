@@ -47,6 +47,17 @@ pub enum Until {
     Runs(usize),
     /// So many seconds have passed; programs that did not end count by the work they did.
     Seconds(f64),
+    /// Each program has ended so often, and does not start anew: all schedulers do the same work.
+    Ended(usize),
+}
+
+/// How energy is saved, see `crate::agent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SimulatedSaving {
+    /// By what places cost, which is learnt from a sensor of the package
+    Measured,
+    /// As where there is no sensor: slow cores first
+    Blind,
 }
 
 /// How to run.
@@ -63,6 +74,8 @@ pub struct ExperimentOptions<'a> {
     /// Standard deviation of a model's estimates of SF, as parts of it; without it there is none, but
     /// for the policy that is nothing without.
     pub model_error: Option<f64>,
+    /// Save energy, but not the default scheduler.
+    pub saving: Option<SimulatedSaving>,
     /// For policies.
     pub settings: policy::Settings<'a>,
     /// Keep what the policy sees and decides, see [`ExperimentOutcome::recorded`].
@@ -257,7 +270,8 @@ impl Bench {
         };
         let seed = options.seed;
         let model = error.map(|error| SimulatedModel { error, seed });
-        let agent = Agent::new(topology.clone(), name, name.build(options.settings));
+        let mut agent = Agent::new(topology.clone(), name, name.build(options.settings));
+        agent.saves = options.saving.is_some();
         let recording = options.record.then(|| {
             MemoryRecording::new(Begin {
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -272,6 +286,7 @@ impl Bench {
         let mut told = Told::new(model, recording);
         let before = knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
         told.knowledge = knowledge;
+        told.has_sensor = options.saving == Some(SimulatedSaving::Measured);
         let order = self.order(options);
         for (job, &member) in order.iter().enumerate() {
             let (program, of) = &self.members[member];
@@ -318,6 +333,10 @@ impl Bench {
         let (runs, seconds) = match options.until {
             Until::Runs(runs) => (runs, self.patience() * runs as f64),
             Until::Seconds(seconds) => (usize::MAX, seconds),
+            Until::Ended(runs) => {
+                sim.runs = Some(runs);
+                (runs, self.patience() * runs as f64)
+            }
         };
         let mut ended = vec![0; order.len()];
         let (mut seen, mut left) = (0, order.len());
@@ -348,7 +367,7 @@ impl Bench {
                 slow: joules.1,
                 scheduled: sim.nj_of(job) / 1e9 / runs,
             });
-            let by_runs = matches!(options.until, Until::Runs(_));
+            let by_runs = !matches!(options.until, Until::Seconds(_));
             let mean = geometric_mean(took.iter().copied()).filter(|_| by_runs);
             Times {
                 program: member.to_string(),
@@ -356,6 +375,7 @@ impl Bench {
                 slow,
                 scheduled: mean.unwrap_or_else(by_work),
                 runs: took.len(),
+                frames: Some(sim.frames[job]).filter(|&(done, _)| done > 0),
                 energy,
             }
         });
@@ -370,6 +390,7 @@ impl Bench {
             let all = jobs.clone().map(|job| sim.nj_of(job)).sum::<f64>() + sim.kernel.shared_nj();
             let totals = MixTotals {
                 joules: all / 1e9,
+                idle_watts: sim.kernel.idle_watts(),
                 seconds: elapsed,
                 instructions: jobs.map(|job| sim.work_of(job)).sum(),
                 work: work.sum(),

@@ -17,13 +17,15 @@ use super::knowledge::SimulatedKnowledge;
 use super::machine::SimulatedMachine;
 use super::native::{self, Mask, Runs, Version};
 use super::scheduler::SimulatedScheduler;
-use crate::agent::{Agent, Applied, Backend as _, GOALS_LOOK};
+use crate::agent::{Agent, Applied, Backend as _, GOALS_LOOK, SAVING_LOOK};
 #[cfg(test)]
 use crate::agent::{Author, Outcome};
+use crate::bpf::intf;
 #[cfg(test)]
 use crate::policy::Action;
 #[cfg(test)]
 use crate::table::{TableReader, Task};
+use hetero_core::energy::ledger::EnergyReading;
 
 /// A thread in the BPF half's kernel.
 #[derive(Clone, Copy, Debug)]
@@ -208,10 +210,17 @@ impl Hetero {
         let Some(mut agent) = self.agent.take() else {
             return;
         };
+        if self.told.has_sensor {
+            self.read_sensor(k);
+        }
         let mut half = self.half(k);
         let Ok(()) = agent.take_samples(&mut half);
+        agent.measure(&mut half);
         let Ok(()) = agent.decide(&mut half);
         let now_ns = half.now();
+        if agent.saves {
+            self.fill_first(agent.filled_first());
+        }
         if let Some(recording) = &mut self.told.recording {
             recording.flush(now_ns);
         }
@@ -220,6 +229,26 @@ impl Hetero {
                 .push(k.now + interval.as_nanos() as u64, SimulatedEvent::Agent);
         }
         self.agent = Some(agent);
+    }
+
+    /// Reads what energy has been counted, and how long CPUs were busy.
+    fn read_sensor(&mut self, k: &mut SimulatedKernel) {
+        for cpu in 0..k.cpus.len() as u32 {
+            self.count(k, cpu);
+        }
+        let mut reading = EnergyReading {
+            package: k.counted_j(),
+            ..EnergyReading::default()
+        };
+        for cpu in &k.cpus {
+            reading.busy_ns[cpu.core_type] += cpu.busy_ns;
+        }
+        self.told.reading = Some(reading);
+    }
+
+    fn fill_first(&self, first: Option<usize>) {
+        let first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
+        self.native.half().set("filled_first", first);
     }
 
     /// The agent looks at goals.
@@ -270,7 +299,12 @@ impl SimulatedScheduler for Hetero {
     fn begin(&mut self, k: &mut SimulatedKernel) {
         let first = self.agent.as_ref().and_then(|it| it.policy().interval());
         let goals = (!self.told.goals.is_empty()).then_some(GOALS_LOOK);
-        if let Some(first) = first.or(goals) {
+        let saves = self.agent.as_ref().filter(|agent| agent.saves);
+        if let Some(agent) = saves {
+            self.fill_first(agent.filled_first());
+        }
+        let saving = saves.map(|_| SAVING_LOOK);
+        if let Some(first) = first.or(goals).or(saving) {
             k.events
                 .push(k.now + first.as_nanos() as u64, SimulatedEvent::Agent);
         }

@@ -27,6 +27,8 @@ pub(super) struct JobStage {
     pub(super) instructions: f64,
     /// See [`super::program::ProgramPhase::sleep`].
     pub(super) sleep: Option<(f64, f64)>,
+    /// See [`super::program::ProgramPhase::paced`].
+    pub(super) paced: bool,
 }
 
 impl Compiled {
@@ -44,6 +46,7 @@ impl Compiled {
                 pieces: phase.pieces,
                 instructions: phase.instructions,
                 sleep: phase.sleep,
+                paced: phase.paced,
             }
         });
         Rc::new(Self {
@@ -187,6 +190,7 @@ mod tests {
             pieces: None,
             instructions: 12.0,
             sleep: None,
+            paced: false,
         });
         Rc::new(Compiled {
             name: "p".into(),

@@ -61,6 +61,8 @@ pub(super) struct SimulatedThread {
     /// Instructions left of its part of the stage, and until it sleeps.
     pub(super) left: f64,
     pub(super) awake_left: f64,
+    /// When its present frame began, ns.
+    pub(super) frame_from: u64,
     /// Time that goes by before it works: switches, and data that are brought along, ns.
     debt: f64,
     rate: Rate,
@@ -104,6 +106,8 @@ pub(super) struct SimulatedKernel {
     pub(super) events: Events,
     pub(super) rng: Pcg64Mcg,
     pub(super) contention: Contention,
+    /// What threads took that have ended, nJ.
+    past_nj: f64,
     /// CPUs by memory.
     by_memory: Vec<Vec<u32>>,
     /// CPUs that run something, since when any does, and for how long any did before, ns.
@@ -156,6 +160,7 @@ impl SimulatedKernel {
             events: Events::default(),
             rng,
             contention: Contention::new(&machine, loads),
+            past_nj: 0.0,
             is_dirty: vec![false; by_memory.len()],
             by_memory,
             running: 0,
@@ -184,6 +189,7 @@ impl SimulatedKernel {
             load: 0,
             left: 0.0,
             awake_left: f64::INFINITY,
+            frame_from: self.now,
             debt: 0.0,
             rate: Rate {
                 ns_per_instruction: 1.0,
@@ -219,6 +225,7 @@ impl SimulatedKernel {
 
     /// A thread is gone for good.
     pub(super) fn bury(&mut self, thread: u32) {
+        self.past_nj += self.threads[thread as usize].nj;
         self.threads[thread as usize].state = ThreadState::Dead;
         self.free_threads.push(thread);
     }

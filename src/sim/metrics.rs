@@ -18,6 +18,9 @@ pub struct Times {
     pub scheduled: f64,
     /// Runs that it completed.
     pub runs: usize,
+    /// Frames done, and those of them that were late, of a program that has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames: Option<(u64, u64)>,
     /// What a run takes, where the machine's file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<RunEnergy>,
@@ -84,6 +87,7 @@ mod tests {
             slow,
             scheduled,
             runs: 3,
+            frames: None,
             energy: Some(RunEnergy {
                 alone: 2.0,
                 slow: 1.0,

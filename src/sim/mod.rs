@@ -108,6 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
             model_error: args.model_error.map(|percent| percent / 100.0),
             record: args.record.is_some(),
             knowledge: args.knowledge,
+            saving: args.powersave,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,

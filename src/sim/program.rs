@@ -60,6 +60,9 @@ pub struct ProgramPhase {
     pub dependent: f64,
     /// Sleeps for so many ns after so many instructions of a thread.
     pub sleep: Option<(f64, f64)>,
+    /// What it does between two sleeps is a frame, and the ns are from one's beginning to the next's; one that takes longer
+    /// has missed its deadline, and the next begins at once.
+    pub paced: bool,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +101,8 @@ struct RawPhase {
 struct RawSleep {
     every_minstructions: Sourced,
     ms: Sourced,
+    #[serde(default)]
+    paced: bool,
 }
 
 /// Reads all programs of a file: a table each.
@@ -159,5 +164,6 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
         sequential,
         dependent: check("dependent", &raw.dependent, 0.0, 1.0 - sequential)?,
         sleep: sleep.transpose()?,
+        paced: raw.sleep.as_ref().is_some_and(|raw| raw.paced),
     })
 }

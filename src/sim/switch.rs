@@ -37,6 +37,10 @@ pub(super) struct Sim<S> {
     pub(super) past_work: Vec<f64>,
     /// What a job's earlier runs took, nJ.
     past_nj: Vec<f64>,
+    /// Frames that each job has done, and those of them that were late.
+    pub(super) frames: Vec<(u64, u64)>,
+    /// A program does not start anew when it has run so often.
+    pub(super) runs: Option<usize>,
     /// Affinity of each job's threads, and how many they are.
     forms: Vec<(usize, u32)>,
     /// Where each job ended last: what starts it again has waited for it, and is woken up there.
@@ -54,6 +58,8 @@ impl<S: SimulatedScheduler> Sim<S> {
             past_moves: 0,
             past_work: Vec::new(),
             past_nj: Vec::new(),
+            frames: Vec::new(),
+            runs: None,
             forms: Vec::new(),
             parents: Vec::new(),
         }
@@ -65,6 +71,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
         self.past_nj.push(0.0);
+        self.frames.push((0, 0));
         self.forms.push((affinity, threads));
         self.parents.push(None);
         self.fork(index);
@@ -174,10 +181,20 @@ impl<S: SimulatedScheduler> Sim<S> {
         let k = &mut self.kernel;
         let stage = *k.jobs[k.thread(thread).job].stage();
         let (every, ns) = stage.sleep.unwrap_or((f64::INFINITY, 0.0));
+        let (now, job) = (k.now, k.thread(thread).job);
         k.thread_mut(thread).awake_left = every;
-        // Between half and one and a half times as long.
-        let factor = 0.5 + k.rng.next_u64() as f64 / u64::MAX as f64;
-        let at = k.now + (ns * factor) as u64;
+        let at = if stage.paced {
+            let due = k.thread(thread).frame_from + ns as u64;
+            let (done, late) = &mut self.frames[job];
+            *done += 1;
+            *late += u64::from(now > due);
+            k.thread_mut(thread).frame_from = due.max(now);
+            due.max(now)
+        } else {
+            // Between half and one and a half times as long.
+            let factor = 0.5 + k.rng.next_u64() as f64 / u64::MAX as f64;
+            now + (ns * factor) as u64
+        };
         k.events.push(at, SimulatedEvent::Wake(thread));
         self.scheduler.block(k, cpu);
     }
@@ -257,7 +274,11 @@ impl<S: SimulatedScheduler> Sim<S> {
         }
         self.past_work[index] += k.jobs[index].program.instructions();
         self.completions.push(Completion { job: index, took });
-        if self.restarts {
+        let again = self.runs.is_none_or(|runs| {
+            let of = self.completions.iter().filter(|run| run.job == index);
+            of.count() < runs
+        });
+        if self.restarts && again {
             self.scheduler.restarts(&mut self.kernel, cpu);
             self.parents[index] = Some(cpu);
             let at = self.kernel.now + RESTART_NS;

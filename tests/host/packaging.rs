@@ -43,6 +43,8 @@ fn every_commands_help_has_an_example() {
     assert_example(&[]);
     // Hidden, as it is for packagers.
     assert_example(&["generate"]);
+    // And as it is for the service.
+    assert_example(&["restore"]);
 }
 
 fn generated(folder: &Path) -> impl Fn(&str) -> String {

@@ -53,6 +53,57 @@ fn energy(json: &str, scheduler: &str, key: &str) -> f64 {
 }
 
 #[test]
+fn energy_is_saved_by_cost_and_not_always_by_slow_cores() {
+    let joules = |machine: &str, saving: &str, mix: &str| {
+        let args = [
+            "--machine",
+            machine,
+            "--policy",
+            "camps",
+            "--once",
+            "6",
+            "--json",
+        ];
+        let json = stdout(&[&args[..], &[saving, mix]].concat());
+        energy(&json, "camps", "joules_above_idle")
+    };
+    let over_slow_first = |machine: &str, mix: &str| {
+        joules(machine, "--powersave", mix) / joules(machine, "--powersave=blind", mix)
+    };
+    // The package sleeps the sooner, and two of them gain much on big cores.
+    let gains = over_slow_first("juno-r1", "libquantum, galgel, bzip2, vortex, perlbench");
+    assert!(gains < 0.9, "{gains}");
+    // Its big cores take nine times as much.
+    let loses = over_slow_first("odroid-xu4", "bzip2");
+    assert!(loses < 1.03, "{loses}");
+}
+
+#[test]
+fn frames_are_counted_and_late_ones_among_them() {
+    let frames = |mix: &str| {
+        let json = stdout(&["--seconds", "5", "--policy", "none", "--json", mix]);
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let frames = &report["schedulers"][0]["programs"][1]["frames"];
+        [0, 1].map(|of| frames[of].as_u64().unwrap())
+    };
+    let [done, late] = frames("day-video");
+    assert!((148..=151).contains(&done) && late == 0, "{done} {late}");
+    let json = stdout(&[
+        "--machine",
+        "juno-r1",
+        "--seconds",
+        "5",
+        "--policy",
+        "none",
+        "--json",
+        "video",
+    ]);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let frames = &report["schedulers"][0]["programs"][0]["frames"];
+    assert_eq!(frames[0], frames[1], "a slow board misses them all");
+}
+
+#[test]
 fn energy_and_its_product_with_time_are_said_where_the_machine_has_a_model_of_them() {
     let text = stdout(&["J1", "--policy", "hsp,ef", "--optimum", "--programs"]);
     for expected in ["WATTS", "EDP", "(least)", "ENERGY"] {

@@ -110,6 +110,8 @@ pub enum Author {
     Policy,
     /// The user's rules, whose hints mean what they say.
     Rules,
+    /// What saves energy; its hints mean what they say, too: an idle fast core is left idle.
+    Saving,
     /// Goals of programs; their hints are like the policy's.
     Goals,
 }

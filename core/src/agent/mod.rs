@@ -37,14 +37,18 @@ pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, Session
 pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
+pub use saving::SAVING_LOOK;
 
 use crate::energy::ledger::EnergyLedger;
+use crate::energy::thrift::PlaceAim;
 use crate::knowledge::{Past, Recollection};
+use crate::placement;
 use crate::pmu::sample::Sample;
-use crate::policy::{Action, Insight, Name, Policy, Settings, Snapshot};
+use crate::policy::{Action, Insight, Name, Policy, Reason, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use knowledge::AgentKnowledge;
+use saving::{Decider, EnergySaving};
 use work::{Work, WorkLedger};
 
 /// See the module.
@@ -53,8 +57,12 @@ pub struct Agent {
     pub topology: Topology,
     /// The process whose tasks no policy places: that which the agent runs in.
     pub own: Option<u32>,
-    /// Energy is saved now: the policy has its say only when the fastest core type is needed.
+    /// Energy is saved now: threads go where their work costs least, and the policy has its say only when there
+    /// is no room for all of them.
     pub saves: bool,
+    /// The package takes what it may: threads that gain least there for their watts leave fast cores, while there is
+    /// room for all, and unless the policy promises them even shares.
+    pub at_limit: bool,
     /// Which threads have the user's rules, and what these say.
     pub rules: Ruled,
     /// Sessions with goals, and what they get.
@@ -65,6 +73,7 @@ pub struct Agent {
     pub moves: Moves,
     name: Name,
     policy: Box<dyn Policy>,
+    saving: EnergySaving,
     ledger: WorkLedger,
     knowledge: AgentKnowledge,
     applied: Applied,
@@ -83,12 +92,14 @@ impl Agent {
             topology,
             own: None,
             saves: false,
+            at_limit: false,
             rules: Ruled::default(),
             goals: AgentGoals::default(),
             energy: EnergyLedger::default(),
             moves: Moves::default(),
             name,
             policy,
+            saving: EnergySaving::default(),
             ledger: WorkLedger::default(),
             knowledge: AgentKnowledge::default(),
             applied: Applied::default(),
@@ -151,6 +162,7 @@ impl Agent {
     pub fn take_samples<B: Backend>(&mut self, backend: &mut B) -> Result<(), B::Error> {
         self.samples.clear();
         let taken = backend.samples(&mut self.samples);
+        let places = self.aim().is_some();
         for sample in &mut self.samples {
             self.energy.observe(sample);
             if sample.watts.is_none() {
@@ -160,6 +172,9 @@ impl Agent {
                 recording.sample(sample);
             }
             self.policy.observe(sample);
+            if places {
+                self.saving.observe(sample);
+            }
         }
         taken
     }
@@ -234,6 +249,9 @@ impl Agent {
             let now_ns = backend.now();
             self.energy
                 .update(now_ns, &reading, &self.tasks, &self.topology);
+            if let Some(recording) = backend.recording() {
+                recording.joules(now_ns, &self.energy);
+            }
         }
     }
 
@@ -270,8 +288,14 @@ impl Agent {
             topology: &self.topology,
             tasks: &self.tasks,
         };
-        let decides =
-            !self.saves || !saving::leave_to_efficient(&self.tasks, &self.topology, &mut actions);
+        let decider = match self.aim() {
+            Some(aim) => self
+                .saving
+                .decide(&snapshot, aim, &self.energy, &mut actions),
+            None if self.saving.end(&self.tasks, &mut actions) => Decider::Saving(Author::Saving),
+            None => Decider::Policy,
+        };
+        let decides = decider == Decider::Policy;
         if let Some(recording) = backend.recording() {
             recording.look(&snapshot, decides);
         }
@@ -282,14 +306,37 @@ impl Agent {
             }
             self.rules.trade(&mut actions);
         }
-        self.apply_and_keep(backend, actions, Author::Policy)
+        let by = match decider {
+            Decider::Policy => Author::Policy,
+            Decider::Saving(author) => author,
+        };
+        self.apply_and_keep(backend, actions, by)
+    }
+
+    /// By what threads are placed now, if the policy is not to do it.
+    fn aim(&self) -> Option<PlaceAim> {
+        match (self.saves, self.at_limit && !self.name.is_fair()) {
+            (true, _) => Some(PlaceAim::Energy),
+            (false, true) => Some(PlaceAim::AtLimit),
+            (false, false) => None,
+        }
+    }
+
+    /// The core type whose idle CPUs are filled first while energy is saved; `None`: the fastest.
+    pub fn filled_first(&self) -> Option<usize> {
+        let by_cost = || self.saving.first();
+        let first = by_cost().or_else(|| placement::most_efficient(&self.topology));
+        first.filter(|&first| self.saves && first > 0)
     }
 
     /// Time from now on until the next decision is due; `None` is never.
     pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
         let idle = self.rules.is_idle() && self.goals.is_idle();
         let rules = (!idle).then_some(ruled::LOOK);
-        self.policy.due_in(&self.snapshot(now_ns)).or(rules)
+        let places = self.aim().is_some() && self.energy.is_on();
+        let saving = places.then_some(SAVING_LOOK);
+        let due = self.policy.due_in(&self.snapshot(now_ns)).or(rules);
+        due.or(saving)
     }
 
     /// Puts another policy in the place of the one in force, and changes nothing else.
@@ -372,6 +419,7 @@ impl Agent {
             if *outcome == Outcome::Applied {
                 let reason = |task| match by {
                     Author::Goals => self.goals.reason(task),
+                    Author::Saving => Some(Reason::Cheapest),
                     Author::Policy | Author::Rules => self.policy.reason(task),
                 };
                 self.moves.note(now_ns, action, &reason, &self.tasks);

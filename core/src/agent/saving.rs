@@ -1,29 +1,414 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! While energy is saved, the policy has its say only when the fastest core type is needed.
+//! While energy is saved, threads go where their work costs least, as long as there is room for all.
+//!
+//! Where it is known what places cost ([`thrift`]), each thread that computes all the time is placed by its own speeds
+//! and watts: measured, by EF where a model says it, else as usual for the core types. What mostly sleeps, and
+//! what is new, fills the core type first that is cheapest for such a load. Threads of which speeds on a type are not
+//! known visit it for a moment, one at a time.
+//!
+//! The same, with another aim, where the package is at its limit though no energy is to be saved.
+//!
+//! Without sensors the slowest cores are filled first, and the policy has its say only when the fastest core
+//! type is needed. With or without: where more threads want to run than there is room for, the policy decides.
 
+use std::time::Duration;
+
+use super::Author;
+use crate::energy::ledger::EnergyLedger;
+use crate::energy::thrift::{self, PlaceAim, PlaceCosts, PlacedThread};
 use crate::placement;
-use crate::policy::Action;
-use crate::table::{Task, TaskState};
-use crate::topology::Topology;
+use crate::pmu::sample::Sample;
+use crate::policy::tools::progress::Progress;
+use crate::policy::tools::speedup::Speedups;
+use crate::policy::{Action, Seen, Snapshot};
+use crate::table::{Task, TaskId, TaskState};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// How often threads are placed at most.
+pub const SAVING_LOOK: Duration = Duration::from_millis(200);
+
+/// How often it is asked anew what places cost: it takes some 100 µs, ns.
+const COSTS_NS: u64 = 1_000_000_000;
+
+/// How long a thread stays where it is measured, and how old what was measured may be, ns, see
+/// [`crate::policy::tools::explore`].
+const VISIT_NS: u64 = 300_000_000;
+const STALE_NS: u64 = 60_000_000_000;
+
+/// A thread visits a type only if it would be better there if that were so many times as fast as is thought: before it was
+/// measured there, and after. Watts of a fast core are not to be spent to learn what makes no difference.
+const HOPED: f64 = 1.6;
+const HOPED_AGAIN: f64 = 1.2;
+
+/// So long after threads were too many the policy goes on deciding, ns: places are not to change with each of them.
+const CROWD_NS: u64 = 1_000_000_000;
+
+/// How much of the last look counts in how long some CPU runs.
+const AWAKE_STEP: f64 = 0.2;
+
+/// A thread that was placed.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    id: TaskId,
+    to: usize,
+    /// Where it belongs.
+    home: usize,
+    /// Until when it is only looked at there, ns.
+    visits: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct EnergySaving {
+    speedups: Speedups,
+    progress: Progress,
+    costs: Option<PlaceCosts>,
+    costs_ns: u64,
+    looked_ns: Option<u64>,
+    crowded_ns: Option<u64>,
+    /// Part of the time in which some CPU runs.
+    awake: f64,
+    /// What work is worth, J for what a fastest core does in a second.
+    price: f64,
+    /// What all threads ran for, ns.
+    ran_ns: u64,
+    /// The core type to fill first.
+    first: Option<usize>,
+    /// In the order of ids.
+    placed: Vec<Placed>,
+    /// Kept for their memory.
+    threads: Vec<PlacedThread>,
+    ids: Vec<TaskId>,
+    order: Vec<usize>,
+    next: Vec<Placed>,
+    told: Vec<Action>,
+}
+
+/// Who decides now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decider {
+    /// The policy.
+    Policy,
+    /// Nothing is left to decide; actions, if any, are to be carried out in this name.
+    Saving(Author),
+}
+
+impl EnergySaving {
+    /// Takes note of what a thread did.
+    pub(super) fn observe(&mut self, sample: &Sample) {
+        self.speedups.observe(sample);
+    }
+
+    /// The core type to fill first, where that is known.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.first
+    }
+
+    /// Takes back where threads were placed, and forgets what was learnt; whether there was anything.
+    pub(super) fn end(&mut self, tasks: &[Task], actions: &mut Vec<Action>) -> bool {
+        if self.looked_ns.is_none() {
+            return false;
+        }
+        self.release(tasks, actions);
+        *self = Self::default();
+        !actions.is_empty()
+    }
+
+    /// Who decides, and what is to be done if that is not the policy.
+    pub(super) fn decide(
+        &mut self,
+        snapshot: &Snapshot,
+        aim: PlaceAim,
+        energy: &EnergyLedger,
+        actions: &mut Vec<Action>,
+    ) -> Decider {
+        let nr_types = snapshot.topology.types.len();
+        let now = snapshot.now_ns;
+        let is_due = |at: Option<u64>, every| at.is_none_or(|at| now.saturating_sub(at) >= every);
+        if self.costs.is_none() || is_due(Some(self.costs_ns), COSTS_NS) {
+            let known = energy.is_on() && nr_types > 1;
+            let costs = known.then(|| energy.place_costs(nr_types)).flatten();
+            // What was known once stands while a sensor says nothing.
+            self.costs = costs.or(self.costs.filter(|_| known));
+            self.costs_ns = now;
+        }
+        let Some(costs) = self.costs else {
+            self.first = None;
+            if aim == PlaceAim::AtLimit {
+                return Decider::Policy;
+            }
+            return match leave_to_efficient(snapshot.tasks, snapshot.topology, actions) {
+                true => Decider::Saving(Author::Policy),
+                false => Decider::Policy,
+            };
+        };
+        if !is_due(self.looked_ns, SAVING_LOOK.as_nanos() as u64) {
+            return match self.crowded_ns {
+                Some(_) => Decider::Policy,
+                None => Decider::Saving(Author::Saving),
+            };
+        }
+        let begins = self.looked_ns.is_none();
+        self.look(snapshot);
+        self.first = Some(self.cheapest(snapshot.topology, &costs));
+        if !self.fits(snapshot) {
+            let begins = self.crowded_ns.replace(now).is_none();
+            if begins {
+                self.release(snapshot.tasks, actions);
+            }
+            return match actions.is_empty() {
+                true => Decider::Policy,
+                false => Decider::Saving(Author::Saving),
+            };
+        }
+        if self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
+            return Decider::Policy;
+        }
+        if self.crowded_ns.take().is_some() || begins {
+            take_back(snapshot.tasks, actions);
+        }
+        self.place(snapshot, aim, energy, &costs);
+        self.visit(snapshot);
+        self.tell(snapshot, actions);
+        Decider::Saving(Author::Saving)
+    }
+
+    fn look(&mut self, snapshot: &Snapshot) {
+        self.told.clear();
+        // Progress is charged by what the policy says.
+        self.speedups.look(snapshot, &mut self.told);
+        self.progress.update(snapshot, |_| u64::MAX);
+        let elapsed = self.looked_ns.map(|before| snapshot.now_ns - before);
+        self.looked_ns = Some(snapshot.now_ns);
+        let ran_ns = snapshot.tasks.iter().map(Task::total_ns).sum::<u64>();
+        let ran = ran_ns.saturating_sub(std::mem::replace(&mut self.ran_ns, ran_ns));
+        if let Some(elapsed) = elapsed {
+            let awake = (ran as f64 / elapsed.max(1) as f64).min(1.0);
+            self.awake += AWAKE_STEP * (awake - self.awake);
+        }
+    }
+
+    /// The core type for what mostly sleeps, or is new.
+    fn cheapest(&self, topology: &Topology, costs: &PlaceCosts) -> usize {
+        let mut speeds = [1.0; MAX_CORE_TYPES];
+        for (speed, kind) in speeds.iter_mut().zip(&topology.types) {
+            *speed = f64::from(kind.capacity.clamp(1, 1024)) / 1024.0;
+        }
+        costs.cheapest(topology.types.len(), &speeds, self.awake, self.first)
+    }
+
+    /// Whether each busy thread can have a core for itself.
+    fn fits(&self, snapshot: &Snapshot) -> bool {
+        let cpus = snapshot.topology.cpus.iter();
+        let cores = cpus.filter(|cpu| cpu.core == cpu.id).count();
+        let busy = snapshot.tasks.iter();
+        busy.filter(|task| self.progress.is_busy(task)).count() <= cores
+    }
+
+    /// Where each busy thread is best: `next`.
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        aim: PlaceAim,
+        energy: &EnergyLedger,
+        costs: &PlaceCosts,
+    ) {
+        let topology = snapshot.topology;
+        let nr_types = topology.types.len();
+        let mut rooms = [0_usize; MAX_CORE_TYPES];
+        for cpu in topology.cpus.iter().filter(|cpu| cpu.core == cpu.id) {
+            rooms[cpu.core_type] += 1;
+        }
+        self.threads.clear();
+        self.ids.clear();
+        for task in snapshot.tasks {
+            if self.progress.takes_part(task) {
+                let before = find(&self.placed, task.id);
+                let now = before.map_or(task.core_type, |placed| placed.home);
+                let thread = self.thread(task, now.min(nr_types - 1), topology, energy, costs);
+                self.threads.push(thread);
+                self.ids.push(task.id);
+            } else if self.progress.is_busy(task) {
+                let room = &mut rooms[task.core_type.min(nr_types - 1)];
+                *room = room.saturating_sub(1);
+            }
+        }
+        self.price = thrift::place(
+            &mut self.threads,
+            &rooms[..nr_types],
+            costs.awake,
+            aim,
+            &mut self.order,
+        );
+        self.next.clear();
+        for (&id, thread) in self.ids.iter().zip(&self.threads) {
+            self.next.push(Placed {
+                id,
+                to: thread.best,
+                home: thread.best,
+                visits: None,
+            });
+        }
+    }
+
+    /// What is known of a thread.
+    fn thread(
+        &self,
+        task: &Task,
+        now: usize,
+        topology: &Topology,
+        energy: &EnergyLedger,
+        costs: &PlaceCosts,
+    ) -> PlacedThread {
+        let nr_types = topology.types.len();
+        let slowest = nr_types - 1;
+        let speeds = self.speedups.speeds(task.id, topology);
+        let ratio = self.speedups.learnt().energy_ratio(task.id);
+        let usual = |on: usize| costs.sure_watts(on, slowest);
+        // Of the fastest core type's watts, what another takes: by EF, or as usual there.
+        let of_fast = |on: usize| match ratio {
+            Some(ratio) if on == slowest => ratio * speeds[on],
+            _ => usual(on) / usual(0).max(1e-6),
+        };
+        let mut measured = [None; MAX_CORE_TYPES];
+        let (mut sum, mut known) = (0.0, 0_u32);
+        for (on, watts) in measured.iter_mut().enumerate().take(nr_types) {
+            let least = 0.1 * usual(on);
+            let beyond_idle = |watts: f64| (watts - energy.idle_watts(on)).max(least);
+            *watts = energy.watts(task.id, on).map(beyond_idle);
+            if let Some(watts) = watts {
+                (sum, known) = (sum + *watts / of_fast(on).max(1e-6), known + 1);
+            }
+        }
+        let fast = match known {
+            0 => usual(0),
+            known => sum / f64::from(known),
+        };
+        PlacedThread {
+            speeds,
+            watts: std::array::from_fn(|on| match on < nr_types {
+                true => measured[on].unwrap_or_else(|| fast * of_fast(on)),
+                false => 0.0,
+            }),
+            allowed: task.allowed_types,
+            now,
+            best: now,
+            kept: now,
+        }
+    }
+
+    /// Sends a thread to where it was not measured for long, if no other is on such a visit and there is room.
+    fn visit(&mut self, snapshot: &Snapshot) {
+        let (now, topology) = (snapshot.now_ns, snapshot.topology);
+        let nr_types = topology.types.len();
+        let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
+        if let Some(visiting) = self.placed.iter().find(goes_on) {
+            if let Ok(at) = self.next.binary_search_by_key(&visiting.id, |next| next.id) {
+                self.next[at] = *visiting;
+            }
+            return;
+        }
+        let stale = STALE_NS * nr_types.saturating_sub(1) as u64;
+        let mut there = [0; MAX_CORE_TYPES];
+        self.next.iter().for_each(|next| there[next.to] += 1);
+        for at in 0..self.next.len() {
+            let (next, thread) = (self.next[at], &self.threads[at]);
+            if self.speedups.age_ns(next.id, next.to).is_none() {
+                continue;
+            }
+            let wanted = (0..nr_types).find(|&on| {
+                let age = self.speedups.age_ns(next.id, on);
+                on != next.to
+                    && thread.allowed & 1 << on != 0
+                    && there[on] < topology.types[on].cpus.len()
+                    && age.is_none_or(|age| age > stale)
+                    && thread.could_gain(
+                        self.price,
+                        on,
+                        if age.is_some() { HOPED_AGAIN } else { HOPED },
+                    )
+            });
+            if let Some(to) = wanted {
+                self.next[at].to = to;
+                self.next[at].visits = Some(now + VISIT_NS);
+                return;
+            }
+        }
+    }
+
+    /// Says what has changed since the last time.
+    fn tell(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        for before in &self.placed {
+            let stays = find(&self.next, before.id).is_some();
+            if let Some(task) = snapshot.task(before.id).filter(|_| !stays) {
+                actions.push(Action::Hint(task.into(), None));
+            }
+        }
+        self.order.clear();
+        for (at, next) in self.next.iter().enumerate() {
+            let Some(task) = snapshot.task(next.id) else {
+                continue;
+            };
+            let before = find(&self.placed, next.id);
+            if before.is_some_and(|before| before.to == next.to) && task.hint == Some(next.to) {
+                continue;
+            }
+            let seen = Seen::from(task);
+            actions.push(Action::Hint(seen, Some(next.to)));
+            // Where all CPUs are busy neither of two would find an idle one.
+            let goes_back = |&other: &usize| {
+                let other = self.next[other];
+                let on = snapshot.task(other.id).map(|task| task.core_type);
+                other.to == seen.on && on == Some(next.to)
+            };
+            match self.order.iter().position(goes_back) {
+                _ if seen.on == next.to => {}
+                Some(pair) => {
+                    let other = self.next[self.order.swap_remove(pair)];
+                    let other = snapshot.task(other.id).map(|task| (task.into(), other.to));
+                    actions.extend(other.map(|other| Action::Swap([(seen, next.to), other])));
+                }
+                None => self.order.push(at),
+            }
+        }
+        std::mem::swap(&mut self.placed, &mut self.next);
+    }
+
+    /// Takes back where threads were placed.
+    fn release(&mut self, tasks: &[Task], actions: &mut Vec<Action>) {
+        for placed in self.placed.drain(..) {
+            if let Ok(at) = tasks.binary_search_by_key(&placed.id, |task| task.id) {
+                actions.push(Action::Hint((&tasks[at]).into(), None));
+            }
+        }
+    }
+}
+
+/// Of threads in the order of ids, that one.
+fn find(placed: &[Placed], id: TaskId) -> Option<&Placed> {
+    let at = placed.binary_search_by_key(&id, |placed| placed.id).ok()?;
+    Some(&placed[at])
+}
 
 /// Takes back what the policy wished for, while all that want to run fit on the efficient cores;
 /// whether they do.
-pub(super) fn leave_to_efficient(
-    tasks: &[Task],
-    topology: &Topology,
-    actions: &mut Vec<Action>,
-) -> bool {
+fn leave_to_efficient(tasks: &[Task], topology: &Topology, actions: &mut Vec<Action>) -> bool {
     let room = placement::efficient_room(topology);
     let wants = |task: &&Task| task.state != TaskState::Blocked && !task.kthread;
     if tasks.iter().filter(wants).count() > room {
         return false;
     }
+    take_back(tasks, actions);
+    true
+}
+
+/// Takes back what was wished for.
+fn take_back(tasks: &[Task], actions: &mut Vec<Action>) {
     // The rules' threads are shown as pinned.
     let wished = tasks
         .iter()
         .filter(|task| task.hint.is_some() && !task.pinned);
     actions.extend(wished.map(|task| Action::Hint(task.into(), None)));
-    true
 }
 
 #[cfg(test)]

@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Least squares with no coefficient below its least, online: watts of what cores do are never below zero.
 //!
-//! The normal equations are kept, with forgetting, and solved by coordinate descent from the last
-//! solution on. What they leave open settles what is expected of each unknown beforehand. All of it has a fixed
-//! size, so nothing is allocated.
+//! The normal equations are kept, with forgetting, and solved by Cholesky's method among the coefficients that are
+//! above their least. What they leave open settles what is expected of each unknown beforehand: a value, or a multiple
+//! of another unknown. All of it has a fixed size, so nothing is allocated.
 
 /// Unknowns, at most.
-pub const UNKNOWNS: usize = 114;
+pub const UNKNOWNS: usize = 118;
 
 /// Of each diagonal element, which is added to it: unknowns that nothing tells apart share what they explain.
 const RIDGE: f64 = 1e-6;
 
-/// Passes over all unknowns for each solution. The last solution is near.
-const SWEEPS: usize = 24;
+/// So often at the most coefficients are held at their least, or let go, for one solution. The last one is near.
+const ROUNDS: usize = 6;
+
+type Square = [[f64; UNKNOWNS]; UNKNOWNS];
+
+/// What is expected of an unknown beforehand.
+#[derive(Clone, Copy, Debug, Default)]
+struct Expected {
+    mean: f64,
+    /// One over the variance.
+    sureness: f64,
+    /// The mean is so much times another unknown instead.
+    of: Option<(usize, f64)>,
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct NonNegativeFit {
-    gram: Box<[[f64; UNKNOWNS]; UNKNOWNS]>,
+    gram: Box<Square>,
     moment: [f64; UNKNOWNS],
     squares: f64,
     rows: f64,
     solution: [f64; UNKNOWNS],
-    /// Of each unknown, what is expected, and how sure that is: one over its variance.
-    expected: [(f64, f64); UNKNOWNS],
+    expected: [Expected; UNKNOWNS],
     /// The least that it can be.
     least: [f64; UNKNOWNS],
+    held: [bool; UNKNOWNS],
+    /// Cholesky's factor of the last solution, and the unknowns that it is of.
+    factor: Box<Square>,
+    free: [usize; UNKNOWNS],
+    nr_free: usize,
 }
 
 impl Default for NonNegativeFit {
@@ -36,8 +52,12 @@ impl Default for NonNegativeFit {
             squares: 0.0,
             rows: 0.0,
             solution: [0.0; UNKNOWNS],
-            expected: [(0.0, 0.0); UNKNOWNS],
+            expected: [Expected::default(); UNKNOWNS],
             least: [0.0; UNKNOWNS],
+            held: [false; UNKNOWNS],
+            factor: Box::new([[0.0; UNKNOWNS]; UNKNOWNS]),
+            free: [0; UNKNOWNS],
+            nr_free: 0,
         }
     }
 }
@@ -46,11 +66,6 @@ impl NonNegativeFit {
     /// The coefficients; 0 of what was never seen.
     pub fn solution(&self) -> &[f64; UNKNOWNS] {
         &self.solution
-    }
-
-    /// What the coefficients make of a row.
-    pub fn predict(&self, row: &[f64; UNKNOWNS]) -> f64 {
-        dot(row, &self.solution)
     }
 
     /// Takes in a row that came to `target`, and counts for `weight`.
@@ -72,12 +87,30 @@ impl NonNegativeFit {
     /// Expects an unknown to be about `mean`, with a variance of one over `sureness`, where rows of weight 1 have a
     /// variance of 1.
     pub fn expect(&mut self, unknown: usize, mean: f64, sureness: f64) {
-        self.expected[unknown] = (mean, sureness);
+        self.expected[unknown] = Expected {
+            mean,
+            sureness,
+            of: None,
+        };
+    }
+
+    /// Expects an unknown to be about `times` what another is, likewise.
+    pub fn expect_of(&mut self, unknown: usize, times: f64, other: usize, sureness: f64) {
+        self.expected[unknown] = Expected {
+            mean: 0.0,
+            sureness,
+            of: Some((other, times)),
+        };
     }
 
     /// Lets an unknown be below zero, down to `least`.
     pub fn allow(&mut self, unknown: usize, least: f64) {
         self.least[unknown] = least;
+    }
+
+    /// Whether any row had an unknown.
+    pub fn has_seen(&self, unknown: usize) -> bool {
+        self.gram[unknown][unknown] > 0.0
     }
 
     /// Forgets an unknown, which stands for something else from now on.
@@ -88,6 +121,7 @@ impl NonNegativeFit {
         }
         self.moment[unknown] = 0.0;
         self.solution[unknown] = 0.0;
+        self.held[unknown] = false;
     }
 
     /// By how much `pattern` is to be multiplied so that rows come closest, the unknowns beyond `below` being as they
@@ -110,26 +144,139 @@ impl NonNegativeFit {
         self.rows *= keep;
     }
 
-    /// Brings the coefficients closer to the best.
+    /// Finds the coefficients.
     pub fn solve(&mut self) {
-        for _ in 0..SWEEPS {
-            let mut moved = 0.0_f64;
-            for i in 0..UNKNOWNS {
-                let own = self.gram[i][i];
-                if own <= 0.0 {
-                    continue;
+        for _ in 0..ROUNDS {
+            let mut right = [0.0; UNKNOWNS];
+            self.assemble(&mut right);
+            if !self.factorize() {
+                return;
+            }
+            self.substitute(&mut right);
+            let mut is_best = true;
+            for (&i, &value) in self.free[..self.nr_free].iter().zip(&right) {
+                let below = value < self.least[i];
+                self.held[i] = below;
+                self.solution[i] = if below { self.least[i] } else { value };
+                is_best &= !below;
+            }
+            if is_best && !self.let_go() {
+                return;
+            }
+        }
+    }
+
+    /// The equations of the coefficients that are free now: `factor` and `right`.
+    fn assemble(&mut self, right: &mut [f64; UNKNOWNS]) {
+        let mut place_of = [None; UNKNOWNS];
+        let mut is_used: [bool; UNKNOWNS] = std::array::from_fn(|i| self.has_seen(i));
+        for i in 0..UNKNOWNS {
+            if let Some((other, _)) = self.expected[i].of.filter(|_| self.has_seen(i)) {
+                is_used[other] = true;
+            }
+        }
+        self.nr_free = 0;
+        for i in (0..UNKNOWNS).filter(|&i| is_used[i]) {
+            if self.held[i] {
+                self.solution[i] = self.least[i];
+                continue;
+            }
+            place_of[i] = Some(self.nr_free);
+            self.free[self.nr_free] = i;
+            self.nr_free += 1;
+        }
+        for place in 0..self.nr_free {
+            let i = self.free[place];
+            let row = &mut self.factor[place];
+            let mut known = self.moment[i];
+            for (k, at) in place_of.iter().enumerate() {
+                match *at {
+                    Some(at) => row[at] = self.gram[i][k],
+                    None => known -= self.gram[i][k] * self.solution[k],
                 }
-                let (mean, sureness) = self.expected[i];
-                let rest = self.moment[i] - dot(&self.gram[i], &self.solution);
-                let before = self.solution[i];
-                let known = rest + own * before + sureness * mean;
-                let after = (known / (own * (1.0 + RIDGE) + sureness)).max(self.least[i]);
-                self.solution[i] = after;
-                moved = moved.max((after - before).abs() * own.sqrt());
             }
-            if moved * moved <= 1e-12 * self.squares {
-                break;
+            row[place] += RIDGE * self.gram[i][i] + f64::MIN_POSITIVE;
+            right[place] = known;
+        }
+        for i in (0..UNKNOWNS).filter(|&i| is_used[i]) {
+            let Expected { mean, sureness, of } = self.expected[i];
+            let own = place_of[i];
+            if let Some(own) = own {
+                self.factor[own][own] += sureness;
+                right[own] += sureness * mean;
             }
+            let Some((other, times)) = of else { continue };
+            match (own, place_of[other]) {
+                (Some(own), Some(at)) => {
+                    self.factor[own][at] -= sureness * times;
+                    self.factor[at][own] -= sureness * times;
+                    self.factor[at][at] += sureness * times * times;
+                }
+                (None, Some(at)) => {
+                    right[at] += sureness * times * self.solution[i];
+                    self.factor[at][at] += sureness * times * times;
+                }
+                (Some(own), None) => right[own] += sureness * times * self.solution[other],
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Lets coefficients go that are held and would rise; whether there were any.
+    fn let_go(&mut self) -> bool {
+        let mut any = false;
+        for i in 0..UNKNOWNS {
+            if !self.held[i] {
+                continue;
+            }
+            let Expected { mean, sureness, of } = self.expected[i];
+            let mean = of.map_or(mean, |(other, times)| times * self.solution[other]);
+            let rises = self.moment[i] - dot(&self.gram[i], &self.solution)
+                + sureness * (mean - self.solution[i]);
+            // By more than rounding makes of it.
+            if rises > 1e-9 * (self.moment[i].abs() + sureness * mean.abs()) {
+                self.held[i] = false;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Cholesky's factor, in place; false where rounding leaves none.
+    fn factorize(&mut self) -> bool {
+        for i in 0..self.nr_free {
+            let (above, below) = self.factor.split_at_mut(i);
+            let row = &mut below[0];
+            for j in 0..i {
+                let sum = row[j] - partial(row, &above[j], j);
+                row[j] = sum / above[j][j];
+            }
+            let rest = row[i] - partial(row, row, i);
+            if rest <= 0.0 || !rest.is_finite() {
+                self.nr_free = 0;
+                return false;
+            }
+            row[i] = rest.sqrt();
+        }
+        true
+    }
+
+    /// `right` becomes what solves the equations.
+    fn substitute(&self, right: &mut [f64; UNKNOWNS]) {
+        self.forwards(right);
+        for i in (0..self.nr_free).rev() {
+            let later = i + 1..self.nr_free;
+            let known = self.factor[later.clone()].iter().zip(&right[later]);
+            let known: f64 = known.map(|(row, value)| row[i] * value).sum();
+            right[i] = (right[i] - known) / self.factor[i][i];
+        }
+    }
+
+    /// Half of that.
+    fn forwards(&self, right: &mut [f64; UNKNOWNS]) {
+        for i in 0..self.nr_free {
+            let rest = right[i] - partial(&self.factor[i], right, i);
+            right[i] = rest / self.factor[i][i];
         }
     }
 
@@ -145,52 +292,20 @@ impl NonNegativeFit {
     }
 
     /// Variance of what the coefficients make of a row, if a row of weight 1 errs by a variance of `noise`.
-    /// Coefficients held at zero are taken for known. It takes some 10 µs and a few KiB of stack.
+    /// Coefficients held at their least are taken for known. It takes some 10 µs.
     pub fn variance(&self, row: &[f64; UNKNOWNS], noise: f64) -> f64 {
-        let free: [bool; UNKNOWNS] = std::array::from_fn(|i| self.solution[i] > self.least[i]);
-        // Solves gram * x = row by conjugate gradients: the variance is row * x.
-        let apply = |v: &[f64; UNKNOWNS]| -> [f64; UNKNOWNS] {
-            std::array::from_fn(|i| match free[i] {
-                true => {
-                    let own = RIDGE * self.gram[i][i] + self.expected[i].1;
-                    dot(&self.gram[i], v) + own * v[i]
-                }
-                false => 0.0,
-            })
-        };
-        let scale: [f64; UNKNOWNS] = std::array::from_fn(|i| match free[i] {
-            true => 1.0 / (self.gram[i][i] + self.expected[i].1).max(f64::MIN_POSITIVE),
-            false => 0.0,
-        });
-        let mut x = [0.0; UNKNOWNS];
-        let mut left: [f64; UNKNOWNS] = std::array::from_fn(|i| if free[i] { row[i] } else { 0.0 });
-        let mut scaled: [f64; UNKNOWNS] = std::array::from_fn(|i| scale[i] * left[i]);
-        let mut way = scaled;
-        let mut gain = dot(&left, &scaled);
-        let first = gain;
-        for _ in 0..2 * UNKNOWNS {
-            if gain <= 1e-12 * first || gain <= 0.0 {
-                break;
-            }
-            let turned = apply(&way);
-            let bend = dot(&way, &turned);
-            if bend <= 0.0 {
-                break;
-            }
-            let step = gain / bend;
-            for i in 0..UNKNOWNS {
-                x[i] += step * way[i];
-                left[i] -= step * turned[i];
-                scaled[i] = scale[i] * left[i];
-            }
-            let next = dot(&left, &scaled);
-            for i in 0..UNKNOWNS {
-                way[i] = scaled[i] + next / gain * way[i];
-            }
-            gain = next;
+        let mut half = [0.0; UNKNOWNS];
+        for (value, &i) in half.iter_mut().zip(&self.free[..self.nr_free]) {
+            *value = row[i];
         }
-        (noise * dot(row, &x)).max(0.0)
+        self.forwards(&mut half);
+        noise * partial(&half, &half, self.nr_free)
     }
+}
+
+/// Of the first `below` elements.
+fn partial(a: &[f64; UNKNOWNS], b: &[f64; UNKNOWNS], below: usize) -> f64 {
+    a[..below].iter().zip(&b[..below]).map(|(a, b)| a * b).sum()
 }
 
 fn dot(a: &[f64; UNKNOWNS], b: &[f64; UNKNOWNS]) -> f64 {
@@ -262,6 +377,44 @@ mod tests {
         // The second is left as it is.
         assert!((fit.scale_of(&pattern, 1).unwrap() - (4.0 - b)).abs() < 1e-9);
         assert_eq!(NonNegativeFit::default().scale_of(&pattern, 2), None);
+    }
+
+    #[test]
+    fn what_is_expected_of_another_unknown_follows_it() {
+        // Of two unknowns one is known from rows, and both are about the third, once and twice.
+        let mut fit = NonNegativeFit::default();
+        fit.expect(2, 0.0, 1e-9);
+        fit.expect_of(0, 1.0, 2, 1.0);
+        fit.expect_of(1, 2.0, 2, 1.0);
+        for _ in 0..50 {
+            fit.add(&row(&[1.0, 0.0]), 3.0, 1.0);
+        }
+        // A row tells nearly nothing of the second.
+        fit.add(&row(&[0.0, 1e-3]), 1.0, 1e-6);
+        fit.solve();
+        let [a, b, scale] = [0, 1, 2].map(|i| fit.solution()[i]);
+        assert!(
+            (a - 3.0).abs() < 0.01 && (scale - 3.0).abs() < 0.05,
+            "{a} {scale}"
+        );
+        assert!((b - 6.0).abs() < 0.1, "{b}");
+    }
+
+    #[test]
+    fn one_that_was_held_is_let_go_when_rows_say_so() {
+        let mut fit = NonNegativeFit::default();
+        fit.allow(1, -0.5);
+        let mut learn = |second: f64| {
+            for n in 1..40 {
+                let values = [1.0, f64::from(n % 3)];
+                fit.add(&row(&values), 2.0 + second * values[1], 1.0);
+            }
+            fit.solve();
+            fit.forget(1e-3);
+            fit.solution()[1]
+        };
+        assert_eq!(learn(-3.0), -0.5);
+        assert!((learn(1.0) - 1.0).abs() < 0.02);
     }
 
     #[test]

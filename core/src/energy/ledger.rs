@@ -5,10 +5,12 @@
 use rustc_hash::FxHashMap;
 
 use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
+use super::sharing::CoreShares;
+use super::thrift::PlaceCosts;
 use crate::limits::MAX_SLOTS;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
-use crate::topology::{MAX_CORE_TYPES, Topology};
+use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
 
 /// An interval is at least so long, ns: reading sensors costs, and run time is charged by ticks.
 pub const STEP_NS: u64 = 100_000_000;
@@ -82,11 +84,14 @@ struct Known {
     /// Of the thread that has the slot.
     generation: u32,
     ran_ns: [u64; MAX_CORE_TYPES],
-    /// Seconds in the present interval.
+    /// Seconds in the present interval, and what part of its core it had meanwhile.
     ran: [f32; MAX_CORE_TYPES],
+    share: [f32; MAX_CORE_TYPES],
     rates: [Option<EventRates>; MAX_CORE_TYPES],
     /// Of samples that ended since the last interval, and how long they are, ns.
     fresh: [(EventRates, u64); MAX_CORE_TYPES],
+    /// What is typical of its rates in the last interval, in units of the model's; 0 where it was not.
+    typical: [f64; MAX_CORE_TYPES],
     /// Its own term in the model, by core type.
     own: [Option<u8>; MAX_CORE_TYPES],
     joules: [f64; MAX_CORE_TYPES],
@@ -101,6 +106,7 @@ pub struct EnergyLedger {
     threads: Vec<Option<Known>>,
     processes: FxHashMap<u32, f64>,
     means: [Option<EventRates>; MAX_CORE_TYPES],
+    shares: CoreShares,
     owners: [Option<Owner>; OWNERS],
     sums: EnergySums,
 }
@@ -129,6 +135,7 @@ impl Default for EnergyLedger {
             threads: Vec::new(),
             processes: FxHashMap::default(),
             means: [None; MAX_CORE_TYPES],
+            shares: CoreShares::default(),
             owners: [None; OWNERS],
             sums: EnergySums::default(),
         }
@@ -151,6 +158,11 @@ impl EnergyLedger {
         self.processes.get(&tgid).copied()
     }
 
+    /// The same of all that are known, by their ids.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, f64)> {
+        self.processes.iter().map(|(&tgid, &joules)| (tgid, joules))
+    }
+
     /// Joules of a thread in all; what [`Self::thread`] has of it for less.
     pub fn joules(&self, id: TaskId) -> Option<f64> {
         self.find(id).map(|known| known.joules.iter().sum())
@@ -163,6 +175,45 @@ impl EnergyLedger {
             .find(id)
             .filter(|_| self.model.seconds() >= LEARNT_AFTER)?;
         Some(known.watts(core_type, &self.model)?.0)
+    }
+
+    /// What places cost, on a machine of so many core types; `None` while the model has seen little.
+    pub fn place_costs(&self, nr_types: usize) -> Option<PlaceCosts> {
+        if self.model.seconds() < LEARNT_AFTER {
+            return None;
+        }
+        let mut costs = PlaceCosts {
+            awake: self.model.awake_watts(),
+            ..PlaceCosts::default()
+        };
+        let nr_types = nr_types.min(MAX_CORE_TYPES);
+        let slowest = nr_types.checked_sub(1)?;
+        let seen = |core_type: usize| {
+            let rates = self.means[core_type].as_ref()?;
+            let work = self.model.work(core_type, 1.0, rates);
+            let watts = self.model.joules(core_type, &work) - self.model.idle_watts(core_type);
+            (watts > 0.0).then_some((watts, work))
+        };
+        for core_type in 0..nr_types {
+            let order = (0..nr_types).map(|other| (other.abs_diff(core_type), other));
+            let nearest = order.filter_map(|(far, other)| Some((far, other, seen(other)?)));
+            let (_, other, (watts, work)) = nearest.min_by_key(|&(far, ..)| far)?;
+            costs.cores[core_type] = match seen(slowest) {
+                // Where nothing has run yet.
+                _ if other != core_type => self.model.as_on(other, core_type, watts),
+                Some((_, slow)) if core_type < slowest => {
+                    let (fast, slow) = ((core_type, &work), (slowest, &slow));
+                    (watts, self.model.difference_error(fast, slow))
+                }
+                _ => (watts, 0.0),
+            };
+        }
+        Some(costs)
+    }
+
+    /// What an idle CPU of a core type takes, W.
+    pub fn idle_watts(&self, core_type: usize) -> f64 {
+        self.model.idle_watts(core_type)
     }
 
     /// What is known of a thread.
@@ -239,6 +290,8 @@ impl EnergyLedger {
         if elapsed > LONGEST_NS {
             return;
         }
+        self.share_cores(elapsed, tasks, topology);
+        let changes = self.changes(tasks);
         self.own(at_ns, elapsed, tasks);
         let interval = self.interval(elapsed, reading, &before, tasks, topology);
         let by_type = |t: usize| grown(reading.by_type[t], before.by_type[t]);
@@ -256,8 +309,22 @@ impl EnergyLedger {
         for (types, joules) in parts.clone() {
             rest -= joules;
             let own = own_seconds(&self.owners, &self.threads, types.clone());
+            let untold = types
+                .clone()
+                .map(|t| self.model.typical(t, &interval.untold[t]));
+            let untold: f64 = untold.sum();
+            let (changed, all) = changes[types.clone()]
+                .iter()
+                .fold((untold, untold), |(a, b), (c, d)| (a + c, b + d));
+            let steady = if all > 0.0 { 1.0 - changed / all } else { 0.0 };
             self.model
-                .learn(types.map(whole), own, uncore, idle, joules);
+                .learn(types.map(whole), own, uncore, idle, (joules, steady));
+        }
+        if !uncore && reading.package.is_some() {
+            // What it takes beside the cores depends on whether any runs.
+            let none = std::iter::empty();
+            self.model
+                .learn(none, std::iter::empty(), true, idle, (rest.max(0.0), 1.0));
         }
         self.model.settle(idle.elapsed);
         for (types, joules) in parts {
@@ -301,6 +368,56 @@ impl EnergyLedger {
                 }
             }
         }
+    }
+
+    /// Notes what part of its core each thread had.
+    fn share_cores(&mut self, elapsed: u64, tasks: &[Task], topology: &Topology) {
+        let threads = &self.threads;
+        let known = |task: &Task| {
+            let known = threads.get(task.id.slot as usize)?.as_ref()?;
+            (known.generation == task.id.generation).then_some(known)
+        };
+        let runs = tasks.iter().flat_map(|task| {
+            let ran = known(task).map_or([0.0; MAX_CORE_TYPES], |known| known.ran);
+            let ran = ran.into_iter().enumerate().filter(|&(_, ran)| ran > 0.0);
+            ran.map(|(core_type, ran)| (task.cpu, core_type, ran))
+        });
+        let nr_types = topology.types.len();
+        let runs = runs.filter(|&(_, core_type, _)| core_type < nr_types);
+        self.shares
+            .update((elapsed as f64 / 1e9) as f32, runs, topology);
+        for task in tasks {
+            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
+                continue;
+            };
+            for (core_type, share) in known.share.iter_mut().enumerate().take(nr_types) {
+                *share = self.shares.of(task.cpu, core_type, topology);
+            }
+        }
+    }
+
+    /// By core type: how much is typical of what threads did, and how much of that is other than in the interval
+    /// before, in units of the model's.
+    fn changes(&mut self, tasks: &[Task]) -> [(f64, f64); MAX_CORE_TYPES] {
+        let mut changes = [(0.0, 0.0); MAX_CORE_TYPES];
+        for task in tasks {
+            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
+                continue;
+            };
+            for (core_type, (changed, all)) in changes.iter_mut().enumerate() {
+                let seconds = f64::from(known.ran[core_type]);
+                let rates = known.rates[core_type].or(self.means[core_type]);
+                let (Some(rates), true) = (rates, seconds > 0.0) else {
+                    continue;
+                };
+                let work = self.model.work(core_type, 1.0, &rates);
+                let now = self.model.typical(core_type, &work);
+                let before = std::mem::replace(&mut known.typical[core_type], now);
+                *changed += seconds * (now - before).abs().min(now);
+                *all += seconds * now;
+            }
+        }
+        changes
     }
 
     /// Gives busy threads terms of their own, as far as there are any left.
@@ -374,22 +491,26 @@ impl EnergyLedger {
                 ..IdleWork::default()
             },
         };
+        let mut ran = [0.0; MAX_CORE_TYPES];
         for known in tasks.iter().filter_map(|task| self.find(task.id)) {
             for (core_type, all) in interval.threads.iter_mut().enumerate() {
                 if known.ran[core_type] > 0.0 {
                     *all = add(all, &known.work(core_type, &self.model, &self.means));
+                    ran[core_type] += f64::from(known.ran[core_type]);
                 }
             }
         }
         let mut busiest = 0.0_f64;
         for (core_type, kind) in topology.types.iter().enumerate().take(MAX_CORE_TYPES) {
             let busy = reading.busy_ns[core_type].saturating_sub(before.busy_ns[core_type]);
-            let told = interval.threads[core_type][0];
+            let told = ran[core_type];
             let busy = (busy as f64 / 1e9).max(told);
             let rates = self.means[core_type].unwrap_or_default();
-            interval.untold[core_type] = self.model.work(core_type, busy - told, &rates);
-            let all = kind.cpus.len() as f64 * interval.idle.elapsed;
-            interval.idle.idle[core_type] = (all - busy).max(0.0);
+            let share = self.shares.mean(core_type);
+            let work = self.model.work(core_type, busy - told, &rates);
+            interval.untold[core_type] = shared(work, share);
+            let cores = cores_of(kind, topology) * interval.idle.elapsed;
+            interval.idle.idle[core_type] = (cores - share * busy).max(0.0);
             busiest += busy;
         }
         interval.idle.awake = busiest.min(interval.idle.elapsed);
@@ -472,7 +593,8 @@ impl Known {
         let rates = self.rates[core_type]
             .or(means[core_type])
             .unwrap_or_default();
-        model.work(core_type, self.ran[core_type].into(), &rates)
+        let work = model.work(core_type, self.ran[core_type].into(), &rates);
+        shared(work, self.share[core_type].into())
     }
 
     /// And what that took.
@@ -519,6 +641,26 @@ fn own_seconds<'a>(
 /// How much a sum has grown.
 fn grown(now: Option<f64>, before: Option<f64>) -> Option<f64> {
     Some((now? - before?).max(0.0))
+}
+
+/// What is left of a thread's work where it had a part of its core: a sibling pays for the rest of its leakage and its
+/// clock.
+fn shared(mut work: CoreWork, share: f64) -> CoreWork {
+    work[0] *= share;
+    work[1] *= share;
+    work
+}
+
+/// How many cores a core type has, its CPUs by how many share one.
+fn cores_of(kind: &CoreType, topology: &Topology) -> f64 {
+    if !topology.smt {
+        return kind.cpus.len() as f64;
+    }
+    let cpus = topology
+        .cpus
+        .iter()
+        .filter(|cpu| kind.cpus.contains(&cpu.id));
+    cpus.filter(|cpu| cpu.core == cpu.id).count() as f64
 }
 
 fn add(a: &CoreWork, b: &CoreWork) -> CoreWork {

@@ -6,8 +6,9 @@
 //! to follow the clock as [`voltage`] says.
 
 use super::fit::{NonNegativeFit, UNKNOWNS};
-use crate::pmu::Meaning;
 use crate::pmu::sample::EventCounts;
+use crate::pmu::sets::add_what_fits;
+use crate::pmu::{Event, Meaning, Pmu};
 use crate::topology::MAX_CORE_TYPES;
 
 /// Events that cost energy of their own, beside cycles. Of these the model has what is counted anyway.
@@ -23,12 +24,38 @@ pub const EVENTS: [Meaning; 9] = [
     Meaning::FpOps,
 ];
 
-/// What terms of one core are to each other, as far as nothing was measured: of a busy second (W), 10^9 cycles, and
-/// as many of each event (J). Of the order of published figures, and made up beyond that.
-const PATTERN: [f64; OF_TYPE] = [0.6, 0.8, 0.4, 0.3, 0.3, 0.1, 10.0, 2.0, 4.0, 8.0, 0.4];
+/// Of these, those that are counted for energy's sake alone, where counters are free: what takes much of it and is in
+/// no policy's set, the first most.
+const FOR_ENERGY: [Meaning; 4] = [
+    Meaning::BranchMisses,
+    Meaning::FpOps,
+    Meaning::Stores,
+    Meaning::LlcReferences,
+];
+
+/// `needed` and `wishes`, and what else tells threads' energy, as far as no event has to take turns for it.
+pub fn with_events(needed: &[Meaning], wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
+    let mut all: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
+    all.extend(wishes);
+    add_what_fits(&mut all, &FOR_ENERGY, pmu);
+    all
+}
+
+/// What terms of one core are to each other, as far as nothing was measured: of a second at the highest clock without an
+/// event but cycles, 10^9 cycles, and as many of each event. Of the order of published figures, and made up beyond that.
+const PATTERN: [f64; OF_TYPE] = [0.17, 0.8, 0.4, 0.3, 0.3, 0.1, 10.0, 2.0, 4.0, 8.0, 0.4];
+
+/// The highest clock of a core type of which no cycles are counted, GHz.
+const TYPICAL_GHZ: f64 = 4.0;
 
 /// Standard deviation of a term from that, relative.
 const SPREAD: f64 = 0.7;
+
+/// And of all terms of a core type from those of the others, beyond what capacities say.
+const TYPE_SPREAD: f64 = 0.3;
+
+/// The least scale of a core type, of the mean of all.
+const LEAST_SCALE: f64 = 0.05;
 
 /// And what is expected beside, of the most power that was seen: of an idle CPU, of the rest of a package, and the same while
 /// some CPU runs.
@@ -39,20 +66,27 @@ const OF_TYPE: usize = 2 + EVENTS.len();
 const IDLE: usize = MAX_CORE_TYPES * OF_TYPE;
 const UNCORE: usize = IDLE + MAX_CORE_TYPES;
 const AWAKE: usize = UNCORE + 1;
-const OWN: usize = AWAKE + 1;
+/// How large all terms of a core type are.
+const SCALE: usize = AWAKE + 1;
+const OWN: usize = SCALE + MAX_CORE_TYPES;
 
 /// So many threads may have a term of their own.
 pub const OWNERS: usize = UNKNOWNS - OWN;
 
 /// Standard deviation of a thread's watts from what its counts say, relative; and how far below they can be.
-const OWN_SPREAD: f64 = 0.3;
+const OWN_SPREAD: f64 = 0.2;
 const OWN_LEAST: f64 = -0.6;
 
 /// The model forgets by half in so many seconds: leakage follows the temperature.
 const HALF_LIFE: f64 = 300.0;
 
-/// Of a row's power, how much it errs, as run time is charged a tick late; and W besides.
-const ERROR: (f64, f64) = (0.02, 0.02);
+/// Of the power of a second, how much it errs, as run time is charged a tick late; and W besides. Where rows
+/// turn out to err by more, what is typical weighs more.
+const ERROR: (f64, f64) = (0.01, 0.01);
+
+/// And of the power of threads that began or did something else than in the interval before: clocks and rates are
+/// means, and energy is not linear in them.
+const UNSTEADY: f64 = 0.3;
 
 /// Cycles and events per second of run time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -153,6 +187,12 @@ impl PowerModel {
         work
     }
 
+    /// What is typical of that, as far as nothing was measured, at a scale of its own.
+    pub fn typical(&self, core_type: usize, work: &CoreWork) -> f64 {
+        let pattern = self.pattern(core_type);
+        pattern.iter().zip(work).map(|(a, b)| a * b).sum()
+    }
+
     /// What the model makes of work on a core type, J.
     pub fn joules(&self, core_type: usize, work: &CoreWork) -> f64 {
         let from = core_type * OF_TYPE;
@@ -189,6 +229,40 @@ impl PowerModel {
         self.fit.allow(OWN + owner, OWN_LEAST * watts);
     }
 
+    /// What one idle CPU of a core type takes, W.
+    pub fn idle_watts(&self, core_type: usize) -> f64 {
+        self.fit.solution()[IDLE + core_type]
+    }
+
+    /// What a package takes beside its cores while any of them runs, beyond what it takes while none does, W.
+    pub fn awake_watts(&self) -> f64 {
+        self.fit.solution()[AWAKE]
+    }
+
+    /// Standard error of what a second of work on a core type takes, and the package meanwhile, beyond the same work on a
+    /// slower one, where it takes longer by their capacities, J.
+    pub fn difference_error(&self, fast: (usize, &CoreWork), slow: (usize, &CoreWork)) -> f64 {
+        let ratio = (self.sizes[fast.0] / self.sizes[slow.0]).sqrt();
+        let ratio = if ratio.is_finite() { ratio } else { 1.0 };
+        let mut row = [0.0; UNKNOWNS];
+        row[AWAKE] = 1.0 - ratio;
+        row[fast.0 * OF_TYPE..][..OF_TYPE].copy_from_slice(fast.1);
+        let of_slow = row[slow.0 * OF_TYPE..][..OF_TYPE].iter_mut().zip(slow.1);
+        of_slow.for_each(|(value, work)| *value -= ratio * work);
+        let noise = self.fit.unexplained().max(1.0);
+        self.fit.variance(&row, noise).sqrt()
+    }
+
+    /// Watts on a core type where nothing was seen yet, by those on another, and how far that may err.
+    pub fn as_on(&self, other: usize, core_type: usize, watts: f64) -> (f64, f64) {
+        let ratio = self.sizes[core_type] / self.sizes[other];
+        let watts = match ratio.is_finite() {
+            true => watts * ratio,
+            false => watts,
+        };
+        (watts, SPREAD * watts)
+    }
+
     /// What idle CPUs of a core type take, J.
     pub fn idle_joules(&self, core_type: usize, idle: &IdleWork) -> f64 {
         self.fit.solution()[IDLE + core_type] * idle.idle[core_type]
@@ -199,8 +273,8 @@ impl PowerModel {
         self.fit.solution()[UNCORE] * idle.elapsed + self.fit.solution()[AWAKE] * idle.awake
     }
 
-    /// Learns that some core types, and what is beside the cores if `uncore`, took `joules` for all this; owners on
-    /// these types ran for some of the seconds.
+    /// Learns that some core types, and what is beside the cores if `uncore`, took `joules` for all this, of which a part
+    /// was not `steady`; owners on these types ran for some of the seconds.
     /// [`Self::settle`] follows when all is known of an interval.
     pub fn learn(
         &mut self,
@@ -208,7 +282,7 @@ impl PowerModel {
         own: impl Iterator<Item = (usize, f64)>,
         uncore: bool,
         idle: &IdleWork,
-        joules: f64,
+        (joules, steady): (f64, f64),
     ) {
         if idle.elapsed <= 0.0 {
             return;
@@ -226,7 +300,7 @@ impl PowerModel {
         }
         row.iter_mut().for_each(|value| *value /= idle.elapsed);
         let watts = joules / idle.elapsed;
-        let error = ERROR.0 * watts + ERROR.1;
+        let error = (ERROR.0 + UNSTEADY * (1.0 - steady)) * watts + ERROR.1;
         self.fit.add(&row, watts, idle.elapsed / (error * error));
         self.watts = self.watts.max(watts);
     }
@@ -239,32 +313,57 @@ impl PowerModel {
         self.seconds += seconds;
     }
 
-    /// Expects what is typical, at the scale that rows are of.
+    /// What terms of a core type are to each other, and to those of other types of the same scale.
+    fn pattern(&self, core_type: usize) -> [f64; OF_TYPE] {
+        let mut pattern = PATTERN.map(|term| self.sizes[core_type] * term);
+        let highest = f64::from(self.highest[core_type]) / 1e9;
+        // Of what cycles take at the highest clock, whatever that is.
+        let clock = if highest > 0.0 { highest } else { TYPICAL_GHZ };
+        pattern[0] *= PATTERN[1] * clock;
+        pattern
+    }
+
+    /// Expects what is typical, at the scales that rows are of.
     fn expect(&mut self) {
-        let mut pattern = [0.0; UNKNOWNS];
-        for (size, terms) in self.sizes.iter().zip(pattern.chunks_mut(OF_TYPE)) {
-            for (term, typical) in terms.iter_mut().zip(PATTERN) {
-                *term = size * typical;
+        let solution = self.fit.solution();
+        let scale = |t: usize| Some(solution[SCALE + t]).filter(|&scale| scale > 0.0);
+        let known = (0..MAX_CORE_TYPES).filter_map(scale);
+        let (sum, number) = known.fold((0.0, 0.0), |(sum, n), scale| (sum + scale, n + 1.0));
+        let mean = if number > 0.0 {
+            Some(sum / number)
+        } else {
+            let mut pattern = [0.0; UNKNOWNS];
+            for (t, terms) in pattern[..IDLE].chunks_mut(OF_TYPE).enumerate() {
+                terms.copy_from_slice(&self.pattern(t));
             }
-        }
-        let Some(scale) = self
-            .fit
-            .scale_of(&pattern, IDLE)
-            .filter(|&scale| scale > 0.0)
-        else {
+            self.fit.scale_of(&pattern, IDLE)
+        };
+        let Some(mean) = mean.filter(|&scale| scale > 0.0) else {
             return;
         };
-        let sure = |mean: f64| (mean, 1.0 / (SPREAD * mean).powi(2));
-        for (unknown, typical) in pattern.iter().enumerate().take(IDLE) {
-            let (mean, sureness) = sure(scale * typical);
-            self.fit.expect(unknown, mean, sureness);
+        let scales: [f64; MAX_CORE_TYPES] =
+            std::array::from_fn(|t| scale(t).unwrap_or(mean).max(LEAST_SCALE * mean));
+        // Where rows err by more than they should, they tell less.
+        let noise = self.fit.unexplained().max(1.0);
+        let sureness = |spread: f64, mean: f64| noise / (spread * mean).powi(2);
+        for (t, scale) in scales.into_iter().enumerate() {
+            self.fit
+                .expect(SCALE + t, mean, sureness(TYPE_SPREAD, mean));
+            for (term, typical) in self.pattern(t).into_iter().enumerate() {
+                let sure = match typical > 0.0 {
+                    true => sureness(SPREAD, scale * typical),
+                    false => 0.0,
+                };
+                self.fit
+                    .expect_of(t * OF_TYPE + term, typical, SCALE + t, sure);
+            }
         }
         for (unknown, part) in (IDLE..UNCORE)
             .map(|idle| (idle, BESIDE[0]))
             .chain([(UNCORE, BESIDE[1]), (AWAKE, BESIDE[2])])
         {
-            let (mean, sureness) = sure(part * self.watts);
-            self.fit.expect(unknown, mean, sureness);
+            let mean = part * self.watts;
+            self.fit.expect(unknown, mean, sureness(SPREAD, mean));
         }
     }
 }

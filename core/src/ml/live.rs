@@ -11,9 +11,9 @@ use super::events::countable;
 use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
 use super::model::{Feature, Model, Speedup};
-use crate::limits::MAX_EVENTS;
 use crate::pmu::sample::{EventCounts, SfEstimate};
-use crate::pmu::{Event, EventSet, Meaning, Pmu, plan};
+use crate::pmu::sets::add_what_fits;
+use crate::pmu::{Event, Meaning, Pmu};
 use crate::topology::Topology;
 
 /// By which phases are told apart ([`crate::slowdown::Phase`]).
@@ -34,24 +34,6 @@ const TO_LEARN_FROM: [Meaning; 12] = [
     Meaning::L2Misses,
     Meaning::DtlbMisses,
 ];
-
-/// Adds events, as far as nothing has to take turns for them.
-fn add_what_fits(wishes: &mut Vec<Event>, more: &[Meaning], pmu: &Pmu) {
-    let sets = |events: &[Event]| plan(events, pmu).sets;
-    let needed = sets(wishes).len();
-    for event in more.iter().copied().map(Event::from) {
-        if wishes.contains(&event) {
-            continue;
-        }
-        wishes.push(event.clone());
-        let sets = sets(wishes);
-        let fits = |set: &EventSet| set.counters.len() <= MAX_EVENTS;
-        let counted = |set: &EventSet| set.events.iter().any(|(of, _)| *of == event);
-        if sets.len() > needed.max(1) || !sets.iter().all(fits) || !sets.iter().any(counted) {
-            wishes.pop();
-        }
-    }
-}
 
 /// `wishes`, and what else can be counted to learn from (`--learn`).
 pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::event::{Encoding, Event, Meaning};
 use super::machine::Pmu;
 use super::tables::Counters;
+use crate::limits::MAX_EVENTS;
 
 /// Position of instructions in [`EventSet::counters`].
 pub const INSTRUCTIONS: usize = 0;
@@ -144,6 +145,24 @@ pub fn plan(wished: &[Event], pmu: &Pmu) -> Plan {
     Plan {
         sets: sets.collect(),
         absent,
+    }
+}
+
+/// Adds events, as far as nothing has to take turns for them.
+pub fn add_what_fits(wishes: &mut Vec<Event>, more: &[Meaning], pmu: &Pmu) {
+    let sets = |events: &[Event]| plan(events, pmu).sets;
+    let needed = sets(wishes).len();
+    for event in more.iter().copied().map(Event::from) {
+        if wishes.contains(&event) {
+            continue;
+        }
+        wishes.push(event.clone());
+        let sets = sets(wishes);
+        let fits = |set: &EventSet| set.counters.len() <= MAX_EVENTS;
+        let counted = |set: &EventSet| set.events.iter().any(|(of, _)| *of == event);
+        if sets.len() > needed.max(1) || !sets.iter().all(fits) || !sets.iter().any(counted) {
+            wishes.pop();
+        }
     }
 }
 
@@ -290,6 +309,17 @@ mod tests {
             ["ex_ret_instr", "ls_not_halted_cyc", "ex_ret_brn_misp"]
         );
         assert_eq!(plan.find(&wished[1]), Some((0, 3)));
+    }
+
+    #[test]
+    fn more_is_wished_as_long_as_no_event_takes_turns() {
+        let mut wished = events("llc-misses loads");
+        let more = [Meaning::BranchMisses, Meaning::Loads, Meaning::Stores];
+        add_what_fits(&mut wished, &more, &p_core());
+        assert_eq!(wished, events("llc-misses loads branch-misses stores"));
+        let mut wished = events("branch-misses llc-misses llc-references");
+        add_what_fits(&mut wished, &more, &zen(true));
+        assert_eq!(wished.len(), 3, "the watchdog has the sixth counter");
     }
 
     #[test]

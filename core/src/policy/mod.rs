@@ -18,7 +18,7 @@ pub mod prim;
 pub mod rank;
 pub mod reason;
 mod rr;
-mod tools;
+pub(crate) mod tools;
 
 use std::time::Duration;
 

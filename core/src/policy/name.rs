@@ -71,6 +71,15 @@ policies! {
 }
 
 impl Name {
+    /// Whether it promises threads even shares of the fast cores, or of progress, which no other aim is to take
+    /// from them.
+    pub fn is_fair(self) -> bool {
+        matches!(
+            self,
+            Self::Rr | Self::Camps | Self::Acfs | Self::Eqp | Self::Adwrr
+        )
+    }
+
     /// What suits a machine best: with a single core type there is nothing to share out, and
     /// without `counters` nothing is known of contention.
     pub fn best(topology: &Topology, counters: bool) -> Self {

@@ -74,6 +74,8 @@ pub enum Reason {
     },
     /// A rule over the counters of both that changed places said so.
     Rule,
+    /// While energy is saved: its work costs least there.
+    Cheapest,
 }
 
 impl Measure {
@@ -124,6 +126,7 @@ impl Reason {
             Self::Undisturbed => "to be measured undisturbed (NWC mode)".into(),
             Self::MadeRoom => "made room for one to be measured undisturbed (NWC mode)".into(),
             Self::Rule => "by a rule over the counters of both".into(),
+            Self::Cheapest => "its work takes least energy there".into(),
             Self::Relief => "so that others wait less for memory".into(),
             Self::Goal {
                 rate,

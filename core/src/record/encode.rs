@@ -6,10 +6,11 @@ use std::mem::take;
 use clap::ValueEnum;
 
 use super::format::{
-    Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, Number, Record,
+    Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, Number, Record,
     RememberedRecord, SampleRecord, SessionName,
 };
-use super::{GOALS, GOALS_EACH};
+use super::{GOALS, GOALS_EACH, JOULES_EACH, PROGRAMS};
+use crate::energy::ledger::{EnergyLedger, EnergySums};
 use crate::goals::{GoalState, MAX_SESSIONS};
 use crate::knowledge::Recollection;
 use crate::mechanism::Mechanism;
@@ -32,6 +33,9 @@ pub struct Encoder {
     /// Numbers of sessions that have been named, in ascending order.
     named: Vec<u64>,
     goals: GoalsLook,
+    joules: JoulesLook,
+    /// What all, and each process by its id, had taken at the last record of joules.
+    taken: (EnergySums, Vec<(u32, f64)>),
 }
 
 impl Chosen {
@@ -66,6 +70,8 @@ impl Default for Encoder {
             carried_out: Vec::new(),
             named: Vec::new(),
             goals: GoalsLook::default(),
+            joules: JoulesLook::default(),
+            taken: Default::default(),
         }
     }
 }
@@ -231,6 +237,54 @@ impl Encoder {
         self.put(&record);
         if let Record::Goals(look) = record {
             self.goals = look;
+        }
+    }
+
+    /// Whose the joules are that were taken until `now_ns`: each [`JOULES_EACH`], once they are known.
+    pub fn joules(&mut self, now_ns: u64, ledger: &EnergyLedger) {
+        let Some(sums) = ledger.sums() else { return };
+        // A clock that begins anew is behind.
+        let passed_ns = now_ns.checked_sub(self.joules.now_ns).unwrap_or(now_ns);
+        if u128::from(passed_ns) < JOULES_EACH.as_nanos() {
+            return;
+        }
+        let mut look = take(&mut self.joules);
+        let (before, processes) = &mut self.taken;
+        let grown = |of: fn(&EnergySums) -> f64| (of(&sums) - of(before)).max(0.0) as f32;
+        look = JoulesLook {
+            now_ns,
+            passed_ns,
+            threads: std::array::from_fn(|t| (sums.threads[t] - before.threads[t]).max(0.0) as f32),
+            untold: grown(|sums| sums.untold),
+            idle: grown(|sums| sums.idle),
+            uncore: grown(|sums| sums.uncore),
+            programs: look.programs,
+        };
+        *before = sums;
+        look.programs.clear();
+        let mut now: Vec<(u32, f64)> = ledger.processes().collect();
+        now.sort_unstable_by_key(|&(tgid, _)| tgid);
+        for &(tgid, joules) in &now {
+            let known = processes.binary_search_by_key(&tgid, |&(tgid, _)| tgid);
+            let before = known.map_or(0.0, |at| processes[at].1);
+            // An id that another process has now begins at zero.
+            let taken = if joules < before {
+                joules
+            } else {
+                joules - before
+            };
+            if taken > 0.0 {
+                look.programs.push((tgid, taken as f32));
+            }
+        }
+        *processes = now;
+        look.programs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
+        look.programs.truncate(PROGRAMS);
+        look.programs.sort_unstable_by_key(|&(tgid, _)| tgid);
+        let record = Record::Joules(look);
+        self.put(&record);
+        if let Record::Joules(look) = record {
+            self.joules = look;
         }
     }
 

@@ -17,7 +17,7 @@ use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
-pub const MAGIC: &[u8] = b"scx_hetero recording 3\n";
+pub const MAGIC: &[u8] = b"scx_hetero recording 4\n";
 
 /// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
 /// holds.
@@ -51,6 +51,8 @@ pub enum Record {
     Session(SessionName),
     /// How fast programs with goals are, and what they get.
     Goals(GoalsLook),
+    /// Whose joules the processors have taken.
+    Joules(JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
     Remembered(Box<RememberedRecord>),
 }
@@ -216,6 +218,26 @@ pub struct GoalsLook {
     /// At most [`super::GOALS`] of them.
     #[serde(deserialize_with = "few")]
     pub goals: Vec<GoalRecord>,
+}
+
+/// Joules since the record before, by what took them ([`crate::energy::ledger`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JoulesLook {
+    /// ns since the scheduler began.
+    pub now_ns: u64,
+    /// ns since the record before, or since the scheduler began.
+    pub passed_ns: u64,
+    /// Of threads, by core type.
+    pub threads: [f32; MAX_CORE_TYPES],
+    /// Of threads too young to be told apart.
+    pub untold: f32,
+    /// Of idle CPUs.
+    pub idle: f32,
+    /// Of what a package has beside its cores.
+    pub uncore: f32,
+    /// Process ids and their joules, ascending: at most [`super::PROGRAMS`], those that took most.
+    #[serde(deserialize_with = "few")]
+    pub programs: Vec<(u32, f32)>,
 }
 
 /// One of them; of what is not known there is no number.

@@ -23,6 +23,12 @@ pub const GOALS: usize = 256;
 /// And so often at the most.
 const GOALS_EACH: Duration = Duration::from_millis(100);
 
+/// Programs whose joules are recorded at a look, those that took most.
+pub const PROGRAMS: usize = 32;
+
+/// And so often.
+const JOULES_EACH: Duration = Duration::from_secs(1);
+
 /// How often a file is added to: a scheduler that is killed loses no more than this, and what the disk
 /// has not taken yet.
 pub const FLUSH: Duration = Duration::from_millis(500);

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use flate2::bufread::GzDecoder;
 
-use super::GOALS;
 use super::format::{
-    Begin, Chosen, Decided, GoalRecord, GoalsLook, Look, MAGIC, MOST, Record, RememberedRecord,
-    SampleRecord, SessionName,
+    Begin, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, MOST, Record,
+    RememberedRecord, SampleRecord, SessionName,
 };
+use super::{GOALS, PROGRAMS};
 use crate::knowledge::Recollection;
 use crate::pmu::Event;
 use crate::pmu::counts;
@@ -84,6 +84,8 @@ pub enum Input {
         /// In ascending order of sessions.
         goals: Vec<GoalRecord>,
     },
+    /// Whose the joules of the last while are, and when that ended, as of a look.
+    Joules(u64, JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
     Remembered(TaskId, Box<Recollection>),
 }
@@ -358,11 +360,19 @@ impl RecordReader {
                     "{}: goals of sessions in no order, or of more than {GOALS}",
                     self.path.display()
                 );
-                let (before, at_ns) = self.looked;
-                // A scheduler that begins may have a clock of its own.
-                let passed = now_ns.checked_sub(before).or(self.anew.then_some(now_ns));
-                let at_ns = at_ns.saturating_add(passed.unwrap_or(0));
+                let at_ns = self.beside_looks(now_ns);
                 Input::Goals { at_ns, goals }
+            }
+            Record::Joules(look) => {
+                let parts = [look.untold, look.idle, look.uncore];
+                let of_programs = look.programs.iter().map(|(_, joules)| joules);
+                let mut all = look.threads.iter().chain(&parts).chain(of_programs);
+                ensure!(
+                    look.programs.len() <= PROGRAMS && all.all(|j| j.is_finite() && *j >= 0.0),
+                    "{}: joules that cannot be, or of more than {PROGRAMS} programs",
+                    self.path.display()
+                );
+                Input::Joules(self.beside_looks(look.now_ns), look)
             }
             Record::Remembered(record) => {
                 self.remembered += 1;
@@ -383,6 +393,14 @@ impl RecordReader {
                 return Ok(None);
             }
         }))
+    }
+
+    /// A time of the scheduler's as looks have it, ns.
+    fn beside_looks(&self, now_ns: u64) -> u64 {
+        let (before, at_ns) = self.looked;
+        // A scheduler that begins may have a clock of its own.
+        let passed = now_ns.checked_sub(before).or(self.anew.then_some(now_ns));
+        at_ns.saturating_add(passed.unwrap_or(0))
     }
 
     /// Counts what readers keep for good.

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::format::{Begin, Chosen, Decided, GoalRecord, GoalsLook, MAGIC, Record, SessionName};
+use super::format::{
+    Begin, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, MAGIC, Record, SessionName,
+};
 use super::*;
+use crate::energy::ledger::{EnergyLedger, EnergyReading};
 use crate::goals::rate::BeatRates;
 use crate::goals::{GoalState, Miss, SessionId};
 use crate::pmu::Meaning;
@@ -224,6 +227,48 @@ fn goals_are_recorded_ten_times_a_second_with_names_told_once() {
     assert_eq!(looks, expected);
 }
 
+#[test]
+fn joules_are_recorded_once_a_second_by_what_took_them() {
+    let topology = board(1, 1);
+    let mut ledger = EnergyLedger::default();
+    let mut tasks = [task(0, 0, 0), task(1, 1, 1)];
+    let mut reading = EnergyReading {
+        package: Some(0.0),
+        ..EnergyReading::default()
+    };
+    let mut encoder = Encoder::default();
+    encoder.begin(begin());
+    let second = 1_000_000_000;
+    for step in 0..=30_u64 {
+        let now_ns = step * second / 5;
+        ledger.update(now_ns, &reading, &tasks, &topology);
+        encoder.joules(now_ns, &ledger);
+        for (core_type, task) in tasks.iter_mut().enumerate() {
+            task.run_ns[core_type] += second / 5;
+            reading.busy_ns[core_type] += second / 5;
+        }
+        reading.package = reading.package.map(|sum| sum + 2.0);
+    }
+    encoder.end();
+    let (inputs, ..) = read(&[encoder.take(Vec::new())]);
+    let looks = inputs.iter().filter_map(|input| match input {
+        Input::Joules(at_ns, look) => Some((*at_ns, look)),
+        _ => None,
+    });
+    let looks: Vec<_> = looks.collect();
+    let times: Vec<u64> = looks.iter().map(|(at_ns, _)| *at_ns / second).collect();
+    assert_eq!(times, [1, 2, 3, 4, 5, 6]);
+    for (_, look) in &looks {
+        let threads: f32 = look.threads.iter().sum();
+        let all = threads + look.untold + look.idle + look.uncore;
+        assert!((all - 10.0).abs() < 1e-3, "{look:?}");
+        let programs: Vec<u32> = look.programs.iter().map(|(tgid, _)| *tgid).collect();
+        assert_eq!(programs, [100, 101]);
+        let of_programs: f32 = look.programs.iter().map(|(_, joules)| joules).sum();
+        assert!((of_programs - threads).abs() < 1e-3);
+    }
+}
+
 /// Whoever changes these bytes changes the form: then [`MAGIC`] must change, and `docs/record.md`.
 #[test]
 fn the_bytes_are_those_of_the_documented_form() {
@@ -232,7 +277,7 @@ fn the_bytes_are_those_of_the_documented_form() {
         encode::append(&mut bytes, record);
         bytes
     };
-    assert_eq!(MAGIC, b"scx_hetero recording 3\n");
+    assert_eq!(MAGIC, b"scx_hetero recording 4\n");
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);
@@ -263,6 +308,24 @@ fn the_bytes_are_those_of_the_documented_form() {
         &[1, 0, 0, 0, 64, 0, 0, 0, 0, 1, 1, 4],
     ];
     assert_eq!(goals, expected.concat());
+    let joules = bytes(&Record::Joules(JoulesLook {
+        now_ns: 7,
+        passed_ns: 5,
+        threads: [1.0, 0.0, 0.0, 0.0],
+        uncore: 2.0,
+        programs: vec![(300, 1.0)],
+        ..JoulesLook::default()
+    }));
+    let none = [0; 12];
+    // At 7 ns, in 5; of threads; too young, idle, beside; of one program.
+    let expected = [
+        &[12, 7, 5, 0, 0, 128, 63][..],
+        &none,
+        &[0; 8],
+        &[0, 0, 0, 64],
+        &[1, 172, 2, 0, 0, 128, 63],
+    ];
+    assert_eq!(joules, expected.concat());
     let id = TaskId {
         slot: 300,
         generation: 2,

@@ -10,7 +10,7 @@ use crate::bench::scheduler::BenchScheduler;
 use crate::chart::{grid, line, number, text};
 
 /// Text and lines follow the reader's colours, light or dark; bars are seen on either.
-const STYLE: &str = "text { font: 13px sans-serif; fill: #24292f; } \
+pub(super) const CHART_STYLE: &str = "text { font: 13px sans-serif; fill: #24292f; } \
     .title { font-size: 16px; font-weight: bold; } \
     .grid { stroke: #8b949e; stroke-opacity: 0.35; } .axis, .whisker { stroke: #57606a; } \
     @media (prefers-color-scheme: dark) { text { fill: #e6edf3; } \
@@ -23,7 +23,7 @@ const COLOURS: [&str; 13] = [
 ];
 
 /// Where the bars are, in pixels, as all that follows.
-const LEFT: f64 = 62.0;
+pub(super) const LEFT: f64 = 62.0;
 const RIGHT: f64 = 16.0;
 const HEIGHT: f64 = 300.0;
 /// Of all bars of a group together, at most.
@@ -31,10 +31,10 @@ const GROUP: f64 = 88.0;
 const WIDEST_BAR: f64 = 18.0;
 const GAP: f64 = 22.0;
 /// Between lines of text.
-const LINE: f64 = 20.0;
+pub(super) const LINE: f64 = 20.0;
 /// What a character takes, at most.
 const CHARACTER: f64 = 7.8;
-const LEAST_WIDTH: f64 = 560.0;
+pub(super) const LEAST_WIDTH: f64 = 560.0;
 /// A metric: its file's name, its title, and its number of a mix and of all mixes.
 struct Metric {
     name: &'static str,
@@ -125,7 +125,7 @@ fn clusters<'a>(summary: &'a Summary, names: &[&str], metric: &Metric) -> Vec<Cl
 }
 
 /// A colour for each name; policies always have the same.
-fn colours(names: &[&str]) -> Vec<&'static str> {
+pub(super) fn colours(names: &[&str]) -> Vec<&'static str> {
     let mut free = vec![true; COLOURS.len()];
     let colour = |name: &&str| {
         let (kind, policy, _) = BenchScheduler::place(name);
@@ -157,7 +157,7 @@ fn draw(title: &str, names: &[&str], clusters: &[Cluster]) -> String {
         .set("viewBox", (0, 0, width.ceil(), above + HEIGHT + 2.0 * LINE))
         .set("role", "img")
         .add(Title::new(title))
-        .add(Style::new(STYLE))
+        .add(Style::new(CHART_STYLE))
         .add(text(title, LEFT, LINE, "start").set("class", "title"))
         .add(legend);
     for value in &grid {
@@ -197,7 +197,7 @@ fn draw(title: &str, names: &[&str], clusters: &[Cluster]) -> String {
 }
 
 /// A square and a name for each scheduler, in as many lines as it takes.
-fn legend(names: &[&str], colours: &[&str], width: f64) -> (Group, usize) {
+pub(super) fn legend(names: &[&str], colours: &[&str], width: f64) -> (Group, usize) {
     const SQUARE: f64 = 11.0;
     let (mut legend, mut x, mut lines) = (Group::new(), LEFT, 1);
     for (name, colour) in names.iter().zip(colours) {

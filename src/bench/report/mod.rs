@@ -3,6 +3,7 @@
 
 mod chart;
 mod csv;
+mod scatter;
 mod summary;
 mod text;
 
@@ -33,7 +34,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Also draw a chart for each metric, in this folder
+    /// Also draw a chart for each metric, in this folder, and energy over delay where energy was
+    /// counted
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 }
@@ -62,7 +64,8 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(folder) = &args.svg {
         let cannot = || format!("cannot write to {}", folder.display());
         fs::create_dir_all(folder).with_context(cannot)?;
-        for (name, chart) in chart::all(&summary) {
+        let scatter = scatter::draw(&summary).map(|drawing| ("edp", drawing));
+        for (name, chart) in chart::all(&summary).into_iter().chain(scatter) {
             fs::write(folder.join(format!("{name}.svg")), chart).with_context(cannot)?;
         }
     }

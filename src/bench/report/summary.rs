@@ -159,6 +159,7 @@ fn of_program(
     let scheduled: Vec<f64> = times.collect();
     Ok(Times {
         energy: None,
+        frames: None,
         program: program.to_string(),
         alone: mean(&alone.fastest)?,
         slow: mean(&alone.slowest)?,

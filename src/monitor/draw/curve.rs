@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Unfairness and throughput over time, in one line.
+//! Unfairness and throughput over time, in one line, and power in another.
 
 use std::collections::VecDeque;
 
@@ -45,6 +45,38 @@ pub(super) fn line(app: &App, live: &Live, width: u16, look: Appearance) -> Line
         Span::styled(through, look.style(Color::Green)),
         Span::raw(asp),
     ])
+}
+
+/// Power by core type over time, and of what is beside; `None` where energy is not counted.
+pub(super) fn power(app: &App, live: &Live, width: u16, look: Appearance) -> Option<Line<'static>> {
+    if app.power.is_empty() || live.energy.is_empty() {
+        return None;
+    }
+    let number = |watts: Option<f64>| watts.map_or_else(|| "-".into(), |w| format!("{w:.1}"));
+    let (types, beside) = live.energy.split_at(app.power.len().min(live.energy.len()));
+    let labels: Vec<String> = types
+        .iter()
+        .map(|part| format!("  {} {:>4} ", part.part, number(part.watts)))
+        .collect();
+    let beside = beside
+        .iter()
+        .filter(|part| part.watts.is_some_and(|watts| watts >= 0.05));
+    let beside: String = beside
+        .map(|part| format!("  {} {}", part.part, number(part.watts)))
+        .collect();
+    const NAME: &str = " watts";
+    let taken: usize = labels.iter().map(String::len).sum();
+    let left = usize::from(width).saturating_sub(NAME.len() + taken + beside.len() + 1);
+    let top = app.power.iter().flatten().flatten().copied();
+    let top = top.fold(f64::MIN_POSITIVE, f64::max);
+    let mut spans = vec![Span::raw(NAME)];
+    for (rank, (label, values)) in labels.into_iter().zip(&app.power).enumerate() {
+        let drawn = curve(values, (0.0, top), left / app.power.len(), look);
+        spans.push(Span::raw(label));
+        spans.push(Span::styled(drawn, look.core_type(rank)));
+    }
+    spans.push(Span::raw(beside));
+    Some(spans.into())
 }
 
 /// The last values as one letter each, from the left, filled up to `width`; what is not known is a gap.

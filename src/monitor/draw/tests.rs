@@ -63,6 +63,33 @@ fn power_is_shown_where_it_is_known_and_that_it_is_saved() {
 }
 
 #[test]
+fn power_by_core_type_has_a_line_with_curves_where_energy_is_counted() {
+    let mut app = app();
+    assert!(app.power.is_empty());
+    let mut live = live();
+    let part = |part: &str, watts| LiveEnergy {
+        part: part.into(),
+        watts: Some(watts),
+        ..LiveEnergy::default()
+    };
+    for watts in [10.0, 20.0, 40.0] {
+        let mut energy: Vec<LiveEnergy> = live
+            .core_types
+            .iter()
+            .map(|kind| part(&kind.name, watts))
+            .collect();
+        energy.extend([part("idle", 0.01), part("uncore", 3.0)]);
+        live.energy = energy;
+        app.update(Update::Live(Box::new(live.clone())));
+    }
+    let lines = screen(&app, 80, 24, PLAIN);
+    assert!(lines[2].starts_with(" watts  P 40.0 ▃▅█ "), "{}", lines[2]);
+    assert!(lines[2].ends_with("  uncore 3.0"), "{}", lines[2]);
+    assert!(lines[3].contains("NWC"), "{}", lines[3]);
+    assert!(lines[2].chars().count() <= 80);
+}
+
+#[test]
 fn watts_of_threads_take_the_place_of_phases_and_hits() {
     let mut app = app();
     let live = app.live.as_mut().unwrap();

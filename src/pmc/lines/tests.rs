@@ -31,6 +31,7 @@ fn row(counts: &[Option<f64>], share: f64) -> OutputRow {
         values: values.collect(),
         instructions: 4e9,
         cycles: 2e9,
+        joules: None,
     }
 }
 
@@ -56,6 +57,7 @@ fn every_table_of_the_default_events_fits_a_terminal() {
     let sink = Sink::default();
     let out = Box::new(sink.clone());
     let mut report = PmcReport::new(out, Format::Table, &events, &[false; 6]);
+    report.with_joules();
     let row = row(&[Some(123_456_789_012.0); 6], 1.0);
     let nobody = Label {
         time: Some(86399.5),
@@ -98,6 +100,22 @@ fn csv_has_one_header_and_quotes_what_needs_it() {
          0.5000,2.0000,,"
     );
     assert_eq!(lines.len(), 3);
+}
+
+#[test]
+fn joules_have_a_column_a_unit_and_a_name() {
+    let print = |report: &mut PmcReport| {
+        let mut row = row(&[Some(1234.4), None], 1.0);
+        row.joules = Some(12.3456);
+        report.with_joules();
+        report
+            .row(LineKind::Total, &Label::default(), &row, 2e9)
+            .unwrap();
+    };
+    let table = printed(Format::Table, false, print);
+    assert!(table.contains(" 12.35"), "{table}");
+    assert!(printed(Format::Csv, false, print).ends_with("2.0000,12.345600,J\n"));
+    assert!(printed(Format::Json, false, print).contains("\"joules\":12.3456"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::super::contention::{Rate, RunningThread};
 use super::super::event::SimulatedEvent;
-use super::{BEGIN_NS, SimulatedCpu, SimulatedKernel};
+use super::{BEGIN_NS, SimulatedCpu, SimulatedKernel, ThreadState};
 
 /// Less than this is left over by rounding: instructions' worth of time, ns.
 const ROUNDING_NS: f64 = 1.0;
@@ -58,6 +58,27 @@ impl SimulatedKernel {
         };
         let idle: f64 = self.cpus.iter().map(idle).sum();
         idle + awake * energy.uncore_w + (passed - awake) * energy.idle_w
+    }
+
+    /// What all of it takes while nothing runs, W.
+    pub(in crate::sim) fn idle_watts(&self) -> f64 {
+        let Some(energy) = &self.machine.energy else {
+            return 0.0;
+        };
+        let idle = |cpu: &SimulatedCpu| energy.cores[cpu.core_type].idle_w;
+        energy.idle_w + self.cpus.iter().map(idle).sum::<f64>()
+    }
+
+    /// What a sensor of the package and memory has counted, J, where the machine's file says what it takes.
+    pub(in crate::sim) fn counted_j(&self) -> Option<f64> {
+        self.machine.energy.as_ref()?;
+        Some((self.past_nj + self.threads_nj() + self.shared_nj()) / 1e9)
+    }
+
+    fn threads_nj(&self) -> f64 {
+        let alive = self.threads.iter();
+        let alive = alive.filter(|thread| thread.state != ThreadState::Dead);
+        alive.map(|thread| thread.nj).sum()
     }
 
     /// Charges the thread on a CPU for the time that it ran, as the kernel's `update_curr` does.

@@ -8,7 +8,7 @@ use rand_pcg::rand_core::Rng;
 use super::*;
 use crate::pmu::Meaning;
 use crate::pmu::sample::SampleMetrics;
-use crate::testing::{MS, machine, task};
+use crate::testing::{MS, machine, task, with_smt};
 
 /// Leakage W, nJ a cycle; nJ of an instruction, load, store, branch, operation in floating point, branch miss, L1
 /// miss, L2 miss.
@@ -17,8 +17,8 @@ const E: [f64; 10] = [0.3, 0.45, 0.35, 0.25, 0.25, 0.05, 0.5, 8.0, 2.0, 6.0];
 const CLOCK: [f64; 2] = [4.4e9, 3.3e9];
 const IDLE: [f64; 2] = [0.02, 0.005];
 const UNCORE: f64 = 3.0;
-/// Of each core type.
-const CPUS: u32 = 4;
+/// Cores of each core type.
+const CORES: u32 = 4;
 
 struct Lcg(Pcg64Mcg);
 
@@ -58,15 +58,15 @@ impl Program {
         }
     }
 
-    /// Watts while it runs at a clock.
-    fn watts(&self, core_type: usize, clock: f64) -> f64 {
+    /// Watts while it runs at a clock and pays for so much of its core's leakage and clock.
+    fn watts(&self, core_type: usize, clock: f64, share: f64) -> f64 {
         let nj = [P, E][core_type];
         let part = clock / CLOCK[core_type];
         let volts = 0.5 + 0.5 * part;
         let instructions = clock * self.ipc[core_type] / 1e9;
         let events: f64 = self.per.iter().zip(&nj[3..]).map(|(n, nj)| n * nj).sum();
-        let switching = nj[1] * clock / 1e9 + instructions * (nj[2] + events);
-        switching * volts * volts + nj[0] * volts * volts * volts
+        let switching = share * nj[1] * clock / 1e9 + instructions * (nj[2] + events);
+        switching * volts * volts + share * nj[0] * volts * volts * volts
     }
 
     fn counts(&self, core_type: usize, clock: f64, ns: u64) -> Sample {
@@ -105,13 +105,20 @@ enum Way {
     Moved,
     /// Each has a CPU of its own for good.
     Pinned,
+    /// As moved, with two threads on each fast core.
+    Smt,
 }
 
 /// Errors of programs' joules in the last half of a time, relative, ascending; and how far all are from the package.
 fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (Vec<f64>, f64) {
     let mut random = Lcg(Pcg64Mcg::new(seed.into()));
     let programs: Vec<Program> = (0..programs).map(|_| Program::new(&mut random)).collect();
-    let topology = machine(&[CPUS, CPUS]);
+    let smt = way == Way::Smt;
+    let fast = if smt { 2 * CORES } else { CORES };
+    let topology = match smt {
+        true => with_smt(machine(&[fast, CORES]), 0),
+        false => machine(&[fast, CORES]),
+    };
     let mut tasks: Vec<Task> = (0..programs.len()).map(|n| task(n as u32, 0, 0)).collect();
     let mut ledger = EnergyLedger::default();
     let mut reading = EnergyReading {
@@ -122,38 +129,48 @@ fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (V
     let mut truth = vec![0.0; programs.len()];
     let mut middle = (truth.clone(), truth.clone());
     let half = seconds * 2;
-    let mut places: Vec<Option<usize>> = vec![None; programs.len()];
+    let mut places: Vec<Option<u32>> = vec![None; programs.len()];
     let step = 250 * MS;
     ledger.update(0, &reading, &tasks, &topology);
     assert_eq!(ledger.watts(tasks[0].id, 0), None);
     for look in 1..=seconds * 4 {
-        if look == 1 || (way == Way::Moved && look % 2 == 0) {
-            let mut order: Vec<usize> = (0..programs.len()).collect();
-            if way == Way::Moved {
+        if look == 1 || (way != Way::Pinned && look % 2 == 0) {
+            // CPUs in the order in which they are filled: any.
+            let all = (fast + CORES) as usize;
+            let mut order: Vec<usize> = (0..programs.len().max(all)).collect();
+            if way != Way::Pinned {
                 for i in (1..order.len()).rev() {
                     order.swap(i, random.0.next_u32() as usize % (i + 1));
                 }
             }
             let awake = match way {
-                Way::Moved => random.part(0.2, 1.0),
+                Way::Moved | Way::Smt => random.part(0.2, 1.0),
                 Way::Pinned => 1.0,
             };
             let awake = (awake * programs.len() as f64) as usize;
-            for (at, &program) in order.iter().enumerate() {
-                let runs = at < (2 * CPUS as usize).min(awake);
-                places[program] = runs.then_some(usize::from(at >= CPUS as usize));
+            places.fill(None);
+            let runs = order
+                .iter()
+                .enumerate()
+                .filter(|&(_, &n)| n < programs.len());
+            for (cpu, &program) in runs.take(awake).filter(|&(cpu, _)| cpu < all) {
+                places[program] = Some(cpu as u32);
             }
         }
         let clocks = [random.part(0.85, 1.0), random.part(0.9, 1.0)];
         let seconds = step as f64 / 1e9;
-        let (mut of_cores, mut idle) = (0.0, [CPUS as f64; 2]);
+        let (mut of_cores, mut idle) = (0.0, [CORES as f64; 2]);
         for (n, place) in places.iter().enumerate() {
-            let Some(core_type) = *place else { continue };
+            let Some(cpu) = *place else { continue };
+            let core_type = usize::from(cpu >= fast);
+            let beside = smt && core_type == 0 && places.contains(&Some(cpu ^ 1));
+            let share = if beside { 0.5 } else { 1.0 };
             let clock = clocks[core_type] * CLOCK[core_type];
-            let joules = seconds * programs[n].watts(core_type, clock);
+            let joules = seconds * programs[n].watts(core_type, clock, share);
             truth[n] += joules;
             of_cores += joules;
-            idle[core_type] -= 1.0;
+            idle[core_type] -= share;
+            (tasks[n].cpu, tasks[n].core_type) = (cpu as i32, core_type);
             // Run time is charged up to a tick late.
             let late = random.part(-2.0, 2.0) * MS as f64;
             tasks[n].run_ns[core_type] += step + late as u64;
@@ -207,6 +224,7 @@ fn programs_get_the_joules_that_they_took() {
         (Way::Moved, true, 12, 0.02, 0.05),
         (Way::Moved, false, 12, 0.03, 0.07),
         (Way::Pinned, true, 8, 0.25, 0.6),
+        (Way::Smt, true, 14, 0.03, 0.08),
     ] {
         let mut all = Vec::new();
         for seed in 1..=8 {
