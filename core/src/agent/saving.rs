@@ -31,7 +31,7 @@ pub const SAVING_LOOK: Duration = Duration::from_millis(200);
 const COSTS_NS: u64 = 1_000_000_000;
 
 /// How long a thread stays where it is measured, and how old what was measured may be, ns, see
-/// [`crate::policy::tools::explore`].
+/// `policy/tools/explore.rs`.
 const VISIT_NS: u64 = 300_000_000;
 const STALE_NS: u64 = 60_000_000_000;
 
