@@ -128,6 +128,8 @@ impl NativeKernel {
     pub fn free(&self, task: TaskIndex, cpu: u32) {
         self.enter(cpu);
         let raw = self.raw(task);
+        // It has ended, or the kernel would keep it.
+        unsafe { (*raw).flags |= ffi::PF_EXITING }
         let mut args = ffi::scx_exit_task_args { cancelled: false };
         if self.look().tasks[task.index()].known {
             self.call(|ops| unsafe { ops.disable.unwrap()(raw) });
