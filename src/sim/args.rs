@@ -57,7 +57,7 @@ pub struct Args {
     pub(super) once: Option<u16>,
 
     /// Save energy, as --profile powersave does
-    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "measured")]
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "measured")]
     pub(super) powersave: Option<SimulatedSaving>,
 
     /// Another seed: other moments of ticks, other places where threads begin

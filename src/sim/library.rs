@@ -29,7 +29,6 @@ const MACHINES: [(&str, &str); 6] = [
 const PROGRAMS: [(&str, &str); 5] = [
     file!("programs/cpu2000.toml"),
     file!("programs/cpu2006.toml"),
-    file!("programs/laptop.toml"),
     file!("programs/parallel.toml"),
     file!("programs/testbed.toml"),
 ];
@@ -37,7 +36,6 @@ const PROGRAMS: [(&str, &str); 5] = [
 const MIXES: [(&str, &str); 6] = [
     file!("mixes/camps-table1.toml"),
     file!("mixes/camps-table3.toml"),
-    file!("mixes/laptop.toml"),
     file!("mixes/pmctrack.toml"),
     file!("mixes/testbed.toml"),
     file!("mixes/testbed-six.toml"),

@@ -78,26 +78,36 @@ fn energy_is_saved_by_cost_and_not_always_by_slow_cores() {
     assert!(loses < 1.03, "{loses}");
 }
 
+/// The made-up programs of `experiments/powersave --day`.
+fn laptop() -> [&'static str; 4] {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/laptop");
+    let [programs, mixes] = ["programs", "mixes"].map(|name| format!("{folder}/{name}.toml"));
+    [
+        "--add-programs",
+        programs.leak(),
+        "--add-mixes",
+        mixes.leak(),
+    ]
+}
+
 #[test]
 fn frames_are_counted_and_late_ones_among_them() {
     let frames = |mix: &str| {
-        let json = stdout(&["--seconds", "5", "--policy", "none", "--json", mix]);
+        let json = stdout(
+            &[
+                &laptop()[..],
+                &["--seconds", "5", "--policy", "none", "--json", mix],
+            ]
+            .concat(),
+        );
         let report: Value = serde_json::from_str(&json).unwrap();
         let frames = &report["schedulers"][0]["programs"][1]["frames"];
         [0, 1].map(|of| frames[of].as_u64().unwrap())
     };
     let [done, late] = frames("day-video");
     assert!((148..=151).contains(&done) && late == 0, "{done} {late}");
-    let json = stdout(&[
-        "--machine",
-        "juno-r1",
-        "--seconds",
-        "5",
-        "--policy",
-        "none",
-        "--json",
-        "video",
-    ]);
+    let slow = ["--machine", "juno-r1", "--seconds", "5", "--policy", "none"];
+    let json = stdout(&[&laptop()[..], &slow, &["--json", "video,desktop"]].concat());
     let report: Value = serde_json::from_str(&json).unwrap();
     let frames = &report["schedulers"][0]["programs"][0]["frames"];
     assert_eq!(frames[0], frames[1], "a slow board misses them all");
