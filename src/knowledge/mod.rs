@@ -3,7 +3,7 @@
 //! becomes a prior is in [`hetero_core::knowledge`]; here are files.
 //!
 //! ```text
-//!  agent ─► Familiar ──who is it?, findings──► thread "know": /proc, memory ──once a minute──► knowledge.db
+//!  agent ─► Familiar ──which program?, findings──► thread "know": /proc, memory ──once a minute──► knowledge.db
 //!              ▲ asks, and never waits              │
 //!              └────────── recollections ───────────┘
 //! ```

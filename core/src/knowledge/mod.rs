@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  policy ─► Findings ─► ProgramKnowledge, merged by how sure ─► Recollection ─► policy
-//!   (a thread ends)         (kept by who drives the agent)         (a thread begins)
+//!   (a thread ends)         (kept by the agent's driver)           (a thread begins)
 //! ```
 //!
 //! A [`Recollection`] is a prior: what is measured soon outweighs it, and [`PastCheck`] drops it where the
