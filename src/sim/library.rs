@@ -26,14 +26,14 @@ const MACHINES: [(&str, &str); 6] = [
     file!("machines/server-1024.toml"),
 ];
 
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 4] = [
     file!("programs/cpu2000.toml"),
     file!("programs/cpu2006.toml"),
     file!("programs/parallel.toml"),
     file!("programs/testbed.toml"),
 ];
 
-const MIXES: [(&str, &str); 6] = [
+const MIXES: [(&str, &str); 5] = [
     file!("mixes/camps-table1.toml"),
     file!("mixes/camps-table3.toml"),
     file!("mixes/pmctrack.toml"),
