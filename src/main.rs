@@ -26,8 +26,7 @@ use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
     bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, power,
-    preflight,
-    replay, report, sim, stats,
+    preflight, replay, report, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -157,12 +157,12 @@ mod tests {
         let one = class("cc1", &["cc1", "-O2", "-I/usr/include", "--std=c11", "a.c"]);
         let other = class(
             "cc1",
-            &["cc1", "b.c", "--std=c99", "-O2", "-Iinclude", "-Ix"],
+            &["cc1", "b.c", "--std=c99", "-O2", "-Iinclude", "-Iother"],
         );
         assert_eq!(one, other);
         assert_ne!(
             one,
-            class("cc1", &["cc1", "-O0", "-Ix", "--std=c11", "a.c"])
+            class("cc1", &["cc1", "-O0", "-Iother", "--std=c11", "a.c"])
         );
         assert_eq!(
             class("xz", &["xz", "secret"]),

@@ -105,6 +105,13 @@ impl From<rusqlite::Error> for Unusable {
     }
 }
 
+/// Whether a write was interrupted.
+fn has_journal(path: &Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    fs::metadata(journal).is_ok_and(|file| file.size() > 0)
+}
+
 impl KnowledgeStore {
     /// Opens it for programs of the machine called so, and makes it if need be. A damaged or foreign file is set
     /// aside.
@@ -144,7 +151,14 @@ impl KnowledgeStore {
             true => StoreAccess::Read,
             false => StoreAccess::Change,
         };
-        match Self::try_open(path, machine, access) {
+        let opened = match Self::try_open(path, machine, access) {
+            // What a crash has left half written is played back by what may write.
+            Err(Unusable::Other(_)) if read && has_journal(path) => {
+                Self::try_open(path, machine, StoreAccess::Change)
+            }
+            opened => opened,
+        };
+        match opened {
             Ok(store) => Ok(Some(store)),
             Err(Unusable::Foreign(why) | Unusable::Other(why)) => {
                 Err(why.context(format!("cannot use {}", path.display())))

@@ -363,7 +363,8 @@ const CROWD: &str = "hmmer@70,soplex@40,kmeans(2)@60,12*gobmk";
 
 #[test]
 fn programs_keep_their_goals_beside_a_crowd() {
-    for policy in [Name::Camps, Name::None, Name::Rr] {
+    // `docs/goals.md`: under `rr` one of the three misses the aim, 95 %.
+    for (policy, aim) in [(Name::Camps, 0.95), (Name::None, 0.95), (Name::Rr, 0.92)] {
         let seeds = 1..=20;
         let all: Vec<_> = seeds.map(|seed| goals(CROWD, policy, seed)).collect();
         for goal in all.iter().flatten() {
@@ -374,7 +375,7 @@ fn programs_keep_their_goals_beside_a_crowd() {
             let of = all.iter().flatten().filter(|goal| goal.program == program);
             let within: Vec<f64> = of.map(|goal| goal.within).collect();
             let mean = within.iter().sum::<f64>() / within.len() as f64;
-            assert!(mean >= 0.95, "{policy}: {program}: {within:?}");
+            assert!(mean >= aim, "{policy}: {program}: {within:?}");
         }
     }
 }

@@ -77,7 +77,7 @@ impl Backend for Bench {
     }
 }
 
-/// Allocations of the agent in a minute, after a minute of warm-up, but for those of a thread's first move;
+/// Allocations of the agent in a minute, after a minute and a half of warm-up, but for those of a thread's first move;
 /// and its actions.
 fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let phased = crate::model::Program {
@@ -113,7 +113,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let mut written = bench.recording.take(Vec::with_capacity(1 << 20));
     written.reserve(1 << 20);
     let (mut warm_up, mut allocations, mut acted) = (0, 0, 0);
-    while bench.machine.now_ns < 120_000_000_000 {
+    while bench.machine.now_ns < 150_000_000_000 {
         bench.samples = bench.machine.tick();
         let unmoved = |agent: &Agent| {
             let tasks = agent.tasks().iter();
@@ -127,7 +127,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
             written = bench.recording.take(written);
         }
         let made = ALLOCATIONS.get() - before;
-        if bench.machine.now_ns < 60_000_000_000 {
+        if bench.machine.now_ns < 90_000_000_000 {
             warm_up += made;
         } else {
             allocations += made - (still - unmoved(&agent)).min(made);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::program::{PROGRAM, command, error, output, stdout};
+use crate::program::{PROGRAM, command, error, stdout};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -61,11 +61,13 @@ impl Place {
                 .collect::<serde_json::Map<_, _>>(),
         );
         let slope = json!({"covariance": 0.0, "variance": 0.0});
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let yesterday = now.unwrap().as_secs() as usize - 86_400;
         let program = |nth: usize| {
             json!({
                 "name": format!("program-{nth}"), "image": format!("build:{nth:08x}"), "arguments": nth,
                 "unit": "a.service", "uid": 1000, "runs": 7, "first_seen": 1_000_000_000,
-                "last_seen": 1_800_000_000 + nth,
+                "last_seen": yesterday + nth,
                 "known": {
                     "threads": 4, "unlike": 0, "energy": none,
                     "sf": [none, mean(0.7), none, none], "ipc": [mean(0.5), mean(0.1), none, none],
@@ -312,16 +314,10 @@ fn a_sudden_end_or_a_disk_without_room_loses_nothing_that_was_there() {
         std::thread::sleep(Duration::from_millis(ms));
         let _ = import.kill();
         import.wait().unwrap();
-        let known = listed_after_a_crash(&place);
+        // A journal that was left over is played back.
+        let known = listed(&place).len();
         assert!([3, 2000, 2003].contains(&known), "{known}");
     }
-}
-
-/// A journal that was left over is played back by what may write, and then all can be read.
-fn listed_after_a_crash(place: &Place) -> usize {
-    let args = place.args(&["forget", "no-such-program"]);
-    output(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    listed(place).len()
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::mem::take;
 use clap::ValueEnum;
 
 use super::format::{
-    Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, Number, Record,
-    RememberedRecord, SampleRecord, SessionName,
+    Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, Number,
+    Record, RememberedRecord, SampleRecord, SessionName,
 };
 use super::{GOALS, GOALS_EACH, JOULES_EACH, PROGRAMS};
 use crate::energy::ledger::{EnergyLedger, EnergySums};
