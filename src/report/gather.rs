@@ -58,7 +58,7 @@ pub(super) struct ReportData {
     pub stp: Curve,
     /// W, where the machine counts it.
     pub watts: Curve,
-    /// And of whom.
+    /// And of which programs.
     pub power: PowerCurves,
     /// Programs with goals, and how many more there were.
     pub goals: (Vec<GoalCurves>, usize),

@@ -84,7 +84,7 @@ pub(super) struct EnergySaving {
     told: Vec<Action>,
 }
 
-/// Who decides now.
+/// What decides now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decider {
     /// The policy.
@@ -114,7 +114,7 @@ impl EnergySaving {
         !actions.is_empty()
     }
 
-    /// Who decides, and what is to be done if that is not the policy.
+    /// What decides, and what is to be done if that is not the policy.
     pub(super) fn decide(
         &mut self,
         snapshot: &Snapshot,
