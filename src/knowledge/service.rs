@@ -32,6 +32,10 @@ const PROCESSES: usize = 4096;
 const VAGUE: f64 = 4.0;
 
 /// What the thread is told.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the agent, which sends it, allocates nothing"
+)]
 pub(super) enum ToService {
     /// Which program does this process run, and what is known of it?
     WhoIs(u32),

@@ -90,7 +90,7 @@ pub(super) fn write(path: &Path, machine: &str, programs: &[StoredProgram]) -> R
     )
 }
 
-/// Reads what [`write`] wrote on a machine called so.
+/// Reads what [`write()`] wrote on a machine called so.
 pub(super) fn read(path: &Path, machine: &str, now: i64) -> Result<Vec<StoredProgram>> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut text = String::new();

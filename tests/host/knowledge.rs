@@ -30,7 +30,7 @@ impl Place {
         self.path("knowledge.db")
     }
 
-    fn args<'a>(&self, args: &[&'a str]) -> Vec<String> {
+    fn args(&self, args: &[&str]) -> Vec<String> {
         let store = self.store().to_str().unwrap().to_string();
         let all = ["know"].iter().chain(args).map(ToString::to_string);
         all.chain(["--store".into(), store]).collect()

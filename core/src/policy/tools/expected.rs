@@ -103,10 +103,10 @@ impl Expected {
     ) {
         let on = |on: usize, unit| own[on].of_at_least(1, unit, now_ns);
         let fast = clocks[BIG].and_then(|clock| on(BIG, clock));
-        for core_type in 0..MAX_CORE_TYPES {
+        for (core_type, clock) in clocks.iter().enumerate() {
             let ipc = on(core_type, 1.0);
             found.ipc[core_type] = ipc.and_then(|ipc| Sure::of_factor(ipc.speed, ipc.variance));
-            let slow = clocks[core_type].and_then(|clock| on(core_type, clock));
+            let slow = clock.and_then(|clock| on(core_type, clock));
             if let (Some(fast), Some(slow), 1..) = (fast, slow, core_type) {
                 let variance = fast.variance + slow.variance;
                 found.sf[core_type] = Sure::of_factor(fast.speed / slow.speed, variance);
