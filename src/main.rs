@@ -494,11 +494,15 @@ fn on_signal(signals: &[i32]) -> Result<(Arc<AtomicBool>, Receiver<()>)> {
 fn listen(signals: &[i32], then: impl Fn() + Send + 'static) -> Result<Receiver<()>> {
     let mut signals = Signals::new(signals).context("cannot handle signals")?;
     let (sender, receiver) = bounded(1);
-    std::thread::spawn(move || {
+    let listens = std::thread::Builder::new().spawn(move || {
         for _ in signals.forever() {
             then();
             let _ = sender.try_send(());
         }
     });
+    listens.context(
+        "cannot start a thread: too little memory is left, or allowed (ulimit -v, a cgroup's memory.max), \
+         or there are too many (ulimit -u)",
+    )?;
     Ok(receiver)
 }
