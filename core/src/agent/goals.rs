@@ -310,20 +310,19 @@ impl AgentGoals {
     /// the one that has got furthest of those without a goal.
     fn trade(&mut self, topology: &Topology, tasks: &[Task], actions: &mut Vec<Action>) {
         let is_stray = |task: &Task| self.strays.iter().any(|(seen, _)| seen.task == task.id);
+        let first = actions.len();
         for &(stray, to) in &self.strays {
             let there = |task: &&Task| {
                 task.state == TaskState::Running && task.core_type == to && !is_stray(task)
             };
-            let cpus = topology.cpus.iter().filter(|cpu| cpu.core_type == to);
-            if tasks.iter().filter(there).count() < cpus.count() {
+            if tasks.iter().filter(there).count() < topology.types[to].cpus.len() {
                 continue;
             }
-            let traded = |task: &Task| {
-                actions.iter().any(|action| match action {
-                    Action::Swap(both) => both.iter().any(|(seen, _)| seen.task == task.id),
-                    _ => false,
-                })
+            let trades = |task: &Task, action: &Action| match action {
+                Action::Swap(both) => both.iter().any(|(seen, _)| seen.task == task.id),
+                _ => false,
             };
+            let traded = |task: &Task| actions[first..].iter().any(|action| trades(task, action));
             let gives_way = tasks.iter().filter(there).filter(|task| {
                 !task.kthread
                     && task.may_choose()
