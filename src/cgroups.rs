@@ -19,6 +19,11 @@ const NAMED: usize = 5;
 const MOST: usize = 10_000;
 const DEEPEST: usize = 32;
 
+/// The cgroup that `/proc/PID/cgroup` names, by its path below [`ROOT`].
+pub(crate) fn unified(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
 /// The cgroups that lose a limit, as far as people were told.
 #[derive(Debug, Default)]
 pub(crate) struct Limited {

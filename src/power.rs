@@ -126,15 +126,12 @@ impl PowerSupplies {
             ..Self::default()
         };
         for supply in supplies.into_iter().flatten().flatten() {
-            let says = |file: &str, what: &str| {
-                read_trimmed(supply.path().join(file)).is_some_and(|text| text == what)
-            };
-            // A mouse's, say, has the scope Device.
-            if !says("type", "Battery") {
-                read.is_plugged |= says("online", "1");
-            } else if !says("scope", "Device") {
-                read.discharges |= says("status", "Discharging");
-                let one = charge(&supply.path());
+            let supply = supply.path();
+            if !is_battery(&supply) {
+                read.is_plugged |= says(&supply, "online", "1");
+            } else if feeds_the_machine(&supply) {
+                read.discharges |= says(&supply, "status", "Discharging");
+                let one = charge(&supply);
                 let sum = read.charge.zip(one);
                 read.charge = sum.map(|(all, one)| (all.0 + one.0, all.1 + one.1));
             }
@@ -152,6 +149,20 @@ impl PowerSupplies {
         let (now, full) = self.charge.filter(|&(_, full)| full > 0.0)?;
         Some((100.0 * now / full).round().clamp(0.0, 100.0) as u8)
     }
+}
+
+fn says(supply: &Path, file: &str, what: &str) -> bool {
+    read_trimmed(supply.join(file)).is_some_and(|text| text == what)
+}
+
+/// Whether a folder of `/sys/class/power_supply` is a battery.
+pub(crate) fn is_battery(supply: &Path) -> bool {
+    says(supply, "type", "Battery")
+}
+
+/// Whether it is no mouse's, say, which has the scope Device.
+pub(crate) fn feeds_the_machine(supply: &Path) -> bool {
+    !says(supply, "scope", "Device")
 }
 
 /// What a battery holds, and could hold: as energy, else as charge, else by its percentage alone.

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 pub use crate::agent::{Place, Verdict, WEIGHT_ONE};
+use crate::cgroups;
 use crate::goals::RuledGoal;
 use crate::topology::Topology;
 pub use goal::ProcessInProc;
@@ -288,8 +289,7 @@ impl ThreadFacts for InProc<'_> {
 
     fn cgroup(&self) -> Option<String> {
         let text = fs::read_to_string(format!("/proc/{}/cgroup", self.tid)).ok()?;
-        let mut lines = text.lines();
-        lines.find_map(|line| Some(line.strip_prefix("0::")?.to_string()))
+        cgroups::unified(&text).map(str::to_string)
     }
 }
 

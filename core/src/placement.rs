@@ -21,23 +21,18 @@ pub struct Tier {
 /// which lack the last-level cache.
 pub fn tiers(topology: &Topology) -> impl Iterator<Item = Tier> {
     let types = move || topology.types.iter().enumerate();
-    let cores = move |core_type: usize| {
-        let cpus = topology.cpus.iter();
-        cpus.filter(|cpu| cpu.core_type == core_type && cpu.core == cpu.id)
-            .count()
-    };
     let whole = move |on_island: bool| {
         let types = types().filter(move |(_, kind)| kind.low_power_island == on_island);
         types.map(move |(core_type, _)| Tier {
             core_type,
             whole_core: true,
-            cpus: cores(core_type),
+            cpus: topology.cores_of(core_type),
         })
     };
     let second = types().map(move |(core_type, kind)| Tier {
         core_type,
         whole_core: false,
-        cpus: kind.cpus.len() - cores(core_type),
+        cpus: kind.cpus.len() - topology.cores_of(core_type),
     });
     let second = second.filter(|tier| tier.cpus > 0);
     whole(false).chain(second).chain(whole(true))

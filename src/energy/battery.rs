@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_trimmed;
+use crate::power::{feeds_the_machine, is_battery};
 
 /// See the module.
 pub(super) struct Battery {
@@ -16,11 +17,8 @@ impl Battery {
     pub(super) fn find(root: &Path) -> Self {
         let supplies = fs::read_dir(root.join("sys/class/power_supply"));
         let dirs = supplies.into_iter().flatten().flatten();
-        let dirs = dirs.map(|supply| supply.path()).filter(|dir| {
-            // A mouse's, say, has the scope Device.
-            read_trimmed(dir.join("type")).as_deref() == Some("Battery")
-                && read_trimmed(dir.join("scope")).as_deref() != Some("Device")
-        });
+        let dirs = dirs.map(|supply| supply.path());
+        let dirs = dirs.filter(|dir| is_battery(dir) && feeds_the_machine(dir));
         Self {
             dirs: dirs.collect(),
             watts: None,

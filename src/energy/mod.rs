@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use log::{info, warn};
 
 use hetero_core::energy::judge::{SensorLie, WholeCheck};
-use hetero_core::energy::ledger::EnergyReading;
+use hetero_core::energy::reading::EnergyReading;
 
 use crate::topology::{MAX_CORE_TYPES, Sysfs, Topology};
 use battery::Battery;

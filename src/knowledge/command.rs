@@ -186,7 +186,8 @@ impl<'p> ToldProgram<'p> {
 /// A table of at most 80 columns; with `more` also the phases.
 fn text(programs: &[StoredProgram], topology: &Topology, more: bool) -> String {
     if programs.is_empty() {
-        return "nothing is known yet: the scheduler learns of programs as they run".into();
+        return "nothing is known yet: 'scx_hetero --knowledge' learns of programs as they run"
+            .into();
     }
     let slowest = topology.types.last().map_or("", |kind| kind.name.as_str());
     let mut lines = vec![format!(
@@ -260,7 +261,7 @@ fn ago(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hetero_core::knowledge::{Findings, Sure};
+    use hetero_core::knowledge::{Sure, ThreadProfile};
     use hetero_core::testing::board;
 
     #[test]
@@ -273,9 +274,9 @@ mod tests {
         };
         of.key.image = "build:0123456789abcdef".into();
         of.key.unit = "a-very-long-name-of-a.service".into();
-        let mut found = Findings::default();
+        let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(2.5, 0.005);
-        of.known.take(&found);
+        of.known.take(&found, false);
         let told = text(&[of.clone()], &board(2, 4), true);
         assert!(
             told.lines().all(|line| line.chars().count() <= 80),

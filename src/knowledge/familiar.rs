@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
-use hetero_core::knowledge::{Findings, Recollection, Remembered};
+use hetero_core::knowledge::{Remembered, ThreadProfile};
 use log::{info, warn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,7 +21,7 @@ const SAID: usize = 64;
 /// What is known of a process's program.
 pub(super) struct KnownProcess {
     pub(super) tgid: u32,
-    pub(super) known: Option<Recollection>,
+    pub(super) known: Option<ThreadProfile>,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct Process {
     /// Name of its first thread when it was asked for: another one may mean another program.
     comm: Comm,
     /// The outer one once there is an answer.
-    known: Option<Option<Recollection>>,
+    known: Option<Option<ThreadProfile>>,
 }
 
 /// See the module.
@@ -98,8 +98,10 @@ impl Familiar {
     }
 
     /// Hands on what was found of a thread.
-    pub(crate) fn keep(&mut self, task: &Task, found: &Findings) {
-        let _ = self.to.try_send(ToService::Found(task.tgid, *found));
+    pub(crate) fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
+        let _ = self
+            .to
+            .try_send(ToService::Found(task.tgid, *found, unlike));
     }
 
     /// Says that a thread behaves unlike its program did, once for each name.

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use twox_hash::XxHash64;
 
 use super::image::{Executable, FileVersion};
+use crate::cgroups;
 use crate::text::plain;
 
 /// Of a command line.
@@ -116,10 +117,7 @@ fn option(word: &[u8]) -> Option<&[u8]> {
 /// The unit that a cgroup is, or its last part. What differs each time (`session-12.scope`, a container's id) is
 /// the same: digits, and long runs of hexadecimal ones, are left out.
 fn unit_of(cgroup: &str) -> String {
-    let mut lines = cgroup.lines();
-    let path = lines
-        .find_map(|line| line.strip_prefix("0::"))
-        .unwrap_or("/");
+    let path = cgroups::unified(cgroup).unwrap_or("/");
     let last = path
         .trim_end_matches('/')
         .rsplit('/')

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
-use hetero_core::knowledge::{Findings, Recollection};
+use hetero_core::knowledge::ThreadProfile;
 use log::{debug, info, warn};
 use rustc_hash::FxHashMap;
 
@@ -39,8 +39,8 @@ const VAGUE: f64 = 4.0;
 pub(super) enum ToService {
     /// Which program does this process run, and what is known of it?
     WhoIs(u32),
-    /// What was found of a thread of this process.
-    Found(u32, Findings),
+    /// What was found of a thread of this process, and whether that is unlike what was known.
+    Found(u32, ThreadProfile, bool),
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl KnowledgeService {
                     let _ = answers.try_send(KnownProcess { tgid, known });
                     std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
                 }
-                Ok(ToService::Found(tgid, found)) => self.take(tgid, &found),
+                Ok(ToService::Found(tgid, found, unlike)) => self.take(tgid, &found, unlike),
                 Err(RecvTimeoutError::Timeout) => {
                     self.save(now());
                     save_at = Instant::now() + SAVE;
@@ -134,7 +134,7 @@ impl KnowledgeService {
         }
     }
 
-    fn who_is(&mut self, tgid: u32, now: i64) -> Option<Recollection> {
+    fn who_is(&mut self, tgid: u32, now: i64) -> Option<ThreadProfile> {
         let (key, name) = match self.lookup.of(tgid) {
             Ok(found) => found,
             Err(why) => {
@@ -176,7 +176,7 @@ impl KnowledgeService {
 
     /// What is known of a program, or less surely of one that is most like it: the same executable of the same
     /// user in another unit, or with other options.
-    fn recollect(&self, key: &ProgramKey) -> Option<Recollection> {
+    fn recollect(&self, key: &ProgramKey) -> Option<ThreadProfile> {
         let told = |of: &ServedProgram| of.program.known.recollect();
         if let Some(known) = self.programs.get(key).and_then(told) {
             return Some(known);
@@ -190,10 +190,10 @@ impl KnowledgeService {
         known.map(|known| known.vaguely(VAGUE))
     }
 
-    fn take(&mut self, tgid: u32, found: &Findings) {
+    fn take(&mut self, tgid: u32, found: &ThreadProfile, unlike: bool) {
         let key = self.processes.get(&tgid);
         if let Some(of) = key.and_then(|key| self.programs.get_mut(key)) {
-            of.program.known.take(found);
+            of.program.known.take(found, unlike);
             of.dirty = true;
         }
     }
@@ -267,8 +267,8 @@ mod tests {
     use super::*;
     use hetero_core::knowledge::Sure;
 
-    fn found(sf: f64) -> Findings {
-        let mut found = Findings::default();
+    fn found(sf: f64) -> ThreadProfile {
+        let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(sf, 0.005);
         found
     }
@@ -280,8 +280,8 @@ mod tests {
         let own = std::process::id();
         let mut service = KnowledgeService::open(&path, "m");
         assert_eq!(service.who_is(own, 100), None);
-        service.take(own, &found(2.0));
-        let sf = |known: Option<Recollection>| known.unwrap().sf[1].unwrap();
+        service.take(own, &found(2.0), false);
+        let sf = |known: Option<ThreadProfile>| known.unwrap().sf[1].unwrap();
         assert!((sf(service.who_is(own, 101)).factor() - 2.0).abs() < 1e-9);
         service.save(200);
         let mut next = KnowledgeService::open(&path, "m");
@@ -302,7 +302,7 @@ mod tests {
         let runs: Vec<u64> = next.programs.values().map(|of| of.program.runs).collect();
         assert_eq!(runs, [3]);
         // What another process forgets is not told, nor written again.
-        next.take(own, &found(2.0));
+        next.take(own, &found(2.0), false);
         let mut other = KnowledgeStore::open(&path, "m").unwrap();
         let ids: Vec<i64> = other
             .load()

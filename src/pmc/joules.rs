@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::totals::Slice;
 use crate::energy::Energy;
+use crate::slowdown::calibrate::idle::busy_and_all;
 use crate::topology::{MAX_CORE_TYPES, Topology};
-use hetero_core::energy::ledger::EnergyReading;
+use hetero_core::energy::reading::EnergyReading;
 
 /// Shares are of intervals no shorter than this: the kernel tells busy time in hundredths of a second.
 const STEP: Duration = Duration::from_millis(200);
@@ -92,13 +93,8 @@ impl ProgramJoules {
         self.looked = Instant::now();
         self.energy.look(self.looked, grown.iter().sum());
         let reading = self.energy.reading();
-        let rates = rates(
-            &self.before.0,
-            &reading,
-            &grown,
-            &self.weights,
-            self.nr_types,
-        );
+        let counted = reading.since(&self.before.0);
+        let rates = rates(&counted, &grown, &self.weights, self.nr_types);
         self.before = (reading, busy);
         let ran = std::mem::take(&mut self.ran);
         if let Some(rates) = rates {
@@ -152,10 +148,7 @@ impl ProgramJoules {
             let Some(core_type) = cpu.and_then(|cpu| *self.types.get(cpu)?) else {
                 continue;
             };
-            // user, nice, system, idle, iowait, irq, softirq, steal.
-            let ticks = words.take(8).enumerate();
-            let ticks = ticks.filter(|(place, _)| !matches!(place, 3 | 4));
-            let ticks: f64 = ticks.filter_map(|(_, n)| n.parse::<f64>().ok()).sum();
+            let (ticks, _) = busy_and_all(words);
             busy[core_type.min(MAX_CORE_TYPES - 1)] += ticks / TICKS_PER_S;
         }
         busy
@@ -165,24 +158,19 @@ impl ProgramJoules {
 /// Joules of a busy second of each core type, by the finest sensors that there are; `None` where they have not
 /// counted, or nothing ran.
 fn rates(
-    before: &EnergyReading,
-    now: &EnergyReading,
+    counted: &EnergyReading,
     busy: &ByType,
     weights: &ByType,
     nr_types: usize,
 ) -> Option<ByType> {
-    let grown = |now: Option<f64>, before: Option<f64>| Some((now? - before?).max(0.0));
-    let by_type: Vec<Option<f64>> = (0..nr_types)
-        .map(|t| grown(now.by_type[t], before.by_type[t]))
-        .collect();
-    if let Some(by_type) = by_type.into_iter().collect::<Option<Vec<f64>>>() {
+    if counted.by_type[..nr_types].iter().all(Option::is_some) {
         let rate = |t: usize| match busy[t] > 0.0 {
-            true => by_type.get(t).copied().unwrap_or_default() / busy[t],
+            true => counted.by_type[t].unwrap_or_default() / busy[t],
             false => 0.0,
         };
         return Some(std::array::from_fn(rate));
     }
-    let joules = grown(now.cores, before.cores).or_else(|| grown(now.package, before.package))?;
+    let joules = counted.cores.or(counted.package)?;
     let weighted: f64 = busy.iter().zip(weights).map(|(a, b)| a * b).sum();
     (weighted > 0.0).then(|| weights.map(|weight| weight * joules / weighted))
 }
@@ -208,7 +196,7 @@ mod tests {
             ..before
         };
         let (busy, weights) = ([2.0, 2.0, 0.0, 0.0], [1.0, 0.25, 1.0, 1.0]);
-        let found = rates(&before, &now, &busy, &weights, 2).unwrap();
+        let found = rates(&now.since(&before), &busy, &weights, 2).unwrap();
         assert_eq!(found[..2], [4.0, 1.0]);
         let now = EnergyReading {
             by_type: [Some(6.0), Some(1.0), None, None],
@@ -218,10 +206,10 @@ mod tests {
             by_type: [Some(0.0), Some(0.0), None, None],
             ..before
         };
-        let found = rates(&before, &now, &busy, &weights, 2).unwrap();
+        let found = rates(&now.since(&before), &busy, &weights, 2).unwrap();
         assert_eq!(found[..2], [3.0, 0.5]);
         assert_eq!(
-            rates(&before, &EnergyReading::default(), &busy, &weights, 2),
+            rates(&EnergyReading::default().since(&before), &busy, &weights, 2),
             None
         );
     }

@@ -68,11 +68,6 @@ impl PowerLimits {
         }
     }
 
-    /// Whether there is anything to look at.
-    pub fn is_known(&self) -> bool {
-        !self.limits.is_empty() || !self.throttles.is_empty()
-    }
-
     /// Looks, when packages have taken so many joules since some time, as far as that is known; what limits now.
     pub fn look(&mut self, now: Instant, joules: Option<f64>) -> Option<AtLimit> {
         let before = std::mem::replace(&mut self.before, joules.map(|joules| (now, joules)));
@@ -174,7 +169,8 @@ mod tests {
         assert_eq!(limits.limit(), None);
         std::fs::remove_dir_all(files.root().join("sys")).unwrap();
         assert_eq!(limits.limit(), None);
-        assert!(!PowerLimits::find(files.root()).is_known());
+        let found = PowerLimits::find(files.root());
+        assert!(found.limits.is_empty() && found.throttles.is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::policy::{Action, Insight, Name, Objective, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::{Task, TaskId};
-use hetero_core::knowledge::Recollection;
+use hetero_core::knowledge::ThreadProfile;
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -186,7 +186,7 @@ impl Player {
     }
 
     /// Tells it what earlier runs of a thread's program were like.
-    pub fn remember(&mut self, task: TaskId, known: &Recollection) {
+    pub fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.agent.remember(task, known);
     }
 

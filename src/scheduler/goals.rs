@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use crossbeam::channel::{Receiver, never};
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::ProgramMut;
 use log::{debug, info, warn};
 use rustc_hash::FxHashMap;
 
 use super::Scheduler;
-use super::half::{BpfHalf, monotonic};
+use super::half::{BpfHalf, monotonic, request};
 use super::rules::RulesFile;
 use crate::agent::{Belongs, SessionBeats, SessionHeirs};
 use crate::goals::{
@@ -173,11 +173,7 @@ impl ProgramGoals {
             context[..4].copy_from_slice(&tid.to_ne_bytes());
             context[4..8].copy_from_slice(&of.about.tgid.to_ne_bytes());
             context[8..].copy_from_slice(&place.raw().to_ne_bytes());
-            let outcome = program.test_run(ProgramInput {
-                context_in: Some(&mut context),
-                ..Default::default()
-            });
-            if let Err(error) = outcome {
+            if let Err(error) = request(program, &mut context) {
                 debug!("the kernel refused that thread {tid} joins a session: {error}");
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{ProgramInput, ProgramMut};
 use log::debug;
 
 use super::counting::OpenEvents;
@@ -22,9 +22,9 @@ use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{self, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
-use hetero_core::energy::ledger::EnergyReading;
+use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
-use hetero_core::knowledge::{Findings, Remembered};
+use hetero_core::knowledge::{Remembered, ThreadProfile};
 
 /// How often sensors are read at most, while the agent is awake anyway.
 const SENSORS_STEP: Duration = Duration::from_millis(200);
@@ -177,9 +177,9 @@ impl Backend for BpfHalf<'_> {
         familiar.map_or(Remembered::Nothing, |familiar| familiar.remembered(task))
     }
 
-    fn keep(&mut self, task: &Task, found: &Findings) {
+    fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
         if let Some(familiar) = self.familiar.as_mut() {
-            familiar.keep(task, found);
+            familiar.keep(task, found, unlike);
         }
     }
 
@@ -260,6 +260,18 @@ impl BpfHalf<'_> {
             bss.current_set = counting.rotate();
         }
     }
+}
+
+/// Runs a program of the BPF half on a request, the C struct as it lies in memory; what it returns.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn request(program: &ProgramMut, context: &mut [u8]) -> libbpf_rs::Result<i32> {
+    let outcome = program.test_run(ProgramInput {
+        context_in: Some(context),
+        ..Default::default()
+    })?;
+    Ok(outcome.return_value as i32)
 }
 
 /// Tells the BPF half that the agent is alive; a second without it, and hints are void.

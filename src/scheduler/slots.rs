@@ -3,9 +3,10 @@
 //! more long-lived tasks than the table holds, and most of them sleep.
 
 use anyhow::{Context, Result};
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::ProgramMut;
 use rustc_hash::FxHashMap;
 
+use super::half::request;
 use crate::table::{Task, TaskId, TaskState};
 
 /// A task that has not run for so long may lose its slot, ns: longer than any policy looks back.
@@ -51,13 +52,8 @@ pub(super) fn take_back(program: &ProgramMut, task: TaskId) -> Result<bool> {
     let mut context = [0; 8];
     context[..4].copy_from_slice(&task.slot.to_ne_bytes());
     context[4..].copy_from_slice(&task.generation.to_ne_bytes());
-    let outcome = program
-        .test_run(ProgramInput {
-            context_in: Some(&mut context),
-            ..Default::default()
-        })
-        .context("the kernel refused to take a slot back")?;
-    Ok(outcome.return_value == 0)
+    let outcome = request(program, &mut context);
+    Ok(outcome.context("the kernel refused to take a slot back")? == 0)
 }
 
 #[cfg(test)]

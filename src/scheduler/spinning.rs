@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::ProgramMut;
 use log::{debug, warn};
 
+use super::half::request;
 use crate::spin::SOCKET;
 use crate::spin::server::{Registration, SpinServer};
 
@@ -27,11 +28,7 @@ pub(super) fn register(program: &ProgramMut, spinner: &Registration) {
     context[..4].copy_from_slice(&spinner.request.tid.to_ne_bytes());
     context[4..8].copy_from_slice(&spinner.tgid.to_ne_bytes());
     context[8..].copy_from_slice(&spinner.request.address.to_ne_bytes());
-    let outcome = program.test_run(ProgramInput {
-        context_in: Some(&mut context),
-        ..Default::default()
-    });
-    match outcome.map(|outcome| outcome.return_value) {
+    match request(program, &mut context) {
         Ok(0) => debug!("{spinner:?}"),
         Ok(_) => debug!("{spinner:?} came too late: the thread is gone"),
         Err(error) => debug!("the kernel refused {spinner:?}: {error}"),

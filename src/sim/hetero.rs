@@ -25,7 +25,7 @@ use crate::bpf::intf;
 use crate::policy::Action;
 #[cfg(test)]
 use crate::table::{TableReader, Task};
-use hetero_core::energy::ledger::EnergyReading;
+use hetero_core::energy::reading::EnergyReading;
 
 /// A thread in the BPF half's kernel.
 #[derive(Clone, Copy, Debug)]

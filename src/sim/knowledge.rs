@@ -7,7 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::table::Task;
-use hetero_core::knowledge::{Findings, ProgramKnowledge, Recollection, Remembered};
+use hetero_core::knowledge::{ProgramKnowledge, Remembered, ThreadProfile};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct SimulatedKnowledge {
     /// Process ids that were asked for.
     asked: FxHashSet<u32>,
     /// What was told last.
-    told: Option<Recollection>,
+    told: Option<ThreadProfile>,
     unlike: u64,
 }
 
@@ -43,9 +43,9 @@ impl SimulatedKnowledge {
             .map_or(Remembered::Nothing, Remembered::Known)
     }
 
-    pub(super) fn keep(&mut self, task: &Task, found: &Findings) {
+    pub(super) fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
         let name = task.comm.raw().into_owned();
-        self.programs.entry(name).or_default().take(found);
+        self.programs.entry(name).or_default().take(found, unlike);
     }
 
     pub(super) fn is_unlike(&mut self) {

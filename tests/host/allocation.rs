@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use crate::model::{Machine, aggressor, compute, sensitive, steady};
 use clap::ValueEnum;
-use hetero_core::knowledge::{Findings, Recollection, Remembered, Sure};
+use hetero_core::knowledge::{Remembered, Sure, ThreadProfile};
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::counts::{self, EventCounts};
@@ -28,7 +28,7 @@ struct Bench {
     actions: Vec<Action>,
     recording: Encoder,
     /// What is known of every program, and how often something was found of a thread.
-    known: Recollection,
+    known: ThreadProfile,
     kept: usize,
 }
 
@@ -68,7 +68,7 @@ impl Backend for Bench {
         Remembered::Known(&self.known)
     }
 
-    fn keep(&mut self, _: &Task, found: &Findings) {
+    fn keep(&mut self, _: &Task, found: &ThreadProfile, _: bool) {
         self.kept += usize::from(!found.is_empty());
     }
 
@@ -106,7 +106,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
         samples: Vec::new(),
         actions: Vec::new(),
         recording: Encoder::default(),
-        known: Recollection::default(),
+        known: ThreadProfile::default(),
         kept: 0,
     };
     bench.known.sf[1] = Sure::of_factor(1.5, 0.01);

@@ -2,9 +2,9 @@
 //! What the agent watches and acts on.
 
 use super::{SessionBeats, Verdict};
-use crate::energy::ledger::EnergyReading;
+use crate::energy::reading::EnergyReading;
 use crate::goals::{SessionId, SessionPlace};
-use crate::knowledge::{Findings, Remembered};
+use crate::knowledge::{Remembered, ThreadProfile};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
@@ -91,8 +91,9 @@ pub trait Backend {
         Remembered::Nothing
     }
 
-    /// Keeps what was found of a thread that has ended, or has lived for a minute more.
-    fn keep(&mut self, _task: &Task, _found: &Findings) {}
+    /// Keeps what was found of a thread that has ended, or has lived for a minute more, and whether that is unlike what
+    /// was known of its program.
+    fn keep(&mut self, _task: &Task, _found: &ThreadProfile, _unlike: bool) {}
 
     /// A thread behaves unlike its program did before.
     fn is_unlike(&mut self, _task: &Task) {}

@@ -3,7 +3,7 @@
 //! kept ([`crate::knowledge`]).
 
 use super::backend::Backend;
-use crate::knowledge::{Findings, Past, Remembered};
+use crate::knowledge::{Past, Remembered, ThreadProfile};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
 
@@ -120,10 +120,11 @@ impl Acquaintance {
     }
 
     fn keep<B: Backend>(&self, backend: &mut B, policy: &dyn Policy) {
-        let mut found = Findings::default();
+        let mut found = ThreadProfile::default();
         policy.find(self.task.id, &mut found);
         if !found.is_empty() {
-            backend.keep(&self.task, &found);
+            let unlike = policy.past(self.task.id) == Past::Wrong;
+            backend.keep(&self.task, &found, unlike);
         }
     }
 }
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{Author, Outcome};
-    use crate::knowledge::{Recollection, Sure};
+    use crate::knowledge::{Sure, ThreadProfile};
     use crate::pmu::sample::Sample;
     use crate::policy::{Action, Name, Settings, Snapshot};
     use crate::testing::{MS, board, sample, task};
@@ -142,9 +143,9 @@ mod tests {
     /// A program that was four times as fast on the fast core, with an IPC of 2 there.
     struct Programs {
         now_ns: u64,
-        known: Recollection,
+        known: ThreadProfile,
         asked: usize,
-        kept: Vec<(TaskId, Findings)>,
+        kept: Vec<(TaskId, ThreadProfile, bool)>,
         unlike: usize,
     }
 
@@ -182,8 +183,8 @@ mod tests {
             }
         }
 
-        fn keep(&mut self, task: &Task, found: &Findings) {
-            self.kept.push((task.id, *found));
+        fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
+            self.kept.push((task.id, *found, unlike));
         }
 
         fn is_unlike(&mut self, _: &Task) {
@@ -195,11 +196,11 @@ mod tests {
     /// last of its speed on the small core, and what became of the rest.
     fn lives(name: Name, ipc: f64, looks: u64) -> (Option<f32>, Past, Programs) {
         let topology = board(2, 4);
-        let mut known = Recollection::default();
+        let mut known = ThreadProfile::default();
         known.sf[1] = Sure::of_factor(4.0, 0.01);
         known.ipc[0] = Sure::of_factor(2.0, 0.01);
         let mut it = task(0, 0, 0);
-        known.phases[0] = Some(crate::knowledge::RememberedPhase {
+        known.phases[0] = Some(crate::knowledge::ProfilePhase {
             phase: crate::slowdown::Phase::of(&sample(&it, 2.0, 300.0, 0.0).metrics),
             alone: known.ipc[0].map(|ipc| (ipc, 1e9)),
             sf: known.sf[1],
@@ -269,13 +270,13 @@ mod tests {
         for name in MEASURE {
             let (_, past, programs) = lives(name, 2.0, 30);
             assert_eq!((past, programs.unlike), (Past::Confirmed, 0), "{name}");
-            let [(_, found)] = programs.kept[..] else {
+            let [(_, found, unlike)] = programs.kept[..] else {
                 panic!("{name} kept {:?}", programs.kept);
             };
             let alone = found.phases[0].and_then(|phase| phase.alone);
             let ipc = alone.map(|(ipc, _)| ipc).or(found.ipc[0]);
             assert!(
-                (ipc.unwrap().factor() - 2.0).abs() < 0.01 && !found.unlike,
+                (ipc.unwrap().factor() - 2.0).abs() < 0.01 && !unlike,
                 "{name}"
             );
             let (_, _, programs) = lives(name, 2.0, 2500);
@@ -288,7 +289,7 @@ mod tests {
         for name in MEASURE {
             let (told, past, programs) = lives(name, 0.7, 30);
             assert_eq!((past, programs.unlike), (Past::Wrong, 1), "{name}");
-            assert!(programs.kept[0].1.unlike, "{name}");
+            assert!(programs.kept[0].2, "{name}");
             // By static capacities again.
             assert!((told.unwrap() - 0.5).abs() < 0.02, "{name}: {told:?}");
         }

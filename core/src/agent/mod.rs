@@ -41,7 +41,7 @@ pub use saving::SAVING_LOOK;
 
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::PlaceAim;
-use crate::knowledge::{Past, Recollection};
+use crate::knowledge::{Past, ThreadProfile};
 use crate::placement;
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Name, Policy, Reason, Settings, Snapshot};
@@ -141,7 +141,7 @@ impl Agent {
     }
 
     /// Tells the policy what earlier runs of a thread's program were like.
-    pub fn remember(&mut self, task: TaskId, known: &Recollection) {
+    pub fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.policy.remember(task, known);
     }
 

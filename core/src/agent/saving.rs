@@ -199,8 +199,8 @@ impl EnergySaving {
 
     /// Whether each busy thread can have a core for itself.
     fn fits(&self, snapshot: &Snapshot) -> bool {
-        let cpus = snapshot.topology.cpus.iter();
-        let cores = cpus.filter(|cpu| cpu.core == cpu.id).count();
+        let types = 0..snapshot.topology.types.len();
+        let cores: usize = types.map(|of| snapshot.topology.cores_of(of)).sum();
         let busy = snapshot.tasks.iter();
         busy.filter(|task| self.progress.is_busy(task)).count() <= cores
     }
@@ -216,8 +216,8 @@ impl EnergySaving {
         let topology = snapshot.topology;
         let nr_types = topology.types.len();
         let mut rooms = [0_usize; MAX_CORE_TYPES];
-        for cpu in topology.cpus.iter().filter(|cpu| cpu.core == cpu.id) {
-            rooms[cpu.core_type] += 1;
+        for (core_type, room) in rooms.iter_mut().enumerate().take(nr_types) {
+            *room = topology.cores_of(core_type);
         }
         self.threads.clear();
         self.ids.clear();

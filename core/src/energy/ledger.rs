@@ -2,15 +2,19 @@
 //! Whose joules they are: those of each interval go to threads by what the model makes of their work, and to
 //! idle CPUs and the rest of the package apart. All of them together are what sensors have counted.
 
+mod known;
+
 use rustc_hash::FxHashMap;
 
 use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
+use super::reading::EnergyReading;
 use super::sharing::CoreShares;
 use super::thrift::PlaceCosts;
 use crate::limits::MAX_SLOTS;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
-use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+use known::{Known, shared};
 
 /// An interval is at least so long, ns: reading sensors costs, and run time is charged by ticks.
 pub const STEP_NS: u64 = 100_000_000;
@@ -28,32 +32,6 @@ const MEAN_STEP: f32 = 0.05;
 
 /// Policies are told watts when the model has seen so many seconds.
 const LEARNT_AFTER: f64 = 10.0;
-
-/// What sensors and CPUs have counted since the backend began.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct EnergyReading {
-    /// Of all processor packages, J; `None` where nothing counts that.
-    pub package: Option<f64>,
-    /// Of all their cores, J.
-    pub cores: Option<f64>,
-    /// Of the cores of each type, J.
-    pub by_type: [Option<f64>; MAX_CORE_TYPES],
-    /// How long CPUs of each type have been busy, together, ns.
-    pub busy_ns: [u64; MAX_CORE_TYPES],
-}
-
-impl EnergyReading {
-    /// All that is counted of the processors, J: packages, or the cores alone, of a machine of so many core types;
-    /// `None` where some are not.
-    pub fn total_of(&self, nr_types: usize) -> Option<f64> {
-        let types = self
-            .by_type
-            .get(..nr_types)
-            .filter(|types| !types.is_empty());
-        let by_type = types.and_then(|types| types.iter().copied().sum());
-        self.package.or(self.cores).or(by_type)
-    }
-}
 
 /// Joules of the processors since the first reading, by what took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -77,24 +55,6 @@ pub struct ThreadEnergy {
     pub joules: [f64; MAX_CORE_TYPES],
     /// Watts while it runs, by core type, and their standard error; `None` where it has not run.
     pub watts: [Option<(f64, f64)>; MAX_CORE_TYPES],
-}
-
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// Of the thread that has the slot.
-    generation: u32,
-    ran_ns: [u64; MAX_CORE_TYPES],
-    /// Seconds in the present interval, and what part of its core it had meanwhile.
-    ran: [f32; MAX_CORE_TYPES],
-    share: [f32; MAX_CORE_TYPES],
-    rates: [Option<EventRates>; MAX_CORE_TYPES],
-    /// Of samples that ended since the last interval, and how long they are, ns.
-    fresh: [(EventRates, u64); MAX_CORE_TYPES],
-    /// What is typical of its rates in the last interval, in units of the model's; 0 where it was not.
-    typical: [f64; MAX_CORE_TYPES],
-    /// Its own term in the model, by core type.
-    own: [Option<u8>; MAX_CORE_TYPES],
-    joules: [f64; MAX_CORE_TYPES],
 }
 
 /// See the module.
@@ -233,8 +193,7 @@ impl EnergyLedger {
     }
 
     fn find(&self, id: TaskId) -> Option<&Known> {
-        let known = self.threads.get(id.slot as usize)?.as_ref()?;
-        (known.generation == id.generation).then_some(known)
+        known::find(&self.threads, id)
     }
 
     /// Sensors and CPUs begin to count anew.
@@ -284,7 +243,8 @@ impl EnergyLedger {
         self.before = Some((at_ns, *reading));
         self.follow(tasks);
         let nr_types = topology.types.len().min(MAX_CORE_TYPES);
-        let Some(total) = grown(reading.total_of(nr_types), before.total_of(nr_types)) else {
+        let grown = reading.since(&before);
+        let Some(total) = grown.total_of(nr_types) else {
             return;
         };
         if elapsed > LONGEST_NS {
@@ -293,17 +253,15 @@ impl EnergyLedger {
         self.share_cores(elapsed, tasks, topology);
         let changes = self.changes(tasks);
         self.own(at_ns, elapsed, tasks);
-        let interval = self.interval(elapsed, reading, &before, tasks, topology);
-        let by_type = |t: usize| grown(reading.by_type[t], before.by_type[t]);
+        let interval = self.interval(elapsed, &grown.busy_ns, tasks, topology);
         let whole = |t: usize| (t, add(&interval.threads[t], &interval.untold[t]));
         let idle = &interval.idle;
-        let cores = grown(reading.cores, before.cores);
         // The finest sensors that there are: each type's cores, all cores, the package.
-        let each = (0..nr_types).all(|t| by_type(t).is_some());
-        let uncore = !each && cores.is_none();
+        let each = grown.by_type[..nr_types].iter().all(Option::is_some);
+        let uncore = !each && grown.cores.is_none();
         let parts = (0..if each { nr_types } else { 1 }).map(|part| match each {
-            true => (part..part + 1, by_type(part).unwrap_or_default()),
-            false => (0..nr_types, cores.unwrap_or(total)),
+            true => (part..part + 1, grown.by_type[part].unwrap_or_default()),
+            false => (0..nr_types, grown.cores.unwrap_or(total)),
         });
         let mut rest = total;
         for (types, joules) in parts.clone() {
@@ -320,7 +278,7 @@ impl EnergyLedger {
             self.model
                 .learn(types.map(whole), own, uncore, idle, (joules, steady));
         }
-        if !uncore && reading.package.is_some() {
+        if !uncore && grown.package.is_some() {
             // What it takes beside the cores depends on whether any runs.
             let none = std::iter::empty();
             self.model
@@ -373,12 +331,9 @@ impl EnergyLedger {
     /// Notes what part of its core each thread had.
     fn share_cores(&mut self, elapsed: u64, tasks: &[Task], topology: &Topology) {
         let threads = &self.threads;
-        let known = |task: &Task| {
-            let known = threads.get(task.id.slot as usize)?.as_ref()?;
-            (known.generation == task.id.generation).then_some(known)
-        };
         let runs = tasks.iter().flat_map(|task| {
-            let ran = known(task).map_or([0.0; MAX_CORE_TYPES], |known| known.ran);
+            let known = known::find(threads, task.id);
+            let ran = known.map_or([0.0; MAX_CORE_TYPES], |known| known.ran);
             let ran = ran.into_iter().enumerate().filter(|&(_, ran)| ran > 0.0);
             ran.map(|(core_type, ran)| (task.cpu, core_type, ran))
         });
@@ -477,8 +432,7 @@ impl EnergyLedger {
     fn interval(
         &self,
         elapsed: u64,
-        reading: &EnergyReading,
-        before: &EnergyReading,
+        busy_ns: &[u64; MAX_CORE_TYPES],
         tasks: &[Task],
         topology: &Topology,
     ) -> Interval {
@@ -501,15 +455,14 @@ impl EnergyLedger {
             }
         }
         let mut busiest = 0.0_f64;
-        for (core_type, kind) in topology.types.iter().enumerate().take(MAX_CORE_TYPES) {
-            let busy = reading.busy_ns[core_type].saturating_sub(before.busy_ns[core_type]);
+        for core_type in 0..topology.types.len().min(MAX_CORE_TYPES) {
             let told = ran[core_type];
-            let busy = (busy as f64 / 1e9).max(told);
+            let busy = (busy_ns[core_type] as f64 / 1e9).max(told);
             let rates = self.means[core_type].unwrap_or_default();
             let share = self.shares.mean(core_type);
             let work = self.model.work(core_type, busy - told, &rates);
             interval.untold[core_type] = shared(work, share);
-            let cores = cores_of(kind, topology) * interval.idle.elapsed;
+            let cores = topology.cores_of(core_type) as f64 * interval.idle.elapsed;
             interval.idle.idle[core_type] = (cores - share * busy).max(0.0);
             busiest += busy;
         }
@@ -570,60 +523,6 @@ impl EnergyLedger {
     }
 }
 
-impl Known {
-    fn follow(&mut self, task: &Task) {
-        for core_type in 0..MAX_CORE_TYPES {
-            let ran = task.run_ns[core_type].saturating_sub(self.ran_ns[core_type]);
-            self.ran[core_type] = (ran as f64 / 1e9) as f32;
-            let (fresh, ns) = std::mem::take(&mut self.fresh[core_type]);
-            if ns > 0 {
-                self.rates[core_type] = Some(fresh);
-            }
-        }
-        self.ran_ns = task.run_ns;
-    }
-
-    /// What it did in the interval.
-    fn work(
-        &self,
-        core_type: usize,
-        model: &PowerModel,
-        means: &[Option<EventRates>; MAX_CORE_TYPES],
-    ) -> CoreWork {
-        let rates = self.rates[core_type]
-            .or(means[core_type])
-            .unwrap_or_default();
-        let work = model.work(core_type, self.ran[core_type].into(), &rates);
-        shared(work, self.share[core_type].into())
-    }
-
-    /// And what that took.
-    fn joules_of(
-        &self,
-        core_type: usize,
-        model: &PowerModel,
-        means: &[Option<EventRates>; MAX_CORE_TYPES],
-    ) -> f64 {
-        let work = self.work(core_type, model, means);
-        let own = self.own_watts(core_type, model) * f64::from(self.ran[core_type]);
-        (model.joules(core_type, &work) + own).max(0.0)
-    }
-
-    /// What it takes while it runs on a core type, W, and what it does there in a second; `None` where it has not run.
-    fn watts(&self, core_type: usize, model: &PowerModel) -> Option<(f64, CoreWork)> {
-        let rates = self.rates.get(core_type)?.as_ref()?;
-        let work = model.work(core_type, 1.0, rates);
-        let joules = model.joules(core_type, &work);
-        let watts = (joules + self.own_watts(core_type, model)).max(0.0);
-        (joules > 0.0).then_some((watts, work))
-    }
-
-    /// What it takes on a core type beyond what the model makes of its work, W.
-    fn own_watts(&self, core_type: usize, model: &PowerModel) -> f64 {
-        self.own[core_type].map_or(0.0, |owner| model.own(owner.into()))
-    }
-}
-
 /// For how long owners ran on some core types.
 fn own_seconds<'a>(
     owners: &'a [Option<Owner>; OWNERS],
@@ -636,31 +535,6 @@ fn own_seconds<'a>(
         let known = threads.get(of.id.slot as usize)?.as_ref()?;
         Some((owner, known.ran[of.core_type].into()))
     })
-}
-
-/// How much a sum has grown.
-fn grown(now: Option<f64>, before: Option<f64>) -> Option<f64> {
-    Some((now? - before?).max(0.0))
-}
-
-/// What is left of a thread's work where it had a part of its core: a sibling pays for the rest of its leakage and its
-/// clock.
-fn shared(mut work: CoreWork, share: f64) -> CoreWork {
-    work[0] *= share;
-    work[1] *= share;
-    work
-}
-
-/// How many cores a core type has, its CPUs by how many share one.
-fn cores_of(kind: &CoreType, topology: &Topology) -> f64 {
-    if !topology.smt {
-        return kind.cpus.len() as f64;
-    }
-    let cpus = topology
-        .cpus
-        .iter()
-        .filter(|cpu| kind.cpus.contains(&cpu.id));
-    cpus.filter(|cpu| cpu.core == cpu.id).count() as f64
 }
 
 fn add(a: &CoreWork, b: &CoreWork) -> CoreWork {

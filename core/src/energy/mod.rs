@@ -11,5 +11,6 @@ pub mod judge;
 pub mod ledger;
 pub mod limit;
 pub mod model;
+pub mod reading;
 mod sharing;
 pub mod thrift;

@@ -2,7 +2,7 @@
 //! Threads of one core (SMT) share its leakage and its clock: while both run, each has half of them. How their
 //! times lay within an interval is not known, so siblings are taken for independent of each other.
 
-use crate::topology::{MAX_CORE_TYPES, Topology};
+use crate::topology::{Cpu, MAX_CORE_TYPES, Topology};
 
 /// What part of their cores CPUs have while they run.
 #[derive(Debug, Default)]
@@ -35,14 +35,8 @@ impl CoreShares {
         self.shares.resize(nr, 1.0);
         // Where on a core type it ran before it was moved to another is not known: anywhere.
         let mut anywhere = [0.0; MAX_CORE_TYPES];
-        let cpu_of = |id: i32| {
-            let found = topology
-                .cpus
-                .binary_search_by_key(&i64::from(id), |cpu| cpu.id.into());
-            found.ok().map(|at| &topology.cpus[at])
-        };
         for (cpu, core_type, seconds) in runs {
-            match cpu_of(cpu).filter(|cpu| cpu.core_type == core_type) {
+            match cpu_of(cpu, core_type, topology) {
                 Some(cpu) => self.busy[cpu.id as usize] += seconds / elapsed,
                 None => anywhere[core_type] += seconds / elapsed,
             }
@@ -73,14 +67,11 @@ impl CoreShares {
 
     /// What part of its core a thread had that was last on `cpu` and ran on a core type; 1 without SMT.
     pub(super) fn of(&self, cpu: i32, core_type: usize, topology: &Topology) -> f32 {
-        let share = usize::try_from(cpu)
-            .ok()
-            .and_then(|cpu| self.shares.get(cpu));
-        match share {
-            None if self.shares.is_empty() => 1.0,
-            Some(&share) if topology.types[core_type].cpus.contains(&(cpu as u32)) => share,
-            _ => self.means[core_type],
+        if self.shares.is_empty() {
+            return 1.0;
         }
+        let cpu = cpu_of(cpu, core_type, topology);
+        cpu.map_or(self.means[core_type], |cpu| self.shares[cpu.id as usize])
     }
 
     /// The mean over what ran on a core type.
@@ -90,6 +81,12 @@ impl CoreShares {
             false => self.means[core_type].into(),
         }
     }
+}
+
+/// The CPU where a thread was last, if it is of a core type.
+fn cpu_of(id: i32, core_type: usize, topology: &Topology) -> Option<&Cpu> {
+    let cpu = topology.cpu(id.try_into().ok()?)?;
+    (cpu.core_type == core_type).then_some(cpu)
 }
 
 #[cfg(test)]

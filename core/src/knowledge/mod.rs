@@ -3,25 +3,23 @@
 //! (`docs/knowledge.md`).
 //!
 //! ```text
-//!  policy ─► Findings ─► ProgramKnowledge, merged by how sure ─► Recollection ─► policy
+//!  policy ─► ThreadProfile ─► ProgramKnowledge, merged by how sure ─► ThreadProfile ─► policy
 //!   (a thread ends)         (kept by the agent's driver)           (a thread begins)
 //! ```
 //!
-//! A [`Recollection`] is a prior: what is measured soon outweighs it, and [`PastCheck`] drops it where the
+//! A [`ThreadProfile`] is a prior: what is measured soon outweighs it, and [`PastCheck`] drops it where the
 //! thread behaves unlike its program did. Glatt et al. (2016) keep such a store to classify interference; the
 //! history tables are those of CAMPS (2018, section 4.2).
 //!
 //! Plain values; which program a thread runs, and where this is kept, is not known here.
 
 mod check;
-mod findings;
 mod kept;
+mod profile;
 mod program;
 
 pub(crate) use check::agrees;
 pub use check::{Past, PastCheck};
-pub use findings::{
-    Findings, PHASES, PhaseFinding, Recollection, Remembered, RememberedPhase, Slope,
-};
 pub use kept::{KeptMean, Sure};
+pub use profile::{PHASES, ProfilePhase, Remembered, Slope, ThreadProfile};
 pub use program::{KeptPhase, ProgramKnowledge};

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::findings::{Findings, PHASES, Recollection, RememberedPhase, Slope};
 use super::kept::{KeptMean, MOST, Sure};
+use super::profile::{PHASES, ProfilePhase, Slope, ThreadProfile};
 use crate::slowdown::Phase;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -53,10 +53,10 @@ fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
 }
 
 impl ProgramKnowledge {
-    /// Takes in what was found of a thread.
-    pub fn take(&mut self, found: &Findings) {
+    /// Takes in what was found of a thread, and whether that is unlike what was known.
+    pub fn take(&mut self, found: &ThreadProfile, unlike: bool) {
         self.threads += 1;
-        if found.unlike {
+        if unlike {
             self.unlike += 1;
             means(self).for_each(KeptMean::doubt);
             self.sensitivity = Default::default();
@@ -120,9 +120,9 @@ impl ProgramKnowledge {
     }
 
     /// What the next thread is expected to be like; `None` where that is anything.
-    pub fn recollect(&self) -> Option<Recollection> {
+    pub fn recollect(&self) -> Option<ThreadProfile> {
         let next = |of: &[KeptMean; MAX_CORE_TYPES]| of.map(|kept| kept.next());
-        let mut told = Recollection {
+        let mut told = ThreadProfile {
             sf: next(&self.sf),
             ipc: next(&self.ipc),
             energy: self.energy.next(),
@@ -134,13 +134,13 @@ impl ProgramKnowledge {
         latest.sort_by_key(|phase| phase.seen);
         let latest = latest.into_iter().rev().take(PHASES).rev();
         for (room, kept) in told.phases.iter_mut().zip(latest) {
-            *room = Some(RememberedPhase {
+            *room = Some(ProfilePhase {
                 phase: kept.phase,
                 alone: kept.alone.next().zip(Some(kept.frequency)),
                 sf: kept.sf.next(),
             });
         }
-        (told != Recollection::default()).then_some(told)
+        (!told.is_empty()).then_some(told)
     }
 
     /// How sure the SF over the slowest of so many core types is: its next value.
@@ -218,7 +218,7 @@ impl Slope {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PhaseFinding;
+    use super::super::ProfilePhase;
     use super::*;
 
     fn phase(l1: f64) -> Phase {
@@ -228,11 +228,11 @@ mod tests {
         }
     }
 
-    fn found(sf: f64, phases: &[(f64, f64)]) -> Findings {
-        let mut found = Findings::default();
+    fn found(sf: f64, phases: &[(f64, f64)]) -> ThreadProfile {
+        let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(sf, 0.005);
         for &(l1, ipc) in phases {
-            found.add_phase(PhaseFinding {
+            found.add_phase(ProfilePhase {
                 phase: phase(l1),
                 alone: Sure::of_factor(ipc, 0.0025).map(|ipc| (ipc, 4e9)),
                 sf: None,
@@ -246,7 +246,7 @@ mod tests {
         let mut program = ProgramKnowledge::default();
         assert_eq!(program.recollect(), None);
         for _ in 0..3 {
-            program.take(&found(2.0, &[(300.0, 1.5), (100.0, 3.0)]));
+            program.take(&found(2.0, &[(300.0, 1.5), (100.0, 3.0)]), false);
         }
         let told = program.recollect().unwrap();
         assert!((told.sf[1].unwrap().factor() - 2.0).abs() < 1e-9);
@@ -264,15 +264,11 @@ mod tests {
     #[test]
     fn what_proved_wrong_is_forgotten() {
         let mut program = ProgramKnowledge::default();
-        (0..40).for_each(|_| program.take(&found(1.2, &[(300.0, 1.5)])));
+        (0..40).for_each(|_| program.take(&found(1.2, &[(300.0, 1.5)]), false));
         let other = found(2.5, &[(300.0, 0.5)]);
-        let unlike = Findings {
-            unlike: true,
-            ..other
-        };
-        [unlike, other, other, other]
-            .iter()
-            .for_each(|of| program.take(of));
+        for unlike in [true, false, false, false] {
+            program.take(&other, unlike);
+        }
         let told = program.recollect().unwrap();
         let sf = told.sf[1].unwrap();
         assert!(sf.factor() > 2.1 && sf.variance.sqrt() > 0.2, "{sf:?}");
@@ -285,7 +281,7 @@ mod tests {
     fn phases_are_bounded_and_the_one_not_seen_for_longest_gives_way() {
         let mut program = ProgramKnowledge::default();
         for nth in 0..2 * PHASES {
-            program.take(&found(2.0, &[(100.0 * nth as f64, 1.0)]));
+            program.take(&found(2.0, &[(100.0 * nth as f64, 1.0)]), false);
         }
         assert_eq!(program.phases.len(), PHASES);
         let told = program.recollect().unwrap();
@@ -295,8 +291,8 @@ mod tests {
     #[test]
     fn what_another_store_knows_counts_by_what_it_has_seen() {
         let (mut one, mut other) = (ProgramKnowledge::default(), ProgramKnowledge::default());
-        one.take(&found(2.0, &[(300.0, 1.0)]));
-        (0..3).for_each(|_| other.take(&found(4.0, &[(300.0, 2.0), (700.0, 1.0)])));
+        one.take(&found(2.0, &[(300.0, 1.0)]), false);
+        (0..3).for_each(|_| other.take(&found(4.0, &[(300.0, 2.0), (700.0, 1.0)]), false));
         one.merge(&other);
         let told = one.recollect().unwrap();
         assert!((told.sf[1].unwrap().factor() - 2.0 * 2f64.powf(0.75)).abs() < 1e-6);

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use super::name::{About, Knows};
 use super::reason::Measure;
-use super::tools::LOOK;
 use super::tools::exchange::Exchange;
 use super::tools::progress::patience_ns;
 use super::tools::speedup::Speedups;
 use super::tools::threshold::Threshold;
+use super::tools::{LOOK, remembers};
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -78,17 +77,7 @@ impl Policy for Acfs {
         self.threshold.note(contested_ns, swaps);
     }
 
-    fn remember(&mut self, task: TaskId, known: &Recollection) {
-        self.speedups.remember(task, known);
-    }
-
-    fn find(&self, task: TaskId, found: &mut Findings) {
-        self.speedups.find(task, found);
-    }
-
-    fn past(&self, task: TaskId) -> Past {
-        self.speedups.past(task)
-    }
+    remembers!(speedups);
 
     fn reason(&self, task: TaskId) -> Option<Reason> {
         self.exchange.reason(task)

@@ -29,13 +29,12 @@ use serde::{Deserialize, Serialize};
 
 use super::name::{About, Knows};
 use super::reason::Measure;
-use super::tools::LOOK;
 use super::tools::exchange::Exchange;
 use super::tools::explore::Explorer;
 use super::tools::speeds::Speeds;
 use super::tools::speedup::Speedups;
+use super::tools::{LOOK, remembers};
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -267,17 +266,7 @@ impl Policy for Efficient {
         exchange.act_by_worth(snapshot, None, least, actions);
     }
 
-    fn remember(&mut self, task: TaskId, known: &Recollection) {
-        self.speedups.remember(task, known);
-    }
-
-    fn find(&self, task: TaskId, found: &mut Findings) {
-        self.speedups.find(task, found);
-    }
-
-    fn past(&self, task: TaskId) -> Past {
-        self.speedups.past(task)
-    }
+    remembers!(speedups);
 
     fn reason(&self, task: TaskId) -> Option<Reason> {
         self.exchange.reason(task)

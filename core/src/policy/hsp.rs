@@ -22,9 +22,9 @@ use super::reason::Measure;
 use super::tools::demand::Demand;
 use super::tools::exchange::Exchange;
 use super::tools::explore::Explorer;
+use super::tools::remembers;
 use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Snapshot};
-use crate::knowledge::{Findings, Past, Recollection};
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
@@ -108,17 +108,7 @@ impl Policy for Hsp {
         exchange.act_by_worth(snapshot, Some((explorer, speedups)), least, actions);
     }
 
-    fn remember(&mut self, task: TaskId, known: &Recollection) {
-        self.speedups.remember(task, known);
-    }
-
-    fn find(&self, task: TaskId, found: &mut Findings) {
-        self.speedups.find(task, found);
-    }
-
-    fn past(&self, task: TaskId) -> Past {
-        self.speedups.past(task)
-    }
+    remembers!(speedups);
 
     fn reason(&self, task: TaskId) -> Option<Reason> {
         self.exchange.reason(task)

@@ -32,7 +32,7 @@ pub use reason::Reason;
 pub use rr::RoundRobin;
 
 use crate::goals::SessionPlace;
-use crate::knowledge::{Findings, Past, Recollection};
+use crate::knowledge::{Past, ThreadProfile};
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -186,10 +186,10 @@ pub trait Policy {
 
     /// Takes note of what is known of the program that a thread runs, from earlier runs; before
     /// [`Policy::decide`] sees the thread first, or soon after.
-    fn remember(&mut self, _task: TaskId, _known: &Recollection) {}
+    fn remember(&mut self, _task: TaskId, _known: &ThreadProfile) {}
 
     /// Adds what it has found of a thread, for later runs.
-    fn find(&self, _task: TaskId, _found: &mut Findings) {}
+    fn find(&self, _task: TaskId, _found: &mut ThreadProfile) {}
 
     /// What became of what it was told of a thread's program.
     fn past(&self, _task: TaskId) -> Past {

@@ -27,10 +27,10 @@ use std::time::Duration;
 use super::name::{About, Knows};
 use super::reason::Reasons;
 use super::tools::demand::Demand;
+use super::tools::remembers;
 use super::tools::speeds::{Prior, SureSpeeds};
 use super::tools::speedup::{Speedups, utility};
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
-use crate::knowledge::{Findings, Past, Recollection};
 use crate::placement;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -443,17 +443,7 @@ impl Policy for Rank {
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
     }
 
-    fn remember(&mut self, task: TaskId, known: &Recollection) {
-        self.speedups.remember(task, known);
-    }
-
-    fn find(&self, task: TaskId, found: &mut Findings) {
-        self.speedups.find(task, found);
-    }
-
-    fn past(&self, task: TaskId) -> Past {
-        self.speedups.past(task)
-    }
+    remembers!(speedups);
 
     fn reason(&self, task: TaskId) -> Option<Reason> {
         self.reasons.of(task)

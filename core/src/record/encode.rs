@@ -12,7 +12,7 @@ use super::format::{
 use super::{GOALS, GOALS_EACH, JOULES_EACH, PROGRAMS};
 use crate::energy::ledger::{EnergyLedger, EnergySums};
 use crate::goals::{GoalState, MAX_SESSIONS};
-use crate::knowledge::Recollection;
+use crate::knowledge::ThreadProfile;
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::pmu::sample::Sample;
@@ -167,7 +167,7 @@ impl Encoder {
     }
 
     /// The policy is told what is known of a task's program.
-    pub fn remembered(&mut self, task: &Task, known: &Recollection) {
+    pub fn remembered(&mut self, task: &Task, known: &ThreadProfile) {
         let record = RememberedRecord {
             slot: task.id.slot,
             generation: task.id.generation,

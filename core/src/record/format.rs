@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::goals::{GoalState, Miss};
-use crate::knowledge::Recollection;
+use crate::knowledge::ThreadProfile;
 use crate::pmu::sample::SfEstimate;
 use crate::policy::{Action, Objective, Reason};
 use crate::slowdown::Thresholds;
@@ -207,7 +207,7 @@ pub struct RememberedRecord {
     /// Generation of that slot.
     pub generation: u32,
     /// This.
-    pub known: Recollection,
+    pub known: ThreadProfile,
 }
 
 /// Programs with goals at one look.

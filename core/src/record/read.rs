@@ -16,7 +16,7 @@ use super::format::{
     RememberedRecord, SampleRecord, SessionName,
 };
 use super::{GOALS, PROGRAMS};
-use crate::knowledge::Recollection;
+use crate::knowledge::ThreadProfile;
 use crate::pmu::Event;
 use crate::pmu::counts;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SampleMetrics};
@@ -87,7 +87,7 @@ pub enum Input {
     /// Whose the joules of the last while are, and when that ended, as of a look.
     Joules(u64, JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
-    Remembered(TaskId, Box<Recollection>),
+    Remembered(TaskId, Box<ThreadProfile>),
 }
 
 /// How a recording ends.

@@ -6,7 +6,8 @@ use super::format::{
     Begin, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, MAGIC, Record, SessionName,
 };
 use super::*;
-use crate::energy::ledger::{EnergyLedger, EnergyReading};
+use crate::energy::ledger::EnergyLedger;
+use crate::energy::reading::EnergyReading;
 use crate::goals::rate::BeatRates;
 use crate::goals::{GoalState, Miss, SessionId};
 use crate::pmu::Meaning;

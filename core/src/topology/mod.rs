@@ -212,6 +212,12 @@ impl Topology {
         })
     }
 
+    /// How many physical cores a core type has.
+    pub fn cores_of(&self, core_type: usize) -> usize {
+        let firsts = self.cpus.iter().filter(|cpu| cpu.core == cpu.id);
+        firsts.filter(|cpu| cpu.core_type == core_type).count()
+    }
+
     /// How many physical cores these CPUs are.
     pub fn nr_cores(&self, cpus: &[u32]) -> usize {
         let cores = cpus.iter().filter_map(|&id| Some(self.cpu(id)?.core));

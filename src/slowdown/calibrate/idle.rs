@@ -39,12 +39,18 @@ fn look() -> f64 {
 /// Busy and whole time of all CPUs, ticks.
 fn times(stat: &str) -> (f64, f64) {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let fields = line.unwrap_or_default().split_whitespace();
+    busy_and_all(line.unwrap_or_default().split_whitespace())
+}
+
+/// Of a CPU's line in `/proc/stat`, without its name: busy and whole time, ticks.
+pub(crate) fn busy_and_all<'a>(fields: impl Iterator<Item = &'a str>) -> (f64, f64) {
     // user nice system idle iowait irq softirq steal; what follows is part of the first two.
-    let ticks: Vec<f64> = fields.take(8).filter_map(|n| n.parse().ok()).collect();
-    let all = ticks.iter().sum();
-    let idle: f64 = ticks.iter().skip(3).take(2).sum();
-    (all - idle, all)
+    let ticks = fields.take(8).enumerate();
+    let ticks = ticks.filter_map(|(place, ticks)| Some((place, ticks.parse::<f64>().ok()?)));
+    ticks.fold((0.0, 0.0), |(busy, all), (place, ticks)| match place {
+        3 | 4 => (busy, all + ticks),
+        _ => (busy + ticks, all + ticks),
+    })
 }
 
 /// The sched_ext scheduler that is attached now, by what `sysfs` says below its folder.

@@ -8,7 +8,7 @@
 //! computes at which it has less than that however much the others move.
 
 mod domain;
-mod idle;
+pub(crate) mod idle;
 mod loads;
 mod measure;
 pub(crate) mod render;

@@ -26,9 +26,8 @@ use super::tools::balance::balance;
 use super::tools::progress::{Progress, patience_ns};
 use super::tools::swap::{PlannedSwaps, SwapCandidate};
 use super::tools::threshold::Threshold;
-use super::tools::{LOOK, is_contested};
+use super::tools::{LOOK, is_contested, remembers};
 use super::{Action, Insight, Policy, PolicyTally, Reason, Seen, Snapshot};
-use crate::knowledge::{Findings, Past, Recollection};
 use crate::mechanism::Mechanism;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -376,17 +375,7 @@ impl Policy for Camps {
         Some(self.threads.estimator(task)?.history())
     }
 
-    fn remember(&mut self, task: TaskId, known: &Recollection) {
-        self.threads.remember(task, known);
-    }
-
-    fn find(&self, task: TaskId, found: &mut Findings) {
-        self.threads.find(task, found);
-    }
-
-    fn past(&self, task: TaskId) -> Past {
-        self.threads.past(task)
-    }
+    remembers!(threads);
 
     fn set_fairness(&mut self, percent: u8) -> bool {
         self.fairness = Fairness::new(percent);

@@ -4,7 +4,7 @@
 
 use super::sensitivity::Sensitivity;
 use super::threads::Thread;
-use crate::knowledge::{Findings, Past, PastCheck, PhaseFinding, Recollection, Sure, agrees};
+use crate::knowledge::{Past, PastCheck, ProfilePhase, Sure, ThreadProfile, agrees};
 use crate::slowdown::{Estimator, Reading};
 
 /// The fastest core type.
@@ -19,7 +19,7 @@ const VAGUE: f64 = 0.3;
 /// What is known, and whether it is right.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PastThread {
-    known: Option<Recollection>,
+    known: Option<ThreadProfile>,
     check: PastCheck,
 }
 
@@ -55,7 +55,7 @@ impl PastThread {
 
 impl Thread {
     /// Takes note of what earlier runs were like; what was measured already stays.
-    pub(super) fn remember(&mut self, known: &Recollection) {
+    pub(super) fn remember(&mut self, known: &ThreadProfile) {
         self.past = PastThread {
             known: Some(*known),
             check: PastCheck::expected(),
@@ -97,7 +97,7 @@ impl Thread {
     }
 
     /// Adds what was measured, and is not of earlier runs.
-    pub(super) fn find(&self, found: &mut Findings) {
+    pub(super) fn find(&self, found: &mut ThreadProfile) {
         let sure = |factor: f64| Sure::of_factor(factor, UNTOLD);
         for core_type in 1..found.sf.len() {
             let own = self.asymmetry[core_type].filter(|_| self.estimator.is_measured(core_type));
@@ -112,13 +112,12 @@ impl Thread {
         }
         for entry in self.estimator.history().entries() {
             if !entry.past || entry.samples > 1 {
-                found.add_phase(PhaseFinding {
+                found.add_phase(ProfilePhase {
                     phase: entry.phase,
                     alone: sure(entry.ipc).map(|ipc| (ipc, entry.frequency)),
                     sf: None,
                 });
             }
         }
-        found.unlike |= self.past.past() == Past::Wrong;
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::past::PastThread;
 use super::sensitivity::Sensitivity;
 use super::worth::{Forecast, Worths};
-use crate::knowledge::{Findings, Past, Recollection};
+use crate::knowledge::{Past, ThreadProfile};
 use crate::pmu::sample::{Sample, SampleMetrics};
 use crate::policy::tools::speeds::{Prior, Speeds};
 use crate::policy::tools::swap::SwapCandidate;
@@ -195,7 +195,7 @@ impl ThreadEstimators {
     }
 
     /// Takes note of what earlier runs of its program were like.
-    pub(super) fn remember(&mut self, task: TaskId, known: &Recollection) {
+    pub(super) fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         let fresh = || Thread::new(self.entries);
         let thread = self.threads.entry(task).or_insert_with(fresh);
         thread.now_ns = self.looked_at_ns.unwrap_or_default();
@@ -203,7 +203,7 @@ impl ThreadEstimators {
     }
 
     /// Adds what was found of a thread, for later runs.
-    pub(super) fn find(&self, task: TaskId, found: &mut Findings) {
+    pub(super) fn find(&self, task: TaskId, found: &mut ThreadProfile) {
         if let Some(thread) = self.threads.get(&task) {
             thread.find(found);
         }

@@ -5,7 +5,7 @@
 
 use super::mean::MeasuredMean;
 use super::speeds::Prior;
-use crate::knowledge::{Findings, Past, PastCheck, Recollection, Sure, agrees};
+use crate::knowledge::{Past, PastCheck, Sure, ThreadProfile, agrees};
 use crate::pmu::sample::Sample;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -22,7 +22,7 @@ pub(super) struct Expected {
 
 impl Expected {
     /// As earlier runs were.
-    pub(super) fn new(known: &Recollection) -> Self {
+    pub(super) fn new(known: &ThreadProfile) -> Self {
         Self {
             sf: known.sf,
             ipc: known.ipc,
@@ -99,7 +99,7 @@ impl Expected {
         own: &[MeasuredMean; MAX_CORE_TYPES],
         clocks: &[Option<f64>; MAX_CORE_TYPES],
         now_ns: u64,
-        found: &mut Findings,
+        found: &mut ThreadProfile,
     ) {
         let on = |on: usize, unit| own[on].of_at_least(1, unit, now_ns);
         let fast = clocks[BIG].and_then(|clock| on(BIG, clock));
@@ -112,7 +112,6 @@ impl Expected {
                 found.sf[core_type] = Sure::of_factor(fast.speed / slow.speed, variance);
             }
         }
-        found.unlike |= self.check.past() == Past::Wrong;
     }
 }
 

@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::mean::{Mean, MeasuredMean, MeasuredSpeed};
 use super::speeds::{Prior, SureSpeeds};
 use super::trust::{Residual, Residuals, Trust};
-use crate::knowledge::{Findings, PhaseFinding, Recollection, Sure};
+use crate::knowledge::{ProfilePhase, Sure, ThreadProfile};
 use crate::pmu::sample::{Sample, SfEstimate};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
@@ -139,7 +139,7 @@ struct Thread {
     samples: u64,
     usual: Mean,
     /// What earlier runs of its program were like.
-    known: Option<Recollection>,
+    known: Option<ThreadProfile>,
 }
 
 impl Thread {
@@ -286,7 +286,7 @@ impl Learnt {
     }
 
     /// Takes note of what earlier runs of its program were like.
-    pub(crate) fn remember(&mut self, task: TaskId, known: &Recollection) {
+    pub(crate) fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         let thread = self.threads.entry(task).or_insert_with(Thread::new);
         thread.known = Some(*known);
         for entry in &mut thread.phases {
@@ -303,7 +303,7 @@ impl Learnt {
     }
 
     /// Adds what was measured of a thread's phases, for later runs.
-    pub(crate) fn find(&self, task: TaskId, found: &mut Findings) {
+    pub(crate) fn find(&self, task: TaskId, found: &mut ThreadProfile) {
         let Some(thread) = self.threads.get(&task) else {
             return;
         };
@@ -311,14 +311,14 @@ impl Learnt {
         for entry in &thread.phases {
             let on = |of| entry.measured(of, &self.machine);
             if let (true, Some(fast), Some(slow)) = (slowest > 0, on(0), on(slowest)) {
-                found.add_phase(PhaseFinding {
+                found.add_phase(ProfilePhase {
                     phase: entry.phase,
                     alone: None,
                     sf: Sure::of_factor(fast.speed / slow.speed, fast.variance + slow.variance),
                 });
             }
         }
-        let ratio = self.energy_ratio(task);
+        let ratio = self.own_energy_ratio(task);
         found.energy = ratio.and_then(|ratio| Sure::of_factor(ratio, ENERGY * ENERGY));
     }
 
@@ -331,8 +331,13 @@ impl Learnt {
     /// phase that it was in last: EF/SF (PMCTrack 2017, Eq. 6).
     pub(crate) fn energy_ratio(&self, task: TaskId) -> Option<f64> {
         let known = || self.threads.get(&task)?.known?.energy;
-        let now = self.phase(task).and_then(|phase| over_types(&phase.energy));
-        now.or_else(|| Some(known()?.factor()))
+        self.own_energy_ratio(task)
+            .or_else(|| Some(known()?.factor()))
+    }
+
+    /// Not that of earlier runs.
+    fn own_energy_ratio(&self, task: TaskId) -> Option<f64> {
+        over_types(&self.phase(task)?.energy)
     }
 
     /// What a thread took on each core type in the phase that it was in last, W.

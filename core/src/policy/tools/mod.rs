@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What policies are made of: how far threads have come ([`progress`]) and what they had ([`ledger`]),
-//! how fast they are where ([`speedup`], from [`speeds`] measured and [`learnt`] models), which of them
+//! how fast they are where ([`speedup`], from [`speeds`] measured, [`learnt`] models and what earlier runs
+//! have [`expected`]), which of them
 //! are to find that out ([`explore`]), and which change places ([`swap`], [`exchange`], [`balance`]).
 
 pub(super) mod balance;
@@ -51,3 +52,27 @@ pub(super) fn tell(
     }
     news
 }
+
+/// What earlier runs of programs were like is known to a field of a policy: see [`super::Policy::remember`] and what
+/// follows it there.
+macro_rules! remembers {
+    ($field:ident) => {
+        fn remember(
+            &mut self,
+            task: $crate::table::TaskId,
+            known: &$crate::knowledge::ThreadProfile,
+        ) {
+            self.$field.remember(task, known);
+        }
+
+        fn find(&self, task: $crate::table::TaskId, found: &mut $crate::knowledge::ThreadProfile) {
+            self.$field.find(task, found);
+        }
+
+        fn past(&self, task: $crate::table::TaskId) -> $crate::knowledge::Past {
+            self.$field.past(task)
+        }
+    };
+}
+
+pub(super) use remembers;

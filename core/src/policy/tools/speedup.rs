@@ -17,7 +17,7 @@ use super::learnt::Learnt;
 use super::mean::MeasuredMean;
 use super::speeds::{Prior, Speeds, SureSpeeds};
 use super::tell;
-use crate::knowledge::{Findings, Past, Recollection};
+use crate::knowledge::{Past, ThreadProfile};
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::estimator::DISCARDED;
@@ -81,13 +81,13 @@ impl Speedups {
     }
 
     /// Takes note of what earlier runs of its program were like.
-    pub(crate) fn remember(&mut self, task: TaskId, known: &Recollection) {
+    pub(crate) fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.threads.entry(task).or_default().past = Expected::new(known);
         self.learnt.remember(task, known);
     }
 
     /// Adds what was measured of a thread, for later runs.
-    pub(crate) fn find(&self, task: TaskId, found: &mut Findings) {
+    pub(crate) fn find(&self, task: TaskId, found: &mut ThreadProfile) {
         if let Some(thread) = self.threads.get(&task) {
             thread
                 .past

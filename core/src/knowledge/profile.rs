@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a policy has found of a thread, and what it is told of a program: of fixed size, so that neither
-//! takes memory while decisions are made.
+//! What a thread is like, as a policy has found it, or is told of its program: of fixed size, so that it takes no
+//! memory while decisions are made.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ pub struct Slope {
 }
 
 /// A phase of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PhaseFinding {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProfilePhase {
     /// Which.
     pub phase: Phase,
     /// Instructions per cycle undisturbed on the fastest core type, and the clock there, Hz.
@@ -32,9 +32,10 @@ pub struct PhaseFinding {
     pub sf: Option<Sure>,
 }
 
-/// What was found of a thread in its life; empty where the policy has no such thing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Findings {
+/// What a thread was found to be like in its life, or is expected to be like from its program's earlier runs, and
+/// how sure that is; empty where nothing is known, or the policy has no such thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadProfile {
     /// How much faster it is on the fastest core type than on each, measured on both.
     pub sf: [Option<Sure>; MAX_CORE_TYPES],
     /// Instructions per cycle on each core type, beside whatever ran.
@@ -45,64 +46,26 @@ pub struct Findings {
     pub btr: [Option<Sure>; MAX_CORE_TYPES],
     /// What contention does to it on each core type.
     pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
-    /// Its phases.
-    pub phases: [Option<PhaseFinding>; PHASES],
-    /// What was known of its program proved wrong.
-    pub unlike: bool,
+    /// Its phases, the latest last.
+    pub phases: [Option<ProfilePhase>; PHASES],
 }
 
-impl Findings {
-    /// Whether there is nothing to be kept.
+impl ThreadProfile {
+    /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        let unlike = self.unlike;
-        *self
-            == Self {
-                unlike,
-                ..Self::default()
-            }
+        *self == Self::default()
     }
 
     /// Puts a phase among the others, if there is room.
-    pub fn add_phase(&mut self, found: PhaseFinding) {
+    pub fn add_phase(&mut self, found: ProfilePhase) {
         if let Some(room) = self.phases.iter_mut().find(|of| of.is_none()) {
             *room = Some(found);
         }
     }
-}
 
-/// A phase that a program had before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RememberedPhase {
-    /// Which.
-    pub phase: Phase,
-    /// As of [`PhaseFinding::alone`].
-    pub alone: Option<(Sure, f64)>,
-    /// As of [`PhaseFinding::sf`].
-    pub sf: Option<Sure>,
-}
-
-/// What is known of a program when it starts again: what its next thread is expected to be like, and how sure
-/// that is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recollection {
-    /// As of [`Findings::sf`].
-    pub sf: [Option<Sure>; MAX_CORE_TYPES],
-    /// As of [`Findings::ipc`].
-    pub ipc: [Option<Sure>; MAX_CORE_TYPES],
-    /// As of [`Findings::energy`].
-    pub energy: Option<Sure>,
-    /// As of [`Findings::btr`].
-    pub btr: [Option<Sure>; MAX_CORE_TYPES],
-    /// As of [`Findings::sensitivity`].
-    pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
-    /// Its phases, the latest last.
-    pub phases: [Option<RememberedPhase>; PHASES],
-}
-
-impl Recollection {
     /// The phase nearest to this one, if that is the same.
-    pub fn phase(&self, phase: &Phase) -> Option<&RememberedPhase> {
-        let apart = |of: &&RememberedPhase| of.phase.distance(phase);
+    pub fn phase(&self, phase: &Phase) -> Option<&ProfilePhase> {
+        let apart = |of: &&ProfilePhase| of.phase.distance(phase);
         let phases = self.phases.iter().flatten();
         let nearest = phases.min_by(|a, b| apart(a).total_cmp(&apart(b)));
         nearest.filter(|of| of.phase.is_same(phase))
@@ -154,5 +117,5 @@ pub enum Remembered<'k> {
     /// It is looked up: ask again.
     Later,
     /// This.
-    Known(&'k Recollection),
+    Known(&'k ThreadProfile),
 }
