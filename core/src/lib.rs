@@ -14,6 +14,7 @@ pub mod agent;
 pub mod energy;
 pub mod files;
 pub mod goals;
+pub mod interference;
 pub mod knowledge;
 pub mod limits;
 pub mod mechanism;

@@ -34,6 +34,7 @@ pub fn machine(counts: &[u32]) -> Topology {
         domains.push(Domain {
             core_type,
             cpus: ids.clone(),
+            shares_l2: false,
         });
         types.push(CoreType {
             name: NAMES[core_type].into(),

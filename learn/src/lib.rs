@@ -10,6 +10,7 @@ pub mod beside;
 pub mod estimates;
 pub mod fit;
 pub mod import;
+pub mod interference;
 pub mod kinds;
 pub mod plot;
 pub mod resample;

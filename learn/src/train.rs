@@ -10,7 +10,7 @@ use log::{info, warn};
 use crate::beside::Beside;
 use crate::estimates::{self, Lesson, names};
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::{beside, import, plot, show};
+use crate::{beside, import, interference, plot, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -39,6 +39,9 @@ const AS_GOOD: f64 = 0.005;
 /// In words: what is wrong with the tables, or why nothing can be learnt. The model that was there
 /// before is then still there.
 pub fn run(args: &Train) -> Result<()> {
+    if args.interference {
+        return interference::run(args);
+    }
     let (tables, output) = (args.tables(), args.output());
     let mut data = Data::read(&tables, &args.column)?;
     data.leave_out(&args.leave_out)?;

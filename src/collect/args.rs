@@ -26,6 +26,7 @@ const LIMIT: u64 = 30;
     after_help = "Examples:\n  \
                   scx_hetero collect -o mine.csv\n  \
                   scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n  \
+                  scx_hetero collect --pairs -o pairs.csv  see docs/interference.md\n  \
                   scx_hetero collect --from mine.csv --share shared.csv  measures nothing\n\n\
                   The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \
@@ -39,7 +40,12 @@ pub struct Args {
     /// Programs to measure, a TOML file with `[[program]]`: name, variant, command
     /// [default: those of experiments/programs]
     #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
-    suite: Option<PathBuf>,
+    pub(super) suite: Option<PathBuf>,
+
+    /// Measure programs beside others in several placements, as data to learn what disturbs threads from;
+    /// `[[antagonist]]` in --suite says beside which
+    #[arg(long, conflicts_with_all = ["command", "share", "from"])]
+    pub(super) pairs: bool,
 
     /// What to call this machine [default: the CPU's own name]
     #[arg(long, value_name = "NAME")]
@@ -101,6 +107,7 @@ impl Args {
         Self {
             output: output.to_path_buf(),
             suite,
+            pairs: false,
             machine: None,
             window,
             windows: WINDOWS,

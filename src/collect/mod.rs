@@ -10,6 +10,7 @@
 mod args;
 pub(crate) mod measured;
 mod meter;
+mod pairs;
 mod run;
 mod share;
 mod suite;
@@ -61,6 +62,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// As [`fill`] and [`share::share`]; or some programs could not be measured, and the others are in
 /// the table.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    if args.pairs {
+        return pairs::run(args, stop);
+    }
     if let Some(to) = &args.share {
         share::check(args.table(), to)?;
     }
@@ -182,16 +186,17 @@ fn measure<'c>(
             ));
             bar.tick();
             let set = runs.len() % of.sets.len();
-            let windows = run::run(
+            let cpus = &on.1.types[core_type].cpus[..1];
+            let outcome = run::run(
                 &program.command,
                 on,
-                core_type,
+                run::RunPlace { core_type, cpus },
                 &of.sets[set],
                 args.limits(),
                 meter,
                 stop,
             )?;
-            let Some((windows, watts)) = windows else {
+            let Some(run::RunOutcome { windows, watts, .. }) = outcome else {
                 return Ok(None);
             };
             if windows.len() <= program.skip {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Running a program on one CPU while it is counted.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -39,21 +40,40 @@ pub(super) struct RunLimits {
     pub user_only: bool,
 }
 
-/// Runs `words` on the first CPU of a core type; the windows that were filled, and what that took where
-/// `meter` tells, or `None` if `stop` said so.
+/// Where a program runs and is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunPlace<'p> {
+    /// Index.
+    pub core_type: usize,
+    /// CPUs of that type.
+    pub cpus: &'p [u32],
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub(super) struct RunOutcome {
+    /// The windows that were filled.
+    pub windows: Vec<Window>,
+    /// What that took, W, where the meter tells.
+    pub watts: Option<f64>,
+    /// Part of the time from the first full window on in which its first thread ran or waited for a CPU, 0 to 1;
+    /// `None` if that was too short.
+    pub awake: Option<f64>,
+}
+
+/// Runs `words` on these CPUs; `None` if `stop` said so.
 ///
 /// # Errors
 /// It cannot be started or counted, or it failed before a window was full.
 pub(super) fn run(
     words: &[String],
     (machine, topology): (&MachinePmus, &Topology),
-    core_type: usize,
+    place: RunPlace,
     set: &EventSet,
     limits: RunLimits,
     meter: &mut Meter,
     stop: &Receiver<()>,
-) -> Result<Option<(Vec<Window>, Option<f64>)>> {
-    let cpu = topology.types[core_type].cpus[0];
+) -> Result<Option<RunOutcome>> {
     let mut child = command(words)?;
     // A group of its own, so that all that it starts can be told to end. What it prints is no
     // concern of ours.
@@ -63,17 +83,12 @@ pub(super) fn run(
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let launcher = Launcher::new(child)?;
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu as usize)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(launcher.tid), &cpus))
-        .with_context(|| {
-            format!("cannot run on CPU {cpu}: it went offline, or this cpuset lacks it")
-        })?;
+    bind(launcher.tid, place.cpus)?;
 
     let mut places = places(machine, topology, true);
-    places.retain(|place| place.cpu == Some(cpu));
+    places.retain(|of| of.cpu.is_some_and(|cpu| place.cpus.contains(&cpu)));
     let mut plans = vec![Plan::default(); topology.types.len()];
-    plans[core_type].sets.push(set.clone());
+    plans[place.core_type].sets.push(set.clone());
     let how = How {
         user_only: limits.user_only,
         on_exec: true,
@@ -89,6 +104,7 @@ pub(super) fn run(
     let begin = Instant::now();
     let mut ended: Option<ExitStatus> = None;
     let mut stopped = false;
+    let mut first: Option<(Instant, Duration)> = None;
     while ended.is_none() && !stopped && begin.elapsed() < limits.time {
         select! {
             recv(end) -> status => ended = Some(status.context("a thread died")?),
@@ -98,10 +114,20 @@ pub(super) fn run(
         for step in sampling.steps(&mut threads) {
             cutter.push(step.counted.run_ns, &step.counted.counts);
         }
+        if first.is_none() && !cutter.full.is_empty() {
+            first = awake_for(pid).map(|awake| (Instant::now(), awake));
+        }
         if cutter.full.len() >= limits.windows {
             break;
         }
     }
+    let awake = first.and_then(|(since, before)| {
+        let (now, passed) = (awake_for(pid)?, since.elapsed());
+        (passed >= FETCH).then(|| {
+            let part = now.saturating_sub(before).as_secs_f64() / passed.as_secs_f64();
+            part.min(1.0)
+        })
+    });
     let watts = meter.watts();
     if ended.is_none() {
         end_group(pid, &end);
@@ -137,11 +163,34 @@ pub(super) fn run(
         );
     }
     cutter.full.truncate(limits.windows);
-    Ok(Some((cutter.full, watts)))
+    Ok(Some(RunOutcome {
+        windows: cutter.full,
+        watts,
+        awake,
+    }))
+}
+
+/// Keeps a thread, and what it starts, on these CPUs.
+pub(super) fn bind(tid: i32, on: &[u32]) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    for &cpu in on {
+        cpus.set(cpu as usize)?;
+    }
+    sched_setaffinity(Pid::from_raw(tid), &cpus).with_context(|| {
+        format!("cannot run on CPUs {on:?}: one went offline, or this cpuset lacks it")
+    })
+}
+
+/// How long a process's first thread has run, and waited for a CPU.
+fn awake_for(pid: i32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).ok()?;
+    let mut words = text.split_whitespace().map(str::parse::<u64>);
+    let (ran, waited) = (words.next()?.ok()?, words.next()?.ok()?);
+    Some(Duration::from_nanos(ran + waited))
 }
 
 /// Ends a program with all that it has started.
-fn end_group(pid: i32, end: &Receiver<ExitStatus>) {
+pub(super) fn end_group(pid: i32, end: &Receiver<ExitStatus>) {
     let group = Pid::from_raw(pid);
     let _ = killpg(group, Signal::SIGTERM);
     let _ = end.recv_timeout(GRACE);

@@ -16,7 +16,7 @@ mod lines;
 pub(crate) mod perf;
 mod ring;
 pub(crate) mod sampling;
-mod session;
+pub(crate) mod session;
 pub(crate) mod target;
 mod totals;
 

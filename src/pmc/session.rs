@@ -142,7 +142,7 @@ impl Job {
 
 /// A plan of as many of these events as one set has room for, the first ones first: samples are
 /// of one set.
-fn one_set(events: &[Event], pmu: &Pmu) -> Plan {
+pub(crate) fn one_set(events: &[Event], pmu: &Pmu) -> Plan {
     let (mut chosen, mut full) = (Vec::new(), Vec::new());
     for event in events {
         chosen.push(event.clone());

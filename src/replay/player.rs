@@ -14,6 +14,7 @@ use crate::policy::{Action, Insight, Name, Objective, Policy, Settings};
 use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::{Task, TaskId};
+use hetero_core::interference::Interference;
 use hetero_core::knowledge::ThreadProfile;
 
 /// What is to be other than it was.
@@ -124,6 +125,7 @@ impl Player {
             decided: Vec::new(),
         };
         player.keep_step(&begin.chosen)?;
+        player.agent.interference.set_limits(begin.chosen.limits);
         Ok(player)
     }
 
@@ -220,6 +222,11 @@ impl Player {
                 action,
             }));
         Some(&self.decided)
+    }
+
+    /// What slows a thread down beside others.
+    pub fn interference(&self, task: TaskId) -> Option<Interference> {
+        self.agent.interference.of(task)
     }
 
     /// What it knows of a thread.

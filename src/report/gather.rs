@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Result, bail};
 
+use super::beside::{BesideGatherer, BesideMatrix};
 use super::goals::{GoalCurves, GoalGatherer};
 use super::power::{PowerCurves, PowerGatherer};
 use crate::policy::Insight;
@@ -60,6 +61,8 @@ pub(super) struct ReportData {
     pub watts: Curve,
     /// And of which programs.
     pub power: PowerCurves,
+    /// Which slowed down which.
+    pub beside: BesideMatrix,
     /// Programs with goals, and how many more there were.
     pub goals: (Vec<GoalCurves>, usize),
     /// The latest [`LISTED`], oldest first.
@@ -164,6 +167,7 @@ struct Gatherer {
     drawn_ns: Option<u64>,
     energy: Option<(u64, f64)>,
     power: PowerGatherer,
+    beside: BesideGatherer,
     goals: GoalGatherer,
     decided: Vec<Decided>,
     done: usize,
@@ -190,6 +194,7 @@ pub(super) fn gather(open: impl Fn() -> Result<RecordReader>) -> Result<ReportDa
     }
     gatherer.story.complaint = reader.complaint();
     gatherer.story.goals = gatherer.goals.finish();
+    gatherer.story.beside = gatherer.beside.finish();
     gatherer.story.power = gatherer.power.finish(&gatherer.topology);
     Ok(gatherer.story)
 }
@@ -235,6 +240,7 @@ impl Gatherer {
             drawn_ns: None,
             energy: None,
             power: PowerGatherer::new(point_ns),
+            beside: BesideGatherer::default(),
             goals: GoalGatherer::new(survey.length_ns),
             decided: Vec::new(),
             done: 0,
@@ -251,6 +257,7 @@ impl Gatherer {
                 stp: Vec::new(),
                 watts: Vec::new(),
                 power: PowerCurves::default(),
+                beside: BesideMatrix::default(),
                 goals: (Vec::new(), 0),
                 moves: VecDeque::new(),
                 all_moves: 0,
@@ -286,6 +293,7 @@ impl Gatherer {
                 self.looked_ns = Some(at_ns);
                 self.player.look(now_ns, tasks, decides);
                 let player = &self.player;
+                self.beside.take(tasks, |task| player.interference(task));
                 let capacities = self.topology.types.iter().map(|kind| kind.capacity);
                 self.ledger
                     .update(at_ns, tasks, capacities, |task| player.insight(task));
@@ -391,6 +399,7 @@ impl Gatherer {
                     insight,
                     moves: 0,
                     joules: None,
+                    interference: None,
                 })
                 .collect(),
             work: self.ledger.work(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero report`: a recording as one page of HTML.
 
+mod beside;
 mod curves;
 mod gather;
 mod goals;

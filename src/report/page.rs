@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::curves::{self, Named};
 use super::gather::{LISTED, ROWS, ReportData, ThreadRow};
-use super::{goals, power, timeline};
+use super::{beside, goals, power, timeline};
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
 pub(super) const CURVES: [&str; curves::COLOURS] = [
@@ -86,6 +86,13 @@ pub(super) fn page(story: &ReportData, file: &str) -> String {
             false,
             &of(|row| &row.slowdown),
         ),
+    );
+    section(
+        &mut body,
+        "Which program slows down which",
+        "Time that a program's threads lost beside others on the same core type, by the process that disturbed \
+         them most, and most of it to what; as far as the scheduler was sure.",
+        beside::draw(&story.beside),
     );
     section(
         &mut body,
@@ -248,7 +255,7 @@ fn moves(body: &mut String, story: &ReportData) {
 }
 
 /// For HTML, in text and in attributes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

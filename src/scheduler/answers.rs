@@ -6,6 +6,7 @@ use log::info;
 
 use super::Scheduler;
 use crate::agent::Backend as _;
+use crate::agent::disturbed::{DisturbedStory, name_of};
 use crate::policy::{self, Knows, Name};
 use crate::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use crate::stats::story::{EnergyStory, HistoryEntry, Story, THREADS, ThreadStory};
@@ -45,6 +46,7 @@ impl Scheduler<'_> {
             insight: self.agent.policy().insight(task, &self.agent.topology),
             moves: self.agent.moves.of(task.id),
             joules: self.agent.energy.joules(task.id),
+            interference: self.agent.interference.of(task.id),
         });
         let types = self.agent.topology.types.iter();
         LiveReading {
@@ -109,6 +111,9 @@ impl Scheduler<'_> {
             rule: self.agent.rules.told(task.id, &self.agent.topology),
             goal: self.goal_told(task),
             past: self.agent.past(task.id).told().map(Into::into),
+            disturbed: self.agent.interference.of(task.id).and_then(|found| {
+                DisturbedStory::of(&found, |pid| name_of(self.agent.tasks(), pid))
+            }),
             run_ns: task.run_ns[..nr_types].to_vec(),
             energy: self.agent.energy.thread(task.id).map(|energy| EnergyStory {
                 joules: energy.joules[..nr_types].to_vec(),

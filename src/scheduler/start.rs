@@ -152,6 +152,7 @@ impl<'a> Scheduler<'a> {
             *familiar = Familiar::start(Path::new(knowledge::store::PATH), machine);
         }
         let mut agent = Agent::new(topology, policy_name, policy);
+        agent.interference.set_limits(limits);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
         programs.renew_rules();

@@ -272,6 +272,7 @@ impl Bench {
         let model = error.map(|error| SimulatedModel { error, seed });
         let mut agent = Agent::new(topology.clone(), name, name.build(options.settings));
         agent.saves = options.saving.is_some();
+        agent.interference.set_limits(options.settings.limits);
         let recording = options.record.then(|| {
             MemoryRecording::new(Begin {
                 version: env!("CARGO_PKG_VERSION").into(),

@@ -422,6 +422,7 @@ fn topology(source: &SourceText, raw: &RawMachine, modules: u32) -> Result<Topol
             domains.push(Domain {
                 core_type,
                 cpus: ids,
+                shares_l2: false,
             });
         }
     }

@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::work::Work;
 use super::{CoreTypeTotals, Counts, EnergySums, EnergyTotals, Totals, part_watts, percent, watts};
+use crate::agent::disturbed::DisturbedStory;
 use crate::goals::GoalStatus;
 use crate::policy::Insight;
-use crate::table::{Task, TaskId, TaskState};
+use crate::table::{Comm, Task, TaskId, TaskState};
 use crate::topology::MAX_CORE_TYPES;
+use hetero_core::interference::Interference;
 
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
@@ -111,6 +113,8 @@ pub struct ThreadReading {
     pub moves: u64,
     /// Its energy since it was first seen, J, where that is known.
     pub joules: Option<f64>,
+    /// What slows it down.
+    pub interference: Option<Interference>,
 }
 
 /// Everything that the monitor shows.
@@ -244,6 +248,9 @@ pub struct LiveThread {
     /// Its part of the cores' power in the interval, W, where that is known.
     #[serde(default)]
     pub watts: Option<f64>,
+    /// What slows it down beside others, if anything does.
+    #[serde(default)]
+    pub disturbed: Option<DisturbedStory>,
 }
 
 /// How far threads had come, and all together.
@@ -291,6 +298,14 @@ impl Rates {
             (Some(before), Some(now)) => now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9,
             _ => 0.0,
         };
+        // Of a process its first thread's, or any other's.
+        let mut names: HashMap<u32, Comm> = HashMap::new();
+        for ThreadReading { task, .. } in &now.threads {
+            let name = names.entry(task.tgid).or_insert(task.comm);
+            if task.tid == task.tgid {
+                *name = task.comm;
+            }
+        }
         let mut threads: Vec<(TaskId, u64, LiveThread)> = now
             .threads
             .iter()
@@ -304,6 +319,9 @@ impl Rates {
                 let load = percent(task.total_ns().saturating_sub(earlier), elapsed);
                 let grown = reading.joules.zip(joules).map(|(now, before)| now - before);
                 let mut shown = thread(reading, load.min(100.0));
+                let found = reading.interference.as_ref();
+                let named = |pid: u32| names.get(&pid).map(|comm| comm.to_string());
+                shown.disturbed = found.and_then(|found| DisturbedStory::of(found, named));
                 shown.watts = grown
                     .filter(|_| seconds > 0.0)
                     .map(|joules| joules / seconds);
@@ -435,6 +453,7 @@ fn thread(reading: &ThreadReading, load_pct: f64) -> LiveThread {
         lead_ns: None,
         moves: *moves,
         watts: None,
+        disturbed: None,
     }
 }
 

@@ -17,14 +17,18 @@ use scx_stats::prelude::*;
 use super::Counts;
 use super::client::Client;
 use super::http::{Http, LIMITS};
-use super::live::Live;
+use super::live::{Live, LiveThread};
 use crate::connections::Connections;
+use hetero_core::interference::InterferenceClass;
 
 /// Where it listens unless it is told otherwise; reached from this machine alone.
 pub const ADDRESS: &str = "127.0.0.1:9754";
 
 /// How soon it heeds a signal.
 const GLANCE: Duration = Duration::from_millis(250);
+
+/// Threads whose slowdown is told one by one, the most.
+const WORST: usize = 20;
 
 /// A scheduler that has not answered for so long is not asked again for as long: every client
 /// would wait for that.
@@ -236,8 +240,53 @@ pub fn render(live: &Live) -> String {
             text.sample("cpu_hertz", &labels, f64::from(mhz) * 1e6);
         }
     }
+    disturbed(&mut text, live);
     counters(&mut text, &live.total_counts);
     text.0
+}
+
+/// What slows threads down: how many by class, and of the worst by what.
+fn disturbed(text: &mut Text, live: &Live) {
+    let mut threads: Vec<_> = live.threads.iter().collect();
+    threads.retain(|thread| thread.disturbed.is_some());
+    let help = "threads that others slow down, by what they contend for";
+    text.family("disturbed_threads", "gauge", help);
+    for class in &InterferenceClass::ALL[1..] {
+        let is = |thread: &&&LiveThread| {
+            thread
+                .disturbed
+                .as_ref()
+                .is_some_and(|of| of.class == *class)
+        };
+        let number = threads.iter().filter(is).count();
+        text.sample(
+            "disturbed_threads",
+            &[("class", class.name())],
+            number as f64,
+        );
+    }
+    if threads.is_empty() {
+        return;
+    }
+    let worst = |thread: &LiveThread| thread.disturbed.as_ref().map_or(0.0, |of| of.slowdown);
+    threads.sort_by(|a, b| worst(b).total_cmp(&worst(a)).then(a.tid.cmp(&b.tid)));
+    let help =
+        "slowdown of the threads that are disturbed most, by what, and by which process most";
+    text.family("thread_disturbed_ratio", "gauge", help);
+    for thread in threads.into_iter().take(WORST) {
+        let Some(of) = &thread.disturbed else {
+            continue;
+        };
+        let [tid, by_pid] = [Some(thread.tid), of.pid].map(|id| id.map(|id| id.to_string()));
+        let labels = [
+            ("tid", tid.as_deref().unwrap_or_default()),
+            ("comm", &thread.comm),
+            ("class", of.class.name()),
+            ("by", of.by.as_deref().unwrap_or_default()),
+            ("by_pid", by_pid.as_deref().unwrap_or_default()),
+        ];
+        text.sample("thread_disturbed_ratio", &labels, of.slowdown);
+    }
 }
 
 /// Every count by its name and description, as the statistics have them.

@@ -16,6 +16,7 @@ mod fixtures;
 mod goal_run;
 mod goals;
 mod heartbeats;
+mod interference;
 mod knowledge;
 mod licences;
 mod machines;

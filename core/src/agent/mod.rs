@@ -20,7 +20,9 @@
 //! Nothing is allocated once the threads are known, and each was moved once.
 
 mod backend;
+pub mod disturbed;
 mod goals;
+mod interference;
 mod knowledge;
 mod moves;
 mod ruled;
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, SessionHeirs};
 pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
+pub use interference::AgentInterference;
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 pub use saving::SAVING_LOOK;
@@ -69,6 +72,8 @@ pub struct Agent {
     pub goals: AgentGoals,
     /// What energy went where.
     pub energy: EnergyLedger,
+    /// What slows threads down, and which processes do.
+    pub interference: AgentInterference,
     /// Which threads were moved of late, and why.
     pub moves: Moves,
     name: Name,
@@ -96,6 +101,7 @@ impl Agent {
             rules: Ruled::default(),
             goals: AgentGoals::default(),
             energy: EnergyLedger::default(),
+            interference: AgentInterference::default(),
             moves: Moves::default(),
             name,
             policy,
@@ -172,6 +178,7 @@ impl Agent {
                 recording.sample(sample);
             }
             self.policy.observe(sample);
+            self.interference.observe(sample, &self.topology);
             if places {
                 self.saving.observe(sample);
             }
@@ -201,11 +208,16 @@ impl Agent {
         }
         let Self {
             knowledge,
+            interference,
+            energy,
+            topology,
             policy,
             tasks,
             ..
         } = self;
         knowledge.look(backend, &mut **policy, tasks);
+        let watts = |task, core_type| energy.watts(task, core_type);
+        interference.look(backend.now(), tasks, topology, watts);
         let mut actions = take(&mut self.actions);
         let now_ns = backend.now();
         let verdict = |task: &Task| backend.verdict(task);
@@ -388,6 +400,7 @@ impl Agent {
         self.rules.retain(&self.tasks);
         self.goals.retain(&self.tasks);
         self.energy.forget_the_gone(&self.tasks);
+        self.interference.forget_the_gone();
     }
 
     fn snapshot(&self, now_ns: u64) -> Snapshot<'_> {

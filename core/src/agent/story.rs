@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::disturbed::DisturbedStory;
 use crate::text::{hang_words, percent};
 
 /// The most threads of a process that are told of, those that ran most.
@@ -56,6 +57,9 @@ pub struct ThreadStory {
     /// What became of what earlier runs of its program were like, in words.
     #[serde(default)]
     pub past: Option<String>,
+    /// What slows it down beside others.
+    #[serde(default)]
+    pub disturbed: Option<DisturbedStory>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
     /// What it has taken, where that is known.
@@ -175,6 +179,9 @@ impl ThreadStory {
             item("energy", energy.told(story));
         }
         item("slowdown", self.slowdowns(story));
+        if let Some(disturbed) = &self.disturbed {
+            item("beside", hang_words(&disturbed.told(self.pid), 11, 11));
+        }
         if let Some(goal) = &self.goal {
             item("goal", hang_words(goal, 11, 11));
         }

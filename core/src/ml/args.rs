@@ -59,6 +59,11 @@ pub struct Train {
     #[arg(long)]
     pub compare: bool,
 
+    /// Of tables of 'collect --pairs': say how well classes of interference are told,
+    /// by rules and by what is learnt, and write nothing
+    #[arg(long, conflicts_with_all = ["here", "output", "report", "import", "column"])]
+    pub interference: bool,
+
     /// The most trees of each sum
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub trees: u16,

@@ -160,10 +160,20 @@ fn domains(facts: &TopologyFacts, groups: &Groups, llcs: &[usize]) -> Vec<Domain
     }
     let mut domains: Vec<Domain> = domains
         .into_iter()
-        .map(|((core_type, _), cpus)| Domain { core_type, cpus })
+        .map(|((core_type, shared), cpus)| Domain {
+            core_type,
+            shares_l2: matches!(shared, Shared::L2(_)) && has_l3(facts, &cpus),
+            cpus,
+        })
         .collect();
     domains.sort_by_key(|domain| (domain.core_type, domain.cpus[0]));
     domains
+}
+
+/// Whether there is another level beyond these CPUs' L2.
+fn has_l3(facts: &TopologyFacts, cpus: &[u32]) -> bool {
+    let of = |&id: &u32| facts.cpu(id).is_some_and(|cpu| cpu.l3.is_some());
+    cpus.iter().all(of)
 }
 
 /// The PMU that serves all of these CPUs.

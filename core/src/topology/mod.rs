@@ -145,6 +145,9 @@ pub struct Domain {
     pub core_type: usize,
     /// Its online CPUs, ascending.
     pub cpus: Vec<u32>,
+    /// Its cores share an L2 that is not their last level.
+    #[serde(default)]
+    pub shares_l2: bool,
 }
 
 /// The machine's online CPUs, by core type, cluster and core.

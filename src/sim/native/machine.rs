@@ -211,6 +211,7 @@ pub fn topology(clusters: &[(usize, u32)], smt: &[usize]) -> Topology {
         domains.push(Domain {
             core_type,
             cpus: ids,
+            shares_l2: false,
         });
     }
     domains.sort_by_key(|domain| (domain.core_type, domain.cpus[0]));

@@ -46,6 +46,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
             insight,
             moves: 3,
             joules: None,
+            interference: None,
         }
     };
     let kind = |name: &str| CoreTypeTotals {

@@ -102,6 +102,7 @@ pub(super) fn thread(index: usize, seconds: u64) -> ThreadReading {
         insight,
         moves,
         joules: None,
+        interference: None,
     }
 }
 

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Tells of each thread what slows it down, and which process does ([`crate::interference`]).
+//!
+//! A look at the task table says what runs beside what; a sample says how a thread fares there. What it takes is
+//! bounded: a look goes through the table once, and seeks the culprits of no more than [`SOUGHT`] threads.
+
+use crate::interference::company::Company;
+use crate::interference::culprit::{Neighbour, culprit};
+use crate::interference::rules::{best, classify};
+use crate::interference::signs::{InterferenceSigns, SignRates, at};
+use crate::interference::undisturbed::{BESIDE, Undisturbed};
+use crate::interference::{CLASSES, DISTURBED, Interference, InterferenceClass};
+use crate::pmu::Meaning;
+use crate::pmu::sample::{LINE_BYTES, Sample};
+use crate::slowdown::{Phase, Thresholds};
+use crate::table::{Task, TaskId, TaskState};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// Looks closer than this say nothing of what ran between them, ns.
+const LEAST_NS: u64 = 10_000_000;
+
+/// Threads whose culprits a look seeks, at most; others have their turn at the next.
+const SOUGHT: usize = 64;
+
+/// Threads that can be culprits: those that ran, the first so many.
+const ACTIVE: usize = 512;
+
+/// A new sample counts for one in so many in what is told.
+const AVERAGED: f64 = 4.0;
+
+/// A thread that has moved to another core type finds cold caches there: so many samples say nothing.
+const COLD: u32 = 1;
+
+/// Samples after which something is told.
+const ENOUGH: u32 = 3;
+
+/// Looks over which sleep is averaged.
+const SLEEP: f64 = 32.0;
+
+/// What ran for less than this part of the time is nobody's culprit.
+const RUNS: f64 = 0.02;
+
+/// Other processes' threads are not waited for by less than this part of the time.
+const LATE: f64 = 0.1;
+
+/// What is known of a slot's thread, as company.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotLoad {
+    /// Of the task; 0 is none.
+    generation: u32,
+    tgid: u32,
+    cpu: u32,
+    core_type: u8,
+    /// Run time at the last look, ns.
+    ran_ns: u64,
+    /// Part of the time since the one before in which it ran.
+    share: f64,
+    /// While it runs, bytes/s.
+    btr: f64,
+    l2: Option<f64>,
+    /// Look at which it was there.
+    look: u32,
+}
+
+/// A thread of which there are samples.
+#[derive(Clone, Debug, Default)]
+struct DisturbedThread {
+    generation: u32,
+    undisturbed: Undisturbed,
+    core_type: usize,
+    /// On this core type.
+    samples: u32,
+    /// Logarithm of the slowdown by run time.
+    slow: f64,
+    /// How likely each class was.
+    likely: [f64; CLASSES],
+    /// What transferred most beside it when its phase was fastest.
+    before: [(u32, f64); BESIDE],
+    /// Part of the looks at which it slept, how many there were, and the least such part.
+    sleep: f64,
+    looks: u32,
+    least_sleep: f64,
+    /// Logarithm of how many times longer it takes for a late thread of its process, and what keeps that.
+    waits: f64,
+    late: Option<(u32, f64)>,
+    culprit: Option<(u32, f64)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AgentInterference {
+    limits: Option<Thresholds>,
+    /// The highest clock of each core type so far, Hz.
+    clocks: [f64; MAX_CORE_TYPES],
+    loads: Vec<SlotLoad>,
+    threads: Vec<Option<Box<DisturbedThread>>>,
+    /// Slots that ran lately.
+    active: Vec<u32>,
+    /// Busy part of each CPU, by id; of each cluster; and traffic of each contention domain, bytes/s.
+    cpus: Vec<f64>,
+    clusters: Vec<f64>,
+    domains: Vec<f64>,
+    looked_ns: Option<u64>,
+    look: u32,
+    /// Where the next look goes on to seek culprits.
+    next: usize,
+}
+
+impl AgentInterference {
+    /// Goes by what was measured of the machine's memory; `None`: by the clock.
+    pub fn set_limits(&mut self, limits: Option<Thresholds>) {
+        self.limits = limits;
+    }
+
+    /// What memory transfers at the most, bytes/s, as far as is known.
+    fn bandwidth(&self) -> f64 {
+        let clock = Some(self.clocks[0]).filter(|&hz| hz > 0.0);
+        let limits = self.limits.unwrap_or_else(|| Thresholds::assumed(clock));
+        limits.high_btr / 0.3
+    }
+
+    /// Takes note of what runs where. `watts` is what a thread takes on a core type while it runs, where that is
+    /// known.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        tasks: &[Task],
+        topology: &Topology,
+        watts: impl Fn(TaskId, usize) -> Option<f64>,
+    ) {
+        let since = self.looked_ns.map(|before| now_ns.saturating_sub(before));
+        if since.is_some_and(|passed| passed < LEAST_NS) {
+            return;
+        }
+        self.looked_ns = Some(now_ns);
+        self.look = self.look.wrapping_add(1);
+        let passed = since.unwrap_or(u64::MAX).max(1) as f64;
+        self.clear(topology);
+        for task in tasks {
+            self.take(task, passed, since.is_some());
+        }
+        for &slot in &self.active {
+            let load = &self.loads[slot as usize];
+            let Some(cpu) = topology.cpu(load.cpu) else {
+                continue;
+            };
+            let busy = &mut self.cpus[load.cpu as usize];
+            *busy = (*busy + load.share).min(1.0);
+            self.clusters[cpu.domain] += load.share;
+            self.domains[cpu.llc] += load.share * load.btr;
+        }
+        self.seek(topology, watts);
+    }
+
+    fn clear(&mut self, topology: &Topology) {
+        let fill = |of: &mut Vec<f64>, number: usize| {
+            of.clear();
+            of.resize(number, 0.0);
+        };
+        let domains = topology.cpus.iter().map(|cpu| cpu.llc + 1).max();
+        fill(&mut self.cpus, topology.nr_cpu_ids as usize);
+        fill(&mut self.clusters, topology.domains.len());
+        fill(&mut self.domains, domains.unwrap_or(0));
+        self.active.clear();
+    }
+
+    fn take(&mut self, task: &Task, passed: f64, looked: bool) {
+        let slot = task.id.slot as usize;
+        if self.loads.len() <= slot {
+            self.loads.resize(slot + 1, SlotLoad::default());
+        }
+        let load = &mut self.loads[slot];
+        let ran_ns = task.total_ns();
+        if load.generation != task.id.generation {
+            *load = SlotLoad {
+                generation: task.id.generation,
+                ran_ns,
+                ..SlotLoad::default()
+            };
+        }
+        let share = ran_ns.saturating_sub(load.ran_ns) as f64 / passed;
+        *load = SlotLoad {
+            tgid: task.tgid,
+            cpu: task.cpu.max(0) as u32,
+            core_type: task.core_type as u8,
+            ran_ns,
+            share: if looked { share.min(1.0) } else { 0.0 },
+            look: self.look,
+            ..*load
+        };
+        if load.share >= RUNS && self.active.len() < ACTIVE {
+            self.active.push(task.id.slot);
+        }
+        let Some(thread) = self.thread_mut(task.id) else {
+            return;
+        };
+        thread.looks = thread.looks.saturating_add(1);
+        let asleep = f64::from(u8::from(task.state == TaskState::Blocked && !task.spinning));
+        let weight = 1.0 / f64::from(thread.looks).min(SLEEP);
+        thread.sleep += (asleep - thread.sleep) * weight;
+        if f64::from(thread.looks) >= SLEEP {
+            // What was long ago may be another part of the program.
+            thread.least_sleep = (thread.least_sleep * 1.001 + 1e-6).min(thread.sleep);
+        } else {
+            thread.least_sleep = 1.0;
+        }
+    }
+
+    /// Finds out what disturbs threads, those whose turn it is.
+    fn seek(&mut self, topology: &Topology, watts: impl Fn(TaskId, usize) -> Option<f64>) {
+        let all = self.threads.len();
+        let (mut sought, mut seen) = (0, 0);
+        while sought < SOUGHT && seen < all {
+            seen += 1;
+            self.next = (self.next + 1) % all;
+            let slot = self.next;
+            let Some(mut thread) = self.threads[slot].take() else {
+                continue;
+            };
+            let load = self.loads[slot];
+            if load.look == self.look && load.generation == thread.generation {
+                (thread.waits, thread.late) = self.waits(slot, &thread, topology, &watts);
+                let told = thread.told();
+                thread.culprit = match told.class {
+                    InterferenceClass::None => None,
+                    InterferenceClass::Wait => thread.late,
+                    class => {
+                        let beside = self.beside(slot, topology, &watts);
+                        culprit(class, beside, &thread.before)
+                    }
+                };
+                sought += usize::from(told.class != InterferenceClass::None);
+            }
+            self.threads[slot] = Some(thread);
+        }
+    }
+
+    /// What ran beside a slot's thread.
+    fn beside<'a>(
+        &'a self,
+        slot: usize,
+        topology: &'a Topology,
+        watts: impl Fn(TaskId, usize) -> Option<f64> + 'a,
+    ) -> impl Iterator<Item = Neighbour> + 'a {
+        let here = topology.cpu(self.loads[slot].cpu);
+        let others = self.active.iter().filter(move |&&of| of as usize != slot);
+        others.filter_map(move |&of| {
+            let load = &self.loads[of as usize];
+            let (here, there) = (here?, topology.cpu(load.cpu)?);
+            let id = TaskId {
+                slot: of,
+                generation: load.generation,
+            };
+            let core_type = usize::from(load.core_type);
+            let capacity = topology.types.get(core_type).map_or(1024, |t| t.capacity);
+            let same_core = here.core == there.core;
+            let cluster = here.domain == there.domain && topology.domains[here.domain].shares_l2;
+            Some(Neighbour {
+                tgid: load.tgid,
+                share: load.share,
+                sibling: same_core && here.id != there.id,
+                cluster: cluster && !same_core,
+                domain: here.llc == there.llc,
+                btr: load.btr,
+                l2: load.l2,
+                watts: watts(id, core_type).unwrap_or(f64::from(capacity) / 1024.0),
+            })
+        })
+    }
+
+    /// How many times longer a thread takes for one of its process that is late, as a logarithm, and the process that
+    /// keeps that.
+    fn waits(
+        &self,
+        slot: usize,
+        thread: &DisturbedThread,
+        topology: &Topology,
+        watts: &impl Fn(TaskId, usize) -> Option<f64>,
+    ) -> (f64, Option<(u32, f64)>) {
+        let longer = ((1.0 - thread.least_sleep).max(1e-3) / (1.0 - thread.sleep).max(1e-3)).ln();
+        if f64::from(thread.looks) < 2.0 * SLEEP || longer < DISTURBED.ln() {
+            return (0.0, None);
+        }
+        let own = self.loads[slot];
+        let mates = self.active.iter().map(|&of| of as usize);
+        let mates = mates.filter(|&of| of != slot && self.loads[of].tgid == own.tgid);
+        // That which sleeps least is what the others wait for.
+        let awake = |of: usize| self.known(of).map_or(0.0, |mate| 1.0 - mate.sleep);
+        let Some(late) = mates.max_by(|&a, &b| awake(a).total_cmp(&awake(b))) else {
+            return (0.0, None);
+        };
+        if awake(late) < 1.0 - thread.sleep + LATE {
+            return (0.0, None);
+        }
+        // What shares its CPU keeps it, or else what disturbs it there.
+        let cpu = self.loads[late].cpu;
+        let there = self.active.iter().map(|&of| &self.loads[of as usize]);
+        let there = there.filter(|of| of.cpu == cpu && of.tgid != own.tgid);
+        let most = there.max_by(|a, b| a.share.total_cmp(&b.share));
+        let culprit = match most.filter(|of| of.share >= LATE) {
+            Some(of) => Some((of.tgid, of.share / (of.share + self.loads[late].share))),
+            None => {
+                let told = self.known(late).map(|mate| mate.of_samples());
+                let told = told.filter(|told| told.class != InterferenceClass::None);
+                told.and_then(|told| {
+                    let before = self.known(late).map_or([(0, 0.0); BESIDE], |of| of.before);
+                    culprit(told.class, self.beside(late, topology, watts), &before)
+                })
+            }
+        };
+        (longer, culprit)
+    }
+
+    fn known(&self, slot: usize) -> Option<&DisturbedThread> {
+        let thread = self.threads.get(slot)?.as_deref()?;
+        (thread.generation == self.loads.get(slot)?.generation).then_some(thread)
+    }
+
+    fn thread_mut(&mut self, id: TaskId) -> Option<&mut DisturbedThread> {
+        let thread = self.threads.get_mut(id.slot as usize)?.as_deref_mut()?;
+        (thread.generation == id.generation).then_some(thread)
+    }
+
+    /// Takes in how a thread fared.
+    pub(super) fn observe(&mut self, sample: &Sample, topology: &Topology) {
+        let slot = sample.task.slot as usize;
+        let (metrics, core_type) = (&sample.metrics, sample.core_type);
+        let sound = metrics.ipc > 0.0 && metrics.frequency > 0.0 && core_type < MAX_CORE_TYPES;
+        if sample.last || !sound || slot >= self.loads.len() {
+            return;
+        }
+        let each = |meaning| Some(sample.counts.per_kilo(meaning)? / 1e3);
+        let now = SignRates {
+            ipc: metrics.ipc,
+            frequency: metrics.frequency,
+            llc_misses: metrics.btr.map(|btr| btr / LINE_BYTES / metrics.ips),
+            l2_misses: each(Meaning::L2Misses).or_else(|| each(Meaning::LlcReferences)),
+            stalled: each(Meaning::StalledMem),
+            awake: None,
+        };
+        let clock = &mut self.clocks[core_type];
+        *clock = clock.max(now.frequency);
+        let load = &mut self.loads[slot];
+        if load.generation != sample.task.generation {
+            return;
+        }
+        load.btr = now.btr();
+        load.l2 = now.l2_misses.map(|of| of * now.ips() * LINE_BYTES);
+        if self.threads.len() <= slot {
+            self.threads.resize_with(slot + 1, || None);
+        }
+        let mut thread = match self.threads[slot].take() {
+            Some(thread) if thread.generation == sample.task.generation => thread,
+            // Its memory is of use to another.
+            Some(mut thread) => {
+                *thread = DisturbedThread::new(sample.task);
+                thread
+            }
+            None => Box::new(DisturbedThread::new(sample.task)),
+        };
+        if thread.core_type != core_type {
+            (thread.core_type, thread.samples) = (core_type, 0);
+            thread.likely = [0.0; CLASSES];
+            thread.slow = 0.0;
+        }
+        thread.samples = thread.samples.saturating_add(1);
+        if thread.samples > COLD
+            && let Some(company) = self.company(slot, topology)
+        {
+            let beside = self.loudest(slot, topology);
+            let clock = self.clocks[core_type];
+            thread.take(&now, &Phase::of(metrics), company, beside, clock);
+        }
+        self.threads[slot] = Some(thread);
+    }
+
+    /// What a slot's thread has for company.
+    fn company(&self, slot: usize, topology: &Topology) -> Option<Company> {
+        let load = self.loads.get(slot)?;
+        let here = topology.cpu(load.cpu)?;
+        let busy = |&id: &u32| self.cpus.get(id as usize).copied().unwrap_or(0.0);
+        let siblings = here.siblings.iter().filter(|&&id| id != here.id);
+        let sibling: f64 = siblings.map(busy).sum();
+        let shares_l2 = topology.domains.get(here.domain)?.shares_l2;
+        let on_core: f64 = here.siblings.iter().map(busy).sum();
+        let cluster = self.clusters.get(here.domain).copied().unwrap_or(0.0) - on_core;
+        let own = load.share * load.btr;
+        let (mut near, mut far) = (0.0, 0.0);
+        for (llc, &traffic) in self.domains.iter().enumerate() {
+            *if llc == here.llc { &mut near } else { &mut far } += traffic;
+        }
+        Some(Company {
+            sibling: sibling.min(1.0),
+            cluster: if shares_l2 { cluster.max(0.0) } else { 0.0 },
+            btr: Company::traffic((near - own).max(0.0), far, self.domains.len()),
+            bandwidth: self.bandwidth(),
+        })
+    }
+
+    /// The processes that transferred most in a slot's contention domain, and how much, bytes/s.
+    fn loudest(&self, slot: usize, topology: &Topology) -> [(u32, f64); BESIDE] {
+        let mut most = [(0, 0.0); BESIDE];
+        let llc = |load: &SlotLoad| topology.cpu(load.cpu).map(|cpu| cpu.llc);
+        let here = llc(&self.loads[slot]);
+        // Of a crowd only the first: a sample is taken in on the way of every decision.
+        for &of in self
+            .active
+            .iter()
+            .take(64)
+            .filter(|&&of| of as usize != slot)
+        {
+            let load = &self.loads[of as usize];
+            let traffic = load.share * load.btr;
+            if llc(load) != here || traffic <= 0.0 {
+                continue;
+            }
+            match most.iter_mut().find(|of| of.0 == load.tgid) {
+                Some(of) => of.1 += traffic,
+                None => {
+                    let least = most.iter_mut().min_by(|a, b| a.1.total_cmp(&b.1));
+                    if let Some(least) = least.filter(|least| least.1 < traffic) {
+                        *least = (load.tgid, traffic);
+                    }
+                }
+            }
+        }
+        most
+    }
+
+    /// What a thread suffers from; `None` if too little is known of it.
+    pub fn of(&self, task: TaskId) -> Option<Interference> {
+        let thread = self.threads.get(task.slot as usize)?.as_deref()?;
+        let known = thread.generation == task.generation && thread.samples >= ENOUGH;
+        known.then(|| thread.told())
+    }
+
+    /// Forgets threads that were not there at the last look.
+    pub(super) fn forget_the_gone(&mut self) {
+        for (slot, thread) in self.threads.iter_mut().enumerate() {
+            if self
+                .loads
+                .get(slot)
+                .is_none_or(|load| load.look != self.look)
+            {
+                *thread = None;
+            }
+        }
+    }
+}
+
+impl DisturbedThread {
+    fn new(id: TaskId) -> Self {
+        Self {
+            generation: id.generation,
+            core_type: usize::MAX,
+            least_sleep: 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in its rates beside this company; `clock` is the highest of its core type, Hz.
+    fn take(
+        &mut self,
+        now: &SignRates,
+        phase: &Phase,
+        company: Company,
+        beside: [(u32, f64); BESIDE],
+        clock: f64,
+    ) {
+        let quiet = company.is_quiet(now.btr());
+        self.undisturbed
+            .learn(self.core_type, phase, now, quiet, beside);
+        let Some(entry) = self.undisturbed.find(self.core_type, phase) else {
+            return;
+        };
+        self.before = entry.beside;
+        let alone = SignRates {
+            frequency: entry.rates.frequency.max(clock),
+            ..entry.rates
+        };
+        let fast = self.core_type == 0;
+        let Some(signs) = InterferenceSigns::of(now, &alone, &company, fast) else {
+            return;
+        };
+        // The first ones count for more.
+        let weight = 1.0 / f64::from(self.samples.saturating_sub(COLD).max(1)).min(AVERAGED);
+        self.slow += (signs.values[at::SLOW].max(0.0) - self.slow) * weight;
+        for (of, likely) in self.likely.iter_mut().zip(classify(&signs)) {
+            *of += (likely - *of) * weight;
+        }
+    }
+
+    /// By its samples alone.
+    fn of_samples(&self) -> Interference {
+        let (mut class, mut confidence) = best(&self.likely);
+        if self.slow.exp() < DISTURBED {
+            class = InterferenceClass::None;
+            confidence = confidence.max(self.likely[class as usize]);
+        }
+        Interference {
+            slowdown: self.slow.exp(),
+            class,
+            confidence: confidence.clamp(0.0, 1.0),
+            culprit: self.culprit,
+        }
+    }
+
+    fn told(&self) -> Interference {
+        let by_samples = self.of_samples();
+        if self.waits <= self.slow.max(DISTURBED.ln()) {
+            return by_samples;
+        }
+        Interference {
+            slowdown: (self.slow + self.waits).exp(),
+            class: InterferenceClass::Wait,
+            confidence: self.waits / (self.slow + self.waits),
+            culprit: self.culprit,
+        }
+    }
+}

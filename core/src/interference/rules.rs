@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The class by what is known of machines: how much each cause would slow the thread down is estimated from the
+//! signs, and what the thread lost is divided among the causes in that proportion.
+
+use super::signs::{InterferenceSigns, at};
+use super::{CLASSES, DISTURBED, InterferenceClass};
+
+/// Cycles that a miss of the last-level cache costs, of those that wait for each other in part: some 300 cycles, four
+/// at a time.
+const MISS: f64 = 80.0;
+
+/// Likewise of an access to the last-level cache.
+const L2_MISS: f64 = 20.0;
+
+/// What a busy sibling adds to the cycles of an instruction: two threads of a core do 1.25 times the work of one.
+const SIBLING: f64 = 0.6;
+
+/// Memory does not queue below this part of its bandwidth ([`crate::slowdown::Thresholds`]); at [`FULL`] and above,
+/// misses take at least twice as long.
+const FREE: f64 = 0.2;
+/// See [`FREE`].
+const FULL: f64 = 0.9;
+
+/// What each class is likely to be, 0 to 1, adding up to 1.
+pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
+    let mut parts = [0.0; CLASSES];
+    let mut set = |class: InterferenceClass, part: f64| parts[class as usize] = part;
+    let clock = signs.values[at::CLOCK].max(0.0);
+    let asleep = signs.values[at::ASLEEP].max(0.0);
+    // What the cycles of an instruction have grown by.
+    let cycles = (signs.values[at::SLOW] - signs.values[at::CLOCK]).max(0.0);
+    set(InterferenceClass::Power, clock);
+    set(InterferenceClass::Wait, asleep);
+    let causes = causes(signs);
+    let sum: f64 = causes.iter().map(|(_, cost)| cost).sum();
+    if sum > 0.0 {
+        for (class, cost) in causes {
+            set(class, cycles * cost / sum);
+        }
+    }
+    let all = parts.iter().sum::<f64>();
+    // How far from the border of what counts as disturbed it is, which noise of a few percent moves.
+    let border = DISTURBED.ln();
+    let disturbed = 1.0 / (1.0 + (-(signs.slowdown().ln() - border) / (0.3 * border)).exp());
+    for part in &mut parts {
+        *part *= disturbed / all.max(f64::MIN_POSITIVE);
+    }
+    parts[InterferenceClass::None as usize] = 1.0 - parts.iter().sum::<f64>();
+    parts
+}
+
+/// What each cause but clock and sleep would add to a cycle undisturbed.
+fn causes(signs: &InterferenceSigns) -> [(InterferenceClass, f64); 4] {
+    let misses = signs.values[at::MISSES].max(0.0);
+    let more = signs.values[at::MISSES_MORE].clamp(0.0, misses);
+    let used = (signs.values[at::BANDWIDTH] - FREE) / (FULL - FREE);
+    // Traffic of its own is in no thread's way.
+    let others = (signs.values[at::OTHERS] / FREE).clamp(0.0, 1.0);
+    let queue = used.clamp(0.0, 2.0) * others;
+    let llc = more * MISS / 1e3;
+    let bandwidth = misses * MISS / 1e3 * queue;
+    let l2 = match signs.get(at::L2_MORE) {
+        Some(added) => (added - more).max(0.0) * L2_MISS / 1e3,
+        // Not counted: a little, so that it is what remains where nothing else explains it.
+        None => 0.02,
+    };
+    let l2 = l2 * signs.values[at::CLUSTER].clamp(0.0, 1.0);
+    let sibling = SIBLING * signs.values[at::SIBLING].clamp(0.0, 1.0);
+    [
+        (InterferenceClass::Llc, llc),
+        (InterferenceClass::L2, l2),
+        (InterferenceClass::Bandwidth, bandwidth),
+        (InterferenceClass::Sibling, sibling),
+    ]
+}
+
+/// The most likely class, and how likely it is.
+pub fn best(likely: &[f64; CLASSES]) -> (InterferenceClass, f64) {
+    let all = InterferenceClass::ALL.iter().zip(likely);
+    let best = all.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    best.map_or((InterferenceClass::None, 1.0), |(&class, &likely)| {
+        (class, likely)
+    })
+}

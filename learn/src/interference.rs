@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `scx_hetero train --interference`: how well classes of interference are told, by rules and by what is learnt, of
+//! programs and beside antagonists that were not learnt from (Zellweger, Lin and Roscoe 2016, section 5).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use comfy_table::{CellAlignment, Table, presets};
+use hetero_core::interference::data::{PairExample, read};
+use hetero_core::interference::rules::{best, classify};
+use hetero_core::interference::scores::ClassConfusion;
+use hetero_core::interference::signs::{InterferenceSigns, NR_SIGNS, SIGNS, at};
+use hetero_core::interference::{CLASSES, InterferenceClass};
+use hetero_core::ml::args::Train;
+use hetero_core::ml::boosting::{Boosting, Ensemble, Loss};
+use hetero_core::ml::tree::Columns;
+use hetero_core::output;
+use linfa::prelude::*;
+use linfa_ensemble::EnsembleLearnerParams;
+use linfa_preprocessing::linear_scaling::LinearScaler;
+use linfa_svm::Svm;
+use linfa_trees::DecisionTree;
+use log::info;
+use ndarray::{Array1, Array2, Axis};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// Signs that no policy's counters tell: misses of the L2 and stalled cycles.
+const FURTHER: [usize; 4] = [at::L2_MORE, at::L2, at::STALLED_MORE, at::OTHER_MORE];
+
+/// Of boosted trees, a sum for each class.
+const TREES: usize = 60;
+const LEAST_LEAF: usize = 5;
+/// Of a forest, and the part of the signs that each tree sees.
+const FOREST: usize = 40;
+const FEATURES: f64 = 0.7;
+const DEPTH: usize = 10;
+/// Of support vector machines.
+const COST: f64 = 10.0;
+const WIDTH: f64 = 1.0;
+const SEED: u64 = 1;
+
+/// What tells classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Teller {
+    Rules,
+    Boosted,
+    Svm,
+    Forest,
+}
+
+impl Teller {
+    const ALL: [Self; 4] = [Self::Rules, Self::Boosted, Self::Svm, Self::Forest];
+}
+
+impl fmt::Display for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rules => "rules",
+            Self::Boosted => "boosted trees",
+            Self::Svm => "SVM",
+            Self::Forest => "random forest",
+        })
+    }
+}
+
+/// Says the class.
+type Says = Box<dyn Fn(&InterferenceSigns) -> InterferenceClass>;
+
+/// Compares, and prints.
+///
+/// # Errors
+/// What is wrong with the tables, or why nothing can be learnt of them.
+pub fn run(args: &Train) -> Result<()> {
+    let mut examples = read(&args.tables)?;
+    examples.retain(|example| !args.leave_out.contains(&example.program));
+    output::print(report(&examples)?)
+}
+
+fn report(examples: &[PairExample]) -> Result<String> {
+    let names =
+        |of: fn(&PairExample) -> &str| -> BTreeSet<&str> { examples.iter().map(of).collect() };
+    let programs = names(|of| &of.program);
+    let antagonists = names(|of| &of.antagonist);
+    ensure!(
+        programs.len() > 2 && antagonists.len() > 2,
+        "the tables have {} programs and {} antagonists: to leave one out takes more",
+        programs.len(),
+        antagonists.len().saturating_sub(1)
+    );
+    let all: Vec<usize> = (0..NR_SIGNS).collect();
+    let common: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|at| !FURTHER.contains(at))
+        .collect();
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header([
+        "told by",
+        "signs",
+        "new programs: macro F1",
+        "right",
+        "new antagonists: macro F1",
+        "right",
+    ]);
+    let mut shown = Vec::new();
+    for (signs, known) in [("all", &all), ("of policies' counters", &common)] {
+        let seen: Vec<PairExample> = examples.iter().map(|of| restricted(of, known)).collect();
+        for teller in Teller::ALL {
+            info!("{teller}: learnt anew for each program and antagonist left out");
+            let by_program = left_out(&seen, teller, known, |of| &of.program)?;
+            let by_antagonist = left_out(&seen, teller, known, |of| &of.antagonist)?;
+            let cells = [by_program, by_antagonist].map(|scores| {
+                let percent = 100.0 * scores.accuracy();
+                [
+                    format!("{:.3}", scores.macro_f1()),
+                    format!("{percent:.1} %"),
+                ]
+            });
+            let row = [teller.to_string(), signs.to_string()];
+            table.add_row(row.into_iter().chain(cells.into_iter().flatten()));
+            shown.push((teller, signs, by_program));
+        }
+    }
+    for column in [2, 3, 4, 5] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = format!(
+        "{} windows of {} programs, beside {} antagonists.\n\n{table}\n",
+        examples.len(),
+        programs.len(),
+        antagonists.iter().filter(|name| !name.is_empty()).count()
+    );
+    for (teller, signs, scores) in &shown {
+        text += &format!("\nBy {teller}, {signs}, of programs left out; a row is what it was:\n\n");
+        text += &confusion(scores).to_string();
+        text.push('\n');
+    }
+    Ok(text.trim_end().to_string())
+}
+
+/// With these signs alone.
+fn restricted(of: &PairExample, known: &[usize]) -> PairExample {
+    let mut values = [None; NR_SIGNS];
+    for &at in known {
+        values[at] = of.signs.get(at);
+    }
+    PairExample {
+        signs: InterferenceSigns::from_values(values),
+        ..of.clone()
+    }
+}
+
+/// How often each class is told right, of those left out one after the other; what runs alone is never left out with
+/// an antagonist.
+fn left_out(
+    examples: &[PairExample],
+    teller: Teller,
+    known: &[usize],
+    group: fn(&PairExample) -> &String,
+) -> Result<ClassConfusion> {
+    let groups: BTreeSet<&String> = examples.iter().map(group).collect();
+    let mut scores = ClassConfusion::default();
+    for name in groups.into_iter().filter(|name| !name.is_empty()) {
+        let (out, learnt): (Vec<&PairExample>, Vec<&PairExample>) =
+            examples.iter().partition(|of| group(of) == name);
+        let says = teach(teller, &learnt, known)?;
+        for of in out {
+            scores.add(of.class, says(&of.signs));
+        }
+    }
+    Ok(scores)
+}
+
+fn teach(teller: Teller, learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
+    Ok(match teller {
+        Teller::Rules => Box::new(|signs| best(&classify(signs)).0),
+        Teller::Boosted => boosted(learnt, known)?,
+        Teller::Svm => svm(learnt, known)?,
+        Teller::Forest => forest(learnt, known)?,
+    })
+}
+
+fn values(signs: &InterferenceSigns, known: &[usize]) -> Vec<f64> {
+    known.iter().map(|&at| signs.values[at]).collect()
+}
+
+/// Whether each is of a class; `None` if all are, or none is.
+fn of_class(learnt: &[&PairExample], class: InterferenceClass) -> Option<Vec<bool>> {
+    let of: Vec<bool> = learnt.iter().map(|of| of.class == class).collect();
+    let both = of.contains(&true) && of.contains(&false);
+    both.then_some(of)
+}
+
+/// The class with the greatest score.
+fn greatest(scores: impl Iterator<Item = (InterferenceClass, f64)>) -> InterferenceClass {
+    let most = scores.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    most.map_or(InterferenceClass::None, |(class, _)| class)
+}
+
+fn boosted(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
+    let rows: Vec<Vec<f64>> = learnt.iter().map(|of| values(&of.signs, known)).collect();
+    let columns = Columns::from_rows(known.len(), rows.iter().map(Vec::as_slice));
+    let boosting = Boosting {
+        trees: TREES,
+        least_leaf: LEAST_LEAF,
+        ..Boosting::new(Loss::Logistic)
+    };
+    let mut sums: Vec<(InterferenceClass, Ensemble)> = Vec::new();
+    for &class in InterferenceClass::ALL {
+        let Some(is) = of_class(learnt, class) else {
+            continue;
+        };
+        let targets: Vec<f64> = is.iter().map(|&is| f64::from(u8::from(is))).collect();
+        sums.push((class, boosting.fit(&columns, &targets)?.ensemble));
+    }
+    let known = known.to_vec();
+    Ok(Box::new(move |signs| {
+        let of = |feature: usize| signs.values[known[feature]];
+        greatest(sums.iter().map(|(class, sum)| (*class, sum.score(of))))
+    }))
+}
+
+/// The rows, each column brought to 0 to 1, and what does that to another row.
+fn scaled(learnt: &[&PairExample], known: &[usize]) -> Result<(Array2<f64>, LinearScaler<f64>)> {
+    let rows: Vec<f64> = learnt
+        .iter()
+        .flat_map(|of| values(&of.signs, known))
+        .collect();
+    let matrix = Array2::from_shape_vec((learnt.len(), known.len()), rows)?;
+    let scaler = LinearScaler::min_max().fit(&DatasetBase::from(matrix.clone()))?;
+    Ok((scaler.transform(matrix), scaler))
+}
+
+fn row(signs: &InterferenceSigns, known: &[usize], scaler: &LinearScaler<f64>) -> Array2<f64> {
+    scaler.transform(Array1::from(values(signs, known)).insert_axis(Axis(0)))
+}
+
+fn svm(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
+    let (matrix, scaler) = scaled(learnt, known)?;
+    let mut machines = Vec::new();
+    for &class in InterferenceClass::ALL {
+        let Some(is) = of_class(learnt, class) else {
+            continue;
+        };
+        let machine = Svm::<f64, bool>::params()
+            .pos_neg_weights(COST, COST)
+            .gaussian_kernel(WIDTH)
+            .fit(&Dataset::new(matrix.clone(), Array1::from(is)))?;
+        machines.push((class, machine));
+    }
+    let known = known.to_vec();
+    Ok(Box::new(move |signs| {
+        let row = row(signs, &known, &scaler);
+        let score = |of: &Svm<f64, bool>| of.weighted_sum(&row.row(0)) - of.rho;
+        greatest(machines.iter().map(|(class, of)| (*class, score(of))))
+    }))
+}
+
+fn forest(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
+    let (matrix, scaler) = scaled(learnt, known)?;
+    let classes: Array1<usize> = learnt.iter().map(|of| of.class as usize).collect();
+    let rng = SmallRng::seed_from_u64(SEED);
+    let tree = DecisionTree::params().max_depth(Some(DEPTH));
+    let forest = EnsembleLearnerParams::new_fixed_rng(tree, rng)
+        .ensemble_size(FOREST)
+        .bootstrap_proportion(1.0)
+        .feature_proportion(FEATURES)
+        .fit(&Dataset::new(matrix, classes))?;
+    let known = known.to_vec();
+    Ok(Box::new(move |signs| {
+        let row = row(signs, &known, &scaler);
+        let mut votes = [0.0; CLASSES];
+        for (tree, seen) in forest.models.iter().zip(&forest.model_features) {
+            votes[tree.predict(&row.select(Axis(1), seen))[0]] += 1.0;
+        }
+        greatest(InterferenceClass::ALL.iter().copied().zip(votes))
+    }))
+}
+
+fn confusion(scores: &ClassConfusion) -> Table {
+    let there = InterferenceClass::ALL.iter();
+    let said = |class: &&&InterferenceClass| {
+        let column = scores.counts.iter().map(|is| is[**class as usize]);
+        scores.of(**class) > 0 || column.sum::<u64>() > 0
+    };
+    let there: Vec<&InterferenceClass> = there.filter(said).collect();
+    let mut table = Table::new();
+    let names = there.iter().map(|class| class.name());
+    let head = std::iter::once("").chain(names).chain(["F1"]);
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(head);
+    for &&is in &there {
+        let counts = there
+            .iter()
+            .map(|&&said| scores.counts[is as usize][said as usize].to_string());
+        let f1 = scores
+            .f1(is)
+            .map_or_else(String::new, |f1| format!("{f1:.3}"));
+        let row = std::iter::once(is.name().to_string())
+            .chain(counts)
+            .chain([f1]);
+        table.add_row(row);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four programs, beside three antagonists, of which each shows in a sign of its own.
+    fn examples() -> Vec<PairExample> {
+        use InterferenceClass::{Llc, None, Power, Sibling};
+        let of = [
+            ("", None, [0.0, 0.0, 0.0, 0.0]),
+            ("stream", Llc, [0.5, 0.0, 8.0, 0.0]),
+            ("integer", Sibling, [0.4, 0.0, 0.0, 1.0]),
+            ("fp", Power, [0.3, 0.3, 0.0, 0.0]),
+        ];
+        let mut examples = Vec::new();
+        for program in 0..4 {
+            for (antagonist, class, signs) in of {
+                for window in 0..6 {
+                    let noise = 0.01 * f64::from(window + program);
+                    let mut values = [Some(0.0); NR_SIGNS];
+                    for (sign, value) in [at::SLOW, at::CLOCK, at::MISSES_MORE, at::SIBLING]
+                        .into_iter()
+                        .zip(signs)
+                    {
+                        values[sign] = Some(value * (1.0 + noise));
+                    }
+                    values[at::MISSES] = values[at::MISSES_MORE];
+                    examples.push(PairExample {
+                        program: format!("p{program}"),
+                        antagonist: antagonist.into(),
+                        class,
+                        signs: InterferenceSigns::from_values(values),
+                    });
+                }
+            }
+        }
+        examples
+    }
+
+    #[test]
+    fn every_teller_tells_new_programs_what_differs_in_a_sign() {
+        let (examples, known) = (examples(), (0..NR_SIGNS).collect::<Vec<_>>());
+        for teller in Teller::ALL {
+            let scores = left_out(&examples, teller, &known, |of| &of.program).unwrap();
+            assert!(scores.macro_f1() > 0.99, "{teller}: {scores:?}");
+        }
+        let text = report(&examples).unwrap();
+        assert!(
+            text.contains("96 windows of 4 programs, beside 3 antagonists"),
+            "{text}"
+        );
+        assert!(report(&examples[..24]).is_err(), "one program is too few");
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_hetero collect --pairs`: programs beside antagonists in several placements, as data to learn from what
+//! disturbs a thread (Zellweger, Lin and Roscoe 2016, section 5).
+//!
+//! Windows are of equally many instructions, so a window beside an antagonist is compared with the same one alone.
+
+mod beside;
+mod label;
+mod place;
+mod suite;
+mod table;
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, anyhow, bail};
+use crossbeam::channel::Receiver;
+use hetero_core::interference::company::Company;
+use hetero_core::interference::signs::{InterferenceSigns, SignRates};
+use log::warn;
+
+use super::INTERRUPTED;
+use super::args::Args;
+use super::meter::Meter;
+use super::run::{self, RunOutcome, RunPlace};
+use super::windows::{Window, total};
+use crate::ml::header::{MeasuredMachine, SCHEMA, TableHeader};
+use crate::output;
+use crate::pmc::session::one_set;
+use crate::pmu::sample::EventCounts;
+use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, availability};
+use crate::text::stamp;
+use crate::topology::Topology;
+use beside::{Beside, BesideDid};
+use label::{PairLoss, label};
+use place::{PairPlacement, beside, own_cpus};
+use suite::{Antagonist, PairProgram, PairSuite};
+use table::{PairRow, PairsTable};
+
+/// What is counted where nothing else is asked for, the most telling first: a core type counts as many as fit it at
+/// once.
+const COUNTED: [Meaning; 7] = [
+    Meaning::LlcMisses,
+    Meaning::LlcReferences,
+    Meaning::StalledMem,
+    Meaning::Loads,
+    Meaning::Branches,
+    Meaning::L1Misses,
+    Meaning::BranchMisses,
+];
+
+/// Windows at the beginning that are left out: a program prepares itself, and its caches are cold.
+const SKIPPED: usize = 2;
+
+/// An antagonist runs for so long before it is of use.
+const SETTLES: Duration = Duration::from_millis(150);
+
+/// The machine, and what is counted on each core type.
+struct PairsMachine<'m> {
+    pmus: &'m MachinePmus,
+    topology: &'m Topology,
+    plans: Vec<Plan>,
+    /// What memory transfers at the most, by contention domain, bytes/s.
+    bandwidth: Vec<f64>,
+}
+
+/// Measures and writes. The exit status.
+///
+/// # Errors
+/// Nothing can be counted here, the table is another machine's, and such.
+pub(super) fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    let pmus = MachinePmus::detect();
+    if let Err(why) = availability(&pmus) {
+        bail!("{why}");
+    }
+    let topology = Topology::detect(args.core_types.as_ref())?;
+    let suite = PairSuite::read(args.suite.as_deref())?;
+    let plans = plans(args, &pmus, &topology)?;
+    let header = TableHeader {
+        schema: SCHEMA,
+        written_by: format!("scx_hetero {}", env!("CARGO_PKG_VERSION")),
+        date: stamp(SystemTime::now())?,
+        machine: MeasuredMachine::this(&topology, args.machine.as_deref(), Vec::new()),
+        window: args.window,
+        user_only: args.user_only,
+        commands: BTreeMap::new(),
+    };
+    let mut table = PairsTable::open(&args.output, header)?;
+    let mut machine = PairsMachine {
+        pmus: &pmus,
+        topology: &topology,
+        plans,
+        bandwidth: Vec::new(),
+    };
+    machine.bandwidth = bandwidth(&machine, &suite.antagonists)?;
+    let done = table.done();
+    let mut failed = 0;
+    for program in &suite.programs {
+        for (core_type, kind) in topology.types.iter().enumerate() {
+            let label = [&program.name, &program.variant, &kind.name].map(String::clone);
+            if done.contains(&label) {
+                continue;
+            }
+            let measure = Pairs {
+                machine: &machine,
+                args,
+                program,
+                core_type,
+                stop,
+            };
+            match measure.all(&suite.antagonists) {
+                Ok(Some(rows)) => table.add(&rows)?,
+                Ok(None) => {
+                    output::note("Interrupted; the same command goes on from here.");
+                    return Ok(INTERRUPTED);
+                }
+                Err(error) => {
+                    failed += 1;
+                    warn!("{} on {} is left out: {error:#}", program.name, kind.name);
+                }
+            }
+        }
+    }
+    output::print(format_args!(
+        "{} holds {} windows.",
+        args.output.display(),
+        table.len()
+    ))?;
+    match failed {
+        0 => Ok(0),
+        failed => bail!("{failed} programs could not be measured"),
+    }
+}
+
+/// One set of events for each core type, which counts them at once.
+fn plans(args: &Args, pmus: &MachinePmus, topology: &Topology) -> Result<Vec<Plan>> {
+    let of_type = |kind: &crate::topology::CoreType| {
+        let pmu = pmus
+            .pmu_of(kind.cpus[0])
+            .ok_or_else(|| anyhow!("no PMU counts on core type {}", kind.name))?;
+        let mut events: Vec<Event> = vec![Meaning::Instructions.into(), Meaning::Cycles.into()];
+        match args.events.is_empty() {
+            true => events.extend(COUNTED.map(Event::from)),
+            false => events.extend(args.events.iter().cloned()),
+        }
+        events.retain(|event| pmu.encode(event).is_ok());
+        let plan = one_set(&events, pmu);
+        match plan.sets.len() {
+            1 => Ok(plan),
+            _ => bail!("{} cannot count instructions and cycles", pmu.name),
+        }
+    };
+    topology.types.iter().map(of_type).collect()
+}
+
+/// What the first antagonist, on each core of a contention domain, gets from memory.
+fn bandwidth(machine: &PairsMachine, antagonists: &[Antagonist]) -> Result<Vec<f64>> {
+    let topology = machine.topology;
+    let domains = topology.cpus.iter().map(|cpu| cpu.llc + 1).max();
+    let of_domain = |llc: usize| {
+        let cpus = topology.cpus.iter();
+        let cpus = cpus.filter(|cpu| cpu.llc == llc && cpu.core == cpu.id);
+        let cpus: Vec<u32> = cpus.map(|cpu| cpu.id).collect();
+        let on = (machine.pmus, topology);
+        let mut all = Beside::start(&antagonists[0].command, &cpus, on)?;
+        sleep(2 * SETTLES);
+        all.count()?;
+        sleep(2 * SETTLES);
+        Ok(all.did()?.btr)
+    };
+    (0..domains.unwrap_or(0)).map(of_domain).collect()
+}
+
+/// A program on a core type, beside everything.
+struct Pairs<'p> {
+    machine: &'p PairsMachine<'p>,
+    args: &'p Args,
+    program: &'p PairProgram,
+    core_type: usize,
+    stop: &'p Receiver<()>,
+}
+
+impl<'p> Pairs<'p> {
+    /// `None` if interrupted.
+    fn all(&self, antagonists: &'p [Antagonist]) -> Result<Option<Vec<PairRow<'p>>>> {
+        let topology = self.machine.topology;
+        let own = own_cpus(topology, self.core_type, self.program.threads);
+        if own.len() < self.program.threads {
+            bail!("it takes {} cores", self.program.threads);
+        }
+        let Some(alone) = self.run(&own)? else {
+            return Ok(None);
+        };
+        let Some(again) = self.run(&own)? else {
+            return Ok(None);
+        };
+        let llc = topology.cpu(own[0]).map_or(0, |cpu| cpu.llc);
+        let quiet = Company::alone(self.machine.bandwidth[llc]);
+        let mut rows = vec![self.row(None, PairPlacement::Alone, (&again, &alone), quiet, None)];
+        for other in antagonists {
+            let mut further = None;
+            let mut places = other.places.clone();
+            places.sort_unstable();
+            for place in places {
+                let cpus = beside(topology, &own, place, other.copies);
+                if cpus.is_empty() {
+                    continue;
+                }
+                let on = (self.machine.pmus, topology);
+                let mut running = Beside::start(&other.command, &cpus, on)?;
+                sleep(SETTLES);
+                running.count()?;
+                let Some(run) = self.run(&own)? else {
+                    return Ok(None);
+                };
+                let company = company(quiet, place, running.did()?);
+                let both = (&run, &alone);
+                let beside = Some((other, cpus.len()));
+                let row = self.row(beside, place, both, company, further.as_ref());
+                if place == PairPlacement::Llc {
+                    further = Some(row.loss);
+                }
+                rows.push(row);
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    fn run(&self, own: &[u32]) -> Result<Option<RunOutcome>> {
+        let cpus: Vec<String> = own.iter().map(u32::to_string).collect();
+        let words = self.program.command.iter();
+        let words: Vec<String> = words
+            .map(|word| word.replace("{cpus}", &cpus.join(",")))
+            .collect();
+        let place = RunPlace {
+            core_type: self.core_type,
+            cpus: own,
+        };
+        let run = run::run(
+            &words,
+            (self.machine.pmus, self.machine.topology),
+            place,
+            self.set(),
+            self.args.limits(),
+            &mut Meter::none(),
+            self.stop,
+        )?;
+        if let Some(run) = &run
+            && run.windows.len() <= SKIPPED
+        {
+            bail!("it has no more than the {SKIPPED} windows that are skipped");
+        }
+        Ok(run)
+    }
+
+    fn set(&self) -> &EventSet {
+        &self.machine.plans[self.core_type].sets[0]
+    }
+
+    fn row(
+        &self,
+        antagonist: Option<(&'p Antagonist, usize)>,
+        placement: PairPlacement,
+        (now, alone): (&RunOutcome, &RunOutcome),
+        company: Company,
+        further: Option<&PairLoss>,
+    ) -> PairRow<'p> {
+        let common = now.windows.len().min(alone.windows.len());
+        let rates = |of: &RunOutcome, windows: &[Window]| {
+            let mut rates = self.rates(&total(windows))?;
+            rates.awake = of.awake;
+            Some(rates)
+        };
+        let fast = self.core_type == 0;
+        let signs = |at: std::ops::Range<usize>| {
+            let alone = rates(alone, &alone.windows[at.clone()])?;
+            let now = rates(now, &now.windows[at])?;
+            InterferenceSigns::of(&now, &alone, &company, fast)
+        };
+        use hetero_core::interference::signs::at;
+        let whole = signs(SKIPPED..common);
+        let loss = whole.map_or_else(PairLoss::default, |of| PairLoss {
+            slow: of.values[at::SLOW],
+            clock: of.values[at::CLOCK],
+            asleep: of.values[at::ASLEEP],
+            fresh_misses: of.values[at::MISSES_MORE] / of.values[at::MISSES].max(1e-9),
+        });
+        PairRow {
+            program: self.program,
+            core_type: &self.machine.topology.types[self.core_type].name,
+            antagonist,
+            placement,
+            class: label(placement, &loss, further),
+            loss,
+            signs: (SKIPPED..common).filter_map(|n| signs(n..n + 1)).collect(),
+        }
+    }
+
+    fn rates(&self, window: &Window) -> Option<SignRates> {
+        let plan = &self.machine.plans[self.core_type];
+        let counted = COUNTED.into_iter().filter_map(|meaning| {
+            let (_, counter) = plan.find(&meaning.into())?;
+            Some((Event::from(meaning), *window.counts.get(counter)?))
+        });
+        let base = [Meaning::Instructions, Meaning::Cycles]
+            .into_iter()
+            .enumerate();
+        let base = base.filter_map(|(at, of)| Some((of.into(), *window.counts.get(at)?)));
+        let counts: EventCounts = base.chain(counted).collect();
+        SignRates::of(&counts, window.run_ns as u64)
+    }
+}
+
+/// What a program at `place` of antagonists that did this has for company.
+fn company(quiet: Company, place: PairPlacement, did: BesideDid) -> Company {
+    let busy = |of: PairPlacement| if of == place { did.busy } else { 0.0 };
+    Company {
+        sibling: busy(PairPlacement::Sibling).min(1.0),
+        cluster: busy(PairPlacement::Cluster),
+        // Behind another cache it is not in this domain, yet in the way to memory.
+        btr: did.btr,
+        ..quiet
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What slows a thread down, and which process does, of runs in the simulator, where both are known.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::program::{error, stdout};
+use hetero_core::agent::disturbed::SURE;
+use hetero_core::interference::InterferenceClass;
+use scx_hetero::record::{Input, RecordReader};
+use scx_hetero::replay::{Changes, Player};
+use scx_hetero::table::TaskId;
+
+/// A program that takes all of the memory's bandwidth for two seconds, and none of it for two.
+const BURST: &str = r#"
+[burst]
+description = "integer, then stream, in turns, for seconds"
+rounds = { value = 80, assumed = "for as long as the test takes" }
+[[burst.phase]]
+minstructions = { value = 800, assumed = "two seconds" }
+ipc = { value = 1.98, assumed = "as integer" }
+asymmetry = { value = 0.5, assumed = "as integer" }
+loads_per_kilo = { value = 1.61, assumed = "as integer" }
+branches_per_kilo = { value = 42.5, assumed = "as integer" }
+stream_mpki = { value = 0, assumed = "as integer" }
+reuse_apki = { value = 0, assumed = "as integer" }
+working_set_kib = { value = 0, assumed = "as integer" }
+written = { value = 0, assumed = "as integer" }
+sequential = { value = 0, assumed = "as integer" }
+dependent = { value = 0, assumed = "as integer" }
+[[burst.phase]]
+minstructions = { value = 250, assumed = "two seconds" }
+ipc = { value = 0.919, assumed = "as stream" }
+asymmetry = { value = 0.5, assumed = "as stream" }
+loads_per_kilo = { value = 392, assumed = "as stream" }
+branches_per_kilo = { value = 63.8, assumed = "as stream" }
+stream_mpki = { value = 60.8, assumed = "as stream" }
+reuse_apki = { value = 0, assumed = "as stream" }
+working_set_kib = { value = 0, assumed = "as stream" }
+written = { value = 0.33, assumed = "as stream" }
+sequential = { value = 1, assumed = "as stream" }
+dependent = { value = 0, assumed = "as stream" }
+"#;
+
+/// What was told of threads other than the aggressor, at looks.
+#[derive(Debug, Default)]
+struct Told {
+    /// While it transferred much, threads that were told to lack cache or bandwidth: by it, and by others.
+    by_it: u32,
+    by_others: u32,
+    /// While it transferred nothing, looks at threads that were told to lack either, and all such looks.
+    falsely: u32,
+    calm: u32,
+}
+
+fn recording(folder: &Path, machine: &str, mix: &str, policy: &str) -> PathBuf {
+    let (programs, path) = (folder.join("burst.toml"), folder.join("run.scxrec"));
+    fs::write(&programs, BURST).unwrap();
+    let files = [&programs, &path].map(|path| path.to_str().unwrap());
+    let how = ["--machine", machine, "--as-testbed", "--seconds", "20"];
+    let what = [
+        "--policy",
+        policy,
+        "--add-programs",
+        files[0],
+        "--record",
+        files[1],
+    ];
+    stdout(&[&["sim", mix], &how[..], &what[..]].concat());
+    path
+}
+
+fn told(path: &Path) -> Told {
+    let mut reader = RecordReader::open(path).unwrap();
+    let Some(Input::Begin(begin)) = reader.next_input().unwrap() else {
+        panic!("no beginning");
+    };
+    let mut player = Player::new(&begin, Changes::default()).unwrap();
+    let mut traffic: HashMap<TaskId, f64> = HashMap::new();
+    // When the aggressor last began or ended to transfer much, and whether it does.
+    let (mut since_ns, mut loud) = (0, false);
+    let mut told = Told::default();
+    while let Some(input) = reader.next_input().unwrap() {
+        match input {
+            Input::Sample(sample) => {
+                traffic.insert(sample.task, sample.metrics.btr.unwrap_or(0.0));
+                player.observe(&sample);
+            }
+            Input::Look {
+                now_ns, decides, ..
+            } => {
+                let tasks = reader.tasks();
+                player.look(now_ns, tasks, decides);
+                let Some(aggressor) = tasks.iter().find(|task| task.comm.raw() == "burst") else {
+                    continue;
+                };
+                let is_loud = traffic.get(&aggressor.id).is_some_and(|&btr| btr > 1e8);
+                if is_loud != loud {
+                    (loud, since_ns) = (is_loud, now_ns);
+                }
+                // A fifth of a second of its samples, and as much of the others'.
+                if now_ns - since_ns < 500_000_000 {
+                    continue;
+                }
+                for task in tasks.iter().filter(|task| task.tgid != aggressor.tgid) {
+                    let Some(found) = player.interference(task.id) else {
+                        continue;
+                    };
+                    use InterferenceClass::{Bandwidth, Llc};
+                    let lacks = matches!(found.class, Llc | Bandwidth);
+                    let lacks = lacks && found.confidence >= SURE && found.slowdown >= 1.1;
+                    told.calm += u32::from(!loud);
+                    match (loud, lacks) {
+                        (true, true) if found.culprit.is_some_and(|of| of.0 == aggressor.tgid) => {
+                            told.by_it += 1;
+                        }
+                        (true, true) => told.by_others += 1,
+                        (false, true) => told.falsely += 1,
+                        (_, false) => {}
+                    }
+                }
+            }
+            Input::Policy(_) | Input::Begin(_) => panic!("it goes on without a change"),
+            _ => {}
+        }
+    }
+    told
+}
+
+#[test]
+fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (machine, mix) in [
+        (
+            "alder-lake-4p4e",
+            "burst,resident,chase,hash,integer,fp,sort,compress",
+        ),
+        ("juno-r1", "burst,resident,hash,integer,fp,branchy"),
+    ] {
+        for policy in ["acfs", "camps"] {
+            let path = recording(folder.path(), machine, mix, policy);
+            let told = told(&path);
+            println!("{machine}, {policy}: {told:?}");
+            let all = told.by_it + told.by_others;
+            assert!(all >= 50, "{machine}, {policy}: {told:?}");
+            assert!(told.by_it * 10 >= all * 9, "{machine}, {policy}: {told:?}");
+            assert!(
+                told.falsely * 10 <= told.calm,
+                "{machine}, {policy}: {told:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_report_says_which_program_slows_down_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let mix = "burst,resident,chase,integer";
+    let path = recording(folder.path(), "alder-lake-4p4e", mix, "acfs");
+    stdout(&["report", path.to_str().unwrap()]);
+    let mut page = path.into_os_string();
+    page.push(".html");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("Which program slows down which"));
+    assert!(page.contains(">by burst "), "the aggressor has a column");
+}
+
+#[test]
+fn a_table_that_is_none_of_pairs_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("table.csv");
+    fs::write(&table, "program,instructions\nsort,1\n").unwrap();
+    let told = error(&["train", "--interference", table.to_str().unwrap()]);
+    assert!(told.contains("--pairs"), "{told}");
+}
