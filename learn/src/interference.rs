@@ -96,7 +96,7 @@ fn report(examples: &[PairExample]) -> Result<String> {
         .filter(|at| !FURTHER.contains(at))
         .collect();
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header([
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
         "told by",
         "signs",
         "new programs: macro F1",
@@ -282,20 +282,20 @@ fn forest(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
 }
 
 fn confusion(scores: &ClassConfusion) -> Table {
-    let there = InterferenceClass::ALL.iter();
-    let said = |class: &&&InterferenceClass| {
-        let column = scores.counts.iter().map(|is| is[**class as usize]);
-        scores.of(**class) > 0 || column.sum::<u64>() > 0
+    let column = |class: InterferenceClass| {
+        let said = scores.counts.iter().map(move |is| is[class as usize]);
+        said.sum::<u64>()
     };
-    let there: Vec<&InterferenceClass> = there.filter(said).collect();
+    let mut there = InterferenceClass::ALL.to_vec();
+    there.retain(|&class| scores.of(class) + column(class) > 0);
     let mut table = Table::new();
     let names = there.iter().map(|class| class.name());
     let head = std::iter::once("").chain(names).chain(["F1"]);
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(head);
-    for &&is in &there {
+    table.load_style(presets::ASCII_MARKDOWN).set_header(head);
+    for &is in &there {
         let counts = there
             .iter()
-            .map(|&&said| scores.counts[is as usize][said as usize].to_string());
+            .map(|&said| scores.counts[is as usize][said as usize].to_string());
         let f1 = scores
             .f1(is)
             .map_or_else(String::new, |f1| format!("{f1:.3}"));

@@ -219,17 +219,19 @@ impl AgentInterference {
             };
             let load = self.loads[slot];
             if load.look == self.look && load.generation == thread.generation {
-                (thread.waits, thread.late) = self.waits(slot, &thread, topology, &watts);
-                let told = thread.told();
-                thread.culprit = match told.class {
-                    InterferenceClass::None => None,
-                    InterferenceClass::Wait => thread.late,
-                    class => {
-                        let beside = self.beside(slot, topology, &watts);
-                        culprit(class, beside, &thread.before)
-                    }
+                let longer = thread.sleeps_longer();
+                (thread.waits, thread.late) = match longer {
+                    Some(longer) => self.waits(slot, &thread, longer),
+                    None => (0.0, None),
                 };
-                sought += usize::from(told.class != InterferenceClass::None);
+                sought += usize::from(longer.is_some());
+                let (class, _) = thread.suspected();
+                thread.culprit = None;
+                if class != InterferenceClass::None {
+                    let beside = self.beside(slot, topology, &watts);
+                    thread.culprit = culprit(class, beside, &thread.before);
+                    sought += 1;
+                }
             }
             self.threads[slot] = Some(thread);
         }
@@ -268,19 +270,14 @@ impl AgentInterference {
         })
     }
 
-    /// How many times longer a thread takes for one of its process that is late, as a logarithm, and the process that
+    /// How many times `longer` a thread takes for one of its process that is late, as a logarithm, and the process that
     /// keeps that.
     fn waits(
         &self,
         slot: usize,
         thread: &DisturbedThread,
-        topology: &Topology,
-        watts: &impl Fn(TaskId, usize) -> Option<f64>,
+        longer: f64,
     ) -> (f64, Option<(u32, f64)>) {
-        let longer = ((1.0 - thread.least_sleep).max(1e-3) / (1.0 - thread.sleep).max(1e-3)).ln();
-        if f64::from(thread.looks) < 2.0 * SLEEP || longer < DISTURBED.ln() {
-            return (0.0, None);
-        }
         let own = self.loads[slot];
         let mates = self.active.iter().map(|&of| of as usize);
         let mates = mates.filter(|&of| of != slot && self.loads[of].tgid == own.tgid);
@@ -299,14 +296,7 @@ impl AgentInterference {
         let most = there.max_by(|a, b| a.share.total_cmp(&b.share));
         let culprit = match most.filter(|of| of.share >= LATE) {
             Some(of) => Some((of.tgid, of.share / (of.share + self.loads[late].share))),
-            None => {
-                let told = self.known(late).map(|mate| mate.of_samples());
-                let told = told.filter(|told| told.class != InterferenceClass::None);
-                told.and_then(|told| {
-                    let before = self.known(late).map_or([(0, 0.0); BESIDE], |of| of.before);
-                    culprit(told.class, self.beside(late, topology, watts), &before)
-                })
-            }
+            None => self.known(late).and_then(|mate| mate.culprit),
         };
         (longer, culprit)
     }
@@ -490,31 +480,45 @@ impl DisturbedThread {
         }
     }
 
-    /// By its samples alone.
-    fn of_samples(&self) -> Interference {
-        let (mut class, mut confidence) = best(&self.likely);
-        if self.slow.exp() < DISTURBED {
-            class = InterferenceClass::None;
-            confidence = confidence.max(self.likely[class as usize]);
-        }
-        Interference {
-            slowdown: self.slow.exp(),
-            class,
-            confidence: confidence.clamp(0.0, 1.0),
-            culprit: self.culprit,
+    /// How many times longer it takes for it sleeps more than it did, as a logarithm.
+    fn sleeps_longer(&self) -> Option<f64> {
+        let awake = |asleep: f64| (1.0 - asleep).max(1e-3);
+        let longer = (awake(self.least_sleep) / awake(self.sleep)).ln();
+        let enough = f64::from(self.looks) >= 2.0 * SLEEP && longer >= DISTURBED.ln();
+        enough.then_some(longer)
+    }
+
+    /// The class by its samples alone, and how sure that is.
+    fn suspected(&self) -> (InterferenceClass, f64) {
+        let (class, confidence) = best(&self.likely);
+        match self.slow.exp() < DISTURBED {
+            true => (
+                InterferenceClass::None,
+                self.likely[InterferenceClass::None as usize],
+            ),
+            false => (class, confidence),
         }
     }
 
     fn told(&self) -> Interference {
-        let by_samples = self.of_samples();
-        if self.waits <= self.slow.max(DISTURBED.ln()) {
-            return by_samples;
+        if self.waits > self.slow.max(DISTURBED.ln()) {
+            return Interference {
+                slowdown: (self.slow + self.waits).exp(),
+                class: InterferenceClass::Wait,
+                confidence: self.waits / (self.slow + self.waits),
+                culprit: self.late,
+            };
         }
+        let (class, confidence) = self.suspected();
         Interference {
-            slowdown: (self.slow + self.waits).exp(),
-            class: InterferenceClass::Wait,
-            confidence: self.waits / (self.slow + self.waits),
+            slowdown: self.slow.exp(),
+            // Where nothing disturbs it, it is slower by its own doing: cold caches, or other data.
+            class: self.culprit.map_or(InterferenceClass::None, |_| class),
+            confidence,
             culprit: self.culprit,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

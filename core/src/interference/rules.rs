@@ -15,11 +15,17 @@ const L2_MISS: f64 = 20.0;
 /// What a busy sibling adds to the cycles of an instruction: two threads of a core do 1.25 times the work of one.
 const SIBLING: f64 = 0.6;
 
-/// Memory does not queue below this part of its bandwidth ([`crate::slowdown::Thresholds`]); at [`FULL`] and above,
-/// misses take at least twice as long.
+/// Traffic of others below this part of the bandwidth is in no thread's way.
 const FREE: f64 = 0.2;
-/// See [`FREE`].
-const FULL: f64 = 0.9;
+
+/// From this part of the bandwidth on, requests queue.
+const FULL: f64 = 0.85;
+
+/// How much longer a miss takes where memory is full than where it is not: as long again.
+const QUEUE: f64 = 1.0;
+
+/// Causes that would cost less than this part of what the thread lost explain no more than in that proportion.
+const EXPLAINED: f64 = 0.25;
 
 /// What each class is likely to be, 0 to 1, adding up to 1.
 pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
@@ -33,12 +39,14 @@ pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
     set(InterferenceClass::Wait, asleep);
     let causes = causes(signs);
     let sum: f64 = causes.iter().map(|(_, cost)| cost).sum();
-    if sum > 0.0 {
+    // What no cause comes near to explaining is the thread's own doing.
+    let whole = sum.max(EXPLAINED * cycles.exp_m1());
+    if whole > 0.0 {
         for (class, cost) in causes {
-            set(class, cycles * cost / sum);
+            set(class, cycles * cost / whole);
         }
     }
-    let all = parts.iter().sum::<f64>();
+    let all = clock + asleep + cycles;
     // How far from the border of what counts as disturbed it is, which noise of a few percent moves.
     let border = DISTURBED.ln();
     let disturbed = 1.0 / (1.0 + (-(signs.slowdown().ln() - border) / (0.3 * border)).exp());
@@ -53,16 +61,15 @@ pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
 fn causes(signs: &InterferenceSigns) -> [(InterferenceClass, f64); 4] {
     let misses = signs.values[at::MISSES].max(0.0);
     let more = signs.values[at::MISSES_MORE].clamp(0.0, misses);
-    let used = (signs.values[at::BANDWIDTH] - FREE) / (FULL - FREE);
     // Traffic of its own is in no thread's way.
     let others = (signs.values[at::OTHERS] / FREE).clamp(0.0, 1.0);
-    let queue = used.clamp(0.0, 2.0) * others;
+    let queue = queue(signs.values[at::BANDWIDTH]) * others;
     let llc = more * MISS / 1e3;
     let bandwidth = misses * MISS / 1e3 * queue;
     let l2 = match signs.get(at::L2_MORE) {
         Some(added) => (added - more).max(0.0) * L2_MISS / 1e3,
         // Not counted: a little, so that it is what remains where nothing else explains it.
-        None => 0.02,
+        None => 0.1,
     };
     let l2 = l2 * signs.values[at::CLUSTER].clamp(0.0, 1.0);
     let sibling = SIBLING * signs.values[at::SIBLING].clamp(0.0, 1.0);
@@ -74,6 +81,15 @@ fn causes(signs: &InterferenceSigns) -> [(InterferenceClass, f64); 4] {
     ]
 }
 
+/// By how much longer a miss takes where memory is used to this part of its bandwidth, of what it takes where it is
+/// not used at all.
+fn queue(used: f64) -> f64 {
+    let used = used.max(0.0);
+    let full = ((used - FULL) / (1.0 - FULL)).clamp(0.0, 1.0);
+    // As the wait for a server that is busy for this part of the time, while there is no queue to speak of.
+    used.min(FULL).powi(2) / 2.0 + full * QUEUE
+}
+
 /// The most likely class, and how likely it is.
 pub fn best(likely: &[f64; CLASSES]) -> (InterferenceClass, f64) {
     let all = InterferenceClass::ALL.iter().zip(likely);
@@ -81,4 +97,45 @@ pub fn best(likely: &[f64; CLASSES]) -> (InterferenceClass, f64) {
     best.map_or((InterferenceClass::None, 1.0), |(&class, &likely)| {
         (class, likely)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::signs::NR_SIGNS;
+    use super::*;
+
+    fn class(signs: &[(usize, f64)]) -> InterferenceClass {
+        let mut values = [None; NR_SIGNS];
+        signs
+            .iter()
+            .for_each(|&(at, value)| values[at] = Some(value));
+        let likely = classify(&InterferenceSigns::from_values(values));
+        let sum: f64 = likely.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{likely:?}");
+        assert!(
+            likely.iter().all(|of| (0.0..=1.0).contains(of)),
+            "{likely:?}"
+        );
+        best(&likely).0
+    }
+
+    #[test]
+    fn each_class_shows_in_its_signs() {
+        use InterferenceClass::{Bandwidth, L2, Llc, None, Power, Sibling, Wait};
+        use at::{
+            ASLEEP, BANDWIDTH, CLOCK, CLUSTER, L2_MORE, MISSES, MISSES_MORE, OTHERS, SIBLING, SLOW,
+        };
+        assert_eq!(class(&[(SLOW, 0.02)]), None);
+        assert_eq!(
+            class(&[(SLOW, 0.5), (MISSES, 9.0), (MISSES_MORE, 8.0)]),
+            Llc
+        );
+        let memory = [(SLOW, 0.5), (MISSES, 9.0), (BANDWIDTH, 1.0), (OTHERS, 0.7)];
+        assert_eq!(class(&memory), Bandwidth);
+        assert_eq!(class(&[(SLOW, 0.4), (SIBLING, 1.0)]), Sibling);
+        assert_eq!(class(&[(SLOW, 0.4), (CLUSTER, 1.0)]), L2);
+        assert_eq!(class(&[(SLOW, 0.4), (CLUSTER, 2.0), (L2_MORE, 9.0)]), L2);
+        assert_eq!(class(&[(SLOW, 0.3), (CLOCK, 0.3), (SIBLING, 0.0)]), Power);
+        assert_eq!(class(&[(SLOW, 0.0), (ASLEEP, 0.7)]), Wait);
+    }
 }

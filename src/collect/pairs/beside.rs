@@ -25,7 +25,7 @@ struct RunningAntagonist {
 }
 
 /// Copies of an antagonist, each on a CPU of its own; ended when dropped.
-pub(super) struct Beside<'m> {
+pub(super) struct RunningBeside<'m> {
     machine: &'m MachinePmus,
     topology: &'m Topology,
     copies: Vec<(u32, RunningAntagonist)>,
@@ -40,7 +40,7 @@ pub(super) struct BesideDid {
     pub btr: f64,
 }
 
-impl<'m> Beside<'m> {
+impl<'m> RunningBeside<'m> {
     /// Starts `words` on each of these CPUs.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl<'m> Beside<'m> {
     }
 }
 
-impl Drop for Beside<'_> {
+impl Drop for RunningBeside<'_> {
     fn drop(&mut self) {
         for (_, one) in &mut self.copies {
             one.counting = None;

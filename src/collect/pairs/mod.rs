@@ -32,7 +32,7 @@ use crate::pmu::sample::EventCounts;
 use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, availability};
 use crate::text::stamp;
 use crate::topology::Topology;
-use beside::{Beside, BesideDid};
+use beside::{BesideDid, RunningBeside};
 use label::{PairLoss, label};
 use place::{PairPlacement, beside, own_cpus};
 use suite::{Antagonist, PairProgram, PairSuite};
@@ -163,7 +163,7 @@ fn bandwidth(machine: &PairsMachine, antagonists: &[Antagonist]) -> Result<Vec<f
         let cpus = cpus.filter(|cpu| cpu.llc == llc && cpu.core == cpu.id);
         let cpus: Vec<u32> = cpus.map(|cpu| cpu.id).collect();
         let on = (machine.pmus, topology);
-        let mut all = Beside::start(&antagonists[0].command, &cpus, on)?;
+        let mut all = RunningBeside::start(&antagonists[0].command, &cpus, on)?;
         sleep(2 * SETTLES);
         all.count()?;
         sleep(2 * SETTLES);
@@ -208,7 +208,7 @@ impl<'p> Pairs<'p> {
                     continue;
                 }
                 let on = (self.machine.pmus, topology);
-                let mut running = Beside::start(&other.command, &cpus, on)?;
+                let mut running = RunningBeside::start(&other.command, &cpus, on)?;
                 sleep(SETTLES);
                 running.count()?;
                 let Some(run) = self.run(&own)? else {
