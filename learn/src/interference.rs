@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use hetero_core::interference::data::{PairExample, read};
 use hetero_core::interference::rules::{best, classify};
 use hetero_core::interference::scores::ClassConfusion;
-use hetero_core::interference::signs::{InterferenceSigns, NR_SIGNS, SIGNS, at};
+use hetero_core::interference::signs::{InterferenceSigns, NR_SIGNS, at};
 use hetero_core::interference::{CLASSES, InterferenceClass};
 use hetero_core::ml::args::Train;
 use hetero_core::ml::boosting::{Boosting, Ensemble, Loss};
