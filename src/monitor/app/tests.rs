@@ -40,6 +40,7 @@ pub(crate) fn live() -> Live {
         lead_ns: Some(lead_ms * 1_000_000),
         moves: 5,
         watts: None,
+        disturbed: None,
     };
     Live {
         elapsed_ns: 1_000_000_000,
