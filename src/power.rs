@@ -2,6 +2,7 @@
 //! Does this machine's user want energy saved? Read from the files that power-profiles-daemon, tuned
 //! and TLP write, so that no bus has to be asked: the service may not reach it.
 
+mod feedback;
 pub mod limits;
 pub mod preference;
 

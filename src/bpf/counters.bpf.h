@@ -194,13 +194,14 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 	u32 *inverse = s ? MEMBER_VPTR(s->inv_slowdown, [type]) : NULL;
 	struct task_sample *sample;
 	u64 total;
-	s64 sf;
+	s64 sf, ef;
 
 	if (!a || !s || !inverse)
 		return;
 	total = a->run_ns + a->discarded_ns;
 	/* What it retired while it waited actively says nothing of its work. */
-	sf = a->spun ? 0 : estimate_sf(a, type);
+	sf = a->spun ? 0 : estimate(a, forest_of(type, ESTIMATED_SF));
+	ef = a->spun ? 0 : estimate(a, forest_of(type, ESTIMATED_EF));
 	if (sf > 0)
 		s->sf = sf < (u32)-1 ? sf : (u32)-1;
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
@@ -218,6 +219,7 @@ static void send_sample(struct task_struct *p, struct task_ctx *tctx, u32 type, 
 		sample->spun = a->spun;
 		sample->inv_slowdown = *inverse;
 		sample->sf = sf;
+		sample->ef = ef;
 		__builtin_memcpy(sample->counts, a->counts, sizeof(sample->counts));
 		/* The agent looks at them when it decides; waking it for each is waste. */
 		bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);

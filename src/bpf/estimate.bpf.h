@@ -18,13 +18,19 @@ _Static_assert(SF_ONE == 1 << FOREST_SCORE_BITS, "scores and SFs are the same nu
 #define NR_FEATURES	16
 _Static_assert(NR_FEATURES >= MAX_EVENTS, "every event may be a feature");
 
+/* Which of the forests is that of a core type. */
+static u32 forest_of(u32 type, u32 what)
+{
+	return what * MAX_CORE_TYPES + type;
+}
+
 /*
- * By core type, enum sf_divisor. The agent writes it when the forest is there; while a forest is
+ * By forest, enum estimate_divisor. The agent writes it when the forest is there; while a forest is
  * exchanged for another, an estimate that has begun may be of both.
  */
-u8 sf_divisors[MAX_CORE_TYPES];
+u8 forest_divisors[NR_ESTIMATED * MAX_CORE_TYPES];
 
-/* By core type. A forest's features are numbered as the events are in a sample. */
+/* A forest's features are numbered as the events are in a sample. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);	/* the agent makes it larger, where there is a model */
@@ -33,20 +39,20 @@ struct {
 } forests SEC(".maps");
 
 /*
- * SF of a task that has counted this on a core type, in 1/2^20; 0 if nothing says. Global: the
+ * What a forest says of a task that has counted this, in 1/2^20; 0 if there is none. Global: the
  * verifier follows it once, and not in every place that calls it.
  */
-__noinline s64 estimate_sf(struct account *a __arg_nonnull, u32 type)
+__noinline s64 estimate(struct account *a __arg_nonnull, u32 which)
 {
-	u8 *divisor = MEMBER_VPTR(sf_divisors, [type]);
+	u8 *divisor = MEMBER_VPTR(forest_divisors, [which]);
 	u32 features[NR_FEATURES] = {}, k;
 	const struct forest *forest;
 	u64 per;
 
 	if (!divisor || !*divisor)
 		return 0;
-	per = *divisor == SF_PER_INSTRUCTION ? a->counts[0] : a->counts[1];
-	forest = bpf_map_lookup_elem(&forests, &type);
+	per = *divisor == PER_INSTRUCTION ? a->counts[0] : a->counts[1];
+	forest = bpf_map_lookup_elem(&forests, &which);
 	if (!forest || !per)
 		return 0;
 	bpf_for(k, 0, MAX_EVENTS) {
@@ -69,7 +75,7 @@ int try_estimate(struct estimate_trial *trial)
 		a.counts[k] = trial->counts[k];
 	begun = bpf_ktime_get_ns();
 	bpf_for(k, 0, trial->times)
-		sf = estimate_sf(&a, trial->core_type);
+		sf = estimate(&a, forest_of(trial->core_type, ESTIMATED_SF));
 	trial->took_ns = bpf_ktime_get_ns() - begun;
 	trial->sf = sf;
 	return 0;

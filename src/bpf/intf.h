@@ -112,7 +112,7 @@ struct task_slot {
 	u8 kthread;
 	u8 pinned;			/* may run on one CPU only */
 	u8 spinning;			/* waits actively, it says */
-	u8 ruled;			/* the hint is a rule's: no idle CPU that it ranks lower is better */
+	u8 ruled;			/* the hint is not the policy's: no idle CPU that it ranks lower is better */
 	u32 rule_weight;		/* of RULE_WEIGHT_ONE, what its weight is times; by actions */
 	u32 stall;			/* which silence of the agent `surplus` is of */
 	u32 sf;				/* as a model had it last, of SF_ONE; 0: not known */
@@ -152,7 +152,7 @@ struct action {
 	u8 other_expected_type;
 	u32 park_ns;
 	u32 rule_weight;
-	u32 ruled;		/* ACTION_HINT: by a rule of the user's, not by the policy */
+	u32 ruled;		/* ACTION_HINT: by a rule, a goal, or to save energy; not by the policy */
 	u32 session;
 };
 
@@ -176,6 +176,7 @@ struct task_sample {
 	u64 discarded_ns;	/* ran besides, while some event did not count */
 	u64 counts[MAX_EVENTS];
 	s64 sf;			/* as a model has it, of SF_ONE; 0: not known here */
+	s64 ef;			/* the same of EF */
 	u8 core_type;
 	u8 set;
 	u8 last;		/* the task has ended */
@@ -203,11 +204,18 @@ struct spin_request {
 	u64 address;		/* of 4 bytes; 0: it tells no more */
 };
 
+/* A forest for each core type, and for each of these. */
+enum estimated {
+	ESTIMATED_SF,
+	ESTIMATED_EF,
+	NR_ESTIMATED,
+};
+
 /* What features are divided by; instructions and cycles come first in every sample. */
-enum sf_divisor {
-	SF_NOT_HERE,		/* BPF makes no estimate on this core type */
-	SF_PER_INSTRUCTION,
-	SF_PER_CYCLE,
+enum estimate_divisor {
+	NOT_ESTIMATED,		/* BPF makes no such estimate on this core type */
+	PER_INSTRUCTION,
+	PER_CYCLE,
 };
 
 /* What try_estimate() is asked, and says. */

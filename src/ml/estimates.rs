@@ -12,19 +12,22 @@ use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
 use crate::bpf::{BpfSkel, BpfSkelBuilder, OpenBpfSkel, intf};
 use crate::ml::data::Per;
 use crate::ml::forest::Forest;
-use crate::ml::live::LiveEstimator;
+use crate::ml::live::{Estimated, LiveEstimator};
 use crate::pmu::sampler::Sampler;
 use crate::topology::MAX_CORE_TYPES;
 
 /// What events may be counted in a sample.
 const MAX_EVENTS: usize = intf::hetero_consts_MAX_EVENTS as usize;
 
+/// Forests of SF and of EF, for each core type.
+pub(crate) const FORESTS: usize = MAX_CORE_TYPES * intf::estimated_NR_ESTIMATED as usize;
+
 /// Makes room for the forests of every core type in the BPF half, which is not loaded yet.
 ///
 /// # Errors
 /// Where libbpf refuses.
 pub(crate) fn make_room(skel: &mut OpenBpfSkel) -> Result<()> {
-    let room = skel.maps.forests.set_max_entries(MAX_CORE_TYPES as u32);
+    let room = skel.maps.forests.set_max_entries(FORESTS as u32);
     room.context("cannot size the map of forests")
 }
 
@@ -37,13 +40,18 @@ pub(crate) fn hand_over(live: &LiveEstimator, sampler: &Sampler, skel: &mut BpfS
     let Some(bss) = skel.maps.bss_data.as_mut() else {
         return Ok(());
     };
-    for (core_type, divisor) in bss.sf_divisors.iter_mut().enumerate() {
-        *divisor = intf::sf_divisor_SF_NOT_HERE as u8;
+    for (which, divisor) in bss.forest_divisors.iter_mut().enumerate() {
+        *divisor = intf::estimate_divisor_NOT_ESTIMATED as u8;
+        let core_type = which % MAX_CORE_TYPES;
+        let what = match which < MAX_CORE_TYPES {
+            true => Estimated::Sf,
+            false => Estimated::Ef,
+        };
         let place = |event: &_| sampler.place(core_type, event);
-        let Some((per, forest)) = live.laid_out(core_type, place) else {
+        let Some((per, forest)) = live.laid_out(what, core_type, place) else {
             continue;
         };
-        let key = (core_type as u32).to_ne_bytes();
+        let key = (which as u32).to_ne_bytes();
         let handed = skel
             .maps
             .forests
@@ -56,8 +64,8 @@ pub(crate) fn hand_over(live: &LiveEstimator, sampler: &Sampler, skel: &mut BpfS
 
 fn divided_by(per: Per) -> u8 {
     let divisor = match per {
-        Per::Instruction => intf::sf_divisor_SF_PER_INSTRUCTION,
-        Per::Cycle => intf::sf_divisor_SF_PER_CYCLE,
+        Per::Instruction => intf::estimate_divisor_PER_INSTRUCTION,
+        Per::Cycle => intf::estimate_divisor_PER_CYCLE,
     };
     divisor as u8
 }
@@ -79,7 +87,7 @@ impl<'o> Trial<'o> {
         }
         skel.maps.hetero_ops.set_autocreate(false)?;
         if let Some(bss) = skel.maps.bss_data.as_mut() {
-            bss.sf_divisors[0] = divided_by(Per::Cycle);
+            bss.forest_divisors[0] = divided_by(Per::Cycle);
         }
         Ok(Self { skel: skel.load()? })
     }

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use super::energy::EnergyHistory;
 use super::keys::KeyAction;
 use super::timeline::Timelines;
 use crate::goals::GoalStatus;
@@ -50,6 +51,8 @@ pub enum Screen {
     Story(u32, usize),
     /// Programs with goals, from this line on.
     Goals(usize),
+    /// Power over the last minutes, with programs from this one on.
+    Energy(usize),
     /// The list of policies, with the one that is pointed at.
     Policies(usize),
     /// Which key does what.
@@ -176,6 +179,8 @@ pub struct App {
     pub stp: VecDeque<Option<f64>>,
     /// Power of threads by core type, the fastest first, likewise; nothing where energy is not counted.
     pub power: Vec<VecDeque<Option<f64>>>,
+    /// Power over the last minutes.
+    pub energy: EnergyHistory,
     /// Where threads were in the last readings.
     pub timelines: Timelines,
     /// It is time to go.
@@ -199,6 +204,7 @@ impl Default for App {
             unfairness: VecDeque::new(),
             stp: VecDeque::new(),
             power: Vec::new(),
+            energy: EnergyHistory::default(),
             timelines: Timelines::default(),
             quit: false,
         }
@@ -232,6 +238,7 @@ impl App {
                     push(curve, part.watts);
                 }
                 push(&mut self.stp, live.stp);
+                self.energy.push(&live);
                 self.timelines.push(&live.threads);
                 self.live = Some(*live);
             }
@@ -305,6 +312,7 @@ impl App {
                 self.view = Screen::Goals(0);
                 return Some(Question::Goals(true));
             }
+            KeyAction::Energy => self.view = Screen::Energy(0),
             KeyAction::Back => return self.back(),
             KeyAction::Enter => return self.enter(),
         }
@@ -325,7 +333,7 @@ impl App {
                 self.filter.clear();
                 None
             }
-            Screen::Filter | Screen::Policies(_) | Screen::Help => None,
+            Screen::Energy(_) | Screen::Filter | Screen::Policies(_) | Screen::Help => None,
         }
     }
 
@@ -343,7 +351,11 @@ impl App {
                 self.view = Screen::Threads;
                 Some(Question::SetPolicy(name))
             }
-            Screen::Story(..) | Screen::Goals(_) | Screen::Filter | Screen::Help => self.back(),
+            Screen::Story(..)
+            | Screen::Goals(_)
+            | Screen::Energy(_)
+            | Screen::Filter
+            | Screen::Help => self.back(),
         }
     }
 
@@ -357,6 +369,9 @@ impl App {
             Screen::Goals(line) => {
                 let goals = self.goals.as_deref().unwrap_or_default();
                 self.view = Screen::Goals(step(line, super::goals::lines(goals).len()));
+            }
+            Screen::Energy(program) => {
+                self.view = Screen::Energy(step(program, self.energy.programs.len()));
             }
             Screen::Policies(index) => {
                 let policies = self.live.as_ref().map_or(0, |live| live.policies.len());

@@ -3,6 +3,7 @@
 
 mod cpus;
 mod curve;
+mod energy;
 mod goals;
 mod threads;
 
@@ -153,6 +154,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     match app.view {
         Screen::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
         Screen::Goals(first) => goals::draw(frame, below, app, first, look),
+        Screen::Energy(first) => energy::draw(frame, below, app, first, look),
         _ => threads::draw(frame, below, app, look),
     }
     frame.render_widget(Text::from(footer_lines), footer);

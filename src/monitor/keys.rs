@@ -39,6 +39,8 @@ pub enum KeyAction {
     Policies,
     /// Show programs with goals.
     Goals,
+    /// Show power over time.
+    Energy,
     /// Leave what is shown over the table.
     Back,
     /// Open what is pointed at, or take it.
@@ -49,10 +51,12 @@ pub enum KeyAction {
 pub fn hint(view: &Screen) -> &'static str {
     match view {
         Screen::Threads => {
-            "? help  s sort  / filter  space pause  Enter why  g goals  p policy  q quit"
+            "? help  s sort  / filter  Enter why  g goals  e energy  p policy  q quit"
         }
         Screen::Filter => "Enter keep  Esc clear",
-        Screen::Story(..) | Screen::Goals(_) => "arrows scroll  space pause  Esc back  Ctrl-C quit",
+        Screen::Story(..) | Screen::Goals(_) | Screen::Energy(_) => {
+            "arrows scroll  space pause  Esc back  Ctrl-C quit"
+        }
         Screen::Policies(_) => "arrows choose  Enter switch  Esc back",
         Screen::Help => "Esc back",
     }
@@ -71,7 +75,7 @@ pub const KEYS: [(&str, &str); 10] = [
         "only threads with this in their name or id; Esc clears",
     ),
     ("space", "pause, and go on"),
-    ("g", "goals of programs: targets, rates, why one is missed"),
+    ("g, e", "goals of programs; energy: power over minutes"),
     ("p", "switch the policy, without detaching"),
     ("?, h, F1", "this"),
     ("Esc", "back"),
@@ -105,6 +109,7 @@ pub fn action(view: &Screen, key: KeyEvent) -> Option<KeyAction> {
         KeyCode::PageUp => KeyAction::Up(PAGE),
         KeyCode::End | KeyCode::Char('G') => KeyAction::Down(isize::MAX as usize),
         KeyCode::Char('g') if in_table => KeyAction::Goals,
+        KeyCode::Char('e') if in_table => KeyAction::Energy,
         KeyCode::Home | KeyCode::Char('g') => KeyAction::Up(isize::MAX as usize),
         KeyCode::Char(' ') => KeyAction::Pause,
         KeyCode::Esc | KeyCode::Backspace => KeyAction::Back,
@@ -158,6 +163,7 @@ mod tests {
             Screen::Filter,
             Screen::Story(1, 0),
             Screen::Goals(0),
+            Screen::Energy(0),
             Screen::Policies(0),
             Screen::Help,
         ];

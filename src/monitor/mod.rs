@@ -7,6 +7,7 @@
 pub mod app;
 pub mod client;
 pub mod draw;
+pub mod energy;
 mod goals;
 pub mod keys;
 pub mod timeline;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What packages may take for long (PL1, by powercap's RAPL), and whether the firmware lowers clocks for heat
-//! (Intel's `thermal_throttle`), as [`hetero_core::energy::limit`] judges by.
+//! (Intel's `thermal_throttle`, and what the hardware's feedback says), as [`hetero_core::energy::limit`] judges by.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use hetero_core::energy::limit::{AtLimit, LimitJudge, LimitSigns};
 
+use super::feedback::HardwareFeedback;
 use crate::files::read_trimmed;
 
 /// At most so many CPUs' counters are read: those of a package are the same on each of its CPUs.
@@ -24,6 +25,7 @@ pub struct PowerLimits {
     /// Files with the limits of packages, µW, by package; more than one may hold.
     limits: Vec<(String, PathBuf)>,
     throttles: Vec<PathBuf>,
+    feedback: Option<HardwareFeedback>,
     /// What these added up to.
     throttled: Option<u64>,
     /// What packages had taken, J.
@@ -62,10 +64,17 @@ impl PowerLimits {
         Self {
             limits,
             throttles: throttles.filter(|file| file.exists()).collect(),
+            feedback: None,
             throttled: None,
             before: None,
             judge: LimitJudge::default(),
         }
+    }
+
+    /// Listens to the hardware of this machine, too, where it says what CPUs can do.
+    pub fn listening(mut self) -> Self {
+        self.feedback = HardwareFeedback::listen();
+        self
     }
 
     /// Looks, when packages have taken so many joules since some time, as far as that is known; what limits now.
@@ -75,10 +84,14 @@ impl PowerLimits {
             let seconds = now.saturating_duration_since(at).as_secs_f64();
             (seconds > 0.1 && joules >= before).then(|| (joules - before) / seconds)
         });
+        let is_less = self
+            .feedback
+            .as_mut()
+            .is_some_and(HardwareFeedback::is_less);
         let signs = LimitSigns {
             watts,
             limit: self.limit(),
-            throttled: self.was_throttled(),
+            throttled: self.was_throttled() | is_less,
         };
         self.judge.take(&signs)
     }

@@ -67,6 +67,8 @@ struct Line<'a> {
     slowdown: f64,
     /// By the BPF half, in 1/2^20; 0 where it made no estimate.
     sf: i64,
+    /// The same of EF.
+    ef: i64,
 }
 
 /// What progress is charged by, from its inverse in Q16 (0 is: not known, so 1).
@@ -227,6 +229,7 @@ impl OpenEvents {
                     spun: raw.spun != 0,
                     slowdown: slowdown(raw.inv_slowdown),
                     sf: raw.sf,
+                    ef: raw.ef,
                 };
                 let written = serde_json::to_writer(&mut *log, &line)
                     .map_err(std::io::Error::from)
@@ -242,7 +245,11 @@ impl OpenEvents {
                     0 => live.estimate(core_type, counts),
                     sf => live.rated(core_type, counts, to_number(sf)),
                 });
-                (sf, live.and_then(|live| live.ef(core_type, counts)))
+                let ef = match raw.ef {
+                    0 => live.and_then(|live| live.ef(core_type, counts)),
+                    ef => live.map(|_| to_number(ef)),
+                };
+                (sf, ef)
             });
             samples.extend(sample);
         }

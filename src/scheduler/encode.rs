@@ -24,7 +24,7 @@ pub(crate) fn encode(action: &Action, by: Author) -> types::action {
         Action::Hint(seen, core_type) => {
             entry.op = intf::action_op_ACTION_HINT;
             first(&mut entry, seen, *core_type);
-            entry.ruled = matches!(by, Author::Rules | Author::Saving).into();
+            entry.ruled = (by != Author::Policy).into();
         }
         Action::Swap([(seen, to), (other, other_to)]) => {
             entry.op = intf::action_op_ACTION_SWAP;

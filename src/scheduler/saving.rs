@@ -51,6 +51,12 @@ impl Saver {
         }
     }
 
+    /// Listens to what the hardware of this machine says, too.
+    pub(super) fn listening(mut self) -> Self {
+        self.limits = self.limits.listening();
+        self
+    }
+
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }

@@ -178,7 +178,7 @@ impl<'a> Scheduler<'a> {
             },
             link: Some(link),
             settings,
-            saver: Saver::new(wish.profile, &options.power, Path::new("/")),
+            saver: Saver::new(wish.profile, &options.power, Path::new("/")).listening(),
             wish,
             learning,
             carried: kept_place,

@@ -78,6 +78,35 @@ fn energy_is_saved_by_cost_and_not_always_by_slow_cores() {
     assert!(loses < 1.03, "{loses}");
 }
 
+#[test]
+fn goals_are_met_for_less_while_energy_is_saved() {
+    for (machine, most) in [("alder-lake-4p4e", 0.85), ("juno-r1", 0.97)] {
+        let run = |saving: &[&str]| {
+            let args = [
+                "--machine",
+                machine,
+                "--policy",
+                "camps",
+                "--seconds",
+                "20",
+                "--json",
+            ];
+            stdout(&[&args, saving, &["hmmer@70, kmeans(2)@40"]].concat())
+        };
+        let joules = |json: &str| energy(json, "camps", "joules_above_idle");
+        let (without, saving) = (run(&[]), run(&["--powersave"]));
+        let part = joules(&saving) / joules(&without);
+        assert!(part < most, "{part} on {machine}");
+        let report: Value = serde_json::from_str(&saving).unwrap();
+        for goal in report["schedulers"][0]["goals"].as_array().unwrap() {
+            assert!(
+                goal["within"].as_f64().unwrap() > 0.9,
+                "{goal} on {machine}"
+            );
+        }
+    }
+}
+
 /// The made-up programs of `experiments/powersave --day`.
 fn laptop() -> [&'static str; 4] {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/laptop");

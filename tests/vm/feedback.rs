@@ -2,10 +2,15 @@
 //! Hardware feedback (HFI) comes all the way: from the virtual machine's table by Linux' driver to
 //! thermal netlink. On `alder-lake-hfi`, whose heat lasts from its 20th second to the 40th.
 
+use std::fs::{self, File};
+use std::process::Command;
 use std::thread;
 
-use crate::support::s;
+use crate::support::{Scheduler, binary, s};
 use crate::testbed::run;
+
+/// What the scheduler says meanwhile.
+const LOG: &str = "/tmp/feedback.log";
 
 /// A CPU's capabilities, as Linux passed them on: 0 to 1023.
 #[derive(Debug)]
@@ -45,10 +50,18 @@ fn truth(cpu: usize) -> [i32; 2] {
 
 #[test]
 fn capabilities_fall_with_heat_and_come_back() {
+    let mut command = Command::new(binary());
+    command.stderr(File::create(LOG).unwrap());
+    let scheduler = Scheduler::start_by(&mut command, &["--policy", "none"]);
     let listener = thread::spawn(|| listen(50));
     thread::sleep(s(30));
     let hot = [truth(0), truth(4)];
     let events = listener.join().unwrap();
+    scheduler.stop();
+    let said = fs::read_to_string(LOG).unwrap();
+    for part in ["lowers clocks for heat", "no longer at its limit"] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
     let cool = [truth(0), truth(4)];
     for (cpu, hot, cool) in [(0, hot[0], cool[0]), (4, hot[1], cool[1])] {
         let last = |from: f64, to: f64| {

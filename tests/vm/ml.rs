@@ -90,7 +90,13 @@ fn samples_under_rank(model: &str) -> Vec<Sample> {
 #[test]
 fn the_kernel_estimates_each_sample_as_the_agent_would() {
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
-    let samples = samples_under_rank(MODEL);
+    let mut model: Model = serde_json::from_str(MODEL).unwrap();
+    // Of energy it says half as much as of speed.
+    model.efficiency = model.speedup.clone();
+    for efficiency in &mut model.efficiency {
+        efficiency.trees.base /= 2.0;
+    }
+    let samples = samples_under_rank(&serde_json::to_string(&model).unwrap());
     let model = Model::read(Path::new(PATH)).unwrap();
     let (topology, machine) = (Topology::detect(None).unwrap(), MachinePmus::detect());
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
@@ -108,6 +114,9 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
         let counts: EventCounts = std::iter::once(cycles).chain(asked).collect();
         let expected = live.sf(core_type, &counts).unwrap();
         assert_eq!(to_number(sample.sf), expected, "{:?}", sample.counts);
+        let efficiency = live.ef(core_type, &counts).unwrap();
+        assert_ne!(efficiency, expected);
+        assert_eq!(to_number(sample.ef), efficiency, "{:?}", sample.counts);
         compared[core_type] += 1;
     }
     println!("\ncompared {compared:?} samples");

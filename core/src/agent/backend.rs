@@ -113,7 +113,7 @@ pub enum Author {
     Rules,
     /// What saves energy; its hints mean what they say, too: an idle fast core is left idle.
     Saving,
-    /// Goals of programs; their hints are like the policy's.
+    /// Goals of programs; their hints mean what they say, too: a core type that would be filled before it is too slow.
     Goals,
 }
 

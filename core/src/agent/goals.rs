@@ -72,6 +72,8 @@ struct Member {
     session: SessionId,
     ran_ns: u64,
     hinted: bool,
+    /// How fast it has to be, of the fastest core type; `None` where that is not known.
+    needs: Option<f64>,
 }
 
 /// See the module.
@@ -106,6 +108,12 @@ impl AgentGoals {
     pub fn of(&self, task: TaskId) -> Option<&GoalState> {
         let member = self.members.get(&task)?;
         self.goals.of(member.session)
+    }
+
+    /// How fast a thread has to be for its part of its session's allotment, relative to the fastest core type; `None` where it
+    /// has no goal, or nothing is known of it yet.
+    pub(super) fn needs(&self, task: TaskId) -> Option<f64> {
+        self.members.get(&task)?.needs
     }
 
     /// Whether there is nothing to do.
@@ -215,10 +223,12 @@ impl AgentGoals {
     }
 
     /// Has threads belong to their sessions, and be where these need them: such a thread looks pinned to
-    /// the policy. `speeds` are those on each core type, relative to the fastest.
+    /// the policy, unless something else goes by what it [needs](Self::needs). `speeds` are those on each core type, relative
+    /// to the fastest.
     pub(super) fn place(
         &mut self,
         topology: &Topology,
+        others_place: bool,
         tasks: &mut [Task],
         mut session_of: impl FnMut(&Task) -> (Belongs, SessionPlace),
         speeds: impl Fn(&Task) -> [f64; MAX_CORE_TYPES],
@@ -272,10 +282,11 @@ impl AgentGoals {
             }
             let threads = placed.threads.max(placed.counted);
             let was_hinted = member.is_some_and(|member| member.hinted);
-            let wanted = goals
-                .of(placed.id)
-                .filter(|_| task.may_choose())
-                .and_then(|state| wanted(state, threads, was_hinted, task, &speeds(task)));
+            let state = goals.of(placed.id).filter(|state| is_known(state));
+            let needs = state.map(|state| state.fast_cores / f64::from(threads.max(1)));
+            let wanted = needs
+                .filter(|_| task.may_choose() && !others_place)
+                .and_then(|needs| wanted(needs, was_hinted, task, &speeds(task)));
             match wanted {
                 Some(to) => {
                     if task.hint != Some(to) {
@@ -288,7 +299,7 @@ impl AgentGoals {
                     task.core_type = to;
                 }
                 // One that a rule places meanwhile is the rule's.
-                None if was_hinted && task.hint.is_some() && !task.pinned => {
+                None if was_hinted && task.hint.is_some() && !task.pinned && !others_place => {
                     actions.push(Action::Hint((&*task).into(), None));
                 }
                 None => {}
@@ -297,6 +308,7 @@ impl AgentGoals {
                 session: placed.id,
                 ran_ns,
                 hinted: wanted.is_some(),
+                needs,
             };
             members.insert(task.id, member);
         }
@@ -368,27 +380,26 @@ fn machine(topology: &Topology, others: u32) -> GoalMachine {
     }
 }
 
-/// The slowest core type that gives a thread its part of the allotment; `None` if any does, and where
-/// nothing is known.
+/// Whether it is known how much a session's threads need.
+fn is_known(state: &GoalState) -> bool {
+    state.model.is_some() && state.miss != Some(Miss::NoBeats)
+}
+
+/// The slowest core type that is as fast as a thread needs; `None` if any is.
 fn wanted(
-    state: &GoalState,
-    threads: u32,
+    needs: f64,
     was_hinted: bool,
     task: &Task,
     speeds: &[f64; MAX_CORE_TYPES],
 ) -> Option<usize> {
-    if state.model.is_none() || state.miss == Some(Miss::NoBeats) {
-        return None;
-    }
-    let part = state.fast_cores / f64::from(threads.max(1));
     let enough = if was_hinted { KEEPS } else { 1.0 };
     let mut usable = (0..MAX_CORE_TYPES).rev().filter(|&kind| task.may_use(kind));
     let slowest = usable.next()?;
-    if part <= enough * speeds[slowest] {
+    if needs <= enough * speeds[slowest] {
         return None;
     }
     let fastest = (0..MAX_CORE_TYPES).find(|&kind| task.may_use(kind));
-    usable.find(|&kind| part <= speeds[kind]).or(fastest)
+    usable.find(|&kind| needs <= speeds[kind]).or(fastest)
 }
 
 #[cfg(test)]

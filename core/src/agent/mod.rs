@@ -235,6 +235,7 @@ impl Agent {
         let session_of = |task: &Task| (backend.session_of(task), backend.place_of(task.id));
         self.goals.place(
             &self.topology,
+            self.saving.places(),
             &mut self.tasks,
             session_of,
             speeds,
@@ -301,9 +302,10 @@ impl Agent {
             tasks: &self.tasks,
         };
         let decider = match self.aim() {
-            Some(aim) => self
-                .saving
-                .decide(&snapshot, aim, &self.energy, &mut actions),
+            Some(aim) => {
+                self.saving
+                    .decide(&snapshot, aim, &self.energy, &self.goals, &mut actions)
+            }
             None if self.saving.end(&self.tasks, &mut actions) => Decider::Saving(Author::Saving),
             None => Decider::Policy,
         };

@@ -4,7 +4,7 @@
 //! Where it is known what places cost ([`thrift`]), each thread that computes all the time is placed by its own speeds
 //! and watts: measured, by EF where a model says it, else as usual for the core types. What mostly sleeps, and
 //! what is new, fills the core type first that is cheapest for such a load. Threads of which speeds on a type are not
-//! known visit it for a moment, one at a time.
+//! known visit it for a moment, one at a time. A thread with a goal goes where that is met for least.
 //!
 //! The same, with another aim, where the package is at its limit though no energy is to be saved.
 //!
@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use super::Author;
+use super::goals::AgentGoals;
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::{self, PlaceAim, PlaceCosts, PlacedThread};
 use crate::placement;
@@ -39,6 +40,11 @@ const STALE_NS: u64 = 60_000_000_000;
 /// measured there, and after. Watts of a fast core are not to be spent to learn what makes no difference.
 const HOPED: f64 = 1.6;
 const HOPED_AGAIN: f64 = 1.2;
+
+/// A core type on which nothing has run yet is looked at once, for longer, by a thread that computes for so much of the time:
+/// of what it takes there is but a guess.
+const UNSEEN_NS: u64 = 600_000_000;
+const COMPUTES: f64 = 0.8;
 
 /// So long after threads were too many the policy goes on deciding, ns: places are not to change with each of them.
 const CROWD_NS: u64 = 1_000_000_000;
@@ -79,6 +85,7 @@ pub(super) struct EnergySaving {
     /// Kept for their memory.
     threads: Vec<PlacedThread>,
     ids: Vec<TaskId>,
+    needs: Vec<Option<f64>>,
     order: Vec<usize>,
     next: Vec<Placed>,
     told: Vec<Action>,
@@ -104,6 +111,11 @@ impl EnergySaving {
         self.first
     }
 
+    /// Whether threads are placed here, by what they cost.
+    pub(super) fn places(&self) -> bool {
+        self.costs.is_some() && self.looked_ns.is_some() && self.crowded_ns.is_none()
+    }
+
     /// Takes back where threads were placed, and forgets what was learnt; whether there was anything.
     pub(super) fn end(&mut self, tasks: &[Task], actions: &mut Vec<Action>) -> bool {
         if self.looked_ns.is_none() {
@@ -120,6 +132,7 @@ impl EnergySaving {
         snapshot: &Snapshot,
         aim: PlaceAim,
         energy: &EnergyLedger,
+        goals: &AgentGoals,
         actions: &mut Vec<Action>,
     ) -> Decider {
         let nr_types = snapshot.topology.types.len();
@@ -167,8 +180,8 @@ impl EnergySaving {
         if self.crowded_ns.take().is_some() || begins {
             take_back(snapshot.tasks, actions);
         }
-        self.place(snapshot, aim, energy, &costs);
-        self.visit(snapshot);
+        self.place(snapshot, aim, energy, goals, &costs);
+        self.visit(snapshot, costs.unseen);
         self.tell(snapshot, actions);
         Decider::Saving(Author::Saving)
     }
@@ -211,6 +224,7 @@ impl EnergySaving {
         snapshot: &Snapshot,
         aim: PlaceAim,
         energy: &EnergyLedger,
+        goals: &AgentGoals,
         costs: &PlaceCosts,
     ) {
         let topology = snapshot.topology;
@@ -221,6 +235,7 @@ impl EnergySaving {
         }
         self.threads.clear();
         self.ids.clear();
+        self.needs.clear();
         for task in snapshot.tasks {
             if self.progress.takes_part(task) {
                 let before = find(&self.placed, task.id);
@@ -228,11 +243,13 @@ impl EnergySaving {
                 let thread = self.thread(task, now.min(nr_types - 1), topology, energy, costs);
                 self.threads.push(thread);
                 self.ids.push(task.id);
+                self.needs.push(goals.needs(task.id));
             } else if self.progress.is_busy(task) {
                 let room = &mut rooms[task.core_type.min(nr_types - 1)];
                 *room = room.saturating_sub(1);
             }
         }
+        self.meet_goals(snapshot, costs.awake);
         self.price = thrift::place(
             &mut self.threads,
             &rooms[..nr_types],
@@ -248,6 +265,28 @@ impl EnergySaving {
                 home: thread.best,
                 visits: None,
             });
+        }
+    }
+
+    /// Of threads with goals, what these take of each core type.
+    fn meet_goals(&mut self, snapshot: &Snapshot, awake_watts: f64) {
+        let nr_types = snapshot.topology.types.len();
+        // The part of the time in which others sleep, as if they were independent.
+        let mut sleep = 1.0;
+        for task in snapshot.tasks.iter().filter(|task| !task.kthread) {
+            let known = self.ids.binary_search(&task.id).ok();
+            sleep *= match known.map(|at| (self.needs[at], &self.threads[at])) {
+                Some((Some(needs), thread)) => 1.0 - part_of_time(needs, thread),
+                _ => 1.0 - self.progress.usage(task.id),
+            };
+        }
+        for (thread, needs) in self.threads.iter_mut().zip(&self.needs) {
+            let Some(needs) = *needs else {
+                continue;
+            };
+            let beside = sleep / (1.0 - part_of_time(needs, thread)).max(1e-3);
+            let own = awake_watts * beside.clamp(0.0, 1.0);
+            *thread = thread.with_goal(needs, own, nr_types);
         }
     }
 
@@ -275,7 +314,12 @@ impl EnergySaving {
         for (on, watts) in measured.iter_mut().enumerate().take(nr_types) {
             let least = 0.1 * usual(on);
             let beyond_idle = |watts: f64| (watts - energy.idle_watts(on)).max(least);
-            *watts = energy.watts(task.id, on).map(beyond_idle);
+            // As of core types, the faster one has to be sure.
+            let own = match on < slowest {
+                true => energy.sure_watts(task.id, on),
+                false => energy.watts(task.id, on),
+            };
+            *watts = own.map(beyond_idle);
             if let Some(watts) = watts {
                 (sum, known) = (sum + *watts / of_fast(on).max(1e-6), known + 1);
             }
@@ -290,6 +334,7 @@ impl EnergySaving {
                 true => measured[on].unwrap_or_else(|| fast * of_fast(on)),
                 false => 0.0,
             }),
+            is_given: false,
             allowed: task.allowed_types,
             now,
             best: now,
@@ -298,7 +343,7 @@ impl EnergySaving {
     }
 
     /// Sends a thread to where it was not measured for long, if no other is on such a visit and there is room.
-    fn visit(&mut self, snapshot: &Snapshot) {
+    fn visit(&mut self, snapshot: &Snapshot, unseen: u8) {
         let (now, topology) = (snapshot.now_ns, snapshot.topology);
         let nr_types = topology.types.len();
         let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
@@ -316,21 +361,25 @@ impl EnergySaving {
             if self.speedups.age_ns(next.id, next.to).is_none() {
                 continue;
             }
+            let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
+            let is_new = |on: usize| computes && unseen & 1 << on != 0;
             let wanted = (0..nr_types).find(|&on| {
                 let age = self.speedups.age_ns(next.id, on);
                 on != next.to
                     && thread.allowed & 1 << on != 0
                     && there[on] < topology.types[on].cpus.len()
                     && age.is_none_or(|age| age > stale)
-                    && thread.could_gain(
-                        self.price,
-                        on,
-                        if age.is_some() { HOPED_AGAIN } else { HOPED },
-                    )
+                    && (is_new(on)
+                        || thread.could_gain(
+                            self.price,
+                            on,
+                            if age.is_some() { HOPED_AGAIN } else { HOPED },
+                        ))
             });
             if let Some(to) = wanted {
                 self.next[at].to = to;
-                self.next[at].visits = Some(now + VISIT_NS);
+                let takes = if is_new(to) { UNSEEN_NS } else { VISIT_NS };
+                self.next[at].visits = Some(now + takes);
                 return;
             }
         }
@@ -382,6 +431,11 @@ impl EnergySaving {
             }
         }
     }
+}
+
+/// For which part of the time a thread runs that is to be so fast.
+fn part_of_time(needs: f64, thread: &PlacedThread) -> f64 {
+    (needs / thread.speeds[thread.now].max(1e-3)).clamp(0.0, 1.0)
 }
 
 /// Of threads in the order of ids, that one.

@@ -137,6 +137,16 @@ impl EnergyLedger {
         Some(known.watts(core_type, &self.model)?.0)
     }
 
+    /// The same and its standard error: what it may well be.
+    pub fn sure_watts(&self, id: TaskId, core_type: usize) -> Option<f64> {
+        let known = self
+            .find(id)
+            .filter(|_| self.model.seconds() >= LEARNT_AFTER)?;
+        let (watts, work) = known.watts(core_type, &self.model)?;
+        let owner = known.own[core_type].map(usize::from);
+        Some(watts + self.model.error(core_type, &work, owner))
+    }
+
     /// What places cost, on a machine of so many core types; `None` while the model has seen little.
     pub fn place_costs(&self, nr_types: usize) -> Option<PlaceCosts> {
         if self.model.seconds() < LEARNT_AFTER {
@@ -158,6 +168,7 @@ impl EnergyLedger {
             let order = (0..nr_types).map(|other| (other.abs_diff(core_type), other));
             let nearest = order.filter_map(|(far, other)| Some((far, other, seen(other)?)));
             let (_, other, (watts, work)) = nearest.min_by_key(|&(far, ..)| far)?;
+            costs.unseen |= u8::from(other != core_type) << core_type;
             costs.cores[core_type] = match seen(slowest) {
                 // Where nothing has run yet.
                 _ if other != core_type => self.model.as_on(other, core_type, watts),

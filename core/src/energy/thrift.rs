@@ -13,7 +13,8 @@
 //! method, with a threefold price.
 //!
 //! Threads that mostly sleep have so much to do whatever the speed. While others keep the package awake
-//! anyway, a core type costs watts / speed; else (awake + watts) / speed.
+//! anyway, a core type costs watts / speed; else (awake + watts) / speed. So it is with threads that have a goal and are held
+//! to it ([`PlacedThread::with_goal`]), of which some core types are too slow besides.
 
 use crate::topology::MAX_CORE_TYPES;
 
@@ -25,6 +26,8 @@ pub struct PlaceCosts {
     pub cores: [(f64, f64); MAX_CORE_TYPES],
     /// What the rest of the package takes while any core runs, beyond what it takes while none does, W.
     pub awake: f64,
+    /// Core types on which nothing has run yet, a bit each: what is said of them is a guess.
+    pub unseen: u8,
 }
 
 impl PlaceCosts {
@@ -89,13 +92,15 @@ impl PlaceAim {
 /// Prices converge in fewer steps.
 const STEPS: usize = 12;
 
-/// A thread that computes all the time.
+/// A thread that computes all the time, or as much as its goal takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlacedThread {
-    /// Relative to the fastest core type.
+    /// Relative to the fastest core type; the work that it does in a second, if that is given.
     pub speeds: [f64; MAX_CORE_TYPES],
     /// What it takes on each core type beyond what that takes idle, W.
     pub watts: [f64; MAX_CORE_TYPES],
+    /// It does so much and no more, wherever it is.
+    pub is_given: bool,
     /// Core types that it may use, a bit each.
     pub allowed: u8,
     /// Where it is.
@@ -106,15 +111,49 @@ pub struct PlacedThread {
     pub kept: usize,
 }
 
+/// A core type has to be so much faster than a goal takes before its thread goes there.
+const GOAL_MARGIN: f64 = 1.1;
+
 impl PlacedThread {
+    /// The same if it is to do what the fastest core type does in `needs` of the time, and no more. While it runs the package
+    /// takes `own` W that it would not without it.
+    pub fn with_goal(mut self, needs: f64, own: f64, nr_types: usize) -> Self {
+        let suffices = |on: &usize| {
+            let least = if *on == self.now {
+                needs
+            } else {
+                GOAL_MARGIN * needs
+            };
+            self.may(*on) && self.speeds[*on] >= least
+        };
+        let enough = (0..nr_types).filter(suffices);
+        let enough = enough.fold(0, |mask, on| mask | 1 << on);
+        let fastest = || (0..nr_types).find(|&on| self.may(on));
+        self.allowed = match enough {
+            0 => 1 << fastest().unwrap_or(self.now),
+            enough => enough,
+        };
+        for on in 0..nr_types {
+            let speed = self.speeds[on].max(1e-3);
+            // It runs for as long as it takes.
+            self.watts[on] = (own + self.watts[on]) * (needs / speed).min(1.0);
+        }
+        self.speeds = [needs; MAX_CORE_TYPES];
+        self.is_given = true;
+        self
+    }
+
     /// Whether it could be better there, if all threads there are so many times as fast as is thought.
     pub fn could_gain(&self, price: f64, on: usize, times: f64) -> bool {
+        if self.is_given {
+            return self.watts[on] < times * self.watts[self.best];
+        }
         let gains = price * (times * self.speeds[on] - self.speeds[self.best]);
         gains > self.watts[on] - self.watts[self.best]
     }
 
     fn may(&self, on: usize) -> bool {
-        on == self.now || self.allowed & 1 << on != 0
+        (on == self.now && !self.is_given) || self.allowed & 1 << on != 0
     }
 
     /// What a place is worth at a price for work, W.
@@ -223,6 +262,7 @@ mod tests {
         PlacedThread {
             speeds: [1.0, 1.0 / sf, 1.0, 1.0],
             watts: [fast, slow, 0.0, 0.0],
+            is_given: false,
             allowed: 0b11,
             now,
             best: now,
@@ -323,6 +363,29 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_is_met_where_that_costs_least_and_never_where_it_is_too_slow() {
+        let goal = |needs, own, now| thread(2.0, 3.0, 1.0, now).with_goal(needs, own, 2);
+        // 3 W for half of the time, or 1 W for all of it.
+        assert_eq!(places(&[goal(0.45, 0.0, 0)], &[1, 1], 0.0), [1]);
+        // 8 W for half of it, or 6 W for all of it.
+        assert_eq!(places(&[goal(0.45, 5.0, 1)], &[1, 1], 0.0), [0]);
+        assert_eq!(places(&[goal(0.49, 0.0, 0)], &[1, 1], 0.0), [0], "too near");
+        assert_eq!(places(&[goal(0.49, 0.0, 1)], &[1, 1], 0.0), [1]);
+        assert_eq!(places(&[goal(0.6, 0.0, 1)], &[1, 1], 0.0), [0]);
+        let slow_only = PlacedThread {
+            allowed: 0b10,
+            ..thread(2.0, 3.0, 1.0, 1)
+        };
+        let slow_only = slow_only.with_goal(0.9, 0.0, 2);
+        assert_eq!(places(&[slow_only], &[1, 1], 0.0), [1]);
+        // Beside what computes all the time: it is what is done, not how soon, that counts for it.
+        let beside = [goal(0.45, 0.0, 0), thread(2.0, 3.0, 1.0, 1)];
+        assert_eq!(places(&beside, &[2, 2], 5.0), [1, 0]);
+        assert!(goal(0.4, 4.0, 1).could_gain(1.0, 0, 1.6));
+        assert!(!goal(0.4, 0.0, 1).could_gain(1.0, 0, 1.4));
+    }
+
+    #[test]
     fn at_its_limit_what_gains_least_for_its_watts_leaves_the_fast_cores() {
         // One does a tenth more there for three times the watts, the other thrice as much for four times.
         let threads = [thread(1.1, 3.0, 1.0, 0), thread(3.0, 4.0, 1.0, 0)];
@@ -348,6 +411,7 @@ mod tests {
         let mut costs = PlaceCosts {
             cores: [(3.0, 0.0), (1.0, 0.0), (0.0, 0.0), (0.0, 0.0)],
             awake: 5.0,
+            unseen: 0,
         };
         let speeds = [1.0, 0.5, 1.0, 1.0];
         assert_eq!(costs.cheapest(2, &speeds, 0.0, None), 0);

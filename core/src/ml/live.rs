@@ -49,6 +49,15 @@ pub struct LiveEstimator {
     efficiency: Vec<Option<Estimate>>,
 }
 
+/// What a forest says of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimated {
+    /// Its speedup factor.
+    Sf,
+    /// Its energy efficiency factor.
+    Ef,
+}
+
 /// SF or EF from one core type.
 struct Estimate {
     per: Per,
@@ -89,15 +98,19 @@ impl LiveEstimator {
         })
     }
 
-    /// The forest of a core type with its features numbered as `place` says that events stand in
+    /// The forest of SF, or of EF, from a core type with its features numbered as `place` says that events stand in
     /// samples, and what those are divided by; `None` where it has none, or where an event has no
     /// place, or not one of its own.
     pub fn laid_out(
         &self,
+        what: Estimated,
         core_type: usize,
         place: impl Fn(&Event) -> Option<usize>,
     ) -> Option<(Per, Box<Forest>)> {
-        let of = self.on(core_type)?;
+        let of = match what {
+            Estimated::Sf => self.on(core_type)?,
+            Estimated::Ef => self.efficiency.get(core_type)?.as_ref()?,
+        };
         let places: Vec<usize> = of.events.iter().map(place).collect::<Option<_>>()?;
         let distinct: BTreeSet<&usize> = places.iter().collect();
         let fits =

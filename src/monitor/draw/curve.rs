@@ -80,7 +80,7 @@ pub(super) fn power(app: &App, live: &Live, width: u16, look: Appearance) -> Opt
 }
 
 /// The last values as one letter each, from the left, filled up to `width`; what is not known is a gap.
-fn curve(
+pub(super) fn curve(
     values: &VecDeque<Option<f64>>,
     (low, high): (f64, f64),
     width: usize,

@@ -90,6 +90,63 @@ fn power_by_core_type_has_a_line_with_curves_where_energy_is_counted() {
 }
 
 #[test]
+fn power_of_the_last_minutes_has_a_view_by_core_type_and_program() {
+    let mut app = app();
+    app.act(KeyAction::Energy);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(text.contains("there is no sensor"), "{text}");
+    let mut live = live();
+    for reading in 0..24 {
+        let part = |part: &str, watts| LiveEnergy {
+            part: part.into(),
+            watts: Some(watts),
+            ..LiveEnergy::default()
+        };
+        // It is busy for the second half.
+        let busy = f64::from(u8::from(reading >= 12));
+        live.energy = vec![
+            part("P", 12.0 * busy),
+            part("E", 3.0),
+            part("untold", 0.0),
+            part("uncore", 2.5),
+        ];
+        live.threads[0].watts = Some(12.0 * busy);
+        live.threads[1].watts = Some(3.0);
+        app.update(Update::Live(Box::new(live.clone())));
+    }
+    let lines = screen(&app, 80, 24, PLAIN);
+    let heading = lines
+        .iter()
+        .position(|line| line.contains(" PID NAME"))
+        .unwrap();
+    let shown = &lines[heading..];
+    let row = |what: &str| shown.iter().find(|line| line.contains(what)).unwrap();
+    assert_eq!(
+        lines[heading + 1],
+        "         P                12.00   6.00  ▁▁██"
+    );
+    assert_eq!(
+        *row("  uncore "),
+        "         uncore            2.50   2.50  ▂▂▂▂"
+    );
+    assert!(!shown.join("\n").contains("untold"));
+    // The program that took most comes first.
+    assert_eq!(*row(" xz "), "     101 xz               12.00   6.00  ▁▁██");
+    assert_eq!(
+        *row(" openssl "),
+        "     102 openssl           3.00   3.00  ▃▃▃▃"
+    );
+    let at = |what: &str| shown.iter().position(|line| line.contains(what));
+    assert!(at(" xz ") < at(" openssl "));
+    app.act(KeyAction::Down(1));
+    assert_eq!(app.view, Screen::Energy(1));
+    let scrolled = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(!scrolled.contains(" 101 xz") && scrolled.contains(" 102 openssl"));
+    app.act(KeyAction::Back);
+    assert_eq!(app.view, Screen::Threads);
+}
+
+#[test]
 fn watts_of_threads_take_the_place_of_phases_and_hits() {
     let mut app = app();
     let live = app.live.as_mut().unwrap();
@@ -283,6 +340,7 @@ fn any_size_can_be_drawn() {
         Screen::Threads,
         Screen::Filter,
         Screen::Story(101, 0),
+        Screen::Energy(0),
         Screen::Policies(1),
         Screen::Help,
     ] {

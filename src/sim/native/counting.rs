@@ -4,6 +4,11 @@
 use super::scene::*;
 use super::*;
 use crate::bpf::intf;
+use crate::ml::estimates::FORESTS;
+use crate::ml::fixed::feature;
+use crate::ml::forest::{Comparison, FeatureScale, Forest, MAX_FEATURES, Sum};
+use crate::ml::tree::Tree;
+use crate::topology::MAX_CORE_TYPES;
 
 /// Instructions in each 1024 ns on the fastest type, as tasks have it here.
 const RATE: u64 = 2048;
@@ -26,6 +31,53 @@ fn a_lone_spinner_gives_a_sample_each_50_ms() {
     for sample in &samples[1..] {
         assert!(sample.run_ns.abs_diff(50 * MS) <= MS, "{sample:?}");
     }
+}
+
+/// Two forests for each core type, none like another.
+#[test]
+fn samples_have_sf_and_ef_as_the_agent_would_say() {
+    const NR_FEATURES: usize = 2;
+    let mut scene = sampling(&[1, 1], 50 * MS);
+    let mut forests = Vec::new();
+    for which in 0..FORESTS {
+        let forest = Forest::new(&Sum {
+            base: 0.5 + which as f64 / 8.0,
+            weights: &[0.3, 0.0],
+            trees: &[Tree::Split {
+                feature: 0,
+                threshold: 1.0,
+                low: Box::new(Tree::Leaf(0.25)),
+                high: Box::new(Tree::Leaf(-0.25)),
+            }],
+            scales: &[FeatureScale { min: 0.0, max: 8.0 }; NR_FEATURES],
+            comparison: Comparison::AtMost,
+            inverse: which % 2 == 1,
+            range: Some([0.1, 9.0]),
+        });
+        forests.push(forest.unwrap());
+    }
+    for (which, forest) in forests.iter().enumerate() {
+        scene.kernel.half().hand_over(which, forest);
+        let per_cycle = intf::estimate_divisor_PER_CYCLE as u8;
+        scene
+            .kernel
+            .half()
+            .set_at("forest_divisors", which, per_cycle);
+    }
+    scene.hogs(2, &NewTask::default());
+    scene.run(2 * S);
+    let mut seen = [0; 2];
+    for sample in scene.kernel.take_samples() {
+        let mut features = [0; MAX_FEATURES];
+        features[0] = feature(sample.counts[0], sample.counts[1]);
+        features[1] = feature(sample.counts[1], sample.counts[1]);
+        let core_type = usize::from(sample.core_type);
+        let [sf, ef] =
+            [core_type, MAX_CORE_TYPES + core_type].map(|it| forests[it].score(&features));
+        assert_eq!((sample.sf, sample.ef), (sf, ef), "on {core_type}");
+        seen[core_type] += 1;
+    }
+    assert!(seen.iter().all(|&seen| seen > 20), "{seen:?}");
 }
 
 /// What others take from the counters is not believed, and nothing wrong is.

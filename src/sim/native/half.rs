@@ -230,6 +230,24 @@ impl NativeHalf {
         Ok(())
     }
 
+    /// Hands a model's forest over.
+    ///
+    /// # Panics
+    /// If there is no room for so many.
+    #[cfg(test)]
+    pub(super) fn hand_over(&self, which: usize, forest: &crate::ml::forest::Forest) {
+        use crate::ml::forest::Forest;
+        type Lookup = unsafe extern "C" fn(*mut u8, *const u32) -> *mut Forest;
+        let lookup = self.global::<c_void>("bpf_map_lookup_elem");
+        let which = which as u32;
+        // SAFETY: as above; a forest is laid out as the map's values are, and no operation runs.
+        unsafe {
+            let lookup: Lookup = std::mem::transmute(lookup);
+            let to = lookup(self.global("forests"), &raw const which);
+            *to.as_mut().expect("room for a forest") = forest.clone();
+        }
+    }
+
     /// What a hash map has by this key.
     pub(super) fn find(&self, map: &str, key: u32) -> Option<u32> {
         type Lookup = unsafe extern "C" fn(*mut u8, *const u32) -> *const u32;

@@ -8,6 +8,7 @@ use super::half::NativeHalf;
 use crate::bpf::intf;
 use crate::described::Described;
 use crate::mechanism::{self, Mechanism};
+use crate::ml::estimates::FORESTS;
 use crate::topology::{self, CoreType, Cpu, Domain, Topology};
 
 const MAX_EVENTS: u32 = intf::hetero_consts_MAX_EVENTS;
@@ -153,6 +154,7 @@ impl NativeMachine {
             }
         }
         half.resize("events", MAX_SETS as u32 * MAX_EVENTS * told.nr_cpu_ids);
+        half.resize("forests", FORESTS as u32);
         if let Some(slice) = self.slice_ns {
             half.set("slice_ns", slice);
         }

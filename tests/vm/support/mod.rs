@@ -93,6 +93,8 @@ pub(crate) struct Sample {
     pub slowdown: f64,
     /// In 1/2^20; 0 is none.
     pub sf: i64,
+    /// The same of EF.
+    pub ef: i64,
 }
 
 impl Sample {

@@ -126,6 +126,13 @@ impl Progress {
         account.is_some_and(|account| account.is_busy(task))
     }
 
+    /// The share of a CPU that a task wants, 0 to 1.
+    pub(crate) fn usage(&self, task: TaskId) -> f64 {
+        self.accounts
+            .get(&task)
+            .map_or(0.0, |account| account.usage)
+    }
+
     /// Whether a task is busy and free to choose between core types.
     pub(crate) fn takes_part(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
