@@ -23,6 +23,7 @@ mod backend;
 mod goals;
 mod knowledge;
 mod moves;
+mod pace;
 mod ruled;
 mod saving;
 pub mod story;
