@@ -24,8 +24,9 @@ const STRAY: f64 = 0.02;
 /// It computes all the time if it runs for so much of it: what it waits for is little more than pages and locks.
 const ALL: f64 = 0.9;
 
-/// A core has to be so much faster than what it is to do: frames differ, and each is to be done before the next begins.
-const HEADROOM: f64 = 1.15;
+/// On a core type that suffices it does all but so much of what it does elsewhere, and sleeps for some of the time at least.
+const AS_MUCH: f64 = 0.93;
+const FULL: f64 = 0.97;
 
 /// An interval counts for one in so many.
 const AVERAGED: f64 = 3.0;
@@ -47,6 +48,16 @@ struct Pace {
     /// Latest clocks, Hz.
     clock: [f64; MAX_CORE_TYPES],
     on: [Load; MAX_CORE_TYPES],
+}
+
+/// What a thread wants done that sleeps in between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PacedWork {
+    /// In a second, in what the fastest core type does in one.
+    pub needs: f64,
+    /// Core types that were seen to suffice for that, a bit each, and those that were seen not to.
+    pub fits: u8,
+    pub fails: u8,
 }
 
 /// Of all threads.
@@ -90,24 +101,39 @@ impl Paces {
         }
     }
 
-    /// How fast a core has to be for what a thread wants done, relative to the fastest core type; `None` if it computes all the time,
-    /// or nothing is known of it that is younger than `stale` ns. Its speeds are relative to that type.
+    /// What a thread wants; `None` if it computes all the time, or nothing is known of it that is younger than `stale` ns. Its
+    /// speeds are relative to the fastest core type.
     pub(super) fn wants(
         &self,
         task: TaskId,
         speeds: &[f64; MAX_CORE_TYPES],
         now_ns: u64,
         stale: u64,
-    ) -> Option<f64> {
+    ) -> Option<PacedWork> {
         let on = &self.threads.get(&task)?.on;
-        let fresh = |load: &Load| load.is_fresh(now_ns, stale);
-        let fastest = on.iter().find(|load| fresh(load))?;
-        let works = on.iter().zip(speeds);
-        let works = works.filter(|(load, _)| fresh(load));
-        let most = works.fold(0.0_f64, |most, (load, speed)| {
+        let fresh = || {
+            let all = on.iter().zip(speeds).enumerate();
+            all.filter(|(_, (load, _))| load.is_fresh(now_ns, stale))
+        };
+        let (fastest, (load, _)) = fresh().next()?;
+        if load.share >= ALL {
+            return None;
+        }
+        let most = fresh().fold(0.0_f64, |most, (_, (load, speed))| {
             most.max(load.at_most * speed)
         });
-        (fastest.share < ALL).then_some(HEADROOM * most)
+        let mut work = PacedWork {
+            needs: most,
+            fits: 1 << fastest,
+            fails: 0,
+        };
+        for (at, (load, speed)) in fresh().skip(1) {
+            match load.at_most * speed >= AS_MUCH * most && load.share < FULL {
+                true => work.fits |= 1 << at,
+                false => work.fails |= 1 << at,
+            }
+        }
+        Some(work)
     }
 
     /// Whether a thread was seen on a core type for long enough to know what it does there.
@@ -200,10 +226,12 @@ mod tests {
         }
 
         fn wants(&self) -> Option<f64> {
-            let wants = self
-                .paces
-                .wants(self.tasks[0].id, &SPEEDS, self.now_ns, STALE);
-            wants.map(|wants| (wants / HEADROOM * 100.0).round() / 100.0)
+            self.work().map(|work| (work.needs * 100.0).round() / 100.0)
+        }
+
+        fn work(&self) -> Option<PacedWork> {
+            self.paces
+                .wants(self.tasks[0].id, &SPEEDS, self.now_ns, STALE)
         }
     }
 
@@ -225,7 +253,12 @@ mod tests {
         // On the slow type again it does half, and that is not taken for what it wants.
         bench.runs(1, 0.5, 8);
         assert_eq!(bench.wants(), Some(0.36));
-        bench.now_ns += STALE;
+        let seen_to = |bench: &Bench| bench.work().map(|work| (work.fits, work.fails));
+        assert_eq!(seen_to(&bench), Some((0b01, 0b10)));
+        // Half as much is wanted, which the slow type does.
+        bench.runs(0, 0.18, 8);
+        assert_eq!(seen_to(&bench), Some((0b11, 0)));
+        bench.now_ns += STALE + MS;
         assert!(!seen(&bench));
     }
 
@@ -243,7 +276,7 @@ mod tests {
     #[test]
     fn at_a_lower_clock_it_runs_for_longer_and_wants_no_more() {
         let mut bench = Bench::new();
-        let mut at = |bench: &mut Bench, clock: f64| {
+        let at = |bench: &mut Bench, clock: f64| {
             let mut sample = sample(&bench.tasks[0], 1.0, 300.0, 0.0);
             sample.metrics.frequency = clock;
             bench.paces.observe(&sample);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Author;
 use super::goals::AgentGoals;
-use super::pace::Paces;
+use super::pace::{PacedWork, Paces};
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::{self, PlaceAim, PlaceCosts, PlacedThread};
 use crate::placement;
@@ -88,7 +88,7 @@ pub(super) struct EnergySaving {
     /// Kept for their memory.
     threads: Vec<PlacedThread>,
     ids: Vec<TaskId>,
-    needs: Vec<Option<f64>>,
+    needs: Vec<Option<PacedWork>>,
     order: Vec<usize>,
     next: Vec<Placed>,
     told: Vec<Action>,
@@ -185,7 +185,7 @@ impl EnergySaving {
             take_back(snapshot.tasks, actions);
         }
         self.place(snapshot, aim, energy, goals, &costs);
-        self.visit(snapshot, costs.unseen);
+        self.visit(snapshot, goals, costs.unseen);
         self.tell(snapshot, actions);
         Decider::Saving(Author::Saving)
     }
@@ -253,7 +253,12 @@ impl EnergySaving {
                     self.paces
                         .wants(task.id, &thread.speeds, snapshot.now_ns, stale)
                 };
-                let needs = goals.needs(task.id).or_else(paced);
+                let goal = goals.needs(task.id).map(|needs| PacedWork {
+                    needs,
+                    fits: 0,
+                    fails: 0,
+                });
+                let needs = goal.or_else(paced);
                 // Asleep, what computes all the time has no place to keep.
                 if needs.is_some() || task.state != TaskState::Blocked {
                     self.threads.push(thread);
@@ -292,17 +297,17 @@ impl EnergySaving {
         for task in snapshot.tasks.iter().filter(|task| !task.kthread) {
             let known = self.ids.binary_search(&task.id).ok();
             sleep *= match known.map(|at| (self.needs[at], &self.threads[at])) {
-                Some((Some(needs), thread)) => 1.0 - part_of_time(needs, thread),
+                Some((Some(work), thread)) => 1.0 - part_of_time(work.needs, thread),
                 _ => 1.0 - self.progress.usage(task.id),
             };
         }
-        for (thread, needs) in self.threads.iter_mut().zip(&self.needs) {
-            let Some(needs) = *needs else {
+        for (thread, work) in self.threads.iter_mut().zip(&self.needs) {
+            let Some(work) = work else {
                 continue;
             };
-            let beside = sleep / (1.0 - part_of_time(needs, thread)).max(1e-3);
+            let beside = sleep / (1.0 - part_of_time(work.needs, thread)).max(1e-3);
             let own = awake_watts * beside.clamp(0.0, 1.0);
-            *thread = thread.with_goal(needs, own, nr_types);
+            *thread = thread.with_goal(work.needs, (work.fits, work.fails), own, nr_types);
         }
     }
 
@@ -360,7 +365,7 @@ impl EnergySaving {
 
     /// Sends threads to where they were not measured for long, if there is room: one at a time, but for those that sleep in
     /// between, which may be late for something meanwhile.
-    fn visit(&mut self, snapshot: &Snapshot, unseen: u8) {
+    fn visit(&mut self, snapshot: &Snapshot, goals: &AgentGoals, unseen: u8) {
         let (now, topology) = (snapshot.now_ns, snapshot.topology);
         let nr_types = topology.types.len();
         let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
@@ -383,7 +388,9 @@ impl EnergySaving {
             }
             let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
             // What it does on a slow type may be less than it wants.
-            let is_held = |on: usize| on < next.to && !self.paces.is_seen(next.id, on, now, stale);
+            let is_open = goals.needs(next.id).is_none();
+            let is_held =
+                |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
             let is_new = |on: usize| computes && unseen & 1 << on != 0;
             let is_due = |on: usize| {
                 let age = self.speedups.age_ns(next.id, on);
