@@ -9,7 +9,8 @@
 #define ALL                                                                                     \
 	(TAKES(OPT_SECONDS) | TAKES(OPT_WARMUP) | TAKES(OPT_PIN) | TAKES(OPT_SEED) |            \
 	 TAKES(OPT_JSON))
-#define OF_PROGRAMS (ALL | TAKES(OPT_UNITS) | TAKES(OPT_PROGRESS) | TAKES(OPT_RATE))
+#define OF_PROGRAMS (ALL | TAKES(OPT_UNITS) | TAKES(OPT_PROGRESS) | TAKES(OPT_RATE) | \
+		     TAKES(OPT_EVERY) | TAKES(OPT_FRAME))
 #define OF_SUITE                                                                                \
 	(ALL | TAKES(OPT_REPEATS) | TAKES(OPT_PROGRAMS) | TAKES(OPT_LOAD) | TAKES(OPT_LOAD_CPUS))
 
@@ -29,6 +30,8 @@ static const char help[] =
 	"  --pin CPU[,CPU...]  thread i runs on the i-th of these, modulo\n"
 	"  --seed N            same seed and same --units: same work, same checksum (1)\n"
 	"  --rate R            have a goal of R units per second (docs/goals.md)\n"
+	"  --every MS          begin a frame every MS milliseconds, and sleep until then\n"
+	"  --frame N           units in a frame (1)\n"
 	"  --progress MS       say every MS milliseconds how many units are done\n"
 	"  --json              print a JSON object per line\n"
 	"\n"
@@ -102,6 +105,10 @@ static void run(const struct program *program, const struct options *options)
 		printf("%s: %llu units in %.3f s, %.1f units/s, checksum %016llx\n", program->name,
 		       (unsigned long long)m.units, m.seconds, m.units / m.seconds,
 		       (unsigned long long)m.checksum);
+		if (m.frames)
+			printf("%s: %llu frames, %llu late, the longest %.2f ms\n", program->name,
+			       (unsigned long long)m.frames, (unsigned long long)m.late,
+			       m.longest_ms);
 		return;
 	}
 	printf("{\"program\":\"%s\",\"units\":%llu,\"seconds\":%.9f,\"rate\":%.9g,\"threads\":%u,"
@@ -109,7 +116,12 @@ static void run(const struct program *program, const struct options *options)
 	       m.units / m.seconds, options->threads);
 	for (unsigned int i = 0; i < options->pin.nr; i++)
 		printf(i ? ",%d" : "%d", options->pin.cpu[i]);
-	printf("],\"checksum\":\"%016llx\"}\n", (unsigned long long)m.checksum);
+	if (m.frames)
+		printf("],\"frames\":%llu,\"late\":%llu,\"longest_ms\":%.3f", (unsigned long long)m.frames,
+		       (unsigned long long)m.late, m.longest_ms);
+	else
+		printf("]");
+	printf(",\"checksum\":\"%016llx\"}\n", (unsigned long long)m.checksum);
 }
 
 static void list(void)

@@ -44,6 +44,24 @@ void warm_up(const struct program *program, void *state, const struct options *o
 			program->unit(state);
 }
 
+/* A frame was to begin at *@begin, ns, and is done: sleeps until the next is to begin. */
+static void frame_done(struct measurement *m, uint64_t *begin, uint64_t every)
+{
+	uint64_t took = now_ns() - *begin;
+	struct timespec next;
+
+	m->frames++;
+	m->late += took > every;
+	if (took / 1e6 > m->longest_ms)
+		m->longest_ms = took / 1e6;
+	/* Those that should have begun meanwhile are left out, as a player does. */
+	*begin += (took / every + 1) * every;
+	next.tv_sec = *begin / 1000000000;
+	next.tv_nsec = *begin % 1000000000;
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) == EINTR)
+		;
+}
+
 /* Whole units, over the time they took: the rate is not rounded to a deadline. */
 struct measurement measure(const struct program *program, void *state,
 			   const struct options *options)
@@ -51,6 +69,7 @@ struct measurement measure(const struct program *program, void *state,
 	struct measurement m = { 0 };
 	uint64_t start = now_ns(), elapsed, limit = options->seconds * 1e9;
 	uint64_t step = options->progress_ms * 1000000, progress = step;
+	uint64_t every = options->every_ms * 1e6, begin = start;
 	struct scx_hetero_hb_options goal = {
 		.size = sizeof(goal), .name = program->name, .rate = options->rate,
 	};
@@ -60,6 +79,8 @@ struct measurement measure(const struct program *program, void *state,
 		m.checksum = scramble(m.checksum ^ program->unit(state));
 		m.units++;
 		scx_hetero_hb_beat(hb);
+		if (every && m.units % options->frame == 0)
+			frame_done(&m, &begin, every);
 		elapsed = now_ns() - start;
 		if (step && elapsed >= progress) {
 			print_progress(program, options, m.units, elapsed / 1e9);

@@ -20,6 +20,8 @@ static const struct option known[] = {
 	OPTION("seed", required_argument, OPT_SEED),
 	OPTION("progress", required_argument, OPT_PROGRESS),
 	OPTION("rate", required_argument, OPT_RATE),
+	OPTION("every", required_argument, OPT_EVERY),
+	OPTION("frame", required_argument, OPT_FRAME),
 	OPTION("json", no_argument, OPT_JSON),
 	OPTION("threads", required_argument, OPT_THREADS),
 	OPTION("working-set", required_argument, OPT_WORKING_SET),
@@ -128,6 +130,12 @@ static void take(int id, const char *text, struct options *options)
 	case OPT_RATE:
 		options->rate = number(name, text, false);
 		break;
+	case OPT_EVERY:
+		options->every_ms = number(name, text, false);
+		break;
+	case OPT_FRAME:
+		options->frame = whole(name, text, 1, 1000000000);
+		break;
 	case OPT_JSON:
 		options->json = true;
 		break;
@@ -191,6 +199,8 @@ void parse_options(int argc, char **argv, struct options *options, const char **
 	exclude(*given, OPT_SECONDS, OPT_UNITS, "");
 	exclude(*given, OPT_WARMUP, OPT_UNITS, ": the warm-up is of 3 units then");
 	exclude(*given, OPT_SPIN, OPT_SLEEP, "");
+	if (*given & TAKES(OPT_FRAME) && !(*given & TAKES(OPT_EVERY)))
+		usage_error("--frame goes with --every");
 }
 
 void check_accepted(const char *what, uint32_t given, uint32_t accepted)
@@ -211,6 +221,8 @@ void check_accepted(const char *what, uint32_t given, uint32_t accepted)
 
 void set_defaults(struct options *options, const struct program *program)
 {
+	if (!options->frame)
+		options->frame = 1;
 	if (!options->threads)
 		options->threads = program->threads ? program->threads : 1;
 	if (!options->working_set)

@@ -43,7 +43,7 @@ struct pipeline {
 
 static uint64_t work(const struct stage *stage, uint64_t seed)
 {
-	uint64_t value = integer_rounds(seed, stage->integer);
+	uint64_t value = stage->integer ? integer_rounds(seed, stage->integer) : seed;
 
 	return stage->fp ? fp_rounds(value, stage->fp) : value;
 }

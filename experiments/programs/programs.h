@@ -11,6 +11,7 @@
 /* Every option there is; a program says in @accepts which of its own it takes. */
 enum option_id {
 	OPT_SECONDS, OPT_UNITS, OPT_WARMUP, OPT_PIN, OPT_SEED, OPT_PROGRESS, OPT_RATE, OPT_JSON,
+	OPT_EVERY, OPT_FRAME,
 	OPT_THREADS, OPT_WORKING_SET, OPT_PHASE_UNITS, OPT_SPIN, OPT_SLEEP,
 	OPT_REPEATS, OPT_PROGRAMS, OPT_LOAD, OPT_LOAD_CPUS,
 	OPT_LIST, OPT_HELP,
@@ -32,6 +33,8 @@ struct options {
 	uint64_t seed;
 	uint64_t progress_ms; /* 0: silent until the end */
 	double rate; /* units/s that are its goal; 0: none */
+	double every_ms; /* a frame begins so often, and the program sleeps until then; 0: no frames */
+	uint64_t frame; /* units */
 	bool json;
 
 	/* Of some programs; where nothing was said, the program's default. */
@@ -101,6 +104,9 @@ struct measurement {
 	uint64_t units;
 	double seconds;
 	uint64_t checksum;
+	uint64_t frames;
+	uint64_t late; /* of these: not done when the next was to begin */
+	double longest_ms; /* from when a frame was to begin until it was done */
 };
 void warm_up(const struct program *program, void *state, const struct options *options);
 struct measurement measure(const struct program *program, void *state,

@@ -25,6 +25,7 @@ mod goals;
 mod interference;
 mod knowledge;
 mod moves;
+mod pace;
 mod ruled;
 mod saving;
 pub mod story;

@@ -4,7 +4,8 @@
 //! Where it is known what places cost ([`thrift`]), each thread that computes all the time is placed by its own speeds
 //! and watts: measured, by EF where a model says it, else as usual for the core types. What mostly sleeps, and
 //! what is new, fills the core type first that is cheapest for such a load. Threads of which speeds on a type are not
-//! known visit it for a moment, one at a time. A thread with a goal goes where that is met for least.
+//! known visit it for a moment, one at a time. A thread with a goal, or with so much to do and no more ([`pace`](super::pace)), goes where
+//! that is done for least, and fast enough.
 //!
 //! The same, with another aim, where the package is at its limit though no energy is to be saved.
 //!
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use super::Author;
 use super::goals::AgentGoals;
+use super::pace::{PacedWork, Paces};
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::{self, PlaceAim, PlaceCosts, PlacedThread};
 use crate::placement;
@@ -68,6 +70,7 @@ struct Placed {
 pub(super) struct EnergySaving {
     speedups: Speedups,
     progress: Progress,
+    paces: Paces,
     costs: Option<PlaceCosts>,
     costs_ns: u64,
     looked_ns: Option<u64>,
@@ -85,7 +88,7 @@ pub(super) struct EnergySaving {
     /// Kept for their memory.
     threads: Vec<PlacedThread>,
     ids: Vec<TaskId>,
-    needs: Vec<Option<f64>>,
+    needs: Vec<Option<PacedWork>>,
     order: Vec<usize>,
     next: Vec<Placed>,
     told: Vec<Action>,
@@ -104,6 +107,7 @@ impl EnergySaving {
     /// Takes note of what a thread did.
     pub(super) fn observe(&mut self, sample: &Sample) {
         self.speedups.observe(sample);
+        self.paces.observe(sample);
     }
 
     /// The core type to fill first, where that is known.
@@ -181,7 +185,7 @@ impl EnergySaving {
             take_back(snapshot.tasks, actions);
         }
         self.place(snapshot, aim, energy, goals, &costs);
-        self.visit(snapshot, costs.unseen);
+        self.visit(snapshot, goals, costs.unseen);
         self.tell(snapshot, actions);
         Decider::Saving(Author::Saving)
     }
@@ -191,6 +195,7 @@ impl EnergySaving {
         // Progress is charged by what the policy says.
         self.speedups.look(snapshot, &mut self.told);
         self.progress.update(snapshot, |_| u64::MAX);
+        self.paces.look(snapshot);
         let elapsed = self.looked_ns.map(|before| snapshot.now_ns - before);
         self.looked_ns = Some(snapshot.now_ns);
         let ran_ns = snapshot.tasks.iter().map(Task::total_ns).sum::<u64>();
@@ -237,19 +242,35 @@ impl EnergySaving {
         self.ids.clear();
         self.needs.clear();
         for task in snapshot.tasks {
-            if self.progress.takes_part(task) {
+            let on = task.core_type.min(nr_types - 1);
+            let is_new = !task.kthread && task.may_choose() && self.paces.is_busy(task.id, on);
+            if is_new || self.progress.wants_much(task) {
                 let before = find(&self.placed, task.id);
-                let now = before.map_or(task.core_type, |placed| placed.home);
+                let now = before.map_or(on, |placed| placed.home);
                 let thread = self.thread(task, now.min(nr_types - 1), topology, energy, costs);
-                self.threads.push(thread);
-                self.ids.push(task.id);
-                self.needs.push(goals.needs(task.id));
+                let paced = || {
+                    let stale = stale_ns(topology);
+                    self.paces
+                        .wants(task.id, &thread.speeds, snapshot.now_ns, stale)
+                };
+                let goal = goals.needs(task.id).map(|needs| PacedWork {
+                    needs,
+                    fits: 0,
+                    fails: 0,
+                });
+                let needs = goal.or_else(paced);
+                // Asleep, what computes all the time has no place to keep.
+                if needs.is_some() || task.state != TaskState::Blocked {
+                    self.threads.push(thread);
+                    self.ids.push(task.id);
+                    self.needs.push(needs);
+                }
             } else if self.progress.is_busy(task) {
                 let room = &mut rooms[task.core_type.min(nr_types - 1)];
                 *room = room.saturating_sub(1);
             }
         }
-        self.meet_goals(snapshot, costs.awake);
+        self.meet_needs(snapshot, costs.awake);
         self.price = thrift::place(
             &mut self.threads,
             &rooms[..nr_types],
@@ -268,25 +289,25 @@ impl EnergySaving {
         }
     }
 
-    /// Of threads with goals, what these take of each core type.
-    fn meet_goals(&mut self, snapshot: &Snapshot, awake_watts: f64) {
+    /// Of threads with goals, and of those with so much to do and no more, what that takes of each core type.
+    fn meet_needs(&mut self, snapshot: &Snapshot, awake_watts: f64) {
         let nr_types = snapshot.topology.types.len();
         // The part of the time in which others sleep, as if they were independent.
         let mut sleep = 1.0;
         for task in snapshot.tasks.iter().filter(|task| !task.kthread) {
             let known = self.ids.binary_search(&task.id).ok();
             sleep *= match known.map(|at| (self.needs[at], &self.threads[at])) {
-                Some((Some(needs), thread)) => 1.0 - part_of_time(needs, thread),
+                Some((Some(work), thread)) => 1.0 - part_of_time(work.needs, thread),
                 _ => 1.0 - self.progress.usage(task.id),
             };
         }
-        for (thread, needs) in self.threads.iter_mut().zip(&self.needs) {
-            let Some(needs) = *needs else {
+        for (thread, work) in self.threads.iter_mut().zip(&self.needs) {
+            let Some(work) = work else {
                 continue;
             };
-            let beside = sleep / (1.0 - part_of_time(needs, thread)).max(1e-3);
+            let beside = sleep / (1.0 - part_of_time(work.needs, thread)).max(1e-3);
             let own = awake_watts * beside.clamp(0.0, 1.0);
-            *thread = thread.with_goal(needs, own, nr_types);
+            *thread = thread.with_goal(work.needs, (work.fits, work.fails), own, nr_types);
         }
     }
 
@@ -342,45 +363,57 @@ impl EnergySaving {
         }
     }
 
-    /// Sends a thread to where it was not measured for long, if no other is on such a visit and there is room.
-    fn visit(&mut self, snapshot: &Snapshot, unseen: u8) {
+    /// Sends threads to where they were not measured for long, if there is room: one at a time, but for those that sleep in
+    /// between, which may be late for something meanwhile.
+    fn visit(&mut self, snapshot: &Snapshot, goals: &AgentGoals, unseen: u8) {
         let (now, topology) = (snapshot.now_ns, snapshot.topology);
         let nr_types = topology.types.len();
         let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
-        if let Some(visiting) = self.placed.iter().find(goes_on) {
+        let mut is_free = true;
+        for visiting in self.placed.iter().filter(goes_on) {
             if let Ok(at) = self.next.binary_search_by_key(&visiting.id, |next| next.id) {
                 self.next[at] = *visiting;
+                is_free &= self.paces.sleeps(visiting.id, visiting.home);
             }
-            return;
         }
-        let stale = STALE_NS * nr_types.saturating_sub(1) as u64;
+        let stale = stale_ns(topology);
         let mut there = [0; MAX_CORE_TYPES];
         self.next.iter().for_each(|next| there[next.to] += 1);
         for at in 0..self.next.len() {
             let (next, thread) = (self.next[at], &self.threads[at]);
-            if self.speedups.age_ns(next.id, next.to).is_none() {
+            let sleeps = self.paces.sleeps(next.id, next.to);
+            let is_known = self.speedups.age_ns(next.id, next.to).is_some();
+            if next.visits.is_some() || !(sleeps || (is_known && is_free)) {
                 continue;
             }
             let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
+            // What it does on a slow type may be less than it wants.
+            let is_open = goals.needs(next.id).is_none();
+            let is_held =
+                |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
             let is_new = |on: usize| computes && unseen & 1 << on != 0;
-            let wanted = (0..nr_types).find(|&on| {
+            let is_due = |on: usize| {
                 let age = self.speedups.age_ns(next.id, on);
+                let hoped = if age.is_some() { HOPED_AGAIN } else { HOPED };
+                age.is_none_or(|age| age > stale)
+                    && (is_new(on) || thread.could_gain(self.price, on, hoped))
+            };
+            let wanted = (0..nr_types).find(|&on| {
                 on != next.to
                     && thread.allowed & 1 << on != 0
                     && there[on] < topology.types[on].cpus.len()
-                    && age.is_none_or(|age| age > stale)
-                    && (is_new(on)
-                        || thread.could_gain(
-                            self.price,
-                            on,
-                            if age.is_some() { HOPED_AGAIN } else { HOPED },
-                        ))
+                    && (is_held(on) || (is_known && is_free && is_due(on)))
             });
             if let Some(to) = wanted {
                 self.next[at].to = to;
-                let takes = if is_new(to) { UNSEEN_NS } else { VISIT_NS };
+                let takes = if is_new(to) || is_held(to) {
+                    UNSEEN_NS
+                } else {
+                    VISIT_NS
+                };
                 self.next[at].visits = Some(now + takes);
-                return;
+                there[to] += 1;
+                is_free &= sleeps && is_held(to);
             }
         }
     }
@@ -431,6 +464,11 @@ impl EnergySaving {
             }
         }
     }
+}
+
+/// How old what was measured of a thread may be, ns.
+fn stale_ns(topology: &Topology) -> u64 {
+    STALE_NS * topology.types.len().saturating_sub(1) as u64
 }
 
 /// For which part of the time a thread runs that is to be so fast.

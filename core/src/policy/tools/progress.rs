@@ -12,7 +12,7 @@ use crate::policy::{Action, Snapshot};
 use crate::table::{Task, TaskId, TaskState};
 
 /// A thread takes part if it wants at least this share of a CPU.
-const BUSY: f64 = 0.25;
+pub(crate) const BUSY: f64 = 0.25;
 
 /// Having taken part, it stays until it wants less than this.
 const STILL_BUSY: f64 = 0.125;
@@ -124,6 +124,12 @@ impl Progress {
     pub(crate) fn is_busy(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
         account.is_some_and(|account| account.is_busy(task))
+    }
+
+    /// Whether a task wants a good part of a CPU, be it asleep just now, and is free to choose between core types.
+    pub(crate) fn wants_much(&self, task: &Task) -> bool {
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.busy) && !task.kthread && task.may_choose()
     }
 
     /// The share of a CPU that a task wants, 0 to 1.
