@@ -156,6 +156,10 @@ pub struct Topology {
     pub domains: Vec<Domain>,
     /// Online CPUs, by id.
     pub cpus: Vec<Cpu>,
+    /// Size of the last-level cache of each contention domain, bytes, by [`Cpu::llc`]; 0 where it is not known.
+    /// No recording has them.
+    #[serde(skip)]
+    pub llc_bytes: Vec<u64>,
     /// Highest possible CPU id + 1.
     pub nr_cpu_ids: u32,
     /// Some core has more than one thread online.
