@@ -8,7 +8,7 @@ use super::counting::OpenEvents;
 use crate::agent::Backend as _;
 use crate::bpf::intf;
 use crate::energy::EnergyDomain;
-use crate::stats::{self, CoreTypeTotals, Counts, EnergyTotals, OfBpf, Totals};
+use crate::stats::{self, CoreTypeTotals, Counts, EnergyTotals, OfBpf, ProcessCaches, Totals};
 use crate::table::TaskState;
 
 impl Scheduler<'_> {
@@ -30,6 +30,20 @@ impl Scheduler<'_> {
         }
         for (tgid, process) in &mut processes {
             process.joules = self.agent.energy.process(*tgid);
+        }
+        for (tgid, bytes) in self.agent.caches.holders() {
+            if let Some(process) = processes.get_mut(&tgid) {
+                *process.caches.bytes.get_or_insert(0.0) += bytes;
+            }
+        }
+        for known in self.resctrl.iter().flat_map(|resctrl| resctrl.all()) {
+            if let (Some(process), Some(bytes)) = (processes.get_mut(&known.pid), known.occupancy) {
+                process.caches = ProcessCaches {
+                    bytes: Some(bytes),
+                    measured: true,
+                    moved: known.rate,
+                };
+            }
         }
         if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {
