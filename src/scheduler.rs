@@ -439,7 +439,7 @@ impl Scheduler<'_> {
         };
         resctrl.look(self.agent.tasks());
         for known in resctrl.all() {
-            if let Some(bytes) = known.occupancy {
+            if let Some(bytes) = known.settled(self.agent.topology.largest_llc()) {
                 let Agent {
                     caches, topology, ..
                 } = &mut self.agent;

@@ -130,7 +130,8 @@ impl Scheduler<'_> {
 
     fn cache_told(&self, task: &Task) -> Option<CacheStory> {
         let measured = self.resctrl.as_ref().and_then(|it| it.of(task.tgid));
-        let measured = measured.and_then(|known| Some((known.occupancy?, known.rate)));
+        let size = self.agent.topology.largest_llc();
+        let measured = measured.and_then(|known| Some((known.settled(size)?, known.rate)));
         let caches = &self.agent.caches;
         caches.story(task, &self.agent.topology, measured)
     }

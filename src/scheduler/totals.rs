@@ -37,10 +37,11 @@ impl Scheduler<'_> {
             }
         }
         for known in self.resctrl.iter().flat_map(|resctrl| resctrl.all()) {
-            if let (Some(process), Some(bytes)) = (processes.get_mut(&known.pid), known.occupancy) {
+            if let Some(process) = processes.get_mut(&known.pid) {
+                let counted = known.settled(self.agent.topology.largest_llc());
                 process.caches = ProcessCaches {
-                    bytes: Some(bytes),
-                    measured: true,
+                    bytes: counted.or(process.caches.bytes),
+                    measured: counted.is_some(),
                     moved: known.rate,
                 };
             }

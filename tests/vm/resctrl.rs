@@ -163,9 +163,10 @@ fn the_scheduler_monitors_processes_and_leaves_nothing_behind() {
     let metrics = statistics.take();
     let of = |program: &Running| &metrics.processes[&program.pid()];
     println!("{:?}\n{:?}", of(&resident), of(&stream));
+    // What the other brought in before it had a group is nobody's, and it brings in no more.
     assert_eq!(
         (of(&resident).llc_measured, of(&stream).llc_measured),
-        (1, 1)
+        (0, 1)
     );
     assert!(of(&stream).llc_mib > 0.5 && of(&stream).llc_mib <= 3.0);
     let moved = of(&stream).memory_mb_s;
@@ -226,7 +227,7 @@ fn pmc_tells_a_programs_part_of_caches() {
         let mut of = lines.filter(|line| line["counter"] == counter);
         of.next().unwrap()["value"].as_f64().unwrap()
     };
-    assert!(value("mbm-total") > 0.5e6);
+    assert!(value("mbm-total") > 0.1e6);
     assert!(value("llc-occupancy") > 0.0);
     assert_eq!(ours(), 0);
 }

@@ -70,8 +70,19 @@ pub struct MonitoredProcess {
     pub occupancy: Option<f64>,
     /// Bytes/s that it moves to and from memory.
     pub rate: Option<f64>,
+    /// Bytes that it has moved since its group was made.
+    pub moved: Option<f64>,
     /// The reading before: when, ns, and the total then.
     before: Option<(u64, f64)>,
+}
+
+impl MonitoredProcess {
+    /// Bytes that caches hold for it, once it has moved as much as a cache of `size` bytes holds: before, lines
+    /// that it brought in without a group are counted as nobody's.
+    pub fn settled(&self, size: f64) -> Option<f64> {
+        let enough = |moved: f64| moved >= size;
+        self.occupancy.filter(|_| self.moved.is_some_and(enough))
+    }
 }
 
 /// See the module.
@@ -166,6 +177,7 @@ impl GroupPool {
                         since_ns: now_ns,
                         occupancy: None,
                         rate: None,
+                        moved: None,
                         before: None,
                     });
                 }
@@ -203,6 +215,7 @@ impl GroupPool {
                 return false;
             };
             held.occupancy = bytes.occupancy;
+            held.moved = bytes.total;
             let before = std::mem::replace(&mut held.before, bytes.total.map(|b| (now_ns, b)));
             held.rate = match (before, bytes.total) {
                 (Some((then, before)), Some(total)) if now_ns > then && total >= before => {
@@ -288,6 +301,7 @@ mod tests {
         assert_eq!((pids(&pool), hardware.groups.len()), (vec![2, 3], 2));
         let first = pool.monitored().next().unwrap();
         assert_eq!((first.occupancy, first.rate), (Some(2.0), Some(1e6)));
+        assert_eq!((first.settled(3e6), first.settled(1e6)), (None, Some(2.0)));
         pool.close(&mut hardware);
         assert!(hardware.groups.is_empty() && pids(&pool).is_empty());
     }

@@ -191,6 +191,11 @@ impl Topology {
         Ok(layout::build(facts, found))
     }
 
+    /// Size of the largest last-level cache, bytes; 0 where it is not known.
+    pub fn largest_llc(&self) -> f64 {
+        self.llc_bytes.iter().copied().max().unwrap_or(0) as f64
+    }
+
     /// Takes measured capacities, one for each core type. They go before all other sources: those
     /// are clocks and what firmware says of them, and this is work done. False, and nothing taken,
     /// if they do not fall from 1024 in the order of the types, which all else relies on.
