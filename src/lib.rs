@@ -32,6 +32,7 @@ pub mod profile;
 pub mod record;
 pub mod replay;
 pub mod report;
+pub mod resctrl;
 pub mod rules;
 pub mod scheduler;
 pub mod sim;

@@ -57,6 +57,7 @@ use crate::pmu::Event;
 use crate::policy;
 use crate::power::PowerOptions;
 use crate::profile::Profile;
+use crate::resctrl::service::ResctrlService;
 use crate::spin;
 use crate::stats;
 use crate::topology::CoreTypesSpec;
@@ -160,6 +161,7 @@ pub struct Scheduler<'a> {
     sleepers: Sleepers,
     stats_server: stats::StatisticsServer,
     spin_server: Option<spin::server::SpinServer>,
+    resctrl: Option<ResctrlService>,
     limits: CgroupLimits,
     bell: Bell,
     /// Places in the task table.
@@ -334,6 +336,7 @@ impl Scheduler<'_> {
             self.watch_cgroups(now);
             self.watch_power(now);
             self.learn();
+            self.watch_caches();
             if goals_due.is_some_and(|at| now >= at) {
                 goals_due = self.steer().map(|wait| now + wait);
             }
@@ -427,6 +430,22 @@ impl Scheduler<'_> {
         }
         self.agent.forget_the_gone();
         Ok(())
+    }
+
+    /// Takes in what resctrl has counted, and tells which processes there are.
+    fn watch_caches(&mut self) {
+        let Some(resctrl) = self.resctrl.as_mut().filter(|it| it.is_due()) else {
+            return;
+        };
+        resctrl.look(self.agent.tasks());
+        for known in resctrl.all() {
+            if let Some(bytes) = known.settled(self.agent.topology.largest_llc()) {
+                let Agent {
+                    caches, topology, ..
+                } = &mut self.agent;
+                caches.measured(known.pid, bytes, topology);
+            }
+        }
     }
 
     /// Time until the next decision, if any is to be made.

@@ -101,6 +101,19 @@ pub struct ProcessTotals {
     pub counted: ProcessCounts,
     /// Its energy since its first thread was seen, J, where that is known.
     pub joules: Option<f64>,
+    /// What it has of last-level caches and of memory, where that is known.
+    pub caches: ProcessCaches,
+}
+
+/// What a process has of last-level caches and of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessCaches {
+    /// Bytes that caches hold for it.
+    pub bytes: Option<f64>,
+    /// Hardware has counted them, and they are not estimated.
+    pub measured: bool,
+    /// Bytes/s to and from memory, as hardware has counted them.
+    pub moved: Option<f64>,
 }
 
 /// Sums over a process's samples.
@@ -152,6 +165,12 @@ pub struct ProcessStats {
     pub ipc: f64,
     #[stat(desc = "its part of the cores' power, watts; 0 where it cannot be told")]
     pub watts: f64,
+    #[stat(desc = "last-level cache that it holds, MiB; 0 where it cannot be told")]
+    pub llc_mib: f64,
+    #[stat(desc = "1 if hardware (resctrl) has counted that, 0 if it is estimated from misses")]
+    pub llc_measured: u64,
+    #[stat(desc = "traffic with memory that hardware (resctrl) has counted, MB/s; 0 without")]
+    pub memory_mb_s: f64,
 }
 
 /// All that the scheduler tells of an interval.
@@ -256,6 +275,9 @@ impl Metrics {
                             .and_then(|process| process.joules)
                     })
                     .unwrap_or_default(),
+                    llc_mib: process.caches.bytes.unwrap_or_default() / f64::from(1 << 20),
+                    llc_measured: process.caches.measured.into(),
+                    memory_mb_s: process.caches.moved.unwrap_or_default() / 1e6,
                 };
                 (pid, stats)
             })
@@ -426,6 +448,7 @@ mod tests {
                 cycles: 2 * total_ns,
             },
             joules: Some(total_ns as f64 / 1e9 * 50.0),
+            caches: ProcessCaches::default(),
         };
         Totals {
             at_ns,

@@ -11,6 +11,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
 pub mod agent;
+pub mod cache;
 pub mod energy;
 pub mod files;
 pub mod goals;

@@ -49,6 +49,7 @@ pub fn machine(counts: &[u32]) -> Topology {
         domains,
         nr_cpu_ids: cpus.len() as u32,
         cpus,
+        llc_bytes: Vec::new(),
         smt: false,
         source: Source::Override,
         capacity_source: None,

@@ -8,6 +8,7 @@
 //! [`joules`] knows its energy, [`lines`] prints, and [`session`] is what goes on while the program runs.
 
 mod args;
+mod cache_group;
 mod columns;
 pub(crate) mod counting;
 mod events;

@@ -14,6 +14,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::args::Args;
+use super::cache_group::CacheGroup;
 use super::counting::{Counting, CountingPlace, places, plans};
 use super::joules::ProgramJoules;
 use super::lines::{Label, LineKind, PmcReport};
@@ -56,7 +57,7 @@ pub(super) fn run(
     };
     let mut watched = Watched::new(args)?;
     let counters = Counters::open(&job, &places, &watched.tids, how)?;
-    let mut session = Session::new(args, job, topology, counters)?;
+    let mut session = Session::new(args, job, topology, counters, &watched)?;
     session.warn()?;
     watched.start(args)?;
     let result = session.count(args, &watched, stop);
@@ -160,8 +161,8 @@ pub(crate) fn one_set(events: &[Event], pmu: &Pmu) -> Plan {
 }
 
 /// Whose events are counted.
-struct Watched {
-    tids: Vec<i32>,
+pub(super) struct Watched {
+    pub(super) tids: Vec<i32>,
     launcher: Option<Launcher>,
     /// The command's process id.
     child: Option<i32>,
@@ -241,10 +242,18 @@ struct Session {
     /// At the begin, and at the last line.
     readings: [Vec<VirtualReading>; 2],
     joules: Option<ProgramJoules>,
+    /// Held until the end.
+    _group: Option<CacheGroup>,
 }
 
 impl Session {
-    fn new(args: &Args, job: Job, topology: &Topology, counters: Counters) -> Result<Self> {
+    fn new(
+        args: &Args,
+        job: Job,
+        topology: &Topology,
+        counters: Counters,
+        watched: &Watched,
+    ) -> Result<Self> {
         let out: Box<dyn Write> = match &args.output {
             Some(path) => {
                 let file = File::create(path)
@@ -254,10 +263,14 @@ impl Session {
             None if args.pid.is_some() => Box::new(BufWriter::new(io::stdout())),
             None => Box::new(BufWriter::new(io::stderr())),
         };
+        let group = CacheGroup::of(args, watched);
         // Looking for them takes a moment.
         let virtual_counters = (!args.virtual_counters.is_empty()).then(|| {
             let mut counters = VirtualCounters::discover(Path::new("/"));
             counters.retain(|counter| args.virtual_counters.contains(&counter.name));
+            if let Some(group) = &group {
+                counters.read_group(&group.folder());
+            }
             counters
         });
         let readings = virtual_counters.as_ref().map(VirtualCounters::read);
@@ -280,6 +293,7 @@ impl Session {
             by_thread: Default::default(),
             readings: [readings.clone(), readings],
             virtual_counters,
+            _group: group,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use crate::stats::story::{EnergyStory, HistoryEntry, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
+use hetero_core::cache::CacheStory;
 
 impl Scheduler<'_> {
     pub(super) fn answer(&mut self, request: Request) -> Result<Answer> {
@@ -123,12 +124,21 @@ impl Scheduler<'_> {
             slowdown: insight.slowdown[..nr_types].to_vec(),
             asymmetry: insight.asymmetry[..nr_types].to_vec(),
             btr: insight.btr,
+            cache: self.cache_told(task),
             hit_rate: insight.hit_rate,
             phase: insight.phase,
             phases: history.map_or_else(Vec::new, |h| h.entries().iter().map(phase).collect()),
             moves: self.agent.moves.of(task.id),
             last_moves: self.agent.moves.told(task.id, now_ns),
         }
+    }
+
+    fn cache_told(&self, task: &Task) -> Option<CacheStory> {
+        let measured = self.resctrl.as_ref().and_then(|it| it.of(task.tgid));
+        let size = self.agent.topology.largest_llc();
+        let measured = measured.and_then(|known| Some((known.settled(size)?, known.rate)));
+        let caches = &self.agent.caches;
+        caches.story(task, &self.agent.topology, measured)
     }
 
     /// Lets another policy decide from now on.

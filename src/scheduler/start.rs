@@ -28,6 +28,7 @@ use crate::bpf::BpfSkelBuilder;
 use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
 use crate::policy;
+use crate::resctrl::service::ResctrlService;
 use crate::slowdown::calibrate;
 use crate::stats;
 use crate::table;
@@ -186,6 +187,7 @@ impl<'a> Scheduler<'a> {
             nr_slots: options.slots as usize,
             stats_server,
             spin_server: spinning::listen(),
+            resctrl: ResctrlService::start(Path::new("/")),
             limits: CgroupLimits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),

@@ -8,7 +8,7 @@ use super::counting::OpenEvents;
 use crate::agent::Backend as _;
 use crate::bpf::intf;
 use crate::energy::EnergyDomain;
-use crate::stats::{self, CoreTypeTotals, Counts, EnergyTotals, OfBpf, Totals};
+use crate::stats::{self, CoreTypeTotals, Counts, EnergyTotals, OfBpf, ProcessCaches, Totals};
 use crate::table::TaskState;
 
 impl Scheduler<'_> {
@@ -30,6 +30,21 @@ impl Scheduler<'_> {
         }
         for (tgid, process) in &mut processes {
             process.joules = self.agent.energy.process(*tgid);
+        }
+        for (tgid, bytes) in self.agent.caches.holders() {
+            if let Some(process) = processes.get_mut(&tgid) {
+                *process.caches.bytes.get_or_insert(0.0) += bytes;
+            }
+        }
+        for known in self.resctrl.iter().flat_map(|resctrl| resctrl.all()) {
+            if let Some(process) = processes.get_mut(&known.pid) {
+                let counted = known.settled(self.agent.topology.largest_llc());
+                process.caches = ProcessCaches {
+                    bytes: counted.or(process.caches.bytes),
+                    measured: counted.is_some(),
+                    moved: known.rate,
+                };
+            }
         }
         if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {

@@ -10,6 +10,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use rustc_hash::FxHashMap;
 
+use super::caches::CacheTruth;
 use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::knowledge::SimulatedKnowledge;
@@ -29,13 +30,17 @@ use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Remembered, ThreadProfile};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
-pub(super) const COUNTED: [Meaning; 5] = [
+pub(super) const COUNTED: [Meaning; 6] = [
     Meaning::Instructions,
     Meaning::Cycles,
     Meaning::LlcMisses,
     Meaning::Loads,
     Meaning::Branches,
+    Meaning::LlcReferences,
 ];
+
+/// Those that policies are told of, unless more is asked for.
+const TOLD: usize = 5;
 
 /// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
 /// whenever it is seen there.
@@ -131,6 +136,8 @@ pub(super) struct Told {
     pub(super) recording: Option<MemoryRecording>,
     /// What is known of programs, if anything is to be.
     pub(super) knowledge: Option<SimulatedKnowledge>,
+    /// Where estimates of what threads hold of caches are compared with the truth, if they are to be.
+    pub(super) caches: Option<CacheTruth>,
 }
 
 impl Told {
@@ -138,7 +145,7 @@ impl Told {
     pub(super) fn new(model: Option<SimulatedModel>, recording: Option<MemoryRecording>) -> Self {
         Self {
             model,
-            layout: COUNTED.into_iter().collect(),
+            layout: COUNTED.into_iter().take(TOLD).collect(),
             inbox: Vec::new(),
             reader: TableReader::default(),
             sf: FxHashMap::default(),
@@ -147,7 +154,13 @@ impl Told {
             goals: SimulatedGoals::default(),
             recording,
             knowledge: None,
+            caches: None,
         }
+    }
+
+    /// Samples have references of the last-level cache, too.
+    pub(super) fn tell_references(&mut self) {
+        self.layout = COUNTED.into_iter().collect();
     }
 
     /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use super::caches::CacheEvents;
 use super::experiment::{KnowledgeChoice, SchedulerChoice, SimulatedSaving, Until};
 use crate::policy::{self, rank};
 
@@ -85,6 +86,11 @@ pub struct Args {
     /// (docs/knowledge.md)
     #[arg(long, value_enum, default_value_t)]
     pub(super) knowledge: KnowledgeChoice,
+
+    /// Compare what is estimated of last-level caches with the truth, by these events
+    /// (docs/caches.md)
+    #[arg(long, value_enum, value_name = "EVENTS", num_args = 0..=1, require_equals = true, default_missing_value = "misses")]
+    pub(super) caches: Option<CacheEvents>,
 
     /// Longest run before other threads get their turn, in microseconds
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]

@@ -46,6 +46,8 @@ pub(super) struct Rate {
     pub(super) ns_per_instruction: f64,
     /// Misses of the last-level cache in an instruction.
     pub(super) misses: f64,
+    /// Lines of it that it holds.
+    pub(super) lines: f64,
 }
 
 /// Threads that do the same beside each other.
@@ -322,6 +324,7 @@ impl Contention {
         user.rate = Rate {
             ns_per_instruction: 0.5 * (ns + wished),
             misses,
+            lines: load.held(core_type, ns, stay, user.kept),
         };
         (user.rate.ns_per_instruction / ns - 1.0).abs()
     }

@@ -12,6 +12,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use super::agent::{MemoryRecording, SimulatedModel, Told};
+use super::caches::{CacheEvents, CacheOutcome, CacheTruth};
 use super::contention::PhaseLoad;
 use super::cpu_set::CpuSet;
 use super::energy::{MixEnergy, MixTotals, RunEnergy};
@@ -82,6 +83,8 @@ pub struct ExperimentOptions<'a> {
     pub record: bool,
     /// What programs' earlier runs teach.
     pub knowledge: KnowledgeChoice,
+    /// Compare what is estimated of caches with the truth.
+    pub caches: Option<CacheEvents>,
 }
 
 /// What a run of a simulated program leaves for the next one.
@@ -124,6 +127,8 @@ pub struct ExperimentOutcome {
     pub recorded: Vec<Vec<u8>>,
     /// Threads that behaved unlike earlier runs of their programs.
     pub unlike: u64,
+    /// How well caches were estimated, if that was asked for.
+    pub caches: Option<CacheOutcome>,
 }
 
 /// A mix on a machine, and how long its programs take alone.
@@ -288,6 +293,12 @@ impl Bench {
         let before = knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
         told.knowledge = knowledge;
         told.has_sensor = options.saving == Some(SimulatedSaving::Measured);
+        if let Some(events) = options.caches {
+            told.caches = Some(CacheTruth::default());
+            if events == CacheEvents::References {
+                told.tell_references();
+            }
+        }
         let order = self.order(options);
         for (job, &member) in order.iter().enumerate() {
             let (program, of) = &self.members[member];
@@ -305,6 +316,7 @@ impl Bench {
         outcome.recorded = end.recorded;
         let unlike = end.knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
         outcome.unlike = unlike - before;
+        outcome.caches = end.caches.map(CacheTruth::end);
         Ok((outcome, end.knowledge))
     }
 
@@ -411,6 +423,7 @@ impl Bench {
             goals: Vec::new(),
             recorded: Vec::new(),
             unlike: 0,
+            caches: None,
             busy: busy as f64 / 1e9 / elapsed / self.machine.cpus() as f64,
         };
         (outcome, sim.scheduler)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::agent::{COUNTED, MemoryRecording, SimulatedHalf, Told};
+use super::caches::CacheTruth;
 use super::energy;
 use super::event::SimulatedEvent;
 use super::goals::GoalOutcome;
@@ -58,6 +59,7 @@ pub(super) struct HeteroOutcome {
     /// Members of a recording.
     pub(super) recorded: Vec<Vec<u8>>,
     pub(super) knowledge: Option<SimulatedKnowledge>,
+    pub(super) caches: Option<CacheTruth>,
 }
 
 impl Hetero {
@@ -117,6 +119,7 @@ impl Hetero {
             goals,
             recorded,
             knowledge: self.told.knowledge.take(),
+            caches: self.told.caches.take(),
         })
     }
 
@@ -160,6 +163,7 @@ impl Hetero {
             now.misses - before.misses,
             now.loads - before.loads,
             now.branches - before.branches,
+            now.references - before.references,
         ];
         self.native.add_counts(cpu, &since);
     }
@@ -218,6 +222,11 @@ impl Hetero {
         agent.measure(&mut half);
         let Ok(()) = agent.decide(&mut half);
         let now_ns = half.now();
+        if let Some(mut caches) = self.told.caches.take() {
+            let pid = |thread| self.twin(thread).map(|twin| twin.pid as u32);
+            caches.look(k, &agent, pid);
+            self.told.caches = Some(caches);
+        }
         if agent.saves {
             self.fill_first(agent.filled_first());
         }

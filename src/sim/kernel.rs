@@ -40,6 +40,7 @@ pub(super) struct ThreadCounts {
     pub(super) loads: f64,
     pub(super) branches: f64,
     pub(super) misses: f64,
+    pub(super) references: f64,
 }
 
 /// A thread.
@@ -65,7 +66,7 @@ pub(super) struct SimulatedThread {
     pub(super) frame_from: u64,
     /// Time that goes by before it works: switches, and data that are brought along, ns.
     debt: f64,
-    rate: Rate,
+    pub(super) rate: Rate,
     settled_at: u64,
     /// Last-level cache where its data are.
     llc: Option<usize>,
@@ -194,6 +195,7 @@ impl SimulatedKernel {
             rate: Rate {
                 ns_per_instruction: 1.0,
                 misses: 0.0,
+                lines: 0.0,
             },
             settled_at: self.now,
             llc: None,

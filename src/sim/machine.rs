@@ -200,7 +200,7 @@ impl SimulatedMachine {
             })
         });
         let topology = topology(source, &raw, modules)?;
-        Ok(Self {
+        let mut machine = Self {
             name: name.to_string(),
             topology,
             cores,
@@ -213,7 +213,9 @@ impl SimulatedMachine {
             scale: scale.transpose()?,
             energy: energy(source, &raw)?,
             description: raw.description,
-        })
+        };
+        machine.tell_sizes();
+        Ok(machine)
     }
 
     /// The virtual machine of `testbed/` that stands for this one: slower, with smaller caches, and
@@ -249,7 +251,14 @@ impl SimulatedMachine {
             energy.stretch(scale.time);
         }
         self.switch_ns *= scale.time;
+        self.tell_sizes();
         Ok(self)
+    }
+
+    /// The topology has the sizes of caches, too.
+    fn tell_sizes(&mut self) {
+        let bytes = self.llcs.iter().map(|llc| llc.bytes as u64);
+        self.topology.llc_bytes = bytes.collect();
     }
 
     /// The last-level cache of a core type's first CPU.
@@ -441,6 +450,7 @@ fn topology(source: &SourceText, raw: &RawMachine, modules: u32) -> Result<Topol
         domains,
         nr_cpu_ids: cpus.len() as u32,
         cpus,
+        llc_bytes: Vec::new(),
         smt: false,
         source: topology::Source::Override,
         capacity_source: None,

@@ -16,6 +16,7 @@
 
 mod agent;
 pub mod args;
+pub mod caches;
 mod contention;
 mod cpu_set;
 pub mod energy;
@@ -108,6 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
             model_error: args.model_error.map(|percent| percent / 100.0),
             record: args.record.is_some(),
             knowledge: args.knowledge,
+            caches: args.caches,
             saving: args.powersave,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),

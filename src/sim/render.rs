@@ -4,6 +4,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::caches::CacheOutcome;
 use super::energy::MixEnergy;
 use super::experiment::{ExperimentOutcome, SchedulerChoice};
 use super::goals::GoalOutcome;
@@ -13,6 +14,7 @@ use super::metrics::{ScheduleMetrics, Times};
 use super::mix::Mix;
 use super::optimum::Optimum;
 use crate::text::wrap;
+use hetero_core::cache::CURVE_POINTS;
 
 /// What came of a mix.
 #[derive(Serialize)]
@@ -51,6 +53,8 @@ struct Row<'a> {
     programs: &'a [Times],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     goals: &'a [GoalOutcome],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caches: Option<&'a CacheOutcome>,
 }
 
 impl<'a> MixReport<'a> {
@@ -85,6 +89,7 @@ impl<'a> MixReport<'a> {
                 of_least_unfairness: best.map(|best| metrics.unfairness / best.fairest.0),
                 programs: &outcome.times,
                 goals: &outcome.goals,
+                caches: outcome.caches.as_ref(),
             }
         };
         Self {
@@ -130,6 +135,12 @@ impl<'a> MixReport<'a> {
         for row in self.schedulers.iter().filter(|row| !row.goals.is_empty()) {
             text += &format!("\n\n{}\n", row.scheduler);
             text += &goals(row.goals);
+        }
+        for row in &self.schedulers {
+            if let Some(outcome) = row.caches {
+                text += &format!("\n\n{}\n", row.scheduler);
+                text += &caches(outcome);
+            }
         }
         if programs {
             for row in &self.schedulers {
@@ -254,6 +265,39 @@ fn goals(goals: &[GoalOutcome]) -> String {
         ]);
     }
     right_aligned(table)
+}
+
+/// How well caches were estimated.
+fn caches(outcome: &CacheOutcome) -> String {
+    let [median, high] = outcome.error.map(|part| 100.0 * part);
+    let mut text = wrap(&format!(
+        "Occupancy: off by {median:.1}% of the cache in the median, {high:.1}% in 9 of 10; \
+         {:.1}% of what is held ({} readings).",
+        100.0 * outcome.relative,
+        outcome.readings
+    ));
+    text += "\n";
+    if outcome.curves.is_empty() {
+        return text.trim_end().to_string();
+    }
+    let mut line = |name: &str, on: &str, off: &str, cells: [String; CURVE_POINTS]| {
+        let name: String = name.chars().take(12).collect();
+        let cells = cells.map(|cell| format!("{cell:>6}")).concat();
+        text += &format!("\n{name:<12} {on:<7}{off:>5}{cells}");
+    };
+    let sizes = std::array::from_fn(|point| format!("{}/8", point + 1));
+    line("MPKI WITH", "ON", "OFF", sizes);
+    for curve in &outcome.curves {
+        let off = curve.error();
+        let off = off.map_or("-".into(), |off| format!("{:.0}%", 100.0 * off));
+        let estimated = curve.estimated.map(|mpki| match mpki {
+            Some(mpki) => format!("{mpki:.1}"),
+            None => "-".into(),
+        });
+        line(&curve.program, &curve.core_type, &off, estimated);
+        line("", "", "real", curve.real.map(|mpki| format!("{mpki:.1}")));
+    }
+    text
 }
 
 /// All that can be named.

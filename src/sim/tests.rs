@@ -37,6 +37,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         settings: Settings::default(),
         record: false,
         knowledge: Default::default(),
+        caches: None,
     }
 }
 

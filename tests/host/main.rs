@@ -37,6 +37,7 @@ mod program;
 mod real_figures;
 mod real_hardware;
 mod record;
+mod resctrl;
 mod share;
 mod sim;
 mod tables;

@@ -583,3 +583,22 @@ fn with_four_types_each_policy_is_good_at_what_it_is_for() {
         }
     }
 }
+
+#[test]
+fn what_threads_hold_of_caches_is_estimated_beside_the_truth() {
+    let args = ["W1", "--policy", "acfs", "--seconds", "10"];
+    for events in ["--caches", "--caches=references"] {
+        let json = stdout(&[&args[..], &[events, "--json"]].concat());
+        let report: Value = serde_json::from_str(&json).unwrap();
+        let caches = &report["schedulers"][0]["caches"];
+        let error = caches["error"][0].as_f64().unwrap();
+        assert!(error < 0.03, "{events}: {caches}");
+        assert!(!caches["curves"].as_array().unwrap().is_empty());
+    }
+    let text = stdout(&[&args[..], &["--caches"]].concat());
+    let fits = |line: &str| line.chars().count() <= 80;
+    assert!(
+        text.lines().all(fits) && text.contains("Occupancy: off by"),
+        "{text}"
+    );
+}

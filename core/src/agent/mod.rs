@@ -15,6 +15,8 @@
 //!  Backend ──────► programs' earlier runs ──► policy ──► what it found of threads ──► keep()
 //!              measure()
 //!  Backend ──────► sensors, tasks, samples ──► energy: joules of threads and programs
+//!              take_samples(), look()
+//!  Backend ──────► samples, tasks ──► caches: lines of threads, miss-rate curves
 //! ```
 //!
 //! Nothing is allocated once the threads are known, and each was moved once.
@@ -43,6 +45,7 @@ pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 pub use saving::SAVING_LOOK;
 
+use crate::cache::CacheLedger;
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::PlaceAim;
 use crate::knowledge::{Past, ThreadProfile};
@@ -75,6 +78,8 @@ pub struct Agent {
     pub energy: EnergyLedger,
     /// What slows threads down, and which processes do.
     pub interference: AgentInterference,
+    /// What threads hold of last-level caches, and what that is worth to them.
+    pub caches: CacheLedger,
     /// Which threads were moved of late, and why.
     pub moves: Moves,
     name: Name,
@@ -103,6 +108,7 @@ impl Agent {
             goals: AgentGoals::default(),
             energy: EnergyLedger::default(),
             interference: AgentInterference::default(),
+            caches: CacheLedger::default(),
             moves: Moves::default(),
             name,
             policy,
@@ -172,6 +178,7 @@ impl Agent {
         let places = self.aim().is_some();
         for sample in &mut self.samples {
             self.energy.observe(sample);
+            self.caches.observe(sample, &self.topology);
             if sample.watts.is_none() {
                 sample.watts = self.energy.watts(sample.task, sample.core_type);
             }
@@ -195,6 +202,7 @@ impl Agent {
             .update(backend.now(), &self.tasks, capacities, |task| {
                 self.policy.insight(task, &self.topology)
             });
+        self.caches.update(&self.tasks, &self.topology);
     }
 
     /// Reads the task table as the policy is to see it: the user's rules have had their say, and the

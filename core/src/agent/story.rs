@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::disturbed::DisturbedStory;
+use crate::cache::CacheStory;
 use crate::text::{hang_words, percent};
 
 /// The most threads of a process that are told of, those that ran most.
@@ -74,6 +75,9 @@ pub struct ThreadStory {
     pub asymmetry: Vec<Option<f64>>,
     /// Bus transfer rate, bytes/s.
     pub btr: Option<f64>,
+    /// What it holds of its last-level cache, where that is known.
+    #[serde(default)]
+    pub cache: Option<CacheStory>,
     /// Phase hits among its latest samples, 0 to 1.
     pub hit_rate: Option<f64>,
     /// Its present phase, index into `phases`.
@@ -195,6 +199,12 @@ impl ThreadStory {
         }
         if let Some(btr) = self.btr {
             item("BTR", format!("{:.1} MB/s", btr / 1e6));
+        }
+        if let Some(cache) = &self.cache {
+            item("cache", cache.told());
+            if let Some(curve) = cache.curve_told() {
+                item("", curve);
+            }
         }
         if let Some(rate) = self.hit_rate {
             let now = match self.phase {

@@ -156,6 +156,7 @@ mod tests {
             types: Vec::<CoreType>::new(),
             domains: Vec::new(),
             cpus: (0..4).map(cpu).collect(),
+            llc_bytes: Vec::new(),
             nr_cpu_ids: 4,
             smt: true,
             source: Source::Override,

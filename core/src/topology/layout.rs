@@ -39,6 +39,12 @@ pub(super) fn build(facts: TopologyFacts, found: Found) -> Topology {
         })
         .collect();
 
+    let mut llc_bytes = Vec::new();
+    for (cpu, raw) in cpus.iter().zip(&facts.cpus) {
+        llc_bytes.resize(llc_bytes.len().max(cpu.llc + 1), 0);
+        llc_bytes[cpu.llc] = raw.llc_bytes.unwrap_or(0);
+    }
+
     let types = found
         .groups
         .iter()
@@ -59,6 +65,7 @@ pub(super) fn build(facts: TopologyFacts, found: Found) -> Topology {
         domains,
         smt: cpus.iter().any(|cpu| cpu.siblings.len() > 1),
         cpus,
+        llc_bytes,
         nr_cpu_ids: facts.nr_cpu_ids,
         source: found.source,
         capacity_source,

@@ -159,6 +159,10 @@ pub struct Topology {
     pub domains: Vec<Domain>,
     /// Online CPUs, by id.
     pub cpus: Vec<Cpu>,
+    /// Size of the last-level cache of each contention domain, bytes, by [`Cpu::llc`]; 0 where it is not known.
+    /// No recording has them.
+    #[serde(skip)]
+    pub llc_bytes: Vec<u64>,
     /// Highest possible CPU id + 1.
     pub nr_cpu_ids: u32,
     /// Some core has more than one thread online.
@@ -188,6 +192,11 @@ impl Topology {
     pub fn from_facts(facts: TopologyFacts, override_: Option<&CoreTypesSpec>) -> Result<Self> {
         let found = detect::detect(&facts, override_)?;
         Ok(layout::build(facts, found))
+    }
+
+    /// Size of the largest last-level cache, bytes; 0 where it is not known.
+    pub fn largest_llc(&self) -> f64 {
+        self.llc_bytes.iter().copied().max().unwrap_or(0) as f64
     }
 
     /// Takes measured capacities, one for each core type. They go before all other sources: those

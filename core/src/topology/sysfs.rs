@@ -64,6 +64,8 @@ pub struct RawCpu {
     pub l2: Option<Vec<u32>>,
     /// CPUs sharing its level 3 cache.
     pub l3: Option<Vec<u32>>,
+    /// Size of its last level of cache, bytes.
+    pub llc_bytes: Option<u64>,
 }
 
 impl TopologyFacts {
@@ -169,6 +171,7 @@ impl Reader<'_> {
             cluster,
             l2: self.cache(id, &dir, "2"),
             l3: self.cache(id, &dir, "3"),
+            llc_bytes: self.llc_bytes(&dir),
         }
     }
 
@@ -180,6 +183,17 @@ impl Reader<'_> {
             .find(|index| self.text(&format!("{index}/level")).as_deref() == Some(level))?;
         let shared = self.shared(id, format!("{index}/shared_cpu_list"));
         Some(shared.unwrap_or_else(|| vec![id]))
+    }
+
+    /// Size of the last level, such as `30720K`, in bytes.
+    fn llc_bytes(&self, dir: &str) -> Option<u64> {
+        let of_index = |n: u32| {
+            let text = |file| self.text(&format!("{dir}/cache/index{n}/{file}"));
+            let level: u32 = text("level")?.parse().ok()?;
+            let kib: u64 = text("size")?.strip_suffix('K')?.parse().ok()?;
+            Some((level, kib.checked_mul(1024)?))
+        };
+        (0..10).filter_map(of_index).max().map(|(_, bytes)| bytes)
     }
 
     /// PMUs of CPU cores, by name. perf tells them by a `cpus` file, or by the name `cpu`; those

@@ -15,7 +15,7 @@
 //! | `energy-package`, `-core` | hwmon `energyN_input` of `amd_energy` | |
 //! | `energy-sensor` | any other hwmon `energyN_input` | Arm's Juno and TC2, SCMI |
 //! | `power-sensor` | hwmon `powerN_input`, else `powerN_average` | **not integrated**, see below |
-//! | `llc-occupancy`, `mbm-total`, `mbm-local` | `/sys/fs/resctrl/mon_data/mon_L3_*` | tasks of resctrl's default control group only: all tasks, unless somebody made other groups |
+//! | `llc-occupancy`, `mbm-total`, `mbm-local` | `/sys/fs/resctrl/mon_data/mon_L3_*` | tasks of resctrl's default control group only: all tasks, unless somebody made other groups; of one group after [`VirtualCounters::read_group`] |
 //! | `frequency` | cpufreq's `scaling_cur_freq` | of an idle CPU the last known |
 //! | `temperature` | hwmon `tempN_input` of CPU drivers, `thermal_zone*/temp` | thermal zones whose type tells of a CPU |
 //!
@@ -188,6 +188,11 @@ pub enum Scope {
         /// Online CPUs that share it, ascending; empty where the kernel does not say.
         cpus: Vec<u32>,
     },
+    /// What the program that is counted has of a level 3 cache.
+    LlcPart {
+        /// The kernel's number of the cache.
+        id: u32,
+    },
     /// A CPU.
     Cpu(u32),
     /// A sensor, by its driver and label: what it measures, only the maker of the board knows.
@@ -201,6 +206,7 @@ impl fmt::Display for Scope {
             Self::Package(id) => f.pad(&format!("package {id}")),
             Self::Die { package, die } => f.pad(&format!("package {package} die {die}")),
             Self::Llc { id, .. } => f.pad(&format!("L3 {id}")),
+            Self::LlcPart { id } => f.pad(&format!("the program, L3 {id}")),
             Self::Cpu(id) => f.pad(&format!("CPU {id}")),
             Self::Sensor(label) => f.pad(label),
         }
@@ -310,6 +316,23 @@ impl VirtualCounters {
     /// Keeps the counters for which `wanted` is true and forgets the others.
     pub fn retain(&mut self, wanted: impl FnMut(&Description) -> bool) {
         self.counters.retain(wanted);
+    }
+
+    /// Has those of resctrl read from one of its groups, a folder below the root, instead of that which all tasks
+    /// belong to at first.
+    pub fn read_group(&mut self, group: &Path) {
+        for counter in &mut self.counters {
+            let (Scope::Llc { id, .. }, Some(sensor)) = (&counter.scope, &mut counter.sensor)
+            else {
+                continue;
+            };
+            // mon_data/mon_L3_00/llc_occupancy
+            let names = sensor.file.iter().rev().take(3).collect::<Vec<_>>();
+            let file: PathBuf = group.iter().chain(names.into_iter().rev()).collect();
+            counter.scope = Scope::LlcPart { id: *id };
+            counter.source = format!("/{}", file.display());
+            sensor.file = self.root.join(file);
+        }
     }
 
     /// Reads them all, in the order of [`Self::describe`].

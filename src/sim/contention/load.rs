@@ -183,6 +183,39 @@ impl PhaseLoad {
         }
     }
 
+    /// Lines of a last-level cache that it holds where a line stays for `stay` ns.
+    pub(super) fn held(&self, core_type: usize, ns: f64, stay: f64, kept: f64) -> f64 {
+        let reuse = self.reuse[core_type];
+        let mut lines = 0.0;
+        if reuse > 0.0 {
+            let missed = (-reuse / ns * stay / self.lines).exp();
+            lines += self.lines * (kept + (1.0 - kept) * (1.0 - missed));
+        }
+        if self.stream > 0.0 {
+            lines += self.stream / ns * stay;
+        }
+        lines
+    }
+
+    /// Its miss-rate curve: misses in an instruction on a core type if it holds a part of a cache of `bytes`,
+    /// however fast it is. More than all of its data serve it no better.
+    pub(in crate::sim) fn misses_with(&self, core_type: usize, bytes: f64, part: f64) -> f64 {
+        let mut user = [User {
+            load: self,
+            reuse: self.reuse[core_type],
+            count: 1.0,
+            rate: Rate {
+                ns_per_instruction: 1.0,
+                misses: 0.0,
+                lines: 0.0,
+            },
+            kept: 0.0,
+        }];
+        keep(bytes * part, &mut user);
+        let stay = stay(bytes * part, &user, 0.0);
+        self.misses(core_type, 1.0, stay, user[0].kept)
+    }
+
     /// Alone on a core type, below a cache of `bytes`, if an instruction takes `ns`.
     pub(super) fn alone(&self, core_type: usize, ns: f64, bytes: f64) -> Rate {
         let mut user = User {
@@ -193,6 +226,7 @@ impl PhaseLoad {
             rate: Rate {
                 ns_per_instruction: ns,
                 misses: 0.0,
+                lines: 0.0,
             },
         };
         keep(bytes, std::slice::from_mut(&mut user));
@@ -200,6 +234,7 @@ impl PhaseLoad {
         Rate {
             ns_per_instruction: ns,
             misses: self.misses(core_type, ns, stay, user.kept),
+            lines: self.held(core_type, ns, stay, user.kept),
         }
     }
 }

@@ -35,6 +35,7 @@ impl SimulatedKernel {
         t.counters.loads += instructions * load.loads;
         t.counters.branches += instructions * load.branches;
         t.counters.misses += instructions * t.rate.misses;
+        t.counters.references += instructions * load.llc_accesses(core_type);
         if let Some(energy) = &self.machine.energy {
             let did = (instructions, t.rate.misses);
             t.nj += energy.run_nj((core_type, hz), load, passed, did);
@@ -105,6 +106,7 @@ impl SimulatedKernel {
         self.threads[thread as usize].rate = Rate {
             ns_per_instruction: load.alone_ns(core_type),
             misses: 0.0,
+            lines: 0.0,
         };
         if matters && !memory_is_dirty {
             self.mark_dirty(cpu);

@@ -228,6 +228,7 @@ pub fn topology(clusters: &[(usize, u32)], smt: &[usize]) -> Topology {
         nr_cpu_ids: cpus.len() as u32,
         smt: cpus.iter().any(|cpu| cpu.siblings.len() > 1),
         cpus,
+        llc_bytes: Vec::new(),
         source: topology::Source::Override,
         capacity_source: None,
         disagreements: Vec::new(),

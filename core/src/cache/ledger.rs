@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What threads hold of their last-level caches, and their miss-rate curves, from samples and the task
+//! table.
+
+use super::curve::MissRateCurve;
+use super::occupancy::{CacheShare, hazard, step};
+use super::told::CacheStory;
+use crate::limits::MAX_SLOTS;
+use crate::pmu::Meaning;
+use crate::pmu::sample::{LINE_BYTES, Sample};
+use crate::table::{Task, TaskId};
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// Threads with curves, at most: a kilobyte or so each.
+const MOST_CURVES: usize = 2048;
+
+/// A thread that misses less often, of 1,000 instructions, gets no curve: no cache is worth anything to it.
+const LEAST_MPKI: f64 = 0.02;
+
+/// While what a thread holds changes by more than this part of the cache from one sample to the next, its misses are
+/// those of a cache that fills or empties, and say nothing of the curve.
+const SETTLED: f64 = 0.03;
+
+/// What a thread has in one cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct HeldLines {
+    llc: usize,
+    lines: f64,
+}
+
+/// What a thread's samples on a core type say.
+#[derive(Clone, Copy, Debug, Default)]
+struct MissRate {
+    /// Misses in a ns of run time.
+    per_ns: f64,
+    /// See [`hazard`].
+    hazard: f64,
+    /// It was ever sampled there.
+    known: bool,
+    /// Run time since the last sample, ns, and what was charged for it, misses.
+    since_ns: u64,
+    charged: f64,
+    /// Misses that the last sample had beyond what was charged.
+    owed: f64,
+}
+
+#[derive(Clone, Debug)]
+struct CachedThread {
+    task: TaskId,
+    tgid: u32,
+    /// In the cache that it uses, and in the one before.
+    held: [HeldLines; 2],
+    rates: [MissRate; MAX_CORE_TYPES],
+    /// As it was last sampled.
+    latest: MissRate,
+    run_ns: [u64; MAX_CORE_TYPES],
+    /// It is in the task table, or was not at one look.
+    seen: bool,
+    waits: bool,
+    /// At the last sample: core type, cache, and lines of it.
+    before: Option<(usize, HeldLines)>,
+    curves: Option<Box<[MissRateCurve; MAX_CORE_TYPES]>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CacheLedger {
+    /// By slot.
+    threads: Vec<Option<CachedThread>>,
+    curves: usize,
+    /// Kept for its memory.
+    shares: Vec<CacheShare>,
+    owners: Vec<(usize, usize)>,
+}
+
+impl CacheLedger {
+    /// Takes note of what a thread missed.
+    pub fn observe(&mut self, sample: &Sample, topology: &Topology) {
+        let Some(misses) = sample.counts.get(Meaning::LlcMisses) else {
+            return;
+        };
+        if sample.last || sample.run_ns == 0 || sample.core_type >= MAX_CORE_TYPES {
+            return;
+        }
+        let slot = sample.task.slot as usize;
+        if slot >= MAX_SLOTS as usize {
+            return;
+        }
+        if slot >= self.threads.len() {
+            self.threads.resize(slot + 1, None);
+        }
+        if !matches!(&self.threads[slot], Some(thread) if thread.task == sample.task) {
+            // Of one that has ended before.
+            self.curves -= usize::from(has_curves(&self.threads[slot]));
+            self.threads[slot] = None;
+        }
+        let thread = self.threads[slot].get_or_insert_with(|| CachedThread::new(sample));
+        let rate = &mut thread.rates[sample.core_type];
+        rate.per_ns = misses / sample.run_ns as f64;
+        rate.hazard = hazard(misses, sample.counts.get(Meaning::LlcReferences));
+        rate.known = true;
+        // The table may have been read a little later than the sample was sent.
+        let really = rate.per_ns * rate.since_ns as f64;
+        rate.owed = really - rate.charged;
+        (rate.charged, rate.since_ns) = (0.0, 0);
+        thread.latest = *rate;
+        let here = thread.held[0];
+        let before = thread.before.replace((sample.core_type, here));
+        let same = |&(core_type, held): &(usize, HeldLines)| {
+            core_type == sample.core_type && held.llc == here.llc && thread.seen
+        };
+        let mpki = sample.counts.per_kilo(Meaning::LlcMisses);
+        if let (Some(mpki), Some(capacity), Some((_, before))) =
+            (mpki, capacity(topology, here.llc), before.filter(same))
+            && (here.lines - before.lines).abs() <= SETTLED * capacity
+        {
+            let has_room = self.curves < MOST_CURVES && mpki >= LEAST_MPKI;
+            if thread.curves.is_none() && has_room {
+                self.curves += 1;
+                thread.curves = Some(Box::default());
+            }
+            if let Some(curves) = &mut thread.curves {
+                let part = 0.5 * (here.lines + before.lines) / capacity;
+                curves[sample.core_type].take(part, mpki);
+            }
+        }
+    }
+
+    /// Takes an interval in: `tasks` as they are now, in ascending order of ids.
+    pub fn update(&mut self, tasks: &[Task], topology: &Topology) {
+        if self.threads.is_empty() {
+            return;
+        }
+        let mut tasks = tasks.iter().peekable();
+        for (slot, place) in self.threads.iter_mut().enumerate() {
+            while tasks
+                .next_if(|task| (task.id.slot as usize) < slot)
+                .is_some()
+            {}
+            let task = tasks.next_if(|task| task.id.slot as usize == slot);
+            let Some(thread) = place else { continue };
+            match task.filter(|task| task.id == thread.task) {
+                Some(task) => thread.follow(task, topology),
+                // Its first sample may come before the table has it.
+                None if !thread.seen && !std::mem::replace(&mut thread.waits, true) => {}
+                None => {
+                    self.curves -= usize::from(thread.curves.is_some());
+                    *place = None;
+                }
+            }
+        }
+        for llc in 0..topology.llc_bytes.len() {
+            self.share(llc, topology);
+        }
+    }
+
+    /// What happened in one cache.
+    fn share(&mut self, llc: usize, topology: &Topology) {
+        let Some(capacity) = capacity(topology, llc) else {
+            return;
+        };
+        self.shares.clear();
+        self.owners.clear();
+        for (at, thread) in self.threads.iter_mut().enumerate() {
+            let Some(thread) = thread else { continue };
+            for place in 0..thread.held.len() {
+                let here = thread.held[place];
+                if here.llc != llc || (place > 0 && here.lines <= 0.0) {
+                    continue;
+                }
+                let (misses, hazard) = match place {
+                    0 => thread.take_misses(),
+                    _ => (0.0, 1.0),
+                };
+                self.owners.push((at, place));
+                self.shares.push(CacheShare {
+                    lines: here.lines,
+                    misses,
+                    hazard,
+                });
+            }
+        }
+        step(capacity, &mut self.shares);
+        for (&(at, place), share) in self.owners.iter().zip(&self.shares) {
+            if let Some(thread) = &mut self.threads[at] {
+                thread.held[place].lines = share.lines;
+            }
+        }
+    }
+
+    /// What a thread holds of the cache that it uses, bytes; `None` where it is not known.
+    pub fn bytes(&self, task: TaskId) -> Option<f64> {
+        let thread = self.find(task).filter(|thread| thread.seen)?;
+        Some(thread.held[0].lines * LINE_BYTES)
+    }
+
+    /// What a process's threads hold of all caches, bytes; `None` where it is not known.
+    pub fn process_bytes(&self, tgid: u32) -> Option<f64> {
+        let threads = self
+            .threads
+            .iter()
+            .flatten()
+            .filter(|thread| thread.tgid == tgid);
+        let lines = threads.map(|thread| thread.held[0].lines + thread.held[1].lines);
+        lines.reduce(|a, b| a + b).map(|lines| lines * LINE_BYTES)
+    }
+
+    /// Hardware has counted what a process holds, bytes: its threads have as much, in the proportions that
+    /// were estimated.
+    pub fn measured(&mut self, tgid: u32, bytes: f64, topology: &Topology) {
+        let estimated = self.process_bytes(tgid).unwrap_or(0.0);
+        let sane = bytes.is_finite() && bytes >= 0.0;
+        if !sane || estimated < LINE_BYTES {
+            return;
+        }
+        let threads = self
+            .threads
+            .iter_mut()
+            .flatten()
+            .filter(|thread| thread.tgid == tgid);
+        for held in threads.flat_map(|thread| &mut thread.held) {
+            let most = capacity(topology, held.llc).unwrap_or(0.0);
+            held.lines = (held.lines * (bytes / estimated)).min(most);
+        }
+    }
+
+    /// What is told of a thread; `None` where nothing is known. `measured` is what hardware has counted of its
+    /// process: bytes held, and moved in a second.
+    pub fn story(
+        &self,
+        task: &Task,
+        topology: &Topology,
+        measured: Option<(f64, Option<f64>)>,
+    ) -> Option<CacheStory> {
+        let llc = topology.cpu(u32::try_from(task.cpu).ok()?)?.llc;
+        let size = capacity(topology, llc)? * LINE_BYTES;
+        let bytes = self.bytes(task.id);
+        let process_bytes = measured.map(|(bytes, _)| bytes);
+        let process_bytes = process_bytes.or_else(|| self.process_bytes(task.tgid));
+        let curve = self.curve(task.id, task.core_type);
+        Some(CacheStory {
+            bytes: bytes.or(process_bytes)?,
+            size,
+            process_bytes: process_bytes?,
+            measured: measured.is_some(),
+            moved: measured.and_then(|(_, moved)| moved),
+            curve: curve
+                .map(|curve| curve.points().map(|point| point.map(|p| (p.mpki, p.error))))
+                .unwrap_or_default(),
+        })
+    }
+
+    /// All processes that hold anything, and how much, bytes; one may be there several times.
+    pub fn holders(&self) -> impl Iterator<Item = (u32, f64)> {
+        self.threads.iter().flatten().map(|thread| {
+            let lines = thread.held[0].lines + thread.held[1].lines;
+            (thread.tgid, lines * LINE_BYTES)
+        })
+    }
+
+    /// The miss-rate curve of a thread on a core type.
+    pub fn curve(&self, task: TaskId, core_type: usize) -> Option<&MissRateCurve> {
+        let curves = self.find(task)?.curves.as_deref()?;
+        curves.get(core_type).filter(|curve| !curve.is_empty())
+    }
+
+    fn find(&self, task: TaskId) -> Option<&CachedThread> {
+        let thread = self.threads.get(task.slot as usize)?.as_ref()?;
+        (thread.task == task).then_some(thread)
+    }
+}
+
+fn has_curves(thread: &Option<CachedThread>) -> bool {
+    thread
+        .as_ref()
+        .is_some_and(|thread| thread.curves.is_some())
+}
+
+impl CachedThread {
+    fn new(sample: &Sample) -> Self {
+        Self {
+            task: sample.task,
+            tgid: sample.tgid,
+            held: Default::default(),
+            rates: Default::default(),
+            latest: MissRate::default(),
+            run_ns: [0; MAX_CORE_TYPES],
+            seen: false,
+            waits: false,
+            before: None,
+            curves: None,
+        }
+    }
+
+    /// Where it is, and for how long it ran.
+    fn follow(&mut self, task: &Task, topology: &Topology) {
+        let cpu = u32::try_from(task.cpu).ok();
+        if let Some(cpu) = cpu.and_then(|cpu| topology.cpu(cpu))
+            && (cpu.llc != self.held[0].llc || !self.seen)
+        {
+            self.held.swap(0, 1);
+            if self.held[0].llc != cpu.llc || !self.seen {
+                self.held[0] = HeldLines {
+                    llc: cpu.llc,
+                    lines: 0.0,
+                };
+            }
+        }
+        for ((rate, before), now) in self.rates.iter_mut().zip(&mut self.run_ns).zip(task.run_ns) {
+            let ran = now.saturating_sub(*before);
+            *before = now;
+            if self.seen && ran > 0 {
+                if !rate.known {
+                    let latest = self.latest;
+                    (rate.per_ns, rate.hazard) = (latest.per_ns, latest.hazard);
+                }
+                rate.since_ns += ran;
+            }
+        }
+        self.seen = true;
+    }
+
+    /// Its misses since the last time, and how easily its lines are evicted.
+    fn take_misses(&mut self) -> (f64, f64) {
+        let (mut misses, mut weighed) = (0.0, 0.0);
+        for rate in &mut self.rates {
+            let so_far = rate.per_ns * rate.since_ns as f64;
+            let new = (so_far - rate.charged + std::mem::take(&mut rate.owed)).max(0.0);
+            rate.charged = so_far;
+            misses += new;
+            weighed += new * rate.hazard;
+        }
+        // What does not run hits nothing.
+        match misses > 0.0 {
+            true => (misses, weighed / misses),
+            false => (0.0, self.resting()),
+        }
+    }
+
+    fn resting(&self) -> f64 {
+        let ran = self.rates.iter().any(|rate| rate.since_ns > 0);
+        match ran && self.latest.known {
+            true => self.latest.hazard,
+            false => 1.0,
+        }
+    }
+}
+
+/// Lines of a cache.
+fn capacity(topology: &Topology, llc: usize) -> Option<f64> {
+    let bytes = topology.llc_bytes.get(llc).filter(|&&bytes| bytes > 0)?;
+    Some(*bytes as f64 / LINE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pmu::sample::{EventCounts, SampleMetrics};
+    use crate::testing::{MS, board, sample, task};
+
+    const LINES: f64 = 1024.0;
+
+    fn machine() -> Topology {
+        let mut topology = board(2, 2);
+        topology.llc_bytes = vec![
+            (LINES * LINE_BYTES) as u64,
+            (4.0 * LINES * LINE_BYTES) as u64,
+        ];
+        topology
+    }
+
+    /// A sample of 50 ms with so many misses in 1e6 instructions.
+    fn missed(of: &Task, misses: f64) -> Sample {
+        let mut sample = sample(of, 1.0, 300.0, 0.0);
+        sample.run_ns = 50 * MS;
+        sample.counts = [
+            (Meaning::Instructions, 1e6),
+            (Meaning::Cycles, 1e6),
+            (Meaning::LlcMisses, misses),
+        ]
+        .into_iter()
+        .collect::<EventCounts>();
+        sample.metrics = SampleMetrics::of(&sample.counts, sample.run_ns).unwrap();
+        sample
+    }
+
+    /// Looks of 50 ms, in each of which all tasks run where they are.
+    fn run(ledger: &mut CacheLedger, tasks: &mut [Task], misses: &[f64], looks: usize) {
+        let topology = machine();
+        for _ in 0..looks {
+            for (task, &misses) in tasks.iter_mut().zip(misses) {
+                task.run_ns[task.core_type] += 50 * MS;
+                ledger.observe(&missed(task, misses), &topology);
+            }
+            ledger.update(tasks, &topology);
+        }
+    }
+
+    #[test]
+    fn shares_go_by_misses_and_end_with_their_threads() {
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut ledger = CacheLedger::default();
+        run(&mut ledger, &mut tasks, &[300.0, 100.0], 100);
+        let ids = tasks.map(|task| task.id);
+        let bytes = |ledger: &CacheLedger, at: usize| ledger.bytes(ids[at]).unwrap();
+        let whole = LINES * LINE_BYTES;
+        assert!((bytes(&ledger, 0) / whole - 0.75).abs() < 0.02);
+        assert!((bytes(&ledger, 1) / whole - 0.25).abs() < 0.02);
+        assert_eq!(ledger.process_bytes(tasks[0].tgid), Some(bytes(&ledger, 0)));
+        assert_eq!(ledger.holders().count(), 2);
+        ledger.update(&tasks[..1], &machine());
+        assert_eq!(ledger.bytes(tasks[1].id), None);
+        run(&mut ledger, &mut tasks[..1], &[300.0], 100);
+        assert!(bytes(&ledger, 0) > 0.95 * whole);
+    }
+
+    #[test]
+    fn a_thread_that_moves_leaves_its_lines_which_others_evict() {
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut ledger = CacheLedger::default();
+        run(&mut ledger, &mut tasks, &[300.0, 300.0], 50);
+        (tasks[0].cpu, tasks[0].core_type) = (2, 1);
+        let before = ledger.process_bytes(tasks[0].tgid).unwrap();
+        run(&mut ledger, &mut tasks, &[0.0, 0.0], 1);
+        let after = ledger.process_bytes(tasks[0].tgid).unwrap();
+        assert_eq!(ledger.bytes(tasks[0].id), Some(0.0));
+        assert!((after / before - 1.0).abs() < 0.7, "{after} of {before}");
+        run(&mut ledger, &mut tasks, &[0.0, 300.0], 50);
+        assert!(ledger.process_bytes(tasks[0].tgid).unwrap() < 0.05 * before);
+    }
+
+    #[test]
+    fn a_curve_grows_from_changing_company() {
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut ledger = CacheLedger::default();
+        // What the first misses falls as the second leaves it more room.
+        for (own, other) in [(200.0, 600.0), (150.0, 150.0), (100.0, 20.0)] {
+            run(&mut ledger, &mut tasks, &[own, other], 60);
+        }
+        let curve = ledger.curve(tasks[0].id, 0).unwrap();
+        let (least, most) = curve.seen().unwrap();
+        assert!(least < 0.4 && most > 0.7, "{least} {most}");
+        let [low, high] = [0.27, 0.8].map(|part| curve.at(part).unwrap().mpki);
+        assert!(low > 0.17 && high < 0.13, "{low} {high}");
+        assert!(ledger.curve(tasks[0].id, 1).is_none());
+    }
+
+    #[test]
+    fn without_sizes_or_misses_nothing_is_known() {
+        let mut ledger = CacheLedger::default();
+        let topology = board(2, 2);
+        let of = task(0, 0, 0);
+        ledger.observe(&sample(&of, 1.0, 300.0, 0.0), &topology);
+        ledger.update(&[of], &topology);
+        ledger.update(&[of], &topology);
+        assert_eq!(ledger.bytes(of.id).unwrap_or(0.0), 0.0);
+        assert!(ledger.curve(of.id, 0).is_none());
+    }
+}

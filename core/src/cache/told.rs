@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is told of a thread's caches.
+
+use serde::{Deserialize, Serialize};
+
+use super::curve::CURVE_POINTS;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheStory {
+    /// That it holds of its last-level cache, bytes, as estimated.
+    pub bytes: f64,
+    /// Size of that cache, bytes.
+    pub size: f64,
+    /// Of its whole process, bytes, and whether hardware has counted it.
+    pub process_bytes: f64,
+    /// See `process_bytes`.
+    pub measured: bool,
+    /// What hardware has counted that its process moves to and from memory, bytes/s.
+    pub moved: Option<f64>,
+    /// Misses for 1,000 instructions and the error of that, by eighths of the cache, on the core type where it is.
+    pub curve: [Option<(f64, f64)>; CURVE_POINTS],
+}
+
+impl CacheStory {
+    /// In words.
+    pub fn told(&self) -> String {
+        let mib = |bytes: f64| format!("{:.1} MiB", bytes / MIB);
+        let by = if self.measured {
+            "counted"
+        } else {
+            "estimated"
+        };
+        let mut text = format!(
+            "{} of {}; its process {}, {by}",
+            mib(self.bytes),
+            mib(self.size),
+            mib(self.process_bytes)
+        );
+        if let Some(moved) = self.moved {
+            text += &format!(", {:.0} MB/s", moved / 1e6);
+        }
+        text
+    }
+
+    /// Its miss-rate curve in words, if there is any.
+    pub fn curve_told(&self) -> Option<String> {
+        let known = self.curve.iter().flatten().count();
+        let mean_error = self
+            .curve
+            .iter()
+            .flatten()
+            .map(|(_, error)| error)
+            .sum::<f64>();
+        let mpki = self.curve.map(|point| match point {
+            Some((mpki, _)) if mpki < 9.95 => format!("{mpki:.1}"),
+            Some((mpki, _)) => format!("{mpki:.0}"),
+            None => "-".into(),
+        });
+        let error = mean_error / known.max(1) as f64;
+        (known > 0).then(|| {
+            format!(
+                "{} MPKI by eighths of it (error {error:.1})",
+                mpki.join(" ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_in_short() {
+        let mut story = CacheStory {
+            bytes: 1.5 * MIB,
+            size: 30.0 * MIB,
+            process_bytes: 2.0 * MIB,
+            measured: true,
+            moved: Some(320e6),
+            ..CacheStory::default()
+        };
+        assert_eq!(
+            story.told(),
+            "1.5 MiB of 30.0 MiB; its process 2.0 MiB, counted, 320 MB/s"
+        );
+        assert_eq!(story.curve_told(), None);
+        story.curve[1] = Some((12.3, 0.4));
+        story.curve[2] = Some((4.56, 0.2));
+        let told = story.curve_told().unwrap();
+        assert_eq!(told, "- 12 4.6 - - - - - MPKI by eighths of it (error 0.3)");
+    }
+}
