@@ -56,6 +56,24 @@ impl ThreadProfile {
         *self == Self::default()
     }
 
+    /// This, and what was found `before` where this says nothing: another policy may have found that.
+    pub fn or(mut self, before: &Self) -> Self {
+        fn fill<T: Copy>(own: &mut [Option<T>], before: &[Option<T>]) {
+            for (own, before) in own.iter_mut().zip(before) {
+                *own = own.or(*before);
+            }
+        }
+        fill(&mut self.sf, &before.sf);
+        fill(&mut self.ipc, &before.ipc);
+        fill(&mut self.btr, &before.btr);
+        fill(&mut self.sensitivity, &before.sensitivity);
+        self.energy = self.energy.or(before.energy);
+        if self.phases[0].is_none() {
+            self.phases = before.phases;
+        }
+        self
+    }
+
     /// Puts a phase among the others, if there is room.
     pub fn add_phase(&mut self, found: ProfilePhase) {
         if let Some(room) = self.phases.iter_mut().find(|of| of.is_none()) {
@@ -106,6 +124,17 @@ impl ThreadProfile {
         }
         self
     }
+}
+
+/// What a policy has found of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ThreadFinding {
+    /// What it is like. Of a thread that lives on this comes again, and stands in the place of what came before.
+    pub profile: ThreadProfile,
+    /// It is unlike what was known of its program.
+    pub unlike: bool,
+    /// The thread has ended: no more comes of it.
+    pub last: bool,
 }
 
 /// What is known of the program that a thread runs.
