@@ -17,7 +17,7 @@ macro_rules! file {
     };
 }
 
-const MACHINES: [(&str, &str); 6] = [
+const MACHINES: [(&str, &str); 7] = [
     file!("machines/juno-r1.toml"),
     file!("machines/odroid-xu4.toml"),
     file!("machines/alder-lake-4p4e.toml"),

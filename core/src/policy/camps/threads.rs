@@ -14,7 +14,9 @@ use crate::policy::tools::swap::SwapCandidate;
 use crate::policy::tools::tell;
 use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::history::APPLICATION_ENTRIES;
-use crate::slowdown::{Estimator, History, MemoryLoad, Phase, Reading, ReadingOutcome, Thresholds};
+use crate::slowdown::{
+    Estimator, History, MemoryLoad, Phase, Reading, ReadingOutcome, SiblingFactor, Thresholds,
+};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
@@ -39,6 +41,10 @@ pub(super) struct Thread {
     pub(super) btr_on: [Option<f64>; MAX_CORE_TYPES],
     /// A bit for each core type on which it gave a sample.
     pub(super) sampled: u8,
+    /// What the other thread of its core does to it, and how many times slower it made it in the latest sample on each
+    /// core type.
+    pub(super) sibling: SiblingFactor,
+    shared: [f64; MAX_CORE_TYPES],
     /// By core type: what contention does to it there.
     pub(super) sensitivity: [Sensitivity; MAX_CORE_TYPES],
     /// By slower core type: see [`asymmetry`].
@@ -81,6 +87,10 @@ pub struct ThreadEstimators {
     big_frequency: Option<f64>,
     /// Clocks in samples, Hz.
     clocks: Recent,
+    /// What siblings do to threads, all of them.
+    siblings: SiblingFactor,
+    /// What part of the threads on each core type share their core.
+    shared: [f64; MAX_CORE_TYPES],
 }
 
 /// The highest value of the last minute, or half of it: what was said once in error is forgotten.
@@ -127,6 +137,8 @@ impl ThreadEstimators {
             processes: FxHashSet::default(),
             big_frequency: None,
             clocks: Recent::default(),
+            siblings: SiblingFactor::default(),
+            shared: [0.0; MAX_CORE_TYPES],
         }
     }
 
@@ -276,6 +288,7 @@ impl ThreadEstimators {
         let running = |task| runs(&self.threads, task);
         self.load
             .refill(topology, snapshot.tasks.iter().filter_map(running));
+        self.shared = self.load.shared_part(topology);
 
         let noted = std::mem::take(&mut self.noted);
         for sample in &noted {
@@ -326,6 +339,21 @@ impl ThreadEstimators {
             (Some(low), None) | (None, Some(low)) => low,
             (None, None) => false,
         };
+        // Likewise whether it had the core to itself.
+        let shared = |load: &MemoryLoad, cpu: Option<u32>| {
+            let cpu = cpu.filter(is_there)?;
+            Some(load.is_shared(topology, cpu))
+        };
+        let before = shared(&self.load_before, thread.cpu_before);
+        let now = shared(&self.load, thread.cpu);
+        let is_shared = match (before, now) {
+            (Some(before), Some(now)) if before != now => None,
+            (one, other) => one.or(other),
+        };
+        let sibling = is_shared.map(|is_shared| match is_shared {
+            true => thread.sibling.known(self.siblings.of_others()).factor(),
+            false => 1.0,
+        });
         let reading = Reading {
             core_type: sample.core_type,
             phase: Phase::of(&sample.metrics),
@@ -334,7 +362,16 @@ impl ThreadEstimators {
             frequency: sample.metrics.frequency,
             big_frequency: self.big_frequency,
             low_contention,
+            sibling,
         };
+        if let (Some(true), true, BIG) = (is_shared, low_contention, sample.core_type)
+            && let Some(alone) = thread.estimator.history().peek(&reading.phase)
+            && alone.exact
+        {
+            let factor = alone.ipc / reading.ipc;
+            thread.sibling.take(factor);
+            self.siblings.take(factor);
+        }
         let shared = self
             .applications
             .entry(task.tgid)
@@ -343,6 +380,7 @@ impl ThreadEstimators {
             thread.forget_the_past();
         }
         let outcome = thread.estimator.observe(&reading, Some(shared));
+        thread.shared[sample.core_type] = reading.shared();
         if let ReadingOutcome::Learned { new } = outcome {
             self.learned.0 += 1;
             self.learned.1 += u64::from(new);
@@ -362,7 +400,8 @@ impl ThreadEstimators {
         {
             let part = &mut thread.asymmetry[sample.core_type];
             let slowdown = thread.estimator.slowdown(sample.core_type);
-            *part = asymmetry(*part, slowdown, low_contention);
+            let slowdown = slowdown.map(|all| (all / reading.shared()).max(1.0));
+            *part = asymmetry(*part, slowdown, low_contention && sibling.is_some());
         }
         // What it met while the sample was taken: the mean of both looks, where both know.
         let met = |load: &MemoryLoad, cpu: Option<u32>| {
@@ -380,7 +419,9 @@ impl ThreadEstimators {
             outcome,
             ReadingOutcome::Hit | ReadingOutcome::Miss | ReadingOutcome::Learned { .. }
         );
-        let contention = thread.contention(sample.core_type).filter(|_| is_new);
+        let contention = thread
+            .contention(sample.core_type)
+            .filter(|_| is_new && sibling.is_some());
         if let (Some(others), Some(contention)) = (met, contention) {
             let at_ns = self.looked_at_ns.unwrap_or_default();
             thread.sensitivity[sample.core_type].take(contention, others, at_ns);
@@ -425,7 +466,15 @@ impl ThreadEstimators {
                 thread.sensitivity(core_type).per_byte(&limits, now_ns)
             });
             let contention = 1.0 + sensitivity * others;
-            forecast.speed[core_type] = 1.0 / (asymmetry * contention / turns).max(1.0);
+            let sibling = match (thread, self.shared[core_type]) {
+                (_, 0.0) => 1.0,
+                (Some(thread), part) => {
+                    let factor = thread.sibling.known(self.siblings.of_others()).factor();
+                    1.0 + part * (factor - 1.0)
+                }
+                (None, part) => 1.0 + part * (self.siblings.of_others().factor() - 1.0),
+            };
+            forecast.speed[core_type] = 1.0 / (asymmetry * contention * sibling / turns).max(1.0);
             if core_type == runner.place {
                 forecast.sensitivity = sensitivity / contention;
             }
@@ -442,6 +491,8 @@ impl Thread {
             btr: 0.0,
             btr_on: [None; MAX_CORE_TYPES],
             sampled: 0,
+            sibling: SiblingFactor::default(),
+            shared: [1.0; MAX_CORE_TYPES],
             sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
             asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
@@ -482,22 +533,24 @@ impl Thread {
         Prior::of(topology).speeds(&std::array::from_fn(speed))
     }
 
-    /// The slowdown that a core type alone makes; a slowdown is a product of that and of contention's,
-    /// 1 + *k* B where others transfer B bytes/s ([`Sensitivity`]).
+    /// The slowdown that a core type alone makes; a slowdown is a product of that, of contention's,
+    /// 1 + *k* B where others transfer B bytes/s ([`Sensitivity`]), and of the sibling's ([`SiblingFactor`]).
     fn alone(&self, core_type: usize) -> Option<f64> {
         if core_type == BIG {
             return Some(1.0);
         }
         // Where it was never undisturbed, what contention did to it on the fastest type tells.
         self.asymmetry[core_type].or_else(|| {
-            let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
+            let [on_big, here] =
+                [BIG, core_type].map(|on| Some(self.estimator.slowdown(on)? / self.shared[on]));
             Some((here? / on_big?).max(1.0))
         })
     }
 
     /// The slowdown that contention made on a core type last.
     fn contention(&self, core_type: usize) -> Option<f64> {
-        Some(self.estimator.slowdown(core_type)? / self.alone(core_type)?)
+        let all = self.estimator.slowdown(core_type)?;
+        Some(all / self.shared[core_type] / self.alone(core_type)?)
     }
 
     /// What contention does to it on a core type; where it never was, as on the fastest.
