@@ -290,7 +290,9 @@ mod tests {
             "{told}"
         );
         assert!(
-            told.contains("2.50 +-12%") && told.contains("1 h") && told.contains("1.50 times slower"),
+            told.contains("2.50 +-12%")
+                && told.contains("1 h")
+                && told.contains("1.50 times slower"),
             "{told}"
         );
         for wanted in ["a-very*", "456789abc"] {

@@ -307,9 +307,8 @@ impl KnowledgeService {
         for (key, of) in before {
             let is_newer = of.dirty || of.program.id.is_none();
             // Threads of it that live on are among what was stored, and are not to count twice.
-            let is_same = |there: &ServedProgram| {
-                there.program.known.threads == of.program.known.threads
-            };
+            let is_same =
+                |there: &ServedProgram| there.program.known.threads == of.program.known.threads;
             if is_newer || self.programs.get(&key).is_some_and(is_same) {
                 self.programs.insert(key, of);
             }
@@ -398,7 +397,11 @@ mod tests {
         service.who_is(own, 0);
         let stored = || KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
         for minute in 1..10 {
-            service.take(&thread(own), &found(1.0 + 0.1 * minute as f64, false), 60 * minute);
+            service.take(
+                &thread(own),
+                &found(1.0 + 0.1 * minute as f64, false),
+                60 * minute,
+            );
             service.save(60 * minute);
             let known = &stored()[0].known;
             assert_eq!((known.threads, known.sf[1].values), (1, 1.0));

@@ -46,6 +46,8 @@ pub struct ThreadProfile {
     pub btr: [Option<Sure>; MAX_CORE_TYPES],
     /// What contention does to it on each core type.
     pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
+    /// How much others suffer for each byte that it transfers, over what they do in the mean.
+    pub aggressiveness: Option<Sure>,
     /// How many times slower a busy thread of the same core makes it ([`crate::slowdown::sibling`]).
     pub sibling: Option<Sure>,
     /// Its phases, the latest last.
@@ -71,6 +73,7 @@ impl ThreadProfile {
         fill(&mut self.sensitivity, &before.sensitivity);
         self.energy = self.energy.or(before.energy);
         self.sibling = self.sibling.or(before.sibling);
+        self.aggressiveness = self.aggressiveness.or(before.aggressiveness);
         if self.phases[0].is_none() {
             self.phases = before.phases;
         }
@@ -98,7 +101,7 @@ impl ThreadProfile {
         let sure = by_type
             .into_iter()
             .flatten()
-            .chain([&self.energy, &self.sibling])
+            .chain([&self.energy, &self.sibling, &self.aggressiveness])
             .flatten();
         let phases = || self.phases.iter().flatten();
         let alone = phases().filter_map(|of| of.alone.as_ref());
@@ -118,6 +121,7 @@ impl ThreadProfile {
         each.into_iter().flatten().flatten().for_each(widen);
         self.energy.iter_mut().for_each(widen);
         self.sibling.iter_mut().for_each(widen);
+        self.aggressiveness.iter_mut().for_each(widen);
         for phase in self.phases.iter_mut().flatten() {
             phase.alone.iter_mut().for_each(|(of, _)| widen(of));
             phase.sf.iter_mut().for_each(widen);

@@ -225,7 +225,7 @@ mod tests {
     fn the_entry_not_used_for_longest_gives_way() {
         let mut table = History::new(3);
         for l1 in [100.0, 200.0, 300.0] {
-            table.learn(&phase(l1), l1, 1e9);
+            table.learn(&phase(l1), l1, 1e9, true);
         }
         table.find(&phase(100.0));
         table.learn(&phase(400.0), 400.0, 1e9, true);

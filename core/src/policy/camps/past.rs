@@ -69,8 +69,7 @@ impl Thread {
             {
                 let exact = ipc.variance.sqrt() <= EXACT;
                 let ipc = ipc.factor();
-                self.estimator
-                    .remember(&phase.phase, ipc, frequency, exact);
+                self.estimator.remember(&phase.phase, ipc, frequency, exact);
             }
         }
         for (core_type, sf) in known.sf.iter().enumerate().skip(1) {
@@ -84,6 +83,9 @@ impl Thread {
             if let Some(slope) = known.filter(|_| !own.is_known()) {
                 *own = Sensitivity::remembered(&slope, self.now_ns);
             }
+        }
+        if let Some(known) = known.aggressiveness {
+            self.aggressiveness.remember(known);
         }
         if let Some(known) = known.sibling {
             self.sibling.remember(known);
@@ -101,6 +103,7 @@ impl Thread {
             }
         }
         self.estimator.forget_the_past();
+        self.aggressiveness.forget_the_past();
         self.sibling.forget_the_past();
         self.sensitivity = Default::default();
     }
@@ -119,6 +122,7 @@ impl Thread {
         for (found, own) in found.sensitivity.iter_mut().zip(&self.sensitivity) {
             *found = own.found();
         }
+        found.aggressiveness = self.aggressiveness.found();
         found.sibling = self.sibling.measured();
         let entries = self.estimator.history().entries().iter();
         for entry in entries.filter(|of| !of.past || of.samples > 1) {
