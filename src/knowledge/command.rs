@@ -238,6 +238,12 @@ fn details(of: &StoredProgram) -> Vec<String> {
             sibling.factor()
         ));
     }
+    if let Some(aggressiveness) = known.aggressiveness.next() {
+        lines.push(format!(
+            "  others suffer {:.2} times as much from each byte it transfers as from others'",
+            aggressiveness.factor()
+        ));
+    }
     for phase in &known.phases {
         let number = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.1}"));
         let alone = phase.alone.next().map(|ipc| ipc.factor());

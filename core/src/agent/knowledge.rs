@@ -40,7 +40,7 @@ impl AgentKnowledge {
         policy: &mut dyn Policy,
         tasks: &[Task],
     ) {
-        if !backend.remembers() {
+        if !backend.remembers() || !policy.remembers() {
             return;
         }
         let now_ns = backend.now();
@@ -272,6 +272,14 @@ mod tests {
             assert_eq!((programs.asked, past), (2, Past::Expected), "{name}");
             let slow = told.unwrap_or_else(|| panic!("{name} says nothing"));
             assert!((slow - 0.25).abs() < 0.02, "{name}: {slow}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_goes_by_nothing_of_the_kind_costs_no_look_ups() {
+        for name in [Name::None, Name::Rr, Name::Adwrr] {
+            let (_, _, programs) = lives(name, 2.0, 10);
+            assert_eq!((programs.asked, programs.kept.len()), (0, 0), "{name}");
         }
     }
 
