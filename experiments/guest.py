@@ -46,7 +46,7 @@ def scheduler_of(policy):
         return policy, ["--add-bin", f"{peers.stdout.strip()}/{policy}"]
     if policy in ("default", "nice", "cpu.max", "cpuset"):
         return "", []
-    return f"scx_hetero --policy {policy}", []
+    return f"scx_hetero --policy {policy} --knowledge=off", []
 
 
 def boot(options, script, more=(), **variables):

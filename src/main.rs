@@ -125,6 +125,15 @@ enum Command {
     },
 }
 
+/// Whether what is found of programs is kept and used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Knowledge {
+    /// It is
+    On,
+    /// It is not
+    Off,
+}
+
 #[derive(Debug, clap::Args)]
 struct Run {
     /// Which threads get the fast cores [default: camps; acfs without hardware counters;
@@ -192,8 +201,8 @@ struct Run {
 
     /// Keep what is found of programs in /var/lib/scx_hetero/knowledge.db, and go by it
     /// when they start again (docs/knowledge.md)
-    #[arg(long)]
-    knowledge: bool,
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on")]
+    knowledge: Knowledge,
 
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
@@ -419,7 +428,7 @@ fn schedule(args: Run) -> Result<()> {
         model: args.model,
         rules: args.rules,
         learn: args.learn,
-        knowledge: args.knowledge,
+        knowledge: args.knowledge == Knowledge::On,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
             fairness: args.fairness,

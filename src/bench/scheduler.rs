@@ -118,6 +118,10 @@ impl BenchScheduler {
                 let ours = std::env::current_exe().context("cannot find scx_hetero itself")?;
                 let mut command = Command::new(ours);
                 command.arg("--policy").args(words);
+                // What one run has taught would count in the next: the order of runs would matter.
+                if !words.iter().any(|word| word.starts_with("--knowledge")) {
+                    command.arg("--knowledge=off");
+                }
                 command
             }
             Kind::Other(words) => {

@@ -232,6 +232,18 @@ fn details(of: &StoredProgram) -> Vec<String> {
         "  arguments of class {:08x}; {} threads told something, {} behaved unlike before",
         of.key.args, known.threads, known.unlike
     ));
+    if let Some(sibling) = known.sibling.next() {
+        lines.push(format!(
+            "  {:.2} times slower while the other thread of its core is busy",
+            sibling.factor()
+        ));
+    }
+    if let Some(aggressiveness) = known.aggressiveness.next() {
+        lines.push(format!(
+            "  others suffer {:.2} times as much from each byte it transfers as from others'",
+            aggressiveness.factor()
+        ));
+    }
     for phase in &known.phases {
         let number = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.1}"));
         let alone = phase.alone.next().map(|ipc| ipc.factor());
@@ -276,6 +288,7 @@ mod tests {
         of.key.unit = "a-very-long-name-of-a.service".into();
         let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(2.5, 0.005);
+        found.sibling = Sure::of_factor(1.5, 0.01);
         of.known.take(&found, false);
         let told = text(&[of.clone()], &board(2, 4), true);
         assert!(
@@ -283,7 +296,9 @@ mod tests {
             "{told}"
         );
         assert!(
-            told.contains("2.50 +-12%") && told.contains("1 h"),
+            told.contains("2.50 +-12%")
+                && told.contains("1 h")
+                && told.contains("1.50 times slower"),
             "{told}"
         );
         for wanted in ["a-very*", "456789abc"] {

@@ -3,9 +3,11 @@
 //! is dropped.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
-use hetero_core::knowledge::{Remembered, ThreadProfile};
+use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile};
 use log::{info, warn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,6 +16,9 @@ use crate::table::{Comm, Task};
 
 /// Questions and answers that may wait.
 const WAITING: usize = 256;
+
+/// Of the thread that knows, bytes: SQLite and files of JSON take their part, and all of it is locked.
+const STACK: usize = 512 << 10;
 
 /// Programs that a word is said of because they behave unlike before; after so many, none.
 const SAID: usize = 64;
@@ -44,6 +49,8 @@ pub(crate) struct Familiar {
     /// Names of programs that behaved unlike before.
     said: FxHashSet<[u8; 16]>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// Answers are not waited for any longer.
+    ends: Arc<AtomicBool>,
 }
 
 impl Familiar {
@@ -53,8 +60,13 @@ impl Familiar {
         let (answer, answers) = bounded(WAITING);
         let path = path.to_path_buf();
         let name = machine.clone();
-        let serve = move || KnowledgeService::open(&path, &name).run(&messages, &answer);
-        match std::thread::Builder::new().name("know".into()).spawn(serve) {
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = ends.clone();
+        let serve = move || KnowledgeService::open(&path, &name).run(&messages, &answer, &told);
+        let thread = std::thread::Builder::new()
+            .name("know".into())
+            .stack_size(STACK);
+        match thread.spawn(serve) {
             Ok(thread) => Some(Self {
                 machine,
                 to,
@@ -63,6 +75,7 @@ impl Familiar {
                 alive: FxHashSet::default(),
                 said: FxHashSet::default(),
                 thread: Some(thread),
+                ends,
             }),
             Err(error) => {
                 warn!("nothing is known of programs: cannot start a thread ({error})");
@@ -98,10 +111,8 @@ impl Familiar {
     }
 
     /// Hands on what was found of a thread.
-    pub(crate) fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
-        let _ = self
-            .to
-            .try_send(ToService::Found(task.tgid, *found, unlike));
+    pub(crate) fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+        let _ = self.to.try_send(ToService::Found(*task, *found));
     }
 
     /// Says that a thread behaves unlike its program did, once for each name.
@@ -126,6 +137,7 @@ impl Familiar {
 /// What was found so far is written.
 impl Drop for Familiar {
     fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
         let (never, _) = bounded(0);
         drop(std::mem::replace(&mut self.to, never));
         if let Some(thread) = self.thread.take() {

@@ -4,16 +4,18 @@
 
 use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
-use hetero_core::knowledge::ThreadProfile;
+use hetero_core::knowledge::{ProgramFindings, ThreadFinding, ThreadProfile};
 use log::{debug, info, warn};
 use rustc_hash::FxHashMap;
 
 use super::familiar::KnownProcess;
 use super::process::{ProcessLookup, ProgramKey};
 use super::store::{KnowledgeStore, PROGRAMS, StoredProgram};
+use crate::table::Task;
 
 /// What a sudden end loses at the most.
 const SAVE: Duration = Duration::from_secs(60);
@@ -24,6 +26,12 @@ const NICE: i32 = 19;
 /// After a look-up it rests for so many times as long as that took, but no longer than [`REST`].
 const REST_TIMES: u32 = 10;
 const REST: Duration = Duration::from_millis(20);
+
+/// A thread that lives says so each minute. One that has not for so long is gone, s.
+const SILENT: i64 = 150;
+
+/// Threads that are told apart while they live: so many of all programs, of 1 KiB each.
+const LIVING: usize = 4096;
 
 /// Processes that are known by number. When they are more, those that have ended are forgotten.
 const PROCESSES: usize = 4096;
@@ -39,14 +47,34 @@ const VAGUE: f64 = 4.0;
 pub(super) enum ToService {
     /// Which program does this process run, and what is known of it?
     WhoIs(u32),
-    /// What was found of a thread of this process, and whether that is unlike what was known.
-    Found(u32, ThreadProfile, bool),
+    /// What was found of a thread.
+    Found(Task, ThreadFinding),
 }
 
 #[derive(Debug)]
 struct ServedProgram {
+    /// As it is to be stored; what is known of it is `findings`'.
     program: StoredProgram,
+    findings: ProgramFindings,
     dirty: bool,
+}
+
+impl ServedProgram {
+    fn new(program: StoredProgram) -> Self {
+        Self {
+            findings: program.known.clone().into(),
+            program,
+            dirty: false,
+        }
+    }
+
+    /// What its next thread is expected to be like.
+    fn recollect(&self) -> Option<ThreadProfile> {
+        match self.findings.living() {
+            0 => self.findings.settled().recollect(),
+            _ => self.findings.known().recollect(),
+        }
+    }
 }
 
 /// See the module.
@@ -57,6 +85,8 @@ pub(super) struct KnowledgeService {
     programs: FxHashMap<ProgramKey, ServedProgram>,
     processes: FxHashMap<u32, ProgramKey>,
     lookup: ProcessLookup,
+    /// Threads that are told apart, see [`LIVING`].
+    living: usize,
     /// That nothing can be written was said.
     complained: bool,
 }
@@ -78,6 +108,7 @@ impl KnowledgeService {
             programs: FxHashMap::default(),
             processes: FxHashMap::default(),
             lookup: ProcessLookup::default(),
+            living: 0,
             complained: false,
         };
         service.load();
@@ -88,8 +119,13 @@ impl KnowledgeService {
         service
     }
 
-    /// Serves until the agent ends, and then writes what is left.
-    pub(super) fn run(mut self, messages: &Receiver<ToService>, answers: &Sender<KnownProcess>) {
+    /// Serves until the agent ends, and then writes what is left. Once it `ends`, questions find no answer.
+    pub(super) fn run(
+        mut self,
+        messages: &Receiver<ToService>,
+        answers: &Sender<KnownProcess>,
+        ends: &AtomicBool,
+    ) {
         // SAFETY: it changes the calling thread alone.
         let niced = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
         if niced != 0 {
@@ -98,6 +134,7 @@ impl KnowledgeService {
         let mut save_at = Instant::now() + SAVE;
         loop {
             match messages.recv_deadline(save_at) {
+                Ok(ToService::WhoIs(_)) if ends.load(Ordering::Relaxed) => {}
                 Ok(ToService::WhoIs(tgid)) => {
                     let began = Instant::now();
                     let known = self.who_is(tgid, now());
@@ -105,7 +142,7 @@ impl KnowledgeService {
                     let _ = answers.try_send(KnownProcess { tgid, known });
                     std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
                 }
-                Ok(ToService::Found(tgid, found, unlike)) => self.take(tgid, &found, unlike),
+                Ok(ToService::Found(task, found)) => self.take(&task, &found, now()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.save(now());
                     save_at = Instant::now() + SAVE;
@@ -124,10 +161,9 @@ impl KnowledgeService {
         let Some(store) = &self.store else { return };
         match store.load() {
             Ok(programs) => {
-                let kept = programs.into_iter().map(|program| {
-                    let dirty = false;
-                    (program.key.clone(), ServedProgram { program, dirty })
-                });
+                let kept = programs
+                    .into_iter()
+                    .map(|program| (program.key.clone(), ServedProgram::new(program)));
                 self.programs.extend(kept);
             }
             Err(why) => warn!("{} cannot be read: {why:#}", self.path.display()),
@@ -157,7 +193,6 @@ impl KnowledgeService {
                 let there = there.get_mut();
                 there.program.runs = there.program.runs.saturating_add(1);
                 there.program.seen.1 = now;
-                // That alone is written with what is found of it.
             }
             Entry::Vacant(room) => {
                 let program = StoredProgram {
@@ -167,8 +202,8 @@ impl KnowledgeService {
                     seen: (now, now),
                     ..StoredProgram::default()
                 };
-                let dirty = false;
-                room.insert(ServedProgram { program, dirty });
+                // That it runs is written with what is found of it.
+                room.insert(ServedProgram::new(program));
             }
         }
         known
@@ -177,25 +212,41 @@ impl KnowledgeService {
     /// What is known of a program, or less surely of one that is most like it: the same executable of the same
     /// user in another unit, or with other options.
     fn recollect(&self, key: &ProgramKey) -> Option<ThreadProfile> {
-        let told = |of: &ServedProgram| of.program.known.recollect();
+        let told = ServedProgram::recollect;
         if let Some(known) = self.programs.get(key).and_then(told) {
             return Some(known);
         }
         let like = self.programs.values().filter(|of| {
             let other = &of.program.key;
-            other.image == key.image && other.uid == key.uid && of.program.known.threads > 0
+            other.image == key.image && other.uid == key.uid && !of.findings.is_empty()
         });
         let near = |of: &&ServedProgram| (of.program.key.args == key.args, of.program.seen.1);
         let known = like.max_by_key(near).and_then(told);
         known.map(|known| known.vaguely(VAGUE))
     }
 
-    fn take(&mut self, tgid: u32, found: &ThreadProfile, unlike: bool) {
-        let key = self.processes.get(&tgid);
-        if let Some(of) = key.and_then(|key| self.programs.get_mut(key)) {
-            of.program.known.take(found, unlike);
+    fn take(&mut self, task: &Task, found: &ThreadFinding, now: i64) {
+        let key = self.processes.get(&task.tgid);
+        let Some(of) = key.and_then(|key| self.programs.get_mut(key)) else {
+            return;
+        };
+        if found.last || self.living < LIVING {
+            let before = of.findings.living();
+            of.findings.take(task, found, now);
+            self.living = (self.living + of.findings.living()).saturating_sub(before);
             of.dirty = true;
         }
+    }
+
+    /// Threads of which nothing has come for long are gone, as where there was no room to say so.
+    fn settle(&mut self, now: i64) {
+        let programs = self.programs.values_mut();
+        self.living = programs
+            .map(|of| {
+                of.findings.settle(now - SILENT);
+                of.findings.living()
+            })
+            .sum();
     }
 
     /// Forgets what is worth least, if there are too many.
@@ -209,7 +260,11 @@ impl KnowledgeService {
     }
 
     fn save(&mut self, now: i64) {
+        self.settle(now);
         let Some(store) = &mut self.store else { return };
+        for of in self.programs.values_mut().filter(|of| of.dirty) {
+            of.program.known = of.findings.known();
+        }
         let dirty: Vec<&StoredProgram> = self
             .programs
             .values()
@@ -247,11 +302,17 @@ impl KnowledgeService {
 
     /// Another process has changed the store: takes over what is not newer here.
     fn reload(&mut self) {
-        self.programs
-            .retain(|_, of| of.dirty || of.program.id.is_none());
-        let newer = std::mem::take(&mut self.programs);
+        let before = std::mem::take(&mut self.programs);
         self.load();
-        self.programs.extend(newer);
+        for (key, of) in before {
+            let is_newer = of.dirty || of.program.id.is_none();
+            // Threads of it that live on are among what was stored, and are not to count twice.
+            let is_same =
+                |there: &ServedProgram| there.program.known.threads == of.program.known.threads;
+            if is_newer || self.programs.get(&key).is_some_and(is_same) {
+                self.programs.insert(key, of);
+            }
+        }
     }
 }
 
@@ -266,11 +327,22 @@ pub(super) fn now() -> i64 {
 mod tests {
     use super::*;
     use hetero_core::knowledge::Sure;
+    use hetero_core::testing::task;
 
-    fn found(sf: f64) -> ThreadProfile {
-        let mut found = ThreadProfile::default();
-        found.sf[1] = Sure::of_factor(sf, 0.005);
+    fn found(sf: f64, last: bool) -> ThreadFinding {
+        let mut found = ThreadFinding {
+            last,
+            ..ThreadFinding::default()
+        };
+        found.profile.sf[1] = Sure::of_factor(sf, 0.005);
         found
+    }
+
+    fn thread(tgid: u32) -> Task {
+        Task {
+            tgid,
+            ..task(0, 0, 0)
+        }
     }
 
     #[test]
@@ -280,7 +352,7 @@ mod tests {
         let own = std::process::id();
         let mut service = KnowledgeService::open(&path, "m");
         assert_eq!(service.who_is(own, 100), None);
-        service.take(own, &found(2.0), false);
+        service.take(&thread(own), &found(2.0, true), 100);
         let sf = |known: Option<ThreadProfile>| known.unwrap().sf[1].unwrap();
         assert!((sf(service.who_is(own, 101)).factor() - 2.0).abs() < 1e-9);
         service.save(200);
@@ -302,7 +374,7 @@ mod tests {
         let runs: Vec<u64> = next.programs.values().map(|of| of.program.runs).collect();
         assert_eq!(runs, [3]);
         // What another process forgets is not told, nor written again.
-        next.take(own, &found(2.0), false);
+        next.take(&thread(own), &found(2.0, false), 300);
         let mut other = KnowledgeStore::open(&path, "m").unwrap();
         let ids: Vec<i64> = other
             .load()
@@ -317,6 +389,38 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_lives_on_is_written_each_minute_and_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("knowledge.db");
+        let own = std::process::id();
+        let mut service = KnowledgeService::open(&path, "m");
+        service.who_is(own, 0);
+        let stored = || KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+        for minute in 1..10 {
+            service.take(
+                &thread(own),
+                &found(1.0 + 0.1 * minute as f64, false),
+                60 * minute,
+            );
+            service.save(60 * minute);
+            let known = &stored()[0].known;
+            assert_eq!((known.threads, known.sf[1].values), (1, 1.0));
+            assert_eq!(service.living, 1);
+        }
+        assert!((stored()[0].known.sf[1].mean - 1.9f64.ln()).abs() < 1e-9);
+        // It ends, which is not heard of; and another one comes.
+        service.save(60 * 9 + SILENT + 1);
+        assert_eq!(service.living, 0);
+        let other = Task {
+            tid: 7,
+            ..thread(own)
+        };
+        service.take(&other, &found(1.9, true), 900);
+        service.save(900);
+        assert_eq!(stored()[0].known.threads, 2);
+    }
+
+    #[test]
     fn without_a_store_it_goes_on_and_programs_are_bounded() {
         let mut service = KnowledgeService::open(Path::new("/proc/none/knowledge.db"), "m");
         assert!(service.store.is_none());
@@ -328,13 +432,9 @@ mod tests {
             };
             let mut program = StoredProgram::default();
             program.seen.1 = i64::from(nth);
-            service.programs.insert(
-                key,
-                ServedProgram {
-                    program,
-                    dirty: true,
-                },
-            );
+            let mut served = ServedProgram::new(program);
+            served.dirty = true;
+            service.programs.insert(key, served);
         }
         assert!(service.programs.len() <= PROGRAMS);
         service.save(0);

@@ -2,30 +2,26 @@
 //! The database. Whatever is wrong with it, the scheduler goes on: a damaged or foreign file is set aside, one of
 //! a newer version is left alone, and where nothing can be written what is known ends with the scheduler.
 
-use std::fs::{self, OpenOptions, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+mod file;
+mod schema;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use hetero_core::knowledge::ProgramKnowledge;
 use log::warn;
-use nix::libc;
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, params,
-};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::process::ProgramKey;
+use file::{StoreAccess, Unusable, has_journal, prepare, set_aside};
+pub use schema::SCHEMA;
+use schema::{APPLICATION, migrate};
 
 /// Where it is.
 pub const PATH: &str = "/var/lib/scx_hetero/knowledge.db";
-
-/// Grows when tables change; older ones are migrated ([`migrate`]).
-pub const SCHEMA: i64 = 1;
-
-/// Says that the file is ours: "scxh".
-const APPLICATION: i64 = 0x7363_7868;
 
 /// Programs that are kept.
 pub const PROGRAMS: usize = 2048;
@@ -73,43 +69,6 @@ pub struct KnowledgeStore {
     path: PathBuf,
     /// Changes by others, as SQLite counts them.
     version: i64,
-}
-
-/// What it is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StoreAccess {
-    /// To be written, and made if need be.
-    Make,
-    /// To be written.
-    Change,
-    /// To be read.
-    Read,
-}
-
-/// Why it cannot be used.
-enum Unusable {
-    /// It is none of ours, or damaged: it can be set aside.
-    Foreign(anyhow::Error),
-    /// It must stay as it is.
-    Other(anyhow::Error),
-}
-
-impl From<rusqlite::Error> for Unusable {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Foreign(anyhow!("it is damaged, or no database ({error})"))
-            }
-            _ => Self::Other(error.into()),
-        }
-    }
-}
-
-/// Whether a write was interrupted.
-fn has_journal(path: &Path) -> bool {
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    fs::metadata(journal).is_ok_and(|file| file.size() > 0)
 }
 
 impl KnowledgeStore {
@@ -377,108 +336,6 @@ fn program(row: &Row) -> Result<StoredProgram> {
     })
 }
 
-/// Brings tables of an older version to the present form; of version 0 there are none.
-fn migrate(connection: &mut Connection, schema: i64) -> rusqlite::Result<()> {
-    if schema == SCHEMA {
-        return Ok(());
-    }
-    let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
-    let made = write
-        .query_row(
-            "SELECT 1 FROM sqlite_schema WHERE name = 'program'",
-            [],
-            |_| Ok(()),
-        )
-        .optional()?;
-    if made.is_none() {
-        write.execute_batch(
-            "CREATE TABLE machine (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-             CREATE TABLE program (
-               id INTEGER PRIMARY KEY AUTOINCREMENT,
-               machine INTEGER NOT NULL,
-               image TEXT NOT NULL,
-               args INTEGER NOT NULL,
-               unit TEXT NOT NULL,
-               uid INTEGER NOT NULL,
-               name TEXT NOT NULL,
-               runs INTEGER NOT NULL,
-               first_seen INTEGER NOT NULL,
-               last_seen INTEGER NOT NULL,
-               known TEXT NOT NULL,
-               UNIQUE (machine, image, args, unit, uid)
-             );",
-        )?;
-    }
-    write.pragma_update(None, "application_id", APPLICATION)?;
-    write.pragma_update(None, "user_version", SCHEMA)?;
-    write.commit()
-}
-
-/// Makes the file, for its owner alone, and says where it is without symlinks in its folder's path. What lies there
-/// and is no plain file of this user is refused.
-fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
-    let create = access == StoreAccess::Make;
-    let name = path.file_name().context("a database needs a name")?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    if create {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    let folder = folder.canonicalize().context("its folder is not there")?;
-    let path = folder.join(name);
-    let opened = OpenOptions::new()
-        .read(true)
-        .write(access != StoreAccess::Read)
-        .create(create)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(&path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            bail!("it is a symlink, which is not followed: remove it")
-        }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            bail!("permission denied: run as root")
-        }
-        Err(error) => return Err(error).context("it cannot be opened"),
-    };
-    let about = file.metadata()?;
-    ensure!(about.is_file(), "what is there is no file: remove it");
-    ensure!(
-        about.uid() == nix::unistd::geteuid().as_raw(),
-        "it belongs to another user"
-    );
-    ensure!(
-        about.nlink() == 1,
-        "it has other names, too (hard links): remove it"
-    );
-    if about.mode() & 0o077 != 0 && access != StoreAccess::Read {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(path)
-}
-
-/// Gives the file another name; what was set aside before is gone.
-fn set_aside(path: &Path) -> Result<PathBuf> {
-    let with = |end: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let aside = with(".damaged");
-    fs::rename(path, &aside).context("and it cannot be set aside")?;
-    // It belongs to what is gone.
-    for end in ["-journal", "-wal", "-shm"] {
-        let _ = fs::remove_file(with(end));
-    }
-    Ok(aside)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -501,8 +358,9 @@ mod tests {
         };
         let mut store = KnowledgeStore::open(&path, "m").unwrap();
         let ids = store.save(&[&program], 30).unwrap();
-        let mode = fs::metadata(&path).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let folder_of_it = path.parent().unwrap();
+        assert_eq!((mode(&path), mode(folder_of_it)), (0o600, 0o700));
         drop(store);
         let mut store = KnowledgeStore::open(&path, "m").unwrap();
         let kept = store.load().unwrap();

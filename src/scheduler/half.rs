@@ -24,7 +24,7 @@ use crate::table::{self, Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
-use hetero_core::knowledge::{Remembered, ThreadProfile};
+use hetero_core::knowledge::{Remembered, ThreadFinding};
 
 /// How often sensors are read at most, while the agent is awake anyway.
 const SENSORS_STEP: Duration = Duration::from_millis(200);
@@ -177,9 +177,9 @@ impl Backend for BpfHalf<'_> {
         familiar.map_or(Remembered::Nothing, |familiar| familiar.remembered(task))
     }
 
-    fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
         if let Some(familiar) = self.familiar.as_mut() {
-            familiar.keep(task, found, unlike);
+            familiar.keep(task, found);
         }
     }
 

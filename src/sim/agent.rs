@@ -27,7 +27,7 @@ use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
-use hetero_core::knowledge::{Remembered, ThreadProfile};
+use hetero_core::knowledge::{Remembered, ThreadFinding};
 
 /// What is counted of threads, in the order in which samples have it; all at once.
 pub(super) const COUNTED: [Meaning; 6] = [
@@ -281,9 +281,9 @@ impl Backend for SimulatedHalf<'_> {
         knowledge.map_or(Remembered::Nothing, |knowledge| knowledge.of(task))
     }
 
-    fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
         if let Some(knowledge) = &mut self.told.knowledge {
-            knowledge.keep(task, found, unlike);
+            knowledge.keep(task, found);
         }
     }
 

@@ -30,6 +30,9 @@ const FULL: f64 = 0.95;
 /// New lines enter so far from the front of a cache, and data before that is kept (testbed/hybrid/cache.c).
 const MOST_KEPT: f64 = 0.5;
 
+/// Of its speed, lost to a thread of the same core that waits (testbed/hybrid/smt.c).
+const HALVED: f64 = 0.08;
+
 /// Rounds of the search for a balance.
 const ROUNDS: usize = 60;
 
@@ -127,6 +130,8 @@ pub(super) struct RunningThread {
     pub(super) core_type: usize,
     /// Index into the phases on this machine.
     pub(super) load: usize,
+    /// That of the thread which has the other half of its core, if one runs there.
+    pub(super) beside: Option<usize>,
 }
 
 /// Balances of threads that share a memory.
@@ -134,6 +139,8 @@ pub(super) struct Contention {
     /// Bytes, bandwidth and memory by last-level cache of a module; bandwidth by memory.
     llcs: Vec<(f64, f64, usize)>,
     memories: Vec<f64>,
+    /// See [`super::machine::Core::smt`].
+    smt: Vec<f64>,
     types: usize,
     /// By load, core type and last-level cache.
     alone: Vec<(Rate, f64)>,
@@ -203,6 +210,7 @@ impl Contention {
         Self {
             llcs,
             memories,
+            smt: machine.cores.iter().map(|core| core.smt).collect(),
             types: machine.cores.len(),
             alone,
             loads,
@@ -220,7 +228,11 @@ impl Contention {
                 llc,
                 core_type,
                 load,
+                beside,
             } = alike[0];
+            if let Some(beside) = beside {
+                key.push(u64::MAX - beside as u64);
+            }
             // Hashing takes its time: a word for each group.
             key.push(
                 (((load * MAX_CORE_TYPES + core_type) * self.llcs.len() + llc) as u64) << 16
@@ -306,6 +318,23 @@ impl Contention {
         self.alone[place]
     }
 
+    /// What a runner computes longer for each instruction because another thread has half of its core, ns: as in the
+    /// virtual machine (`testbed/hybrid/smt.c`), but that all disturb each other alike, and that what one waits
+    /// for is as it would be alone.
+    fn shared_ns(&self, runner: RunningThread) -> f64 {
+        let Some(beside) = runner.beside else {
+            return 0.0;
+        };
+        let computes = |load: usize| {
+            let (alone, unhurried) = self.alone_of(RunningThread { load, ..runner });
+            let waits = alone.misses * self.loads[load].miss_ns[runner.core_type] * unhurried;
+            (alone.ns_per_instruction - waits).max(0.0)
+        };
+        let other = computes(beside) / self.loads[beside].alone_ns(runner.core_type);
+        let lost = other * (1.0 - self.smt[runner.core_type] / 2.0) + (1.0 - other) * HALVED;
+        computes(runner.load) * (1.0 / (1.0 - lost) - 1.0)
+    }
+
     /// Goes towards how fast users are if lines stay for so long and misses are answered so late;
     /// by what part they changed.
     fn step(&self, user: &mut User, runner: RunningThread, stay: f64, factor: f64) -> f64 {
@@ -318,6 +347,7 @@ impl Contention {
         let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
         let walks = misses - alone.misses;
         let wished = alone.ns_per_instruction
+            + self.shared_ns(runner)
             + load.miss_ns[core_type] * waits
             + load.walk_ns[core_type] * walks;
         // Half the way, or two that slow each other down would go on taking turns.

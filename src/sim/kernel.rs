@@ -296,7 +296,7 @@ impl SimulatedKernel {
                 self.awake_ns += self.now - self.awake_from;
             }
             self.thread_mut(thread).state = state;
-            if self.contention.loads[self.thread(thread).load].matters() {
+            if self.disturbs(self.thread(thread).load) {
                 self.mark_dirty(cpu);
             }
         }

@@ -7,12 +7,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::table::Task;
-use hetero_core::knowledge::{ProgramKnowledge, Remembered, ThreadProfile};
+use hetero_core::knowledge::{ProgramFindings, Remembered, ThreadFinding, ThreadProfile};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimulatedKnowledge {
-    programs: FxHashMap<String, ProgramKnowledge>,
+    programs: FxHashMap<String, ProgramFindings>,
     /// Process ids that were asked for.
     asked: FxHashSet<u32>,
     /// What was told last.
@@ -24,6 +24,8 @@ impl SimulatedKnowledge {
     /// What was learnt, for another run: processes there have other numbers.
     pub(super) fn for_another_run(mut self) -> Self {
         self.asked.clear();
+        let programs = self.programs.values_mut();
+        programs.for_each(|program| program.settle(i64::MAX));
         self
     }
 
@@ -37,15 +39,15 @@ impl SimulatedKnowledge {
             return Remembered::Later;
         }
         let program = self.programs.get(&*task.comm.raw());
-        self.told = program.and_then(ProgramKnowledge::recollect);
+        self.told = program.and_then(|program| program.known().recollect());
         self.told
             .as_ref()
             .map_or(Remembered::Nothing, Remembered::Known)
     }
 
-    pub(super) fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
+    pub(super) fn keep(&mut self, task: &Task, found: &ThreadFinding) {
         let name = task.comm.raw().into_owned();
-        self.programs.entry(name).or_default().take(found, unlike);
+        self.programs.entry(name).or_default().take(task, found, 0);
     }
 
     pub(super) fn is_unlike(&mut self) {

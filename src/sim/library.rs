@@ -17,10 +17,11 @@ macro_rules! file {
     };
 }
 
-const MACHINES: [(&str, &str); 6] = [
+const MACHINES: [(&str, &str); 7] = [
     file!("machines/juno-r1.toml"),
     file!("machines/odroid-xu4.toml"),
     file!("machines/alder-lake-4p4e.toml"),
+    file!("machines/i7-1260p.toml"),
     file!("machines/meteor-lake.toml"),
     file!("machines/phone-1-2-2-2.toml"),
     file!("machines/server-1024.toml"),

@@ -38,6 +38,8 @@ pub struct Core {
     pub walk_ns: f64,
     /// A cache of its own between the first level and the last, bytes.
     pub l2_bytes: f64,
+    /// What two threads of a core compute together, 1 to 2 of what one computes alone.
+    pub smt: f64,
 }
 
 /// A last-level cache, and its way to memory.
@@ -158,6 +160,8 @@ struct RawCore {
     walk_ns: Option<Sourced>,
     /// Absent: the second level is the last.
     l2_kib: Option<Sourced>,
+    /// For cores of two threads: see [`Core::smt`].
+    smt: Option<Sourced>,
     /// See [`CoreType::low_power_island`].
     #[serde(default)]
     island: bool,
@@ -170,6 +174,13 @@ struct RawCluster {
     core_type: Spanned<String>,
     llc: Spanned<String>,
     cpus: Spanned<u32>,
+    /// Of each core; its CPUs follow each other.
+    #[serde(default = "one")]
+    threads: Spanned<u32>,
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
 }
 
 impl SimulatedMachine {
@@ -318,6 +329,7 @@ fn cores(source: &SourceText, raw: &RawMachine) -> Result<Vec<Core>> {
             prefetch: source.check("prefetch", &core.prefetch, 1.0..=1000.0)?,
             walk_ns: optional("walk_ns", &core.walk_ns, 0.0..=1e4, 0.0)?,
             l2_bytes: optional("l2_kib", &core.l2_kib, 16.0..=1e6, 0.0)? * 1024.0,
+            smt: optional("smt", &core.smt, 1.0..=2.0, 2.0)?,
         })
     };
     all().map(core).collect()
@@ -414,14 +426,20 @@ fn topology(source: &SourceText, raw: &RawMachine, modules: u32) -> Result<Topol
                     format!("at most {MAX_CPUS} CPUs in {MAX_DOMAINS} clusters, none empty");
                 return source.wrong(cluster.cpus.span().start, &message);
             }
+            let threads = *cluster.threads.get_ref();
+            if !matches!(threads, 1 | 2) || count % threads != 0 {
+                let message = "cores have 1 thread or 2, and a cluster has whole cores";
+                return source.wrong(cluster.threads.span().start, message);
+            }
+            let core = |id: u32| id - (id - first) % threads;
             let ids: Vec<u32> = (first..first + count).collect();
             types[core_type].cpus.extend(&ids);
             cpus.extend(ids.iter().map(|&id| Cpu {
                 id,
                 core_type,
                 domain: 0,
-                core: id,
-                siblings: vec![id],
+                core: core(id),
+                siblings: (core(id)..core(id) + threads).collect(),
                 llc: module * raw.llc.len() + llc,
                 package: 0,
                 max_freq_khz: Some((raw.core_type[core_type].clock_mhz.get() * 1e3) as u32),
@@ -449,9 +467,9 @@ fn topology(source: &SourceText, raw: &RawMachine, modules: u32) -> Result<Topol
         types,
         domains,
         nr_cpu_ids: cpus.len() as u32,
+        smt: cpus.iter().any(|cpu| cpu.siblings.len() > 1),
         cpus,
         llc_bytes: Vec::new(),
-        smt: false,
         source: topology::Source::Override,
         capacity_source: None,
         disagreements: Vec::new(),

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use crate::model::{Machine, aggressor, compute, sensitive, steady};
 use clap::ValueEnum;
-use hetero_core::knowledge::{Remembered, Sure, ThreadProfile};
+use hetero_core::knowledge::{Remembered, Sure, ThreadFinding, ThreadProfile};
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::counts::{self, EventCounts};
@@ -68,8 +68,8 @@ impl Backend for Bench {
         Remembered::Known(&self.known)
     }
 
-    fn keep(&mut self, _: &Task, found: &ThreadProfile, _: bool) {
-        self.kept += usize::from(!found.is_empty());
+    fn keep(&mut self, _: &Task, found: &ThreadFinding) {
+        self.kept += usize::from(!found.profile.is_empty());
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

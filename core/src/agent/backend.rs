@@ -4,7 +4,7 @@
 use super::{SessionBeats, Verdict};
 use crate::energy::reading::EnergyReading;
 use crate::goals::{SessionId, SessionPlace};
-use crate::knowledge::{Remembered, ThreadProfile};
+use crate::knowledge::{Remembered, ThreadFinding};
 use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
@@ -91,9 +91,9 @@ pub trait Backend {
         Remembered::Nothing
     }
 
-    /// Keeps what was found of a thread that has ended, or has lived for a minute more, and whether that is unlike what
-    /// was known of its program.
-    fn keep(&mut self, _task: &Task, _found: &ThreadProfile, _unlike: bool) {}
+    /// Keeps what was found of a thread that has ended, or has lived for a minute more: in the place of what was found
+    /// of it before.
+    fn keep(&mut self, _task: &Task, _found: &ThreadFinding) {}
 
     /// A thread behaves unlike its program did before.
     fn is_unlike(&mut self, _task: &Task) {}

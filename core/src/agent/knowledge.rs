@@ -3,7 +3,7 @@
 //! kept ([`crate::knowledge`]).
 
 use super::backend::Backend;
-use crate::knowledge::{Past, Remembered, ThreadProfile};
+use crate::knowledge::{Past, Remembered, ThreadFinding};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
 
@@ -17,8 +17,9 @@ struct Acquaintance {
     comm: Comm,
     /// It is not known yet which program it runs.
     asks: bool,
-    /// When what was found of it was kept last, ns.
+    /// When what was found of it was kept last, ns, and whether there was anything.
     kept_ns: u64,
+    kept: bool,
     past: Past,
 }
 
@@ -39,7 +40,7 @@ impl AgentKnowledge {
         policy: &mut dyn Policy,
         tasks: &[Task],
     ) {
-        if !backend.remembers() {
+        if !backend.remembers() || !policy.remembers() {
             return;
         }
         let now_ns = backend.now();
@@ -47,8 +48,8 @@ impl AgentKnowledge {
         self.threads.clear();
         let mut before = self.before.drain(..).peekable();
         for task in tasks.iter().filter(|task| !task.kthread) {
-            while let Some(gone) = before.next_if(|of| of.task.id < task.id) {
-                gone.keep(backend, policy);
+            while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
+                gone.keep(backend, policy, true);
             }
             let known = before.next_if(|of| of.task.id == task.id);
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
@@ -61,7 +62,7 @@ impl AgentKnowledge {
                 known.ask(backend, policy);
             }
             if now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
-                known.keep(backend, policy);
+                known.keep(backend, policy, false);
                 known.kept_ns = now_ns;
             }
             let past = policy.past(task.id);
@@ -71,7 +72,7 @@ impl AgentKnowledge {
             known.past = past;
             self.threads.push(known);
         }
-        before.for_each(|gone| gone.keep(backend, policy));
+        before.for_each(|mut gone| gone.keep(backend, policy, true));
     }
 
     /// What became of what was known of a thread's program.
@@ -87,8 +88,8 @@ impl AgentKnowledge {
 
     /// Has all that is found kept: the end may be near.
     pub(super) fn keep_all<B: Backend>(&mut self, backend: &mut B, policy: &dyn Policy) {
-        for known in &self.threads {
-            known.keep(backend, policy);
+        for known in &mut self.threads {
+            known.keep(backend, policy, false);
         }
     }
 }
@@ -100,6 +101,7 @@ impl Acquaintance {
             comm: task.comm,
             asks: true,
             kept_ns: now_ns,
+            kept: false,
             past: Past::Unknown,
         }
     }
@@ -119,12 +121,17 @@ impl Acquaintance {
         }
     }
 
-    fn keep<B: Backend>(&self, backend: &mut B, policy: &dyn Policy) {
-        let mut found = ThreadProfile::default();
-        policy.find(self.task.id, &mut found);
-        if !found.is_empty() {
-            let unlike = policy.past(self.task.id) == Past::Wrong;
-            backend.keep(&self.task, &found, unlike);
+    /// Has what is found of it kept; `last` if it has ended.
+    fn keep<B: Backend>(&mut self, backend: &mut B, policy: &dyn Policy, last: bool) {
+        let mut found = ThreadFinding {
+            last,
+            ..ThreadFinding::default()
+        };
+        policy.find(self.task.id, &mut found.profile);
+        if !found.profile.is_empty() || (self.kept && last) {
+            found.unlike = policy.past(self.task.id) == Past::Wrong;
+            self.kept = true;
+            backend.keep(&self.task, &found);
         }
     }
 }
@@ -135,7 +142,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{Author, Outcome};
-    use crate::knowledge::{Sure, ThreadProfile};
+    use crate::knowledge::{ProgramFindings, Sure, ThreadProfile};
     use crate::pmu::sample::Sample;
     use crate::policy::{Action, Name, Settings, Snapshot};
     use crate::testing::{MS, board, sample, task};
@@ -145,7 +152,8 @@ mod tests {
         now_ns: u64,
         known: ThreadProfile,
         asked: usize,
-        kept: Vec<(TaskId, ThreadProfile, bool)>,
+        kept: Vec<ThreadFinding>,
+        program: ProgramFindings,
         unlike: usize,
     }
 
@@ -183,8 +191,9 @@ mod tests {
             }
         }
 
-        fn keep(&mut self, task: &Task, found: &ThreadProfile, unlike: bool) {
-            self.kept.push((task.id, *found, unlike));
+        fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+            self.kept.push(*found);
+            self.program.take(task, found, 0);
         }
 
         fn is_unlike(&mut self, _: &Task) {
@@ -210,6 +219,7 @@ mod tests {
             known,
             asked: 0,
             kept: Vec::new(),
+            program: ProgramFindings::default(),
             unlike: 0,
         };
         let mut policy = name.build(Settings::default());
@@ -266,21 +276,35 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_goes_by_nothing_of_the_kind_costs_no_look_ups() {
+        for name in [Name::None, Name::Rr, Name::Adwrr] {
+            let (_, _, programs) = lives(name, 2.0, 10);
+            assert_eq!((programs.asked, programs.kept.len()), (0, 0), "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_found_is_kept_when_a_thread_ends_and_each_minute() {
         for name in MEASURE {
             let (_, past, programs) = lives(name, 2.0, 30);
             assert_eq!((past, programs.unlike), (Past::Confirmed, 0), "{name}");
-            let [(_, found, unlike)] = programs.kept[..] else {
+            let [found] = programs.kept[..] else {
                 panic!("{name} kept {:?}", programs.kept);
             };
-            let alone = found.phases[0].and_then(|phase| phase.alone);
-            let ipc = alone.map(|(ipc, _)| ipc).or(found.ipc[0]);
+            let alone = found.profile.phases[0].and_then(|phase| phase.alone);
+            let ipc = alone.map(|(ipc, _)| ipc).or(found.profile.ipc[0]);
             assert!(
-                (ipc.unwrap().factor() - 2.0).abs() < 0.01 && !unlike,
+                (ipc.unwrap().factor() - 2.0).abs() < 0.01 && !found.unlike && found.last,
                 "{name}"
             );
+            // Once for each minute of two, and at the end; and it is one thread all the same.
             let (_, _, programs) = lives(name, 2.0, 2500);
-            assert_eq!(programs.kept.len(), 3, "{name}");
+            let last: Vec<bool> = programs.kept.iter().map(|found| found.last).collect();
+            assert_eq!(last, [false, false, true], "{name}");
+            let known = programs.program.known();
+            let values = known.phases.iter().map(|phase| phase.alone.values);
+            let most = values.chain([known.ipc[0].values]).fold(0.0, f64::max);
+            assert_eq!((known.threads, most), (1, 1.0), "{name}");
         }
     }
 
@@ -289,7 +313,7 @@ mod tests {
         for name in MEASURE {
             let (told, past, programs) = lives(name, 0.7, 30);
             assert_eq!((past, programs.unlike), (Past::Wrong, 1), "{name}");
-            assert!(programs.kept[0].2, "{name}");
+            assert!(programs.kept[0].unlike, "{name}");
             // By static capacities again.
             assert!((told.unwrap() - 0.5).abs() < 0.02, "{name}: {told:?}");
         }

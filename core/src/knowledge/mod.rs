@@ -3,8 +3,8 @@
 //! (`docs/knowledge.md`).
 //!
 //! ```text
-//!  policy ─► ThreadProfile ─► ProgramKnowledge, merged by how sure ─► ThreadProfile ─► policy
-//!   (a thread ends)         (kept by the agent's driver)           (a thread begins)
+//!  policy ─► ThreadFinding ─► ProgramFindings: ProgramKnowledge, merged by how sure ─► ThreadProfile ─► policy
+//!   (each minute, and at its end)   (kept by the agent's driver)                 (a thread begins)
 //! ```
 //!
 //! A [`ThreadProfile`] is a prior: what is measured soon outweighs it, and [`PastCheck`] drops it where the
@@ -14,12 +14,14 @@
 //! Plain values; which program a thread runs, and where this is kept, is not known here.
 
 mod check;
+mod findings;
 mod kept;
 mod profile;
 mod program;
 
 pub(crate) use check::agrees;
 pub use check::{Past, PastCheck};
+pub use findings::ProgramFindings;
 pub use kept::{KeptMean, Sure};
-pub use profile::{PHASES, ProfilePhase, Remembered, Slope, ThreadProfile};
+pub use profile::{PHASES, ProfilePhase, Remembered, Slope, ThreadFinding, ThreadProfile};
 pub use program::{KeptPhase, ProgramKnowledge};

@@ -46,6 +46,10 @@ pub struct ThreadProfile {
     pub btr: [Option<Sure>; MAX_CORE_TYPES],
     /// What contention does to it on each core type.
     pub sensitivity: [Option<Slope>; MAX_CORE_TYPES],
+    /// How much others suffer for each byte that it transfers, over what they do in the mean.
+    pub aggressiveness: Option<Sure>,
+    /// How many times slower a busy thread of the same core makes it ([`crate::slowdown::sibling`]).
+    pub sibling: Option<Sure>,
     /// Its phases, the latest last.
     pub phases: [Option<ProfilePhase>; PHASES],
 }
@@ -54,6 +58,26 @@ impl ThreadProfile {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// This, and what was found `before` where this says nothing: another policy may have found that.
+    pub fn or(mut self, before: &Self) -> Self {
+        fn fill<T: Copy>(own: &mut [Option<T>], before: &[Option<T>]) {
+            for (own, before) in own.iter_mut().zip(before) {
+                *own = own.or(*before);
+            }
+        }
+        fill(&mut self.sf, &before.sf);
+        fill(&mut self.ipc, &before.ipc);
+        fill(&mut self.btr, &before.btr);
+        fill(&mut self.sensitivity, &before.sensitivity);
+        self.energy = self.energy.or(before.energy);
+        self.sibling = self.sibling.or(before.sibling);
+        self.aggressiveness = self.aggressiveness.or(before.aggressiveness);
+        if self.phases[0].is_none() {
+            self.phases = before.phases;
+        }
+        self
     }
 
     /// Puts a phase among the others, if there is room.
@@ -77,7 +101,7 @@ impl ThreadProfile {
         let sure = by_type
             .into_iter()
             .flatten()
-            .chain([&self.energy])
+            .chain([&self.energy, &self.sibling, &self.aggressiveness])
             .flatten();
         let phases = || self.phases.iter().flatten();
         let alone = phases().filter_map(|of| of.alone.as_ref());
@@ -96,6 +120,8 @@ impl ThreadProfile {
         let each = [&mut self.sf, &mut self.ipc, &mut self.btr];
         each.into_iter().flatten().flatten().for_each(widen);
         self.energy.iter_mut().for_each(widen);
+        self.sibling.iter_mut().for_each(widen);
+        self.aggressiveness.iter_mut().for_each(widen);
         for phase in self.phases.iter_mut().flatten() {
             phase.alone.iter_mut().for_each(|(of, _)| widen(of));
             phase.sf.iter_mut().for_each(widen);
@@ -106,6 +132,17 @@ impl ThreadProfile {
         }
         self
     }
+}
+
+/// What a policy has found of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ThreadFinding {
+    /// What it is like. Of a thread that lives on this comes again, and stands in the place of what came before.
+    pub profile: ThreadProfile,
+    /// It is unlike what was known of its program.
+    pub unlike: bool,
+    /// The thread has ended: no more comes of it.
+    pub last: bool,
 }
 
 /// What is known of the program that a thread runs.

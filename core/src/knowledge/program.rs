@@ -43,13 +43,22 @@ pub struct ProgramKnowledge {
     pub btr: [KeptMean; MAX_CORE_TYPES],
     /// What contention does to it on each core type.
     pub sensitivity: [Slope; MAX_CORE_TYPES],
+    /// How much others suffer for each byte that it transfers, over what they do in the mean.
+    #[serde(default)]
+    pub aggressiveness: KeptMean,
+    /// How many times slower a busy thread of the same core makes it.
+    #[serde(default)]
+    pub sibling: KeptMean,
     /// At most [`PHASES`].
     pub phases: Vec<KeptPhase>,
 }
 
 fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
     let by_type = [&mut of.sf, &mut of.ipc, &mut of.btr];
-    by_type.into_iter().flatten().chain([&mut of.energy])
+    by_type
+        .into_iter()
+        .flatten()
+        .chain([&mut of.energy, &mut of.sibling, &mut of.aggressiveness])
 }
 
 impl ProgramKnowledge {
@@ -72,6 +81,12 @@ impl ProgramKnowledge {
             }
         }
         found.energy.iter().for_each(|&of| self.energy.take(of));
+        found.sibling.iter().for_each(|&of| self.sibling.take(of));
+        let aggressiveness = &mut self.aggressiveness;
+        found
+            .aggressiveness
+            .iter()
+            .for_each(|&of| aggressiveness.take(of));
         for (kept, found) in self.sensitivity.iter_mut().zip(&found.sensitivity) {
             found.iter().for_each(|found| kept.add(found));
         }
@@ -105,6 +120,8 @@ impl ProgramKnowledge {
             kept.iter_mut().zip(other).for_each(|(a, b)| a.merge(b));
         }
         self.energy.merge(&other.energy);
+        self.sibling.merge(&other.sibling);
+        self.aggressiveness.merge(&other.aggressiveness);
         for (kept, other) in self.sensitivity.iter_mut().zip(&other.sensitivity) {
             kept.add(other);
         }
@@ -126,6 +143,8 @@ impl ProgramKnowledge {
             sf: next(&self.sf),
             ipc: next(&self.ipc),
             energy: self.energy.next(),
+            sibling: self.sibling.next(),
+            aggressiveness: self.aggressiveness.next(),
             btr: next(&self.btr),
             sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
             phases: [None; PHASES],
@@ -159,7 +178,11 @@ impl ProgramKnowledge {
     pub fn is_sound(&self) -> bool {
         let phases = self.phases.iter().flat_map(|of| [&of.alone, &of.sf]);
         let by_type = [&self.sf, &self.ipc, &self.btr];
-        let means = by_type.into_iter().flatten().chain([&self.energy]);
+        let means = by_type.into_iter().flatten().chain([
+            &self.energy,
+            &self.sibling,
+            &self.aggressiveness,
+        ]);
         let number = |of: &f64| (0.0..=1e40).contains(of);
         let slopes = self.sensitivity.iter();
         let mut sums = slopes.flat_map(|of| [of.covariance, of.variance]);

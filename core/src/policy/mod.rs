@@ -184,6 +184,11 @@ pub trait Policy {
         None
     }
 
+    /// Whether it goes by what is known of programs from earlier runs, and finds anything of them.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// Takes note of what is known of the program that a thread runs, from earlier runs; before
     /// [`Policy::decide`] sees the thread first, or soon after.
     fn remember(&mut self, _task: TaskId, _known: &ThreadProfile) {}

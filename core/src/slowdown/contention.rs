@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::topology::Topology;
+use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// Memory bandwidth of a machine that was not calibrated, bytes per cycle of its fastest core at
 /// its highest clock: 4 bytes, where laptops and phones have 5 to 15. On machines with more,
@@ -106,26 +106,41 @@ impl MemoryLoad {
 
     /// Whether a thread with BTR `own`, bytes/s, is undisturbed on `cpu`: its own BTR is below
     /// `low_btr`, or the domain's is below `high_btr`, or (not in the paper) the others' is below a
-    /// tenth of that, for a thread that exceeds `high_btr` all alone is not in its own way.
-    /// Besides, SMT siblings must be idle.
+    /// tenth of that, for a thread that exceeds `high_btr` all alone is not in its own way. Of SMT siblings
+    /// [`MemoryLoad::is_shared`] tells.
     pub fn is_low(&self, topology: &Topology, cpu: u32, own: f64, limits: &Thresholds) -> bool {
         let Some(here) = topology.cpu(cpu) else {
             return false;
         };
         let others = (self.in_domain(here.llc) - self.on(cpu).unwrap_or(0.0)).max(0.0);
-        siblings_idle(here, |id| self.on(id).is_some()) && is_low(own, others, limits)
+        is_low(own, others, limits)
+    }
+
+    /// Whether another thread has a part of the core that `cpu` is of.
+    pub fn is_shared(&self, topology: &Topology, cpu: u32) -> bool {
+        let siblings = topology.cpu(cpu).map_or(&[][..], |here| &here.siblings);
+        let mut others = siblings.iter().filter(|&&sibling| sibling != cpu);
+        others.any(|&sibling| self.on(sibling).is_some())
+    }
+
+    /// What part of the threads that run on each core type share their core.
+    pub fn shared_part(&self, topology: &Topology) -> [f64; MAX_CORE_TYPES] {
+        let mut counts = [(0.0, 0.0); MAX_CORE_TYPES];
+        if topology.smt {
+            let busy = topology.cpus.iter();
+            for cpu in busy.filter(|cpu| self.on(cpu.id).is_some()) {
+                let (shared, all) = &mut counts[cpu.core_type];
+                *all += 1.0;
+                *shared += f64::from(u8::from(self.is_shared(topology, cpu.id)));
+            }
+        }
+        counts.map(|(shared, all)| if all > 0.0 { shared / all } else { 0.0 })
     }
 }
 
 /// The rule of [`MemoryLoad::is_low`] for a thread with BTR `own` where others' is `others`, bytes/s.
 pub fn is_low(own: f64, others: f64, limits: &Thresholds) -> bool {
     own < limits.low_btr || own + others < limits.high_btr || others < limits.high_btr / 10.0
-}
-
-fn siblings_idle(cpu: &crate::topology::Cpu, is_busy: impl Fn(u32) -> bool) -> bool {
-    !cpu.siblings
-        .iter()
-        .any(|&sibling| sibling != cpu.id && is_busy(sibling))
 }
 
 #[cfg(test)]
@@ -191,9 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_sibling_is_contention_whatever_it_does() {
-        assert!(low(false, &[(0, 1.0)], 0, 1.0));
-        assert!(!low(false, &[(0, 1.0), (1, 0.0)], 0, 1.0));
+    fn a_core_is_shared_whatever_its_other_thread_does() {
+        let topology = topology(false);
+        let load = |running: &[(u32, f64)]| MemoryLoad::of(&topology, running.iter().copied());
+        let one = load(&[(0, 1.0), (2, 1.0)]);
+        assert!(!one.is_shared(&topology, 0) && one.is_shared(&topology, 1));
+        assert!(!one.is_shared(&topology, 2) && !one.is_shared(&topology, 9));
+        assert_eq!(one.shared_part(&topology)[..2], [0.0, 0.0]);
+        let both = load(&[(0, 1.0), (1, 0.0), (2, 1.0)]);
+        assert!(both.is_shared(&topology, 0));
+        assert_eq!(both.shared_part(&topology)[..2], [1.0, 0.0]);
     }
 
     #[test]

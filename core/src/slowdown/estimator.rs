@@ -36,8 +36,23 @@ pub struct Reading {
     pub frequency: f64,
     /// Clock that can be had on the fastest type at present, Hz.
     pub big_frequency: Option<f64>,
-    /// No other was in its way.
+    /// No other was in its way in caches and memory.
     pub low_contention: bool,
+    /// How many times slower the other thread of its core made it: 1 if that was idle, and what it is
+    /// taken for ([`super::sibling`]) if it was busy. `None` if it came or left meanwhile.
+    pub sibling: Option<f64>,
+}
+
+impl Reading {
+    /// Whether it had its core to itself, and nothing was in its way.
+    pub fn is_undisturbed(&self) -> bool {
+        self.low_contention && self.sibling == Some(1.0)
+    }
+
+    /// The part of a slowdown that is by the other thread of its core.
+    pub fn shared(&self) -> f64 {
+        self.sibling.unwrap_or(1.0)
+    }
 }
 
 /// What was made of a reading.
@@ -97,9 +112,9 @@ impl Estimator {
     }
 
     /// Takes over what an earlier run knew of a phase undisturbed on the fastest type: instructions per
-    /// cycle, and the clock, Hz.
-    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64) {
-        self.history.remember(phase, ipc, frequency);
+    /// cycle, and the clock, Hz; `exact` as in [`super::history::Entry`].
+    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64, exact: bool) {
+        self.history.remember(phase, ipc, frequency, exact);
     }
 
     /// Takes a slowdown on a core type for what it will be, until it is measured there.
@@ -164,7 +179,10 @@ impl Estimator {
             }
         }
         let on_big = reading.core_type == BIG;
-        let learns = on_big && reading.low_contention;
+        // What is known exactly is not mixed with what is worked out.
+        let exact = reading.is_undisturbed();
+        let adds = exact || !known.is_some_and(|entry| entry.exact);
+        let learns = on_big && reading.low_contention && reading.sibling.is_some() && adds;
         self.hits = self.hits << 1 | u64::from(known.is_some());
         self.learned = self.learned << 1 | u64::from(learns);
         self.totals.0 = self.totals.0.saturating_add(known.is_some().into());
@@ -178,7 +196,8 @@ impl Estimator {
         };
         if learns {
             let learn = |table: &mut History| {
-                table.learn(&reading.phase, reading.ipc, reading.frequency);
+                let ipc = reading.ipc * reading.shared();
+                table.learn(&reading.phase, ipc, reading.frequency, exact);
             };
             learn(&mut self.history);
             if known.is_none()
@@ -186,7 +205,7 @@ impl Estimator {
             {
                 learn(shared);
             }
-            self.set(BIG, 1.0);
+            self.set(BIG, reading.shared());
             let new = known.is_none();
             return ReadingOutcome::Learned { new };
         }
@@ -284,6 +303,7 @@ mod tests {
             frequency: 1e9,
             big_frequency: Some(1e9),
             low_contention,
+            sibling: Some(1.0),
         }
     }
 
@@ -377,6 +397,29 @@ mod tests {
         assert_eq!(estimator.slowdown(BIG), Some(1.0));
         estimator.observe(&slow(SMALL, 0.5), None);
         assert_eq!(estimator.slowdown(SMALL), Some(4.0));
+    }
+
+    #[test]
+    fn beside_a_busy_sibling_it_learns_what_it_would_do_without_until_that_is_known() {
+        let mut estimator = warm();
+        let beside = |l1, ipc, factor| Reading {
+            sibling: factor,
+            ..reading(BIG, l1, ipc, true)
+        };
+        let outcome = estimator.observe(&beside(100.0, 1.0, None), None);
+        assert_eq!(outcome, ReadingOutcome::Unknown);
+        let outcome = estimator.observe(&beside(100.0, 1.0, Some(1.5)), None);
+        assert_eq!(outcome, ReadingOutcome::Learned { new: true });
+        assert_eq!(estimator.history().entries()[0].ipc, 1.5);
+        assert_eq!(estimator.slowdown(BIG), Some(1.5));
+        estimator.observe(&reading(SMALL, 100.0, 0.5, true), None);
+        assert_eq!(estimator.slowdown(SMALL), Some(3.0));
+        // Alone it is even faster, and that is what counts from now on.
+        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
+        let outcome = estimator.observe(&beside(100.0, 1.0, Some(1.5)), None);
+        assert_eq!(outcome, ReadingOutcome::Hit);
+        assert_eq!(estimator.history().entries()[0].ipc, 2.0);
+        assert_eq!(estimator.slowdown(BIG), Some(2.0));
     }
 
     #[test]

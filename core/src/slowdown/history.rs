@@ -32,6 +32,9 @@ pub struct Entry {
     pub frequency: f64,
     /// Samples in the averages; no more than their window.
     pub samples: u32,
+    /// Nothing was in the thread's way; else it is worked out from what another thread of the core left
+    /// of it ([`super::sibling`]).
+    pub exact: bool,
     /// It is of an earlier run of the program; if there is more than one sample, in part.
     pub past: bool,
     /// When it was last found or updated, by the table's own count.
@@ -84,20 +87,30 @@ impl History {
         Some(*self.touch(index))
     }
 
-    /// Adds a sample to the running average of its phase; `true` if that is a new one.
-    pub fn learn(&mut self, phase: &Phase, ipc: f64, frequency: f64) -> bool {
+    /// The entry nearest to `phase`, if that is the same phase; it does not count as used.
+    pub fn peek(&self, phase: &Phase) -> Option<&Entry> {
+        self.index(phase).map(|index| &self.entries[index])
+    }
+
+    /// Adds a sample to the running average of its phase, in the place of what is not exact if this is; `true` if
+    /// the phase is a new one.
+    pub fn learn(&mut self, phase: &Phase, ipc: f64, frequency: f64, exact: bool) -> bool {
         let Some(index) = self.index(phase) else {
             self.insert(Entry {
                 phase: *phase,
                 ipc,
                 frequency,
                 samples: 1,
+                exact,
                 past: false,
                 used: 0,
             });
             return true;
         };
         let entry = self.touch(index);
+        if exact && !entry.exact {
+            (entry.samples, entry.exact, entry.past) = (0, true, false);
+        }
         entry.samples = (entry.samples + 1).min(AVERAGED);
         entry.past &= entry.samples < OWN;
         let weight = 1.0 / f64::from(entry.samples);
@@ -130,12 +143,13 @@ impl History {
     }
 
     /// Takes over what an earlier run of the program knew of a phase, see [`History::insert`].
-    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64) {
+    pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64, exact: bool) {
         self.insert(Entry {
             phase: *phase,
             ipc,
             frequency,
             samples: 1,
+            exact,
             past: true,
             used: 0,
         });
@@ -185,9 +199,9 @@ mod tests {
     #[test]
     fn a_phase_that_is_known_is_averaged_and_a_new_one_gets_an_entry() {
         let mut table = History::new(THREAD_ENTRIES);
-        assert!(table.learn(&phase(100.0), 1.0, 1e9));
-        assert!(!table.learn(&phase(110.0), 2.0, 2e9));
-        assert!(table.learn(&phase(300.0), 0.5, 1e9));
+        assert!(table.learn(&phase(100.0), 1.0, 1e9, true));
+        assert!(!table.learn(&phase(110.0), 2.0, 2e9, true));
+        assert!(table.learn(&phase(300.0), 0.5, 1e9, true));
         let first = table.entries()[0];
         assert_eq!((first.ipc, first.frequency), (1.5, 1.5e9));
         assert_eq!(first.phase.l1_per_kilo, Some(105.0));
@@ -199,10 +213,10 @@ mod tests {
     fn averages_follow_a_thread_that_changes() {
         let mut table = History::new(THREAD_ENTRIES);
         for _ in 0..1000 {
-            table.learn(&phase(100.0), 1.0, 1e9);
+            table.learn(&phase(100.0), 1.0, 1e9, true);
         }
         for _ in 0..100 {
-            table.learn(&phase(100.0), 2.0, 1e9);
+            table.learn(&phase(100.0), 2.0, 1e9, true);
         }
         assert!(table.entries()[0].ipc > 1.99);
     }
@@ -211,10 +225,10 @@ mod tests {
     fn the_entry_not_used_for_longest_gives_way() {
         let mut table = History::new(3);
         for l1 in [100.0, 200.0, 300.0] {
-            table.learn(&phase(l1), l1, 1e9);
+            table.learn(&phase(l1), l1, 1e9, true);
         }
         table.find(&phase(100.0));
-        table.learn(&phase(400.0), 400.0, 1e9);
+        table.learn(&phase(400.0), 400.0, 1e9, true);
         assert_eq!(table.find(&phase(200.0)), None);
         assert!(table.find(&phase(100.0)).is_some());
         assert_eq!(table.entries().len(), 3);
@@ -224,9 +238,9 @@ mod tests {
     fn ips_is_that_at_the_clock_asked_for() {
         let mut table = History::new(2);
         assert_eq!(table.mean_ips(None), None);
-        table.learn(&phase(100.0), 2.0, 1e9);
-        table.learn(&phase(200.0), 1.0, 1e9);
-        table.learn(&phase(200.0), 1.0, 1e9);
+        table.learn(&phase(100.0), 2.0, 1e9, true);
+        table.learn(&phase(200.0), 1.0, 1e9, true);
+        table.learn(&phase(200.0), 1.0, 1e9, true);
         assert_eq!(table.mean_ips(Some(3e9)), Some(4e9));
         assert_eq!(table.entries()[0].ips(None), 2e9);
         assert_eq!(table.entries()[0].ips(Some(5e8)), 1e9);

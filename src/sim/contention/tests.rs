@@ -39,6 +39,7 @@ fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
         llc,
         core_type,
         load,
+        beside: None,
     }
 }
 

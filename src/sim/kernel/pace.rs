@@ -101,8 +101,8 @@ impl SimulatedKernel {
         let c = self.cpu(cpu);
         let (core_type, memory_is_dirty) = (c.core_type, self.is_dirty[c.memory]);
         let Some(thread) = c.current else { return };
+        let matters = self.disturbs(self.threads[thread as usize].load);
         let load = &self.contention.loads[self.threads[thread as usize].load];
-        let matters = load.matters();
         self.threads[thread as usize].rate = Rate {
             ns_per_instruction: load.alone_ns(core_type),
             misses: 0.0,
@@ -112,6 +112,18 @@ impl SimulatedKernel {
             self.mark_dirty(cpu);
         }
         self.touched.push(cpu);
+    }
+
+    /// Whether a load disturbs others, or can be disturbed: where cores have two threads all can.
+    pub(super) fn disturbs(&self, load: usize) -> bool {
+        self.machine.topology.smt || self.contention.loads[load].matters()
+    }
+
+    /// The load of what runs on the other half of a CPU's core.
+    fn beside(&self, cpu: u32) -> Option<usize> {
+        let siblings = &self.machine.topology.cpus[cpu as usize].siblings;
+        let other = siblings.iter().find(|&&sibling| sibling != cpu)?;
+        Some(self.thread(self.cpu(*other).current?).load)
     }
 
     /// What runs on a CPU has changed, and with it the speed of those that share its memory.
@@ -142,11 +154,12 @@ impl SimulatedKernel {
             let c = self.cpu(cpu);
             let Some(thread) = c.current else { continue };
             let load = self.thread(thread).load;
-            if self.contention.loads[load].matters() {
+            if self.disturbs(load) {
                 let runner = RunningThread {
                     llc: c.llc % self.machine.llcs_in_module,
                     core_type: c.core_type,
                     load,
+                    beside: self.beside(cpu),
                 };
                 runners.push((runner, cpu));
             }

@@ -95,6 +95,7 @@ impl Search<'_> {
                     llc: self.llcs[core_type],
                     core_type,
                     load,
+                    beside: None,
                 };
                 runners.extend((0..count).map(|_| (runner, program)));
             }

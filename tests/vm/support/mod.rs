@@ -190,8 +190,11 @@ impl Scheduler {
         let log = KernelLog::from_now();
         // What tests/can-fail leaves out, to see the test fail.
         let without = std::env::var("SCX_HETERO_WITHOUT").ok();
+        // What one test has taught would count in the next.
+        let keeps = args.iter().any(|arg| arg.starts_with("--knowledge"));
         let mut child = command
             .args(args)
+            .args((!keeps).then_some("--knowledge=off"))
             .args(without.map(|part| format!("--without={part}")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -11,6 +11,7 @@
 //! With three or more core types, slowdown is relative to the fastest, and a thread may change places
 //! with any on a slower type.
 
+mod aggressiveness;
 pub mod fairness;
 pub mod nwc;
 mod past;

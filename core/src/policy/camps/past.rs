@@ -13,6 +13,9 @@ const BIG: usize = 0;
 /// What a measured factor errs by, of the logarithm, whatever the samples say: variance.
 const UNTOLD: f64 = 0.05 * 0.05;
 
+/// An IPC that is less sure is one that was worked out beside a busy sibling, of the logarithm: standard deviation.
+const EXACT: f64 = 0.12;
+
 /// An SF that is less sure is no better than the types' capacities, of the logarithm: standard deviation.
 const VAGUE: f64 = 0.3;
 
@@ -40,7 +43,7 @@ impl PastThread {
         }
         let phase = known.phase(&reading.phase);
         let alone = phase.and_then(|phase| phase.alone);
-        let undisturbed = reading.core_type == BIG && reading.low_contention;
+        let undisturbed = reading.core_type == BIG && reading.is_undisturbed();
         let as_expected = match alone {
             Some((ipc, _)) if undisturbed => agrees(reading.ipc, &ipc),
             _ => phase.is_some(),
@@ -64,8 +67,9 @@ impl Thread {
             if let Some((ipc, frequency)) = phase.alone
                 && self.estimator.lacks(&phase.phase)
             {
+                let exact = ipc.variance.sqrt() <= EXACT;
                 let ipc = ipc.factor();
-                self.estimator.remember(&phase.phase, ipc, frequency);
+                self.estimator.remember(&phase.phase, ipc, frequency, exact);
             }
         }
         for (core_type, sf) in known.sf.iter().enumerate().skip(1) {
@@ -80,6 +84,12 @@ impl Thread {
                 *own = Sensitivity::remembered(&slope, self.now_ns);
             }
         }
+        if let Some(known) = known.aggressiveness {
+            self.aggressiveness.remember(known);
+        }
+        if let Some(known) = known.sibling {
+            self.sibling.remember(known);
+        }
         for (own, known) in self.btr_on.iter_mut().zip(&known.btr) {
             *own = own.or(known.map(|btr| btr.factor()));
         }
@@ -93,6 +103,8 @@ impl Thread {
             }
         }
         self.estimator.forget_the_past();
+        self.aggressiveness.forget_the_past();
+        self.sibling.forget_the_past();
         self.sensitivity = Default::default();
     }
 
@@ -110,14 +122,22 @@ impl Thread {
         for (found, own) in found.sensitivity.iter_mut().zip(&self.sensitivity) {
             *found = own.found();
         }
-        for entry in self.estimator.history().entries() {
-            if !entry.past || entry.samples > 1 {
-                found.add_phase(ProfilePhase {
-                    phase: entry.phase,
-                    alone: sure(entry.ipc).map(|ipc| (ipc, entry.frequency)),
-                    sf: None,
-                });
-            }
+        found.aggressiveness = self.aggressiveness.found();
+        found.sibling = self.sibling.measured();
+        let entries = self.estimator.history().entries().iter();
+        for entry in entries.filter(|of| !of.past || of.samples > 1) {
+            // What was worked out by what other threads' siblings do is no finding.
+            let variance = match (entry.exact, found.sibling) {
+                (true, _) => UNTOLD,
+                (false, Some(sibling)) => UNTOLD + sibling.variance,
+                (false, None) => continue,
+            };
+            let ipc = Sure::of_factor(entry.ipc, variance);
+            found.add_phase(ProfilePhase {
+                phase: entry.phase,
+                alone: ipc.map(|ipc| (ipc, entry.frequency)),
+                sf: None,
+            });
         }
     }
 }

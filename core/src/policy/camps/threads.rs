@@ -2,21 +2,27 @@
 //! What is known of each thread's speed: samples in, slowdowns out (CAMPS 2018, sections 4.2 and
 //! 4.5).
 
+mod company;
+mod thread;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::past::PastThread;
-use super::sensitivity::Sensitivity;
 use super::worth::{Forecast, Worths};
 use crate::knowledge::{Past, ThreadProfile};
 use crate::pmu::sample::{Sample, SampleMetrics};
-use crate::policy::tools::speeds::{Prior, Speeds};
+use crate::policy::tools::speeds::Prior;
 use crate::policy::tools::swap::SwapCandidate;
-use crate::policy::tools::tell;
 use crate::policy::{Action, Insight, Snapshot};
 use crate::slowdown::history::APPLICATION_ENTRIES;
-use crate::slowdown::{Estimator, History, MemoryLoad, Phase, Reading, ReadingOutcome, Thresholds};
+use crate::slowdown::{
+    Estimator, History, MemoryLoad, Phase, Reading, ReadingOutcome, SiblingFactor, Thresholds,
+};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+
+use company::{Company, Witness};
+pub(super) use thread::Thread;
+use thread::asymmetry;
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -28,32 +34,6 @@ struct Noted {
     at: usize,
     core_type: usize,
     metrics: SampleMetrics,
-}
-
-/// What is known of a thread.
-pub(super) struct Thread {
-    pub(super) estimator: Estimator,
-    last: Option<ReadingOutcome>,
-    /// Latest BTR, bytes/s, and by core type.
-    btr: f64,
-    pub(super) btr_on: [Option<f64>; MAX_CORE_TYPES],
-    /// A bit for each core type on which it gave a sample.
-    pub(super) sampled: u8,
-    /// By core type: what contention does to it there.
-    pub(super) sensitivity: [Sensitivity; MAX_CORE_TYPES],
-    /// By slower core type: see [`asymmetry`].
-    pub(super) asymmetry: [Option<f64>; MAX_CORE_TYPES],
-    /// CPU that it was using at this look, and at the last one.
-    cpu: Option<u32>,
-    cpu_before: Option<u32>,
-    /// Run time at the last look, ns.
-    total_ns: u64,
-    /// What the BPF half was told last.
-    told: Option<[f32; MAX_CORE_TYPES]>,
-    /// What is known of its program from earlier runs.
-    pub(super) past: PastThread,
-    /// When it was told what is known of it, ns.
-    pub(super) now_ns: u64,
 }
 
 /// The estimators of all threads.
@@ -81,6 +61,11 @@ pub struct ThreadEstimators {
     big_frequency: Option<f64>,
     /// Clocks in samples, Hz.
     clocks: Recent,
+    /// What siblings do to threads, all of them.
+    siblings: SiblingFactor,
+    /// What part of the threads on each core type share their core.
+    shared: [f64; MAX_CORE_TYPES],
+    company: Company,
 }
 
 /// The highest value of the last minute, or half of it: what was said once in error is forgotten.
@@ -127,6 +112,9 @@ impl ThreadEstimators {
             processes: FxHashSet::default(),
             big_frequency: None,
             clocks: Recent::default(),
+            siblings: SiblingFactor::default(),
+            shared: [0.0; MAX_CORE_TYPES],
+            company: Company::default(),
         }
     }
 
@@ -273,10 +261,17 @@ impl ThreadEstimators {
             self.forget(snapshot);
         }
         std::mem::swap(&mut self.load, &mut self.load_before);
-        let running = |task| runs(&self.threads, task);
+        let running = |task: &Task| {
+            let (cpu, btr) = runs(&self.threads, task)?;
+            let thread = self.threads.get(&task.id);
+            let factor = thread.map_or(1.0, |of| of.aggressiveness.factor());
+            Some((cpu, btr * factor))
+        };
         self.load
             .refill(topology, snapshot.tasks.iter().filter_map(running));
+        self.shared = self.load.shared_part(topology);
 
+        self.company.look(snapshot, &self.threads, &self.load);
         let noted = std::mem::take(&mut self.noted);
         for sample in &noted {
             self.learn(sample, &snapshot.tasks[sample.at], topology);
@@ -326,6 +321,21 @@ impl ThreadEstimators {
             (Some(low), None) | (None, Some(low)) => low,
             (None, None) => false,
         };
+        // Likewise whether it had the core to itself.
+        let shared = |load: &MemoryLoad, cpu: Option<u32>| {
+            let cpu = cpu.filter(is_there)?;
+            Some(load.is_shared(topology, cpu))
+        };
+        let before = shared(&self.load_before, thread.cpu_before);
+        let now = shared(&self.load, thread.cpu);
+        let is_shared = match (before, now) {
+            (Some(before), Some(now)) if before != now => None,
+            (one, other) => one.or(other),
+        };
+        let sibling = is_shared.map(|is_shared| match is_shared {
+            true => thread.sibling.known(self.siblings.of_others()).factor(),
+            false => 1.0,
+        });
         let reading = Reading {
             core_type: sample.core_type,
             phase: Phase::of(&sample.metrics),
@@ -334,7 +344,16 @@ impl ThreadEstimators {
             frequency: sample.metrics.frequency,
             big_frequency: self.big_frequency,
             low_contention,
+            sibling,
         };
+        if let (Some(true), true, BIG) = (is_shared, low_contention, sample.core_type)
+            && let Some(alone) = thread.estimator.history().peek(&reading.phase)
+            && alone.exact
+        {
+            let factor = alone.ipc / reading.ipc;
+            thread.sibling.take(factor);
+            self.siblings.take(factor);
+        }
         let shared = self
             .applications
             .entry(task.tgid)
@@ -343,6 +362,7 @@ impl ThreadEstimators {
             thread.forget_the_past();
         }
         let outcome = thread.estimator.observe(&reading, Some(shared));
+        thread.shared[sample.core_type] = reading.shared();
         if let ReadingOutcome::Learned { new } = outcome {
             self.learned.0 += 1;
             self.learned.1 += u64::from(new);
@@ -362,7 +382,8 @@ impl ThreadEstimators {
         {
             let part = &mut thread.asymmetry[sample.core_type];
             let slowdown = thread.estimator.slowdown(sample.core_type);
-            *part = asymmetry(*part, slowdown, low_contention);
+            let slowdown = slowdown.map(|all| (all / reading.shared()).max(1.0));
+            *part = asymmetry(*part, slowdown, low_contention && sibling.is_some());
         }
         // What it met while the sample was taken: the mean of both looks, where both know.
         let met = |load: &MemoryLoad, cpu: Option<u32>| {
@@ -380,12 +401,26 @@ impl ThreadEstimators {
             outcome,
             ReadingOutcome::Hit | ReadingOutcome::Miss | ReadingOutcome::Learned { .. }
         );
-        let contention = thread.contention(sample.core_type).filter(|_| is_new);
+        let contention = thread
+            .contention(sample.core_type)
+            .filter(|_| is_new && sibling.is_some());
+        let mut witness = None;
         if let (Some(others), Some(contention)) = (met, contention) {
             let at_ns = self.looked_at_ns.unwrap_or_default();
-            thread.sensitivity[sample.core_type].take(contention, others, at_ns);
+            let sensitivity = &mut thread.sensitivity[sample.core_type];
+            witness = Some(Witness {
+                found: contention - 1.0,
+                foreseen: sensitivity.per_byte(&limits, at_ns) * others,
+                others,
+            });
+            sensitivity.take(contention, others, at_ns);
         }
         thread.last = Some(outcome);
+        let cpu = thread.cpu.and_then(|cpu| topology.cpu(cpu));
+        if let (Some(witness), Some(cpu)) = (witness, cpu) {
+            self.company
+                .tell(&mut self.threads, task.id, cpu.llc, witness);
+        }
     }
 
     /// How much each uses memory.
@@ -411,7 +446,7 @@ impl ThreadEstimators {
         if let Some(thread) = thread {
             let types = 0..topology.types.len();
             for (btr, core_type) in forecast.btr.iter_mut().zip(types) {
-                *btr = thread.btr(topology, on, core_type);
+                *btr = thread.btr(topology, on, core_type) * thread.aggressiveness.factor();
             }
         }
         let others = worths.others(topology, runner, forecast.btr[runner.place]);
@@ -425,110 +460,15 @@ impl ThreadEstimators {
                 thread.sensitivity(core_type).per_byte(&limits, now_ns)
             });
             let contention = 1.0 + sensitivity * others;
-            forecast.speed[core_type] = 1.0 / (asymmetry * contention / turns).max(1.0);
+            let others_do = self.siblings.of_others();
+            let factor = thread.map_or(others_do, |thread| thread.sibling.known(others_do));
+            let sibling = 1.0 + self.shared[core_type] * (factor.factor() - 1.0);
+            forecast.speed[core_type] = 1.0 / (asymmetry * contention * sibling / turns).max(1.0);
             if core_type == runner.place {
                 forecast.sensitivity = sensitivity / contention;
             }
         }
         forecast
-    }
-}
-
-impl Thread {
-    fn new(entries: usize) -> Self {
-        Self {
-            estimator: Estimator::new(entries),
-            last: None,
-            btr: 0.0,
-            btr_on: [None; MAX_CORE_TYPES],
-            sampled: 0,
-            sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
-            asymmetry: [None; MAX_CORE_TYPES],
-            cpu: None,
-            cpu_before: None,
-            total_ns: 0,
-            told: None,
-            past: PastThread::default(),
-            now_ns: 0,
-        }
-    }
-
-    /// 1/slowdown by core type: as estimated, or from the nearest type where it is.
-    fn inverse(&self, topology: &Topology) -> [f32; MAX_CORE_TYPES] {
-        let speed = |core_type| Some(1.0 / self.estimator.slowdown(core_type)?);
-        // What slows it down on the fastest type is no matter of core types.
-        let mut known: [_; MAX_CORE_TYPES] = std::array::from_fn(speed);
-        let on_big = known[BIG].replace(1.0);
-        let mut inverse = Prior::of(topology).speeds(&known);
-        inverse[BIG] = on_big.unwrap_or(1.0);
-        inverse.map(|speed| speed as f32)
-    }
-
-    /// What it transfers on a core type, bytes/s, as it does on the type `on` where it is.
-    fn btr(&self, topology: &Topology, on: usize, core_type: usize) -> f64 {
-        match self.btr_on[core_type] {
-            _ if core_type == on => self.btr,
-            Some(btr) => btr,
-            None => {
-                let inverse = self.inverse(topology);
-                self.btr * f64::from(inverse[core_type] / inverse[on])
-            }
-        }
-    }
-
-    /// Speeds by core type undisturbed, as known or from the nearest type where they are.
-    fn undisturbed(&self, topology: &Topology) -> Speeds {
-        let speed = |core_type| Some(1.0 / self.alone(core_type)?);
-        Prior::of(topology).speeds(&std::array::from_fn(speed))
-    }
-
-    /// The slowdown that a core type alone makes; a slowdown is a product of that and of contention's,
-    /// 1 + *k* B where others transfer B bytes/s ([`Sensitivity`]).
-    fn alone(&self, core_type: usize) -> Option<f64> {
-        if core_type == BIG {
-            return Some(1.0);
-        }
-        // Where it was never undisturbed, what contention did to it on the fastest type tells.
-        self.asymmetry[core_type].or_else(|| {
-            let [on_big, here] = [BIG, core_type].map(|on| self.estimator.slowdown(on));
-            Some((here? / on_big?).max(1.0))
-        })
-    }
-
-    /// The slowdown that contention made on a core type last.
-    fn contention(&self, core_type: usize) -> Option<f64> {
-        Some(self.estimator.slowdown(core_type)? / self.alone(core_type)?)
-    }
-
-    /// What contention does to it on a core type; where it never was, as on the fastest.
-    fn sensitivity(&self, core_type: usize) -> &Sensitivity {
-        let here = &self.sensitivity[core_type];
-        if here.is_known() {
-            here
-        } else {
-            &self.sensitivity[BIG]
-        }
-    }
-
-    /// 1/slowdowns, if they differ from what the BPF half was told. It knows the static ones itself.
-    fn news(&mut self, topology: &Topology) -> Option<[f32; MAX_CORE_TYPES]> {
-        let nothing = (0..MAX_CORE_TYPES).all(|t| self.estimator.slowdown(t).is_none());
-        if nothing && self.told.is_none() {
-            return None;
-        }
-        let inverse = self.inverse(topology);
-        tell(&mut self.told, inverse).then_some(inverse)
-    }
-}
-
-/// The part of a slowdown that the core type makes: all of one measured without contention; and
-/// with contention no more than the whole, whatever it was in another phase.
-fn asymmetry(known: Option<f64>, slowdown: Option<f64>, low_contention: bool) -> Option<f64> {
-    let slowdown = slowdown?;
-    if low_contention {
-        Some(slowdown)
-    } else {
-        known.map(|known| known.min(slowdown))
     }
 }
 

@@ -57,6 +57,10 @@ pub(super) fn tell(
 /// follows it there.
 macro_rules! remembers {
     ($field:ident) => {
+        fn remembers(&self) -> bool {
+            true
+        }
+
         fn remember(
             &mut self,
             task: $crate::table::TaskId,

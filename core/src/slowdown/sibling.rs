@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! How much slower a thread is while the other thread of its core (SMT) is busy: its sibling factor.
+//!
+//! What two threads of a core do together is less than twice what one does alone, so that a thread's speed
+//! undisturbed cannot be had while the sibling runs. CAMPS (2018) has machines without SMT; on one whose cores are
+//! full nothing would ever be learnt. With the factor known, such samples tell what the thread would do undisturbed
+//! ([`super::Reading::sibling`]).
+//!
+//! It is measured wherever the thread's speed undisturbed in the same phase is known: by a sample that was taken with the
+//! sibling idle, or by an earlier run. Until then it is what it was for other threads, or what is usual.
+
+use crate::knowledge::Sure;
+
+/// What is usual, of the logarithm: two threads compute 1.3 times what one does. Assumed, of the order that vendors name.
+const USUAL: Sure = Sure {
+    value: 0.43, // ln(2 / 1.3)
+    variance: 0.15 * 0.15,
+};
+
+/// How far apart threads' factors are, of the logarithm, variance: one that waits for memory is hardly disturbed.
+const APART: f64 = 0.15 * 0.15;
+
+/// By how much one sample errs, of the logarithm, variance.
+const SAMPLE: f64 = 0.1 * 0.1;
+
+/// The latest so many samples count.
+const AVERAGED: f64 = 16.0;
+
+/// No factor is believed beyond these, of the logarithm: a sibling takes no more than nine tenths.
+const MOST: f64 = 2.3;
+
+/// A mean of samples; see the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SiblingFactor {
+    samples: f64,
+    /// Of logarithms.
+    mean: f64,
+    /// Of earlier runs.
+    past: Option<Sure>,
+}
+
+impl SiblingFactor {
+    /// Takes note of what earlier runs had.
+    pub fn remember(&mut self, past: Sure) {
+        self.past = Some(past);
+    }
+
+    /// Takes in that the thread was so many times slower than undisturbed.
+    pub fn take(&mut self, factor: f64) {
+        let value = factor.ln();
+        if value.is_finite() {
+            self.samples = (self.samples + 1.0).min(AVERAGED);
+            self.mean += (value.clamp(0.0, MOST) - self.mean) / self.samples;
+        }
+    }
+
+    /// What was measured; `None` if nothing was.
+    pub fn measured(&self) -> Option<Sure> {
+        (self.samples > 0.0).then(|| Sure {
+            value: self.mean,
+            variance: SAMPLE / self.samples + SAMPLE / AVERAGED,
+        })
+    }
+
+    /// What is known of the thread, beside what it `else` would be taken for.
+    pub fn known(&self, otherwise: Sure) -> Sure {
+        let prior = self.past.unwrap_or(otherwise);
+        self.measured().map_or(prior, |own| own.with(prior))
+    }
+
+    /// What another thread's is taken for, by what it is for all threads that were measured.
+    pub fn of_others(&self) -> Sure {
+        let measured = self.measured().map(|all| Sure {
+            variance: all.variance + APART,
+            ..all
+        });
+        measured.map_or(USUAL, |all| all.with(USUAL))
+    }
+
+    /// Forgets what earlier runs had.
+    pub fn forget_the_past(&mut self) {
+        self.past = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_soon_outweighs_what_is_usual_or_was() {
+        let mut factor = SiblingFactor::default();
+        let usual = factor.known(factor.of_others());
+        assert_eq!(usual, USUAL);
+        let mut again = SiblingFactor::default();
+        again.remember(USUAL);
+        for of in [&mut factor, &mut again] {
+            (0..8).for_each(|_| of.take(1.1));
+            let known = of.known(USUAL).factor();
+            assert!((1.09..1.15).contains(&known), "{known}");
+        }
+        let others = factor.of_others();
+        assert!(others.variance > factor.measured().unwrap().variance);
+        assert!((1.1..1.4).contains(&others.factor()), "{others:?}");
+    }
+
+    #[test]
+    fn no_sample_makes_more_of_it_than_there_can_be() {
+        let mut factor = SiblingFactor::default();
+        for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            factor.take(wrong);
+        }
+        assert_eq!(factor.measured(), None);
+        factor.take(0.5);
+        assert_eq!(factor.measured().unwrap().factor(), 1.0);
+        factor.take(1e9);
+        assert!(factor.measured().unwrap().factor() < 10.0);
+    }
+}
