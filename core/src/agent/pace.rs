@@ -2,9 +2,9 @@
 //! How much work threads want done that sleep in between: a frame each 33 ms, a key each 160.
 //!
 //! A thread that sleeps for a part of the time does so much work in a second and no more, wherever it runs, until a core
-//! type is too slow for that: then it computes all the time there, or it drops what is late, sleeps, and does less than
-//! it would elsewhere. So what it wants is the most that it did on any core type, and it is to be seen on a fast one
-//! before it is kept on a slow one.
+//! type is too slow for that: then it drops what is late, sleeps, and does less than it would elsewhere. So what it wants is
+//! the most that it did on any core type, and it is to be seen on a fast one before it is kept on a slow one. What is late and
+//! drops nothing computes all the time there, and cannot be told from what has no pace.
 //!
 //! Work is counted in what the fastest core type does in a second at its highest clock: part of the time that the thread ran, times
 //! its speed there, times the clock over the highest that was seen on that type. (Clocks follow the load: at half the clock a thread runs for

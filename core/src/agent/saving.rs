@@ -387,8 +387,8 @@ impl EnergySaving {
                 continue;
             }
             let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
-            // What it does on a slow type may be less than it wants.
-            let is_open = goals.needs(next.id).is_none();
+            // What sleeps may be late for something there, and drop it.
+            let is_open = sleeps && goals.needs(next.id).is_none();
             let is_held =
                 |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
             let is_new = |on: usize| computes && unseen & 1 << on != 0;
@@ -413,7 +413,7 @@ impl EnergySaving {
                 };
                 self.next[at].visits = Some(now + takes);
                 there[to] += 1;
-                is_free &= sleeps && is_held(to);
+                is_free &= is_held(to);
             }
         }
     }

@@ -175,7 +175,7 @@ fn json_keeps_its_schema() {
     );
     assert_eq!(
         json["domains"][3],
-        serde_json::json!({ "core_type": 2, "cpus": [20, 21] })
+        serde_json::json!({ "core_type": 2, "cpus": [20, 21], "shares_l2": false })
     );
     assert_eq!(
         json["cpus"][1],
