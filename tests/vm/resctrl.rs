@@ -163,11 +163,8 @@ fn the_scheduler_monitors_processes_and_leaves_nothing_behind() {
     let metrics = statistics.take();
     let of = |program: &Running| &metrics.processes[&program.pid()];
     println!("{:?}\n{:?}", of(&resident), of(&stream));
-    // What the other brought in before it had a group is nobody's, and it brings in no more.
-    assert_eq!(
-        (of(&resident).llc_measured, of(&stream).llc_measured),
-        (0, 1)
-    );
+    // Of the other that depends on how much it had brought in before it had a group, which is nobody's.
+    assert_eq!(of(&stream).llc_measured, 1);
     assert!(of(&stream).llc_mib > 0.5 && of(&stream).llc_mib <= 3.0);
     let moved = of(&stream).memory_mb_s;
     let truth_before = truth()[1]["llc-misses"];

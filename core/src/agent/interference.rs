@@ -4,7 +4,7 @@
 //! A look at the task table says what runs beside what; a sample says how a thread fares there. What it takes is
 //! bounded: a look goes through the table once, and seeks the culprits of no more than [`SOUGHT`] threads.
 
-use crate::interference::company::Company;
+use crate::interference::company::ThreadCompany;
 use crate::interference::culprit::{Neighbour, culprit};
 use crate::interference::rules::{best, classify};
 use crate::interference::signs::{InterferenceSigns, SignRates, at};
@@ -365,7 +365,7 @@ impl AgentInterference {
     }
 
     /// What a slot's thread has for company.
-    fn company(&self, slot: usize, topology: &Topology) -> Option<Company> {
+    fn company(&self, slot: usize, topology: &Topology) -> Option<ThreadCompany> {
         let load = self.loads.get(slot)?;
         let here = topology.cpu(load.cpu)?;
         let busy = |&id: &u32| self.cpus.get(id as usize).copied().unwrap_or(0.0);
@@ -379,10 +379,10 @@ impl AgentInterference {
         for (llc, &traffic) in self.domains.iter().enumerate() {
             *if llc == here.llc { &mut near } else { &mut far } += traffic;
         }
-        Some(Company {
+        Some(ThreadCompany {
             sibling: sibling.min(1.0),
             cluster: if shares_l2 { cluster.max(0.0) } else { 0.0 },
-            btr: Company::traffic((near - own).max(0.0), far, self.domains.len()),
+            btr: ThreadCompany::traffic((near - own).max(0.0), far, self.domains.len()),
             bandwidth: self.bandwidth(),
         })
     }
@@ -453,7 +453,7 @@ impl DisturbedThread {
         &mut self,
         now: &SignRates,
         phase: &Phase,
-        company: Company,
+        company: ThreadCompany,
         beside: [(u32, f64); BESIDE],
         clock: f64,
     ) {

@@ -5,7 +5,7 @@ use crate::slowdown::Thresholds;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Company {
+pub struct ThreadCompany {
     /// Part of the time in which the other threads of its core are busy, 0 to 1.
     pub sibling: f64,
     /// CPUs of other cores behind the same L2 that are busy.
@@ -16,7 +16,7 @@ pub struct Company {
     pub bandwidth: f64,
 }
 
-impl Company {
+impl ThreadCompany {
     /// Nobody's, on a machine whose memory can transfer so many bytes/s.
     pub fn alone(bandwidth: f64) -> Self {
         Self {
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn quiet_is_without_sibling_neighbours_and_traffic() {
-        let quiet = Company::alone(1e10);
+        let quiet = ThreadCompany::alone(1e10);
         assert!(quiet.is_quiet(9e9), "its own traffic is not in its way");
-        let busy = |change: fn(&mut Company)| {
+        let busy = |change: fn(&mut ThreadCompany)| {
             let mut company = quiet;
             change(&mut company);
             company.is_quiet(2e9)

@@ -3,7 +3,7 @@
 //!
 //! Rates are per cycle that the same work took undisturbed, so that signs mean the same on fast and slow cores.
 
-use super::company::Company;
+use super::company::ThreadCompany;
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, LINE_BYTES};
 
@@ -116,7 +116,12 @@ pub struct InterferenceSigns {
 impl InterferenceSigns {
     /// Of a thread whose rates are `now` and were `alone` undisturbed, on the same core type (the fastest if
     /// `fast`); `None` if these are nothing to compare with.
-    pub fn of(now: &SignRates, alone: &SignRates, company: &Company, fast: bool) -> Option<Self> {
+    pub fn of(
+        now: &SignRates,
+        alone: &SignRates,
+        company: &ThreadCompany,
+        fast: bool,
+    ) -> Option<Self> {
         let sound = |rates: &SignRates| rates.ipc > 0.0 && rates.frequency > 0.0;
         if !sound(now) || !sound(alone) {
             return None;
@@ -225,10 +230,10 @@ mod tests {
 
     #[test]
     fn signs_are_against_undisturbed_cycles() {
-        let company = Company {
+        let company = ThreadCompany {
             btr: 2e9,
             bandwidth: 8e9,
-            ..Company::default()
+            ..ThreadCompany::default()
         };
         let (now, alone) = (rates(1.0, 0.010), rates(2.0, 0.002));
         let signs = InterferenceSigns::of(&now, &alone, &company, true).unwrap();
@@ -249,7 +254,7 @@ mod tests {
     fn a_thread_that_sleeps_more_takes_longer() {
         let (mut now, mut alone) = (rates(2.0, 0.0), rates(2.0, 0.0));
         (now.awake, alone.awake) = (Some(0.4), Some(0.8));
-        let signs = InterferenceSigns::of(&now, &alone, &Company::default(), false).unwrap();
+        let signs = InterferenceSigns::of(&now, &alone, &ThreadCompany::default(), false).unwrap();
         assert!((signs.slowdown() - 2.0).abs() < 1e-12);
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use crossbeam::channel::Receiver;
-use hetero_core::interference::company::Company;
+use hetero_core::interference::company::ThreadCompany;
 use hetero_core::interference::signs::{InterferenceSigns, SignRates};
 use log::warn;
 
@@ -196,7 +196,7 @@ impl<'p> Pairs<'p> {
             return Ok(None);
         };
         let llc = topology.cpu(own[0]).map_or(0, |cpu| cpu.llc);
-        let quiet = Company::alone(self.machine.bandwidth[llc]);
+        let quiet = ThreadCompany::alone(self.machine.bandwidth[llc]);
         let mut rows = vec![self.row(None, PairPlacement::Alone, (&again, &alone), quiet, None)];
         for other in antagonists {
             let mut further = None;
@@ -263,7 +263,7 @@ impl<'p> Pairs<'p> {
         antagonist: Option<(&'p Antagonist, usize)>,
         placement: PairPlacement,
         (now, alone): (&RunOutcome, &RunOutcome),
-        company: Company,
+        company: ThreadCompany,
         further: Option<&PairLoss>,
     ) -> PairRow<'p> {
         let common = now.windows.len().min(alone.windows.len());
@@ -313,9 +313,9 @@ impl<'p> Pairs<'p> {
 }
 
 /// What a program at `place` of antagonists that did this has for company.
-fn company(quiet: Company, place: PairPlacement, did: BesideDid) -> Company {
+fn company(quiet: ThreadCompany, place: PairPlacement, did: BesideDid) -> ThreadCompany {
     let busy = |of: PairPlacement| if of == place { did.busy } else { 0.0 };
-    Company {
+    ThreadCompany {
         sibling: busy(PairPlacement::Sibling).min(1.0),
         cluster: busy(PairPlacement::Cluster),
         // Behind another cache it is not in this domain, yet in the way to memory.

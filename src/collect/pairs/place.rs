@@ -77,7 +77,7 @@ pub(super) fn beside(
                 PairPlacement::Alone | PairPlacement::Cpu => false,
                 PairPlacement::Elsewhere => cpu.llc != here.llc && cpu.core == cpu.id,
                 PairPlacement::Llc => {
-                    let apart = !same_core && !(shares_l2 && in_cluster);
+                    let apart = !(same_core || (shares_l2 && in_cluster));
                     cpu.llc == here.llc && apart && cpu.core == cpu.id
                 }
                 PairPlacement::Cluster => {
