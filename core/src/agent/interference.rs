@@ -50,6 +50,8 @@ struct SlotLoad {
     generation: u32,
     tgid: u32,
     cpu: u32,
+    /// Of that CPU, since the last look.
+    llc: Option<usize>,
     core_type: u8,
     /// Run time at the last look, ns.
     ran_ns: u64,
@@ -140,10 +142,11 @@ impl AgentInterference {
             self.take(task, passed, since.is_some());
         }
         for &slot in &self.active {
-            let load = &self.loads[slot as usize];
+            let load = &mut self.loads[slot as usize];
             let Some(cpu) = topology.cpu(load.cpu) else {
                 continue;
             };
+            load.llc = Some(cpu.llc);
             let busy = &mut self.cpus[load.cpu as usize];
             *busy = (*busy + load.share).min(1.0);
             self.clusters[cpu.domain] += load.share;
@@ -357,7 +360,7 @@ impl AgentInterference {
         if thread.samples > COLD
             && let Some(company) = self.company(slot, topology)
         {
-            let beside = self.loudest(slot, topology);
+            let beside = self.loudest(slot);
             let clock = self.clocks[core_type];
             thread.take(&now, &Phase::of(metrics), company, beside, clock);
         }
@@ -388,10 +391,9 @@ impl AgentInterference {
     }
 
     /// The processes that transferred most in a slot's contention domain, and how much, bytes/s.
-    fn loudest(&self, slot: usize, topology: &Topology) -> [(u32, f64); BESIDE] {
+    fn loudest(&self, slot: usize) -> [(u32, f64); BESIDE] {
         let mut most = [(0, 0.0); BESIDE];
-        let llc = |load: &SlotLoad| topology.cpu(load.cpu).map(|cpu| cpu.llc);
-        let here = llc(&self.loads[slot]);
+        let here = self.loads[slot].llc;
         // Of a crowd only the first: a sample is taken in on the way of every decision.
         for &of in self
             .active
@@ -401,7 +403,7 @@ impl AgentInterference {
         {
             let load = &self.loads[of as usize];
             let traffic = load.share * load.btr;
-            if llc(load) != here || traffic <= 0.0 {
+            if load.llc != here || traffic <= 0.0 {
                 continue;
             }
             match most.iter_mut().find(|of| of.0 == load.tgid) {
