@@ -37,7 +37,7 @@ const ENOUGH: u32 = 3;
 /// Looks over which sleep is averaged.
 const SLEEP: f64 = 32.0;
 
-/// What ran for less than this part of the time is nobody's culprit.
+/// What ran for less than this part of the time is no culprit.
 const RUNS: f64 = 0.02;
 
 /// Other processes' threads are not waited for by less than this part of the time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Last-level caches: who holds how much of them, what that is worth to whom, and who may be monitored
+//! Last-level caches: how much of them each holds, what that is worth to it, and which may be monitored
 //! by hardware that can do so for few at once (`docs/caches.md`).
 
 pub mod curve;

@@ -78,7 +78,7 @@ pub struct MonitoredProcess {
 
 impl MonitoredProcess {
     /// Bytes that caches hold for it, once it has moved as much as a cache of `size` bytes holds: before, lines
-    /// that it brought in without a group are counted as nobody's.
+    /// that it brought in without a group are counted for no group.
     pub fn settled(&self, size: f64) -> Option<f64> {
         let enough = |moved: f64| moved >= size;
         self.occupancy.filter(|_| self.moved.is_some_and(enough))

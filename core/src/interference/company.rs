@@ -17,7 +17,7 @@ pub struct ThreadCompany {
 }
 
 impl ThreadCompany {
-    /// Nobody's, on a machine whose memory can transfer so many bytes/s.
+    /// No company, on a machine whose memory can transfer so many bytes/s.
     pub fn alone(bandwidth: f64) -> Self {
         Self {
             bandwidth,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Who slows whom down: threads that use memory most are told where others suffer more, or less, beside them than they
+//! Which threads slow others down: those that use memory most are told where others suffer more, or less, beside them than they
 //! were taken to ([`super::super::aggressiveness`]).
 
 use super::{Thread, runs};
@@ -30,7 +30,7 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// Notes who uses memory most.
+    /// Notes which use memory most.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,
