@@ -40,10 +40,10 @@ STILL = """
 
 def scheduler_of(policy):
     """What `$SCHEDULER` is for a policy of scx_hetero, `scx_NAME` (experiments/peers), or the kernel's own ("default" and
-    what else has no scheduler of its own); and the options of testbed/boot that it needs."""
+    what else has no scheduler of its own), arguments included; and the options of testbed/boot that it needs."""
     if policy.startswith("scx_"):
         peers = subprocess.run([root / "experiments/peers"], stdout=subprocess.PIPE, text=True, check=True)
-        return policy, ["--add-bin", f"{peers.stdout.strip()}/{policy}"]
+        return policy, ["--add-bin", f"{peers.stdout.strip()}/{policy.split()[0]}"]
     if policy in ("default", "nice", "cpu.max", "cpuset"):
         return "", []
     return f"scx_hetero --policy {policy} --knowledge=off", []
