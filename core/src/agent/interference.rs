@@ -360,8 +360,8 @@ impl AgentInterference {
         if thread.samples > COLD
             && let Some(company) = self.company(slot, topology)
         {
-            let beside = self.loudest(slot);
             let clock = self.clocks[core_type];
+            let beside = || self.loudest(slot);
             thread.take(&now, &Phase::of(metrics), company, beside, clock);
         }
         self.threads[slot] = Some(thread);
@@ -456,7 +456,7 @@ impl DisturbedThread {
         now: &SignRates,
         phase: &Phase,
         company: ThreadCompany,
-        beside: [(u32, f64); BESIDE],
+        beside: impl FnOnce() -> [(u32, f64); BESIDE],
         clock: f64,
     ) {
         let quiet = company.is_quiet(now.btr());

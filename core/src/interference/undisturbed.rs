@@ -56,23 +56,25 @@ impl Undisturbed {
         nearest.phase.is_same(phase).then_some(nearest)
     }
 
-    /// Takes in what a phase did: `quiet` if nothing was in its way, `beside` it the processes that transferred most.
+    /// Takes in what a phase did: `quiet` if nothing was in its way. `beside` finds the processes that transferred most beside it, where
+    /// that is to be kept.
     pub fn learn(
         &mut self,
         core_type: usize,
         phase: &Phase,
         now: &SignRates,
         quiet: bool,
-        beside: [(u32, f64); BESIDE],
+        beside: impl FnOnce() -> [(u32, f64); BESIDE],
     ) {
         self.uses = self.uses.wrapping_add(1);
-        let fresh = UndisturbedEntry {
+        let used = self.uses;
+        let fresh = |beside| UndisturbedEntry {
             core_type,
             phase: *phase,
             rates: *now,
             quiet,
             samples: 1,
-            used: self.uses,
+            used,
             beside,
         };
         let known = self.find(core_type, phase).map(|entry| entry.phase);
@@ -80,14 +82,14 @@ impl Undisturbed {
             known.is_some_and(|phase| entry.phase == phase && entry.core_type == core_type)
         });
         let Some(entry) = entry else {
-            self.insert(fresh);
+            self.insert(fresh(beside()));
             return;
         };
         entry.used = self.uses;
         let faster = now.ipc / entry.rates.ipc.max(f64::MIN_POSITIVE);
         let takes = match (quiet, entry.quiet) {
             // What it is undisturbed is worth more than any number of others.
-            (true, false) => return *entry = fresh,
+            (true, false) => return *entry = fresh(beside()),
             (true, true) => true,
             (false, true) => faster > FASTER,
             (false, false) => faster > 1.0,
@@ -98,7 +100,7 @@ impl Undisturbed {
             approach(&mut entry.rates, now, weight);
             entry.phase.approach(phase, weight);
             if !quiet {
-                entry.beside = beside;
+                entry.beside = beside();
             }
         }
     }
@@ -132,13 +134,7 @@ fn approach(rates: &mut SignRates, now: &SignRates, weight: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn phase(l1: f64) -> Phase {
-        Phase {
-            l1_per_kilo: Some(l1),
-            branch_percent: Some(10.0),
-        }
-    }
+    use crate::testing::phase;
 
     fn rates(ipc: f64) -> SignRates {
         SignRates {
@@ -153,7 +149,7 @@ mod tests {
         let mut known = Undisturbed::default();
         let none = [(0, 0.0); BESIDE];
         let mut learn = |ipc: f64, quiet: bool| {
-            known.learn(0, &phase(300.0), &rates(ipc), quiet, none);
+            known.learn(0, &phase(300.0), &rates(ipc), quiet, || none);
             known.find(0, &phase(300.0)).unwrap().rates.ipc
         };
         assert_eq!(learn(1.0, false), 1.0);
@@ -171,7 +167,7 @@ mod tests {
         let mut known = Undisturbed::default();
         for n in 0..=ENTRIES {
             let phase = phase(100.0 * n as f64);
-            known.learn(0, &phase, &rates(1.0), true, [(0, 0.0); BESIDE]);
+            known.learn(0, &phase, &rates(1.0), true, || [(0, 0.0); BESIDE]);
         }
         assert_eq!(known.find(0, &phase(0.0)), None);
         assert!(known.find(0, &phase(100.0)).is_some());
