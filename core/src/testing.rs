@@ -2,6 +2,7 @@
 //! A small machine, a task and a sample, for the tests of policies.
 
 use crate::pmu::sample::{EventCounts, Sample, SampleMetrics};
+use crate::slowdown::Phase;
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{
     CoreType, Cpu, Domain, Identity, MAX_CORE_TYPES, Source, Topology, TypeIdentity,
@@ -119,6 +120,14 @@ pub fn task_of(slot: u32, cpu: u32, core_type: usize, nr_types: usize) -> Task {
         amp_progress: 0,
         first_progress: 0,
         sf: None,
+    }
+}
+
+/// A phase with so many loads per 1,000 instructions, a tenth of which are branches.
+pub fn phase(l1: f64) -> Phase {
+    Phase {
+        l1_per_kilo: Some(l1),
+        branch_percent: Some(10.0),
     }
 }
 

@@ -18,13 +18,14 @@ use hetero_core::ml::tree::Columns;
 use hetero_core::output;
 use linfa::prelude::*;
 use linfa_ensemble::EnsembleLearnerParams;
-use linfa_preprocessing::linear_scaling::LinearScaler;
 use linfa_svm::Svm;
 use linfa_trees::DecisionTree;
 use log::info;
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Axis};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+
+use crate::scaled::ScaledRows;
 
 /// Signs that no policy's counters tell: misses of the L2 and stalled cycles.
 const FURTHER: [usize; 4] = [at::L2_MORE, at::L2, at::STALLED_MORE, at::OTHER_MORE];
@@ -224,23 +225,14 @@ fn boosted(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
     }))
 }
 
-/// The rows, each column brought to 0 to 1, and what does that to another row.
-fn scaled(learnt: &[&PairExample], known: &[usize]) -> Result<(Array2<f64>, LinearScaler<f64>)> {
-    let rows: Vec<f64> = learnt
-        .iter()
-        .flat_map(|of| values(&of.signs, known))
-        .collect();
-    let matrix = Array2::from_shape_vec((learnt.len(), known.len()), rows)?;
-    let scaler = LinearScaler::min_max().fit(&DatasetBase::from(matrix.clone()))?;
-    Ok((scaler.transform(matrix), scaler))
-}
-
-fn row(signs: &InterferenceSigns, known: &[usize], scaler: &LinearScaler<f64>) -> Array2<f64> {
-    scaler.transform(Array1::from(values(signs, known)).insert_axis(Axis(0)))
+/// Those that are learnt from.
+fn scaled(learnt: &[&PairExample], known: &[usize]) -> Result<ScaledRows> {
+    ScaledRows::new(learnt.iter().map(|of| values(&of.signs, known)).collect())
 }
 
 fn svm(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
-    let (matrix, scaler) = scaled(learnt, known)?;
+    let rows = scaled(learnt, known)?;
+    let scale = rows.scaler();
     let mut machines = Vec::new();
     for &class in InterferenceClass::ALL {
         let Some(is) = of_class(learnt, class) else {
@@ -249,19 +241,20 @@ fn svm(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
         let machine = Svm::<f64, bool>::params()
             .pos_neg_weights(COST, COST)
             .gaussian_kernel(WIDTH)
-            .fit(&Dataset::new(matrix.clone(), Array1::from(is)))?;
+            .fit(&Dataset::new(rows.matrix.clone(), Array1::from(is)))?;
         machines.push((class, machine));
     }
     let known = known.to_vec();
     Ok(Box::new(move |signs| {
-        let row = row(signs, &known, &scaler);
+        let row = scale(&values(signs, &known));
         let score = |of: &Svm<f64, bool>| of.weighted_sum(&row.row(0)) - of.rho;
         greatest(machines.iter().map(|(class, of)| (*class, score(of))))
     }))
 }
 
 fn forest(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
-    let (matrix, scaler) = scaled(learnt, known)?;
+    let rows = scaled(learnt, known)?;
+    let scale = rows.scaler();
     let classes: Array1<usize> = learnt.iter().map(|of| of.class as usize).collect();
     let rng = SmallRng::seed_from_u64(SEED);
     let tree = DecisionTree::params().max_depth(Some(DEPTH));
@@ -269,10 +262,10 @@ fn forest(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
         .ensemble_size(FOREST)
         .bootstrap_proportion(1.0)
         .feature_proportion(FEATURES)
-        .fit(&Dataset::new(matrix, classes))?;
+        .fit(&Dataset::new(rows.matrix, classes))?;
     let known = known.to_vec();
     Ok(Box::new(move |signs| {
-        let row = row(signs, &known, &scaler);
+        let row = scale(&values(signs, &known));
         let mut votes = [0.0; CLASSES];
         for (tree, seen) in forest.models.iter().zip(&forest.model_features) {
             votes[tree.predict(&row.select(Axis(1), seen))[0]] += 1.0;

@@ -21,12 +21,13 @@ use linfa_ensemble::EnsembleLearnerParams;
 use linfa_logistic::LogisticRegression;
 use linfa_nn::distance::L2Dist;
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour as _};
-use linfa_preprocessing::linear_scaling::LinearScaler;
 use linfa_svm::Svm;
 use linfa_trees::DecisionTree;
 use ndarray::{Array1, Array2, Axis};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+
+use crate::scaled::ScaledRows;
 
 /// Neighbours that have a say.
 const NEIGHBOURS: usize = 9;
@@ -201,21 +202,7 @@ pub fn worth(
     })
 }
 
-/// Rows that are learnt from, each column brought to 0 to 1.
-struct Table {
-    matrix: Array2<f64>,
-    scaler: LinearScaler<f64>,
-}
-
-impl Table {
-    fn new(rows: Vec<Vec<f64>>) -> Result<Self> {
-        let shape = (rows.len(), rows.first().map_or(0, Vec::len));
-        let matrix = Array2::from_shape_vec(shape, rows.concat())?;
-        let scaler = LinearScaler::min_max().fit(&DatasetBase::from(matrix.clone()))?;
-        let matrix = scaler.transform(matrix);
-        Ok(Self { matrix, scaler })
-    }
-
+impl ScaledRows {
     /// SF of rows of one core type, and what is seen of them.
     fn of_rows(data: &Data, rows: &[usize], view: &View) -> Result<(Self, Array1<f64>)> {
         let values = rows.iter().map(|&row| view.values(data, row));
@@ -236,19 +223,9 @@ impl Table {
         Ok((Self::new(values.collect())?, classes.collect()))
     }
 
-    /// Another row, as those that are learnt from.
-    fn scaler(&self) -> impl Fn(&[f64]) -> Array2<f64> + use<> {
-        let scaler = self.scaler.clone();
-        move |values| {
-            let row = Array1::from_iter(values.iter().copied());
-            scaler.transform(row.insert_axis(Axis(0)))
-        }
-    }
-
     /// A weighted sum of the columns, as a model has it.
     fn sum(&self, names: Vec<String>, base: f64, weights: Vec<f64>, loss: Loss) -> Trees {
-        let ranges = self.scaler.offsets().iter().zip(self.scaler.scales());
-        let features = names.into_iter().zip(ranges);
+        let features = names.into_iter().zip(self.columns());
         Trees {
             loss,
             comparison: Comparison::AtMost,
@@ -258,7 +235,7 @@ impl Table {
             inverse: false,
             range: None,
             features: features
-                .map(|(name, (&min, &scale))| Feature {
+                .map(|(name, (min, scale))| Feature {
                     name,
                     min,
                     max: min + scale.recip(),
@@ -275,7 +252,7 @@ impl Table {
 /// # Errors
 /// It cannot be learnt.
 pub fn linear(data: &Data, rows: &[usize], view: &View) -> Result<Trees> {
-    let (table, sfs) = Table::of_rows(data, rows, view)?;
+    let (table, sfs) = ScaledRows::of_rows(data, rows, view)?;
     let ends = sfs.iter().fold([f64::INFINITY, 0.0], |[least, most], &sf| {
         [least.min(sf), f64::max(most, sf)]
     });
@@ -302,7 +279,7 @@ pub fn linear(data: &Data, rows: &[usize], view: &View) -> Result<Trees> {
 /// # Errors
 /// It cannot be learnt.
 pub fn logistic(data: &Data, pairs: &[Pair], view: &View) -> Result<Trees> {
-    let (table, classes) = Table::of_pairs(data, pairs, view)?;
+    let (table, classes) = ScaledRows::of_pairs(data, pairs, view)?;
     let fitted = LogisticRegression::default()
         .max_iterations(300)
         .fit(&Dataset::new(table.matrix.clone(), classes))?;
@@ -339,7 +316,7 @@ pub fn speedup(kind: LinfaKind, data: &Data, rows: &[usize], view: &View) -> Res
     Ok(Some(match kind {
         LinfaKind::Linear => as_asked(&linear(data, rows, view)?)?,
         LinfaKind::Svm => {
-            let (table, sfs) = Table::of_rows(data, &thinned(rows, ROWS_OF_SVM), view)?;
+            let (table, sfs) = ScaledRows::of_rows(data, &thinned(rows, ROWS_OF_SVM), view)?;
             let scale = table.scaler();
             let machine = Svm::<f64, f64>::params()
                 .c_svr(COST, Some(SLACK))
@@ -349,7 +326,7 @@ pub fn speedup(kind: LinfaKind, data: &Data, rows: &[usize], view: &View) -> Res
         }
         LinfaKind::Forest => return Ok(None),
         LinfaKind::Nearest => {
-            let (table, sfs) = Table::of_rows(data, rows, view)?;
+            let (table, sfs) = ScaledRows::of_rows(data, rows, view)?;
             nearest(table, sfs)
         }
     }))
@@ -361,7 +338,7 @@ fn classifier(kind: LinfaKind, data: &Data, pairs: &[Pair], view: &View) -> Resu
         LinfaKind::Linear => as_asked(&logistic(data, pairs, view)?)?,
         LinfaKind::Svm => {
             let few = thinned(pairs, ROWS_OF_SVM / 2);
-            let (table, classes) = Table::of_pairs(data, &few, view)?;
+            let (table, classes) = ScaledRows::of_pairs(data, &few, view)?;
             let scale = table.scaler();
             let machine = Svm::<f64, bool>::params()
                 .pos_neg_weights(COST, COST)
@@ -370,7 +347,7 @@ fn classifier(kind: LinfaKind, data: &Data, pairs: &[Pair], view: &View) -> Resu
             Box::new(move |values| machine.weighted_sum(&scale(values).row(0)) - machine.rho)
         }
         LinfaKind::Forest => {
-            let (table, classes) = Table::of_pairs(data, pairs, view)?;
+            let (table, classes) = ScaledRows::of_pairs(data, pairs, view)?;
             let scale = table.scaler();
             let rng = SmallRng::seed_from_u64(SEED);
             let tree = DecisionTree::params().max_depth(Some(DEPTH));
@@ -387,14 +364,14 @@ fn classifier(kind: LinfaKind, data: &Data, pairs: &[Pair], view: &View) -> Resu
             })
         }
         LinfaKind::Nearest => {
-            let (table, classes) = Table::of_pairs(data, pairs, view)?;
+            let (table, classes) = ScaledRows::of_pairs(data, pairs, view)?;
             nearest(table, classes.map(|&class| if class { 1.0 } else { -1.0 }))
         }
     })
 }
 
 /// The mean of what is known of the nearest neighbours.
-fn nearest(table: Table, known: Array1<f64>) -> Says {
+fn nearest(table: ScaledRows, known: Array1<f64>) -> Says {
     let scale = table.scaler();
     let mean = move |row: Array2<f64>| -> Result<f64> {
         // An index borrows what it searches, and to build one that is fast takes longer than one look.

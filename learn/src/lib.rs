@@ -14,6 +14,7 @@ pub mod interference;
 pub mod kinds;
 pub mod plot;
 pub mod resample;
+mod scaled;
 pub mod select;
 pub mod settle;
 pub mod show;

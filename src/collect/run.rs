@@ -61,6 +61,24 @@ pub(super) struct RunOutcome {
     pub awake: Option<f64>,
 }
 
+/// A program that is to run on these CPUs, once it is told to start.
+///
+/// # Errors
+/// It cannot be started, or not there.
+pub(super) fn launcher_on(words: &[String], cpus: &[u32]) -> Result<Launcher> {
+    let mut child = command(words)?;
+    // A group of its own, so that all that it starts can be told to end. What it prints is no
+    // concern of ours.
+    child
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let launcher = Launcher::new(child)?;
+    bind(launcher.tid, cpus)?;
+    Ok(launcher)
+}
+
 /// Runs `words` on these CPUs; `None` if `stop` said so.
 ///
 /// # Errors
@@ -74,16 +92,7 @@ pub(super) fn run(
     meter: &mut Meter,
     stop: &Receiver<()>,
 ) -> Result<Option<RunOutcome>> {
-    let mut child = command(words)?;
-    // A group of its own, so that all that it starts can be told to end. What it prints is no
-    // concern of ours.
-    child
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let launcher = Launcher::new(child)?;
-    bind(launcher.tid, place.cpus)?;
+    let launcher = launcher_on(words, place.cpus)?;
 
     let mut places = places(machine, topology, true);
     places.retain(|of| of.cpu.is_some_and(|cpu| place.cpus.contains(&cpu)));

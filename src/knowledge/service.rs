@@ -137,7 +137,7 @@ impl KnowledgeService {
                 Ok(ToService::WhoIs(_)) if ends.load(Ordering::Relaxed) => {}
                 Ok(ToService::WhoIs(tgid)) => {
                     let began = Instant::now();
-                    let known = self.who_is(tgid, now());
+                    let known = self.known_of(tgid, now());
                     // There is room for it, unless the agent does not listen.
                     let _ = answers.try_send(KnownProcess { tgid, known });
                     std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
@@ -170,7 +170,7 @@ impl KnowledgeService {
         }
     }
 
-    fn who_is(&mut self, tgid: u32, now: i64) -> Option<ThreadProfile> {
+    fn known_of(&mut self, tgid: u32, now: i64) -> Option<ThreadProfile> {
         let (key, name) = match self.lookup.of(tgid) {
             Ok(found) => found,
             Err(why) => {
@@ -351,13 +351,13 @@ mod tests {
         let path = folder.path().join("knowledge.db");
         let own = std::process::id();
         let mut service = KnowledgeService::open(&path, "m");
-        assert_eq!(service.who_is(own, 100), None);
+        assert_eq!(service.known_of(own, 100), None);
         service.take(&thread(own), &found(2.0, true), 100);
         let sf = |known: Option<ThreadProfile>| known.unwrap().sf[1].unwrap();
-        assert!((sf(service.who_is(own, 101)).factor() - 2.0).abs() < 1e-9);
+        assert!((sf(service.known_of(own, 101)).factor() - 2.0).abs() < 1e-9);
         service.save(200);
         let mut next = KnowledgeService::open(&path, "m");
-        let sure = sf(next.who_is(own, 300));
+        let sure = sf(next.known_of(own, 300));
         assert!((sure.factor() - 2.0).abs() < 1e-9);
         // With other options it is only like it.
         let key = next.processes[&own].clone();
@@ -394,7 +394,7 @@ mod tests {
         let path = folder.path().join("knowledge.db");
         let own = std::process::id();
         let mut service = KnowledgeService::open(&path, "m");
-        service.who_is(own, 0);
+        service.known_of(own, 0);
         let stored = || KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
         for minute in 1..10 {
             service.take(

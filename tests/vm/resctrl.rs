@@ -163,7 +163,7 @@ fn the_scheduler_monitors_processes_and_leaves_nothing_behind() {
     let metrics = statistics.take();
     let of = |program: &Running| &metrics.processes[&program.pid()];
     println!("{:?}\n{:?}", of(&resident), of(&stream));
-    // Of the other that depends on how much it had brought in before it had a group, which is nobody's.
+    // Of the other that depends on how much it had brought in before it had a group, which is counted for none.
     assert_eq!(of(&stream).llc_measured, 1);
     assert!(of(&stream).llc_mib > 0.5 && of(&stream).llc_mib <= 3.0);
     let moved = of(&stream).memory_mb_s;

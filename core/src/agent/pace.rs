@@ -12,6 +12,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::energy::thrift::GivenWork;
 use crate::pmu::sample::Sample;
 use crate::policy::Snapshot;
 use crate::policy::tools::progress::BUSY;
@@ -48,16 +49,6 @@ struct Pace {
     /// Latest clocks, Hz.
     clock: [f64; MAX_CORE_TYPES],
     on: [Load; MAX_CORE_TYPES],
-}
-
-/// What a thread wants done that sleeps in between.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct PacedWork {
-    /// In a second, in what the fastest core type does in one.
-    pub needs: f64,
-    /// Core types that were seen to suffice for that, a bit each, and those that were seen not to.
-    pub fits: u8,
-    pub fails: u8,
 }
 
 /// Of all threads.
@@ -109,7 +100,7 @@ impl Paces {
         speeds: &[f64; MAX_CORE_TYPES],
         now_ns: u64,
         stale: u64,
-    ) -> Option<PacedWork> {
+    ) -> Option<GivenWork> {
         let on = &self.threads.get(&task)?.on;
         let fresh = || {
             let all = on.iter().zip(speeds).enumerate();
@@ -122,7 +113,7 @@ impl Paces {
         let most = fresh().fold(0.0_f64, |most, (_, (load, speed))| {
             most.max(load.at_most * speed)
         });
-        let mut work = PacedWork {
+        let mut work = GivenWork {
             needs: most,
             fits: 1 << fastest,
             fails: 0,
@@ -229,7 +220,7 @@ mod tests {
             self.work().map(|work| (work.needs * 100.0).round() / 100.0)
         }
 
-        fn work(&self) -> Option<PacedWork> {
+        fn work(&self) -> Option<GivenWork> {
             self.paces
                 .wants(self.tasks[0].id, &SPEEDS, self.now_ns, STALE)
         }

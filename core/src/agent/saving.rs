@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use super::Author;
 use super::goals::AgentGoals;
-use super::pace::{PacedWork, Paces};
+use super::pace::Paces;
 use crate::energy::ledger::EnergyLedger;
-use crate::energy::thrift::{self, PlaceAim, PlaceCosts, PlacedThread};
+use crate::energy::thrift::{self, GivenWork, PlaceAim, PlaceCosts, PlacedThread};
 use crate::placement;
 use crate::pmu::sample::Sample;
 use crate::policy::tools::progress::Progress;
@@ -88,7 +88,7 @@ pub(super) struct EnergySaving {
     /// Kept for their memory.
     threads: Vec<PlacedThread>,
     ids: Vec<TaskId>,
-    needs: Vec<Option<PacedWork>>,
+    needs: Vec<Option<GivenWork>>,
     order: Vec<usize>,
     next: Vec<Placed>,
     told: Vec<Action>,
@@ -253,10 +253,9 @@ impl EnergySaving {
                     self.paces
                         .wants(task.id, &thread.speeds, snapshot.now_ns, stale)
                 };
-                let goal = goals.needs(task.id).map(|needs| PacedWork {
+                let goal = goals.needs(task.id).map(|needs| GivenWork {
                     needs,
-                    fits: 0,
-                    fails: 0,
+                    ..GivenWork::default()
                 });
                 let needs = goal.or_else(paced);
                 // Asleep, what computes all the time has no place to keep.
@@ -307,7 +306,7 @@ impl EnergySaving {
             };
             let beside = sleep / (1.0 - part_of_time(work.needs, thread)).max(1e-3);
             let own = awake_watts * beside.clamp(0.0, 1.0);
-            *thread = thread.with_goal(work.needs, (work.fits, work.fails), own, nr_types);
+            *thread = thread.with_given(*work, own, nr_types);
         }
     }
 

@@ -14,7 +14,7 @@
 //!
 //! Threads that mostly sleep have so much to do whatever the speed. While others keep the package awake
 //! anyway, a core type costs watts / speed; else (awake + watts) / speed. So it is with threads that have a goal and are held
-//! to it ([`PlacedThread::with_goal`]), of which some core types are too slow besides.
+//! to it ([`PlacedThread::with_given`]), of which some core types are too slow besides.
 
 use crate::topology::MAX_CORE_TYPES;
 
@@ -111,20 +111,24 @@ pub struct PlacedThread {
     pub kept: usize,
 }
 
+/// What a thread is to do, and no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GivenWork {
+    /// In a second, in what the fastest core type does in one.
+    pub needs: f64,
+    /// Core types that were seen to suffice for that, a bit each, and those that were seen not to.
+    pub fits: u8,
+    /// See there.
+    pub fails: u8,
+}
+
 /// A core type has to be so much faster than a goal takes before its thread goes there.
 const GOAL_MARGIN: f64 = 1.1;
 
 impl PlacedThread {
-    /// The same if it is to do what the fastest core type does in `needs` of the time, and no more. Of the core types in `fits`
-    /// and `fails`, a bit each, it was seen that they suffice, and that they do not. While it runs the package takes `own` W that
-    /// it would not without it.
-    pub fn with_goal(
-        mut self,
-        needs: f64,
-        (fits, fails): (u8, u8),
-        own: f64,
-        nr_types: usize,
-    ) -> Self {
+    /// The same if it is to do that and no more. While it runs the package takes `own` W that it would not without it.
+    pub fn with_given(mut self, work: GivenWork, own: f64, nr_types: usize) -> Self {
+        let needs = work.needs;
         let suffices = |on: &usize| {
             let least = if *on == self.now {
                 needs
@@ -132,7 +136,7 @@ impl PlacedThread {
                 GOAL_MARGIN * needs
             };
             let seen = |mask: u8| mask & 1 << *on != 0;
-            self.may(*on) && !seen(fails) && (seen(fits) || self.speeds[*on] >= least)
+            self.may(*on) && !seen(work.fails) && (seen(work.fits) || self.speeds[*on] >= least)
         };
         let enough = (0..nr_types).filter(suffices);
         let enough = enough.fold(0, |mask, on| mask | 1 << on);
@@ -372,7 +376,11 @@ mod tests {
 
     #[test]
     fn a_goal_is_met_where_that_costs_least_and_never_where_it_is_too_slow() {
-        let goal = |needs, own, now| thread(2.0, 3.0, 1.0, now).with_goal(needs, (0, 0), own, 2);
+        let given = |needs| GivenWork {
+            needs,
+            ..GivenWork::default()
+        };
+        let goal = |needs, own, now| thread(2.0, 3.0, 1.0, now).with_given(given(needs), own, 2);
         // 3 W for half of the time, or 1 W for all of it.
         assert_eq!(places(&[goal(0.45, 0.0, 0)], &[1, 1], 0.0), [1]);
         // 8 W for half of it, or 6 W for all of it.
@@ -384,13 +392,20 @@ mod tests {
             allowed: 0b10,
             ..thread(2.0, 3.0, 1.0, 1)
         };
-        let slow_only = slow_only.with_goal(0.9, (0, 0), 0.0, 2);
+        let slow_only = slow_only.with_given(given(0.9), 0.0, 2);
         assert_eq!(places(&[slow_only], &[1, 1], 0.0), [1]);
         // Beside what computes all the time: it is what is done, not how soon, that counts for it.
         let beside = [goal(0.45, 0.0, 0), thread(2.0, 3.0, 1.0, 1)];
         assert_eq!(places(&beside, &[2, 2], 5.0), [1, 0]);
         // What was seen goes before what speeds say.
-        let seen = |seen, now| thread(2.0, 3.0, 1.0, now).with_goal(0.49, seen, 0.0, 2);
+        let seen = |(fits, fails), now| {
+            let work = GivenWork {
+                needs: 0.49,
+                fits,
+                fails,
+            };
+            thread(2.0, 3.0, 1.0, now).with_given(work, 0.0, 2)
+        };
         assert_eq!(places(&[seen((0b10, 0), 0)], &[1, 1], 0.0), [1]);
         assert_eq!(places(&[seen((0, 0b10), 1)], &[1, 1], 0.0), [0]);
         assert!(goal(0.4, 4.0, 1).could_gain(1.0, 0, 1.6));

@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    fn who(class: InterferenceClass, all: &[Neighbour], before: &[(u32, f64)]) -> Option<u32> {
+    fn process(class: InterferenceClass, all: &[Neighbour], before: &[(u32, f64)]) -> Option<u32> {
         culprit(class, all.iter().copied(), before).map(|of| of.0)
     }
 
@@ -110,10 +110,10 @@ mod tests {
                 ..neighbour(3, 0.0)
             },
         ];
-        assert_eq!(who(Llc, &all, &[]), Some(2));
-        assert_eq!(who(Bandwidth, &all, &[]), Some(2));
-        assert_eq!(who(Sibling, &all, &[]), Some(3));
-        assert_eq!(who(None, &all, &[]), Option::None);
+        assert_eq!(process(Llc, &all, &[]), Some(2));
+        assert_eq!(process(Bandwidth, &all, &[]), Some(2));
+        assert_eq!(process(Sibling, &all, &[]), Some(3));
+        assert_eq!(process(None, &all, &[]), Option::None);
         let (_, part) = culprit(Llc, all.into_iter(), &[]).unwrap();
         assert!((part - 4.0 / 7.0).abs() < 1e-12);
     }
@@ -122,6 +122,9 @@ mod tests {
     fn what_was_there_before_is_not_it() {
         let all = [neighbour(1, 3e9), neighbour(2, 2e9)];
         let before = [(1, 2.9e9), (0, 0.0)];
-        assert_eq!(who(InterferenceClass::Bandwidth, &all, &before), Some(2));
+        assert_eq!(
+            process(InterferenceClass::Bandwidth, &all, &before),
+            Some(2)
+        );
     }
 }

@@ -243,13 +243,7 @@ impl Slope {
 mod tests {
     use super::super::ProfilePhase;
     use super::*;
-
-    fn phase(l1: f64) -> Phase {
-        Phase {
-            l1_per_kilo: Some(l1),
-            branch_percent: Some(10.0),
-        }
-    }
+    use crate::testing::phase;
 
     fn found(sf: f64, phases: &[(f64, f64)]) -> ThreadProfile {
         let mut found = ThreadProfile::default();

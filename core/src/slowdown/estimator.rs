@@ -283,15 +283,9 @@ fn last(k: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::phase;
 
     const SMALL: usize = 1;
-
-    fn phase(l1: f64) -> Phase {
-        Phase {
-            l1_per_kilo: Some(l1),
-            branch_percent: Some(10.0),
-        }
-    }
 
     /// At 1 GHz, all types alike.
     fn reading(core_type: usize, l1: f64, ipc: f64, low_contention: bool) -> Reading {

@@ -42,6 +42,19 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Of one sample.
+    fn new(phase: &Phase, ipc: f64, frequency: f64, exact: bool) -> Self {
+        Self {
+            phase: *phase,
+            ipc,
+            frequency,
+            samples: 1,
+            exact,
+            past: false,
+            used: 0,
+        }
+    }
+
     /// Instructions per second at a clock of `frequency` Hz, or if that is not known at the clock
     /// at which they were measured.
     pub fn ips(&self, frequency: Option<f64>) -> f64 {
@@ -96,15 +109,7 @@ impl History {
     /// the phase is a new one.
     pub fn learn(&mut self, phase: &Phase, ipc: f64, frequency: f64, exact: bool) -> bool {
         let Some(index) = self.index(phase) else {
-            self.insert(Entry {
-                phase: *phase,
-                ipc,
-                frequency,
-                samples: 1,
-                exact,
-                past: false,
-                used: 0,
-            });
+            self.insert(Entry::new(phase, ipc, frequency, exact));
             return true;
         };
         let entry = self.touch(index);
@@ -145,13 +150,8 @@ impl History {
     /// Takes over what an earlier run of the program knew of a phase, see [`History::insert`].
     pub fn remember(&mut self, phase: &Phase, ipc: f64, frequency: f64, exact: bool) {
         self.insert(Entry {
-            phase: *phase,
-            ipc,
-            frequency,
-            samples: 1,
-            exact,
             past: true,
-            used: 0,
+            ..Entry::new(phase, ipc, frequency, exact)
         });
     }
 
@@ -188,13 +188,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn phase(l1: f64) -> Phase {
-        Phase {
-            l1_per_kilo: Some(l1),
-            branch_percent: Some(10.0),
-        }
-    }
+    use crate::testing::phase;
 
     #[test]
     fn a_phase_that_is_known_is_averaged_and_a_new_one_gets_an_entry() {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Antagonists while they run: started, counted, and ended again.
 
-use std::os::unix::process::CommandExt as _;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use crossbeam::channel::Receiver;
 
-use super::super::run::{bind, end_group};
+use super::super::run::{end_group, launcher_on};
 use crate::pmc::counting::{Counting, places};
 use crate::pmc::perf::How;
-use crate::pmc::target::{Launcher, command, threads};
+use crate::pmc::target::{Launcher, threads};
 use crate::pmu::sample::LINE_BYTES;
 use crate::pmu::{MachinePmus, Meaning, Plan, plan};
 use crate::topology::Topology;
@@ -56,14 +55,7 @@ impl<'m> RunningBeside<'m> {
             copies: Vec::new(),
         };
         for &cpu in on {
-            let mut child = command(words)?;
-            child
-                .process_group(0)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let launcher = Launcher::new(child)?;
-            bind(launcher.tid, &[cpu])?;
+            let launcher = launcher_on(words, &[cpu])?;
             let (pid, end) = launcher.start(&words[0])?;
             let one = RunningAntagonist {
                 pid,

@@ -15,7 +15,7 @@
 //! | `energy-package`, `-core` | hwmon `energyN_input` of `amd_energy` | |
 //! | `energy-sensor` | any other hwmon `energyN_input` | Arm's Juno and TC2, SCMI |
 //! | `power-sensor` | hwmon `powerN_input`, else `powerN_average` | **not integrated**, see below |
-//! | `llc-occupancy`, `mbm-total`, `mbm-local` | `/sys/fs/resctrl/mon_data/mon_L3_*` | tasks of resctrl's default control group only: all tasks, unless somebody made other groups; of one group after [`VirtualCounters::read_group`] |
+//! | `llc-occupancy`, `mbm-total`, `mbm-local` | `/sys/fs/resctrl/mon_data/mon_L3_*` | tasks of resctrl's default control group only: all tasks, unless there are other groups; of one group after [`VirtualCounters::read_group`] |
 //! | `frequency` | cpufreq's `scaling_cur_freq` | of an idle CPU the last known |
 //! | `temperature` | hwmon `tempN_input` of CPU drivers, `thermal_zone*/temp` | thermal zones whose type tells of a CPU |
 //!
