@@ -275,7 +275,7 @@ impl Goals {
 
     fn of_standing(&self, standing: Standing) -> impl Iterator<Item = &Session> {
         let all = self.sessions.iter();
-        all.filter(move |session| session.standing == standing)
+        all.filter(move |session| session.standing() == standing)
     }
 
     fn share_among(&mut self, standing: Standing, fast_cores: f64) {
@@ -288,7 +288,7 @@ impl Goals {
         }));
         share(fast_cores, &mut claims);
         let all = self.sessions.iter_mut();
-        let those = all.filter(|session| session.standing == standing);
+        let those = all.filter(|session| session.standing() == standing);
         for (session, claim) in those.zip(&claims) {
             session.give(claim.given);
         }

@@ -19,10 +19,11 @@ const PRIOR_A: f64 = 0.04;
 const PRIOR_B: f64 = 0.2;
 
 /// A prediction that is off by so much, and by so many times its noise, is a surprise; so many one after
-/// another in the same direction are another phase.
+/// another in the same direction are another phase, and one is where a rate is so many times lower or higher.
 const SURPRISE: f64 = 0.25;
 const SURPRISE_NOISES: f64 = 3.0;
 const SURPRISES: i8 = 2;
+const SHOCK: f64 = 4.0;
 
 /// The model is sure after so many intervals, if its predictions err by no more than this on average.
 const LEARNT: u32 = 4;
@@ -117,7 +118,7 @@ impl RateModel {
             miss if miss < -surprise / (1.0 + surprise) => self.surprises.min(0) - 1,
             _ => 0,
         };
-        if self.surprises.abs() >= SURPRISES {
+        if self.surprises.abs() >= SURPRISES || !(-1.0 + 1.0 / SHOCK..SHOCK - 1.0).contains(&miss) {
             *self = Self {
                 resets: self.resets.saturating_add(1),
                 error: 0.5 * self.error,

@@ -9,6 +9,10 @@ use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
 /// A session with a deadline is left so many times what it spends.
 const ROOM: f64 = 1.1;
 
+/// A beat that has taken so many times what the model expects, and is not there yet, is no beat like those
+/// before: an encoder that looks ahead takes its first pictures for next to nothing.
+const REFUTED: f64 = 4.0;
+
 /// How a demand came about, and so how it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -40,7 +44,13 @@ pub(super) struct Session {
     threads: f64,
     /// The interval that has begun is no measure: not all was spent by it that its beats took.
     partial: bool,
-    pub(super) standing: Standing,
+    /// When its first beat was seen, ns.
+    begun_ns: Option<u64>,
+    /// Since then half a window has not passed: how it begins (it fills its queues, it is compiled) says little of how it goes on.
+    young: bool,
+    /// It was as the interval began.
+    was_young: bool,
+    standing: Standing,
 }
 
 impl Session {
@@ -60,6 +70,9 @@ impl Session {
             met: 1.0,
             threads: 1.0,
             partial: false,
+            begun_ns: None,
+            young: true,
+            was_young: true,
             standing: Standing::Unknown,
         }
     }
@@ -86,7 +99,13 @@ impl Session {
             spent_ns: sight.spent_ns,
             allotted_ns: self.allotted_ns,
         };
-        self.log.read(now_ns, &reading);
+        if self.log.read(now_ns, &reading) {
+            self.begun_ns.get_or_insert(now_ns);
+        }
+        let since_ns = self
+            .begun_ns
+            .map(|begun_ns| now_ns.saturating_sub(begun_ns));
+        self.young = since_ns.is_none_or(|ns| u128::from(ns) < settings.window.as_nanos() / 2);
         let least_ns = settings.interval.as_nanos() as u64;
         self.partial |= sight.joined;
         let beats_again = self.standing == Standing::Unknown && self.model.is_some();
@@ -131,7 +150,8 @@ impl Session {
         if fresh {
             self.controller.forget();
         }
-        let granted = self.met > 0.98;
+        // Nor was what it had as it began what it had asked for.
+        let granted = self.met > 0.98 && !self.was_young;
         self.controller
             .step(self.target, &interval, granted, &model, pole);
         if by_work {
@@ -140,6 +160,7 @@ impl Session {
         }
         self.before = interval.rate;
         self.met = 1.0;
+        self.was_young = self.young;
         self.standing = Standing::Measured;
     }
 
@@ -157,15 +178,28 @@ impl Session {
             && so_far.rate < 0.7 * expected
             && so_far.spent > 0.5 * so_far.allotted
         {
-            let most = 2.0 * self.target / model.gain();
+            let expects = self.target / model.gain();
             let need = self.target * so_far.spent / so_far.rate;
-            self.controller.raise(need.min(most));
+            let refuted = need > REFUTED * expects;
+            self.controller.raise(if refuted {
+                need
+            } else {
+                need.min(2.0 * expects)
+            });
+        }
+    }
+
+    /// See [`Standing`].
+    pub(super) fn standing(&self) -> Standing {
+        match self.young {
+            true => Standing::Unknown,
+            false => self.standing,
         }
     }
 
     /// Fast cores that it asks for: what it can use of its demand.
     pub(super) fn claim(&self) -> f64 {
-        match self.standing {
+        match self.standing() {
             Standing::Measured => self.controller.demand().min(self.threads),
             Standing::Unknown => self.threads,
         }
@@ -182,7 +216,7 @@ impl Session {
         GoalState {
             session: self.id,
             fast_cores: self.given,
-            demand: match self.standing {
+            demand: match self.standing() {
                 Standing::Measured => self.controller.demand(),
                 Standing::Unknown => self.claim(),
             },

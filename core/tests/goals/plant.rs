@@ -42,8 +42,8 @@ pub(crate) struct Plant {
     pub(crate) heavy_each: u64,
     /// What beats take in turn, over the mean: an encoder's pictures come in groups, of which the first takes most.
     pub(crate) group: Vec<f64>,
-    /// So many beats at its beginning take a twentieth of the work, and one after them six times that: an
-    /// encoder that looks ahead takes pictures before it has to do anything with them.
+    /// So many beats at its beginning take a twentieth of the work, of one thread, and one after them six times
+    /// that: an encoder that looks ahead takes pictures before it has to do anything with them.
     pub(crate) fills: u64,
     /// How long after its work a beat comes, ms.
     pub(crate) lag: u64,
@@ -142,7 +142,7 @@ impl Plant {
     pub(crate) fn step(&mut self, now: u64, allotted: f64, free: f64, rng: &mut Pcg64Mcg) -> f64 {
         const DT: f64 = 1e-3;
         self.tokens = (self.tokens + allotted * DT).min(self.depth.max(DT) * allotted.max(1e-3));
-        let alone = self.done < self.serial * self.cost;
+        let alone = self.begun < self.fills || self.done < self.serial * self.cost;
         let wide = f64::from(self.threads);
         let useful = if alone { 1.0 } else { wide };
         let rests = now as f64 * 1e-9 < self.next;
