@@ -101,6 +101,7 @@ fn script(path: &str, text: &str) {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_scheduler_that_is_not_attached_is_not_measured() {
     let hetero = binary();
     // Attaches for long enough to begin, and then is gone.

@@ -19,6 +19,7 @@ fn transfer(cpus: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "of the machine, and not of what runs on it; make test-kernels runs it"]
 fn farther_cores_take_longer_to_hand_a_line_over() {
     let (thread, core) = (transfer("0,1"), transfer("0,6"));
     let (other, cluster) = (transfer("0,8"), transfer("8,9"));
@@ -46,6 +47,7 @@ fn late(sleep: Duration) -> Duration {
 }
 
 #[test]
+#[ignore = "of the machine, and not of what runs on it; make test-kernels runs it"]
 fn a_deeper_sleep_ends_later() {
     // SAFETY: a plain system call; without it, the kernel may be 50 us late.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -62,6 +64,7 @@ fn a_deeper_sleep_ends_later() {
 }
 
 #[test]
+#[ignore = "of the machine, and not of what runs on it; make test-kernels runs it"]
 fn the_same_work_is_not_counted_alike() {
     // From its first instruction on a P core: the event counts on no other.
     pin(0, &[0]);
