@@ -92,6 +92,29 @@ fn a_session_gets_what_it_is_allotted_beside_a_crowd_and_leaves_it_the_rest() {
     }
 }
 
+/// Threads that have got far ahead of a crowd by their allotment, and are let go while it is used up, do not wait
+/// until the crowd has come as far: they have waited, and the next allotment may be larger.
+#[test]
+fn a_session_that_gets_more_again_has_it_at_once() {
+    for machine in kernels(&[4, 4]) {
+        let mut scene = Scene::new(&machine);
+        let hogs = scene.hogs(8, &NewTask::default());
+        scene.hogs(16, &NewTask::default());
+        join(&mut scene, &hogs, 1, exactly(4.0));
+        scene.run(3 * S);
+        scene.kernel.allot(SessionPlace::first(1), exactly(0.1));
+        scene.run(S);
+        scene.kernel.allot(SessionPlace::first(1), exactly(3.0));
+        scene.run(200 * MS);
+        let rate = rate(&mut scene, 1, 500 * MS);
+        assert!(
+            (rate / 3.0 - 1.0).abs() < 0.1,
+            "{rate} on {}",
+            machine.in_short()
+        );
+    }
+}
+
 /// Two sessions do not take from each other, whatever their threads would.
 #[test]
 fn sessions_get_what_each_is_allotted() {
