@@ -25,6 +25,7 @@ use ndarray::{Array1, Axis};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::discover::classes;
 use crate::scaled::ScaledRows;
 
 /// Signs that no policy's counters tell: misses of the L2 and stalled cycles.
@@ -76,10 +77,25 @@ type Says = Box<dyn Fn(&InterferenceSigns) -> InterferenceClass>;
 pub fn run(args: &Train) -> Result<()> {
     let mut examples = read(&args.tables)?;
     examples.retain(|example| !args.leave_out.contains(&example.program));
-    output::print(report(&examples)?)
+    output::print(match args.discover {
+        true => choice(&examples)?,
+        false => report(&examples)?,
+    })
 }
 
-fn report(examples: &[PairExample]) -> Result<String> {
+/// Which events are worth counting.
+fn choice(examples: &[PairExample]) -> Result<String> {
+    enough(examples)?;
+    classes::choose(&|signs| {
+        info!("learnt anew for each program left out");
+        let seen: Vec<PairExample> = examples.iter().map(|of| restricted(of, signs)).collect();
+        let scores = left_out(&seen, Teller::Boosted, signs, |of| &of.program)?;
+        Ok((scores.macro_f1(), scores.accuracy()))
+    })
+}
+
+/// The programs and antagonists, if there are enough to leave some out.
+fn enough(examples: &[PairExample]) -> Result<[BTreeSet<&str>; 2]> {
     let names =
         |of: fn(&PairExample) -> &str| -> BTreeSet<&str> { examples.iter().map(of).collect() };
     let programs = names(|of| &of.program);
@@ -90,6 +106,11 @@ fn report(examples: &[PairExample]) -> Result<String> {
         programs.len(),
         antagonists.len().saturating_sub(1)
     );
+    Ok([programs, antagonists])
+}
+
+fn report(examples: &[PairExample]) -> Result<String> {
+    let [programs, antagonists] = enough(examples)?;
     let all: Vec<usize> = (0..NR_SIGNS).collect();
     let common: Vec<usize> = all
         .iter()

@@ -113,7 +113,8 @@ impl Data {
         let mut ignored = Vec::new();
         for (column, name) in names.iter().enumerate() {
             let given = wished.iter().find(|wish| plain(wish) == plain(name));
-            let found = match (feature_of(&plain(name)), given) {
+            let counted = self.counted(name).map(|name| (name, Unit::Count));
+            let found = match (counted.or_else(|| feature_of(&plain(name))), given) {
                 (Some(found), _) => found,
                 (None, Some(_)) => (plain(name), Unit::Per(1.0)),
                 (None, None) => {
@@ -185,6 +186,15 @@ impl Data {
              'ips' (or 'instructions' and 'run-ns') with rows of each program on each core type"
         );
         Ok(layout)
+    }
+
+    /// The event that the header says this column counts, by that name: it is then the one that is counted
+    /// while scheduling.
+    fn counted(&self, column: &str) -> Option<String> {
+        let base = ["instructions", "cycles"];
+        let mut pmus = self.header.iter().flat_map(|header| &header.machine.pmus);
+        (!base.contains(&column) && pmus.any(|pmu| pmu.events.contains_key(column)))
+            .then(|| column.to_string())
     }
 
     fn row(
