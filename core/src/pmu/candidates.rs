@@ -130,6 +130,10 @@ impl Gathering {
         match known.into_iter().find(|of| same(&of.encoding, &encoding)) {
             Some(known) => {
                 known.sources.insert(source);
+                // A vendor's name says more than terms do.
+                if known.encoding.name.contains('=') {
+                    known.encoding.name = encoding.name;
+                }
             }
             None => self.candidates.found.push(Candidate {
                 name,

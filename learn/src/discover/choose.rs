@@ -10,7 +10,7 @@ use hetero_core::ml::validate::{begin, speedups};
 use crate::select::{self, WORTH};
 
 /// What is asked of one core type's rows.
-pub(super) struct Question<'q> {
+pub(super) struct EventQuestion<'q> {
     /// SF, or EF in its place.
     pub data: &'q Data,
     /// Which.
@@ -26,7 +26,7 @@ pub(super) struct Question<'q> {
 
 /// What was chosen.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub(super) struct EventChoice {
     /// In the order in which they were chosen, and the mean absolute error with each and those before it.
     pub steps: Vec<(usize, f64)>,
     /// In the order of features.
@@ -39,7 +39,7 @@ pub(super) struct Choice {
     pub explained: f64,
 }
 
-impl Choice {
+impl EventChoice {
     /// What it sees.
     pub(super) fn view(&self) -> View {
         view(&self.features)
@@ -53,14 +53,14 @@ fn view(features: &[usize]) -> View {
     }
 }
 
-impl Question<'_> {
+impl EventQuestion<'_> {
     /// Begins with IPC, which is counted anyway, and adds the event that lessens the error most, again and again
     /// while the PMU counts all at once; the fewest are taken whose error is within 2 % of the least on the way. What
     /// does better in the place of another then takes it.
     ///
     /// # Errors
     /// Nothing can be learnt.
-    pub(super) fn forward(&self, all: &[usize]) -> Result<Choice> {
+    pub(super) fn forward(&self, all: &[usize]) -> Result<EventChoice> {
         let [few, each] = self.groups;
         let boosting = begin(self.data, self.core_type, all, self.boosting, few)?;
         let error = |features: &[usize]| -> Result<f64> {
@@ -115,7 +115,7 @@ impl Question<'_> {
         let (_, chosen) = select::exchange((reached, chosen), &others, self.at_once, &error)?;
         let features = with(&chosen);
         let found = speedups(self.data, self.core_type, &view(&features), &boosting, each)?;
-        Ok(Choice {
+        Ok(EventChoice {
             steps: way,
             features,
             boosting,
@@ -166,7 +166,7 @@ mod tests {
         let groups = groups(&data, 6, 1);
         let all = data.usable(&[0]);
         let names = |most: usize| -> Vec<String> {
-            let question = Question {
+            let question = EventQuestion {
                 data: &data,
                 core_type: 0,
                 boosting: Boosting {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use log::info;
 
 use crate::select;
-use choose::{Choice, Question};
+use choose::{EventChoice, EventQuestion};
 use hetero_core::ml::args::Train;
 use hetero_core::ml::boosting::{Boosting, Loss};
 use hetero_core::ml::data::{Data, INSTRUCTIONS};
@@ -25,7 +25,7 @@ use hetero_core::ml::scores::Confusion;
 use hetero_core::ml::validate::{by_estimate, groups, pairs};
 use hetero_core::pmu::Meaning;
 use hetero_core::pmu::candidates::EventSource;
-use reduce::{Rank, Reduced, reduce};
+use reduce::{EventRank, Reduced, reduce};
 
 /// Trees while events are chosen: few show which events matter, and many take long.
 const TREES: usize = 10;
@@ -114,7 +114,7 @@ struct FromType {
     /// The mean absolute error of guessing the mean.
     mean: f64,
     /// By what was allowed, and how many pairs of this core type's rows are right.
-    choices: Vec<(Choice, Confusion)>,
+    choices: Vec<(EventChoice, Confusion)>,
 }
 
 /// Chooses events for SF from each core type, and for EF where joules were measured. `data` is left with what was
@@ -167,7 +167,7 @@ fn answer(data: &Data, args: &Train, what: &'static str) -> Result<Answer> {
     let mut right = Vec::new();
     for n in 0..among.len() {
         let chosen = core_types.iter().map(|of| &of.choices[n].0);
-        let views: Vec<View> = chosen.clone().map(Choice::view).collect();
+        let views: Vec<View> = chosen.clone().map(EventChoice::view).collect();
         let by: Vec<Boosting> = chosen.map(|choice| choice.boosting).collect();
         right.push(by_estimate(data, &all, &views, &by, &few)?);
     }
@@ -192,8 +192,8 @@ fn from_type(
     let each = groups(data, programs.min(100), SEED);
     let pairs = pairs(data, MOST_PAIRS, SEED);
     let name = |feature: usize| data.features[feature].as_str();
-    let rank = |feature: usize| Rank::of(name(feature), pmu.events.get(name(feature)));
-    let question = Question {
+    let rank = |feature: usize| EventRank::of(name(feature), pmu.events.get(name(feature)));
+    let question = EventQuestion {
         data,
         core_type,
         boosting,

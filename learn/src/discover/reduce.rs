@@ -19,14 +19,14 @@ pub(super) const EXPLAINED: f64 = 0.95;
 /// Which of two twins is kept, the lesser: what is counted anyway, then what has a meaning that others know,
 /// then what more counters can count, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(super) struct EventRank {
     counted_anyway: Reverse<bool>,
     known: Reverse<bool>,
     counters: Reverse<u32>,
     name: String,
 }
 
-impl Rank {
+impl EventRank {
     /// Of a feature, and the event it is made of.
     pub(super) fn of(name: &str, event: Option<&EventCounted>) -> Self {
         let counters = event.map_or(0, |of| {
@@ -73,7 +73,7 @@ pub(super) fn reduce(
     data: &Data,
     core_type: usize,
     may: &dyn Fn(usize) -> bool,
-    rank: &dyn Fn(usize) -> Rank,
+    rank: &dyn Fn(usize) -> EventRank,
 ) -> Result<Reduced> {
     let rows = data.rows_of(core_type);
     let column = |feature: usize| -> Vec<f64> {
@@ -184,7 +184,7 @@ mod tests {
         let rank = |feature: usize| {
             let name = &data.features[feature];
             let pmu = &data.header.as_ref().unwrap().machine.pmus[0];
-            Rank::of(name, pmu.events.get(name))
+            EventRank::of(name, pmu.events.get(name))
         };
         let reduced = reduce(&data, 0, &|_| true, &rank).unwrap();
         let kept: BTreeSet<String> = names(&data, &reduced.kept).into_iter().collect();
@@ -209,11 +209,11 @@ mod tests {
             fixed,
             sources: Default::default(),
         };
-        let of = |name: &str, event: EventCounted| Rank::of(name, Some(&event));
+        let of = |name: &str, event: EventCounted| EventRank::of(name, Some(&event));
         assert!(of("b", event(0xff, None)) < of("a", event(0xf, None)));
         assert!(of("loads", event(1, None)) < of("a", event(0xff, None)));
         assert!(of("a", event(1, None)) < of("b", event(1, None)));
-        assert!(Rank::of(INSTRUCTIONS, None) < of("loads", event(1, None)));
+        assert!(EventRank::of(INSTRUCTIONS, None) < of("loads", event(1, None)));
     }
 
     #[test]

@@ -241,10 +241,10 @@ fn runs(counted: &[Counted], programs: usize, took: Option<&[Duration]>) -> Stri
         let all: f64 = times
             .map(|(counted, took)| of(counted) as f64 * took.as_secs_f64())
             .sum();
-        format!(", which take some {:.0} minutes", (all / 60.0).ceil())
+        format!(", some {:.0} min", (all / 60.0).ceil())
     });
     format!(
-        "Each program runs {}: {all} runs{} if all are steady.",
+        "Each program runs {}: {all} runs in all{}, if speeds are steady.",
         each.join(", "),
         time.unwrap_or_default()
     )

@@ -64,24 +64,35 @@ pub(super) fn counters(
     for candidate in candidates.iter() {
         numbers.push(copies(pmu, &candidate.encoding)?);
     }
-    // Of what has a fixed counter, one more finds room.
-    let without = candidates.iter().zip(&numbers);
-    let without = without.filter(|(candidate, _)| candidate.encoding.fixed.is_none());
-    let most = without.map(|(_, number)| *number).max();
-    let general = most.unwrap_or(pmu.counters.general).max(1);
+    let instructions = base
+        .first()
+        .map(|of| Ok::<_, anyhow::Error>((of.fixed.is_some(), copies(pmu, of)?)));
+    let known = candidates.iter().zip(&numbers);
+    let known = known.filter(|(candidate, _)| candidate.encoding.fixed.is_none());
+    let known: Vec<u32> = known.map(|(_, number)| *number).collect();
+    let (general, has_fixed) = general(&known, instructions.transpose()?);
     for (candidate, &number) in candidates.iter_mut().zip(&numbers) {
         if candidate.encoding.fixed.is_none() {
             candidate.encoding.general = counters_for(number, general);
         }
     }
-    let mut fixed = pmu.counters.fixed;
-    if let Some(instructions) = base.first().filter(|of| of.fixed.is_some())
-        && copies(pmu, instructions)? <= general
-    {
-        // Nothing says so but CPUID, and that not always rightly.
-        fixed = 0;
-    }
+    let fixed = if has_fixed { pmu.counters.fixed } else { 0 };
     Ok(Counters { general, fixed })
+}
+
+/// How many general counters there are, where so many copies of each event found room, and of instructions, which
+/// should have a fixed counter or not; and whether that is there. Of what has one, one copy more finds room: of
+/// instructions, and of the few events that only the kernel knows to have one.
+fn general(copies: &[u32], instructions: Option<(bool, u32)>) -> (u32, bool) {
+    let number = |of: u32| copies.iter().filter(|&&found| found == of).count();
+    let (general, fixed) = match instructions {
+        Some((true, 0)) => (0, true),
+        Some((true, most)) if number(most) > number(most - 1) => (most, false),
+        Some((true, most)) => (most - 1, true),
+        Some((false, most)) => (copies.iter().copied().fold(most, u32::max), true),
+        None => (copies.iter().copied().max().unwrap_or(0), true),
+    };
+    (general.max(1), fixed)
 }
 
 /// Whether these are counted at once, beside what is held already.
@@ -92,4 +103,22 @@ pub(super) fn at_once(pmu: &Pmu, set: &[Encoding]) -> Result<bool> {
     let all: Vec<Encoding> = set.iter().cloned().chain(pmu.held()).collect();
     let known = fit(&all.iter().collect::<Vec<_>>(), pmu.counters);
     Ok(known && opens(pmu, &all)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn general_counters_are_those_that_all_but_fixed_events_share() {
+        // Golden Cove: some events have four, reference cycles a fixed one, too.
+        assert_eq!(general(&[8, 4, 8, 9, 4, 8], Some((true, 9))), (8, true));
+        // A virtual machine without the fixed ones that CPUID tells of.
+        assert_eq!(general(&[4, 4, 4], Some((true, 4))), (4, false));
+        // AMD has none.
+        assert_eq!(general(&[6, 6, 4], Some((false, 6))), (6, true));
+        assert_eq!(general(&[], Some((true, 9))), (8, true));
+        assert_eq!(general(&[], None), (1, true));
+        assert_eq!(general(&[0], Some((true, 0))), (1, true));
+    }
 }
