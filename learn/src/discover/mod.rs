@@ -213,7 +213,7 @@ fn from_type(
             "the rows of core type {} have no event in common that is not the same in all",
             pmu.core_type
         );
-        let choice = question.forward(&reduced.kept)?;
+        let choice = question.choose(&reduced.kept)?;
         let mut views = vec![choice.view(); all.core_types.len()];
         views[core_type] = choice.view();
         let by = vec![choice.boosting; all.core_types.len()];

@@ -142,7 +142,14 @@ fn of_type(out: &mut String, data: &Data, answer: &Answer, from: &FromType) {
         let steps: Vec<String> = steps
             .map(|(feature, error)| format!("{} {error:.3}", event(feature)))
             .collect();
-        say(out, &format!("Error with each more: {}.", steps.join(", ")));
+        let text = match steps.is_empty() {
+            true => "Found by leaving out what is missed least, again and again.".to_string(),
+            false => format!(
+                "Added in this order, with the error then: {}.",
+                steps.join(", ")
+            ),
+        };
+        say(out, &text);
     }
     out.push('\n');
 }
