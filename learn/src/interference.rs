@@ -371,6 +371,11 @@ mod tests {
             text.contains("96 windows of 4 programs, beside 3 antagonists"),
             "{text}"
         );
-        assert!(report(&examples[..24]).is_err(), "one program is too few");
+        // What differs shows without events.
+        let text = choice(&examples).unwrap();
+        assert!(text.contains("Nothing is gained by llc-misses"), "{text}");
+        for few in [report(&examples[..24]), choice(&examples[..24])] {
+            assert!(few.is_err(), "one program is too few");
+        }
     }
 }
