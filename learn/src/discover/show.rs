@@ -86,10 +86,11 @@ fn of_type(out: &mut String, data: &Data, answer: &Answer, from: &FromType) {
     say(
         out,
         &format!(
-            "\n{} principal components explain {:.0} % of what the other {} vary:",
+            "\n{} principal components explain {:.0} % of what the other {} vary{}:",
             reduced.components.len(),
             100.0 * EXPLAINED,
-            reduced.kept.len()
+            reduced.kept.len() - ipc,
+            if ipc > 0 { ", and IPC" } else { "" }
         ),
     );
     for component in &reduced.components {
