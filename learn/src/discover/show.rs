@@ -58,8 +58,12 @@ fn event(data: &Data, from: &FromType, feature: usize) -> String {
 fn of_type(out: &mut String, data: &Data, answer: &Answer, from: &FromType) {
     let event = |&feature: &usize| event(data, from, feature);
     let (what, reduced) = (answer.what, &from.reduced);
-    let measured =
-        reduced.kept.len() + reduced.constant.len() + reduced.lacking.len() + reduced.twins.len();
+    let of_ipc = |feature: &&usize| data.features[**feature] == INSTRUCTIONS;
+    let ipc = reduced.kept.iter().filter(of_ipc).count();
+    let measured = reduced.kept.len() - ipc
+        + reduced.constant.len()
+        + reduced.lacking.len()
+        + reduced.twins.len();
     say(
         out,
         &format!(
