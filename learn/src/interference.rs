@@ -25,6 +25,7 @@ use ndarray::{Array1, Axis};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::discover::classes;
 use crate::scaled::ScaledRows;
 
 /// Signs that no policy's counters tell: misses of the L2 and stalled cycles.
@@ -76,10 +77,25 @@ type Says = Box<dyn Fn(&InterferenceSigns) -> InterferenceClass>;
 pub fn run(args: &Train) -> Result<()> {
     let mut examples = read(&args.tables)?;
     examples.retain(|example| !args.leave_out.contains(&example.program));
-    output::print(report(&examples)?)
+    output::print(match args.discover {
+        true => choice(&examples)?,
+        false => report(&examples)?,
+    })
 }
 
-fn report(examples: &[PairExample]) -> Result<String> {
+/// Which events are worth counting.
+fn choice(examples: &[PairExample]) -> Result<String> {
+    enough(examples)?;
+    classes::choose(&|signs| {
+        info!("learnt anew for each program left out");
+        let seen: Vec<PairExample> = examples.iter().map(|of| restricted(of, signs)).collect();
+        let scores = left_out(&seen, Teller::Boosted, signs, |of| &of.program)?;
+        Ok((scores.macro_f1(), scores.accuracy()))
+    })
+}
+
+/// The programs and antagonists, if there are enough to leave some out.
+fn enough(examples: &[PairExample]) -> Result<[BTreeSet<&str>; 2]> {
     let names =
         |of: fn(&PairExample) -> &str| -> BTreeSet<&str> { examples.iter().map(of).collect() };
     let programs = names(|of| &of.program);
@@ -90,6 +106,11 @@ fn report(examples: &[PairExample]) -> Result<String> {
         programs.len(),
         antagonists.len().saturating_sub(1)
     );
+    Ok([programs, antagonists])
+}
+
+fn report(examples: &[PairExample]) -> Result<String> {
+    let [programs, antagonists] = enough(examples)?;
     let all: Vec<usize> = (0..NR_SIGNS).collect();
     let common: Vec<usize> = all
         .iter()
@@ -350,6 +371,11 @@ mod tests {
             text.contains("96 windows of 4 programs, beside 3 antagonists"),
             "{text}"
         );
-        assert!(report(&examples[..24]).is_err(), "one program is too few");
+        // What differs shows without events.
+        let text = choice(&examples).unwrap();
+        assert!(text.contains("Nothing is gained by llc-misses"), "{text}");
+        for few in [report(&examples[..24]), choice(&examples[..24])] {
+            assert!(few.is_err(), "one program is too few");
+        }
     }
 }

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
 pub mod beside;
+pub mod discover;
 pub mod estimates;
 pub mod fit;
 pub mod import;

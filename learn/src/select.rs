@@ -14,7 +14,7 @@ use hetero_core::pmu::sets::fit;
 use hetero_core::pmu::{Counters, Encoding};
 
 /// Of fewer features the error may be so much greater.
-const WORTH: f64 = 1.02;
+pub(crate) const WORTH: f64 = 1.02;
 /// And so much greater of some that are counted at once, where more would have to take turns.
 const WORTH_TURNS: f64 = 1.3;
 
@@ -89,7 +89,7 @@ pub fn select(
 
 /// Exchanges one feature for another as long as that lessens the error: what was left out while others
 /// were there may serve best without them.
-fn exchange(
+pub(crate) fn exchange(
     mut now: (f64, Vec<usize>),
     all: &[usize],
     at_once: &dyn Fn(&[usize]) -> bool,
@@ -150,6 +150,7 @@ mod tests {
                 name: name.to_string(),
                 general,
                 fixed,
+                sources: BTreeSet::new(),
             };
             (name.to_string(), counted)
         };

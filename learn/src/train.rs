@@ -10,7 +10,7 @@ use log::{info, warn};
 use crate::beside::Beside;
 use crate::estimates::{self, Lesson, names};
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::{beside, import, interference, plot, show};
+use crate::{beside, discover, import, interference, plot, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -47,6 +47,9 @@ pub fn run(args: &Train) -> Result<()> {
     data.leave_out(&args.leave_out)?;
     for note in &data.notes {
         warn!("{note}");
+    }
+    if args.discover {
+        output::print(discover::discover(&mut data, args)?)?;
     }
     let learnt = learn(&data, args)?;
     learnt.model.check()?;

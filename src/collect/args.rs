@@ -27,6 +27,7 @@ const LIMIT: u64 = 30;
                   scx_hetero collect -o mine.csv\n  \
                   scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n  \
                   scx_hetero collect --pairs -o pairs.csv  see docs/interference.md\n  \
+                  scx_hetero collect --discover -o all.csv  which events matter, see docs/counters.md\n  \
                   scx_hetero collect --from mine.csv --share shared.csv  measures nothing\n\n\
                   The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \
@@ -67,6 +68,20 @@ pub struct Args {
     #[arg(short, long, value_name = "EVENT,...", value_delimiter = ',')]
     pub(super) events: Vec<Event>,
 
+    /// Measure all events that this machine's PMUs, the kernel, our tables and --list name,
+    /// for 'scx_hetero train --discover' to choose from
+    #[arg(long, conflicts_with_all = ["events", "pairs"])]
+    pub(super) discover: bool,
+
+    /// With --discover, also the events of these vendor's lists, JSON files as in
+    /// tools/perf/pmu-events/arch of Linux, or folders of them
+    #[arg(long, value_name = "PATH", requires = "discover")]
+    pub(super) list: Vec<PathBuf>,
+
+    /// With --discover, do as if no table knew this machine
+    #[arg(long, requires = "discover")]
+    pub(super) no_tables: bool,
+
     /// Count user mode only, and not what the kernel does for the program
     #[arg(short, long)]
     pub(super) user_only: bool,
@@ -87,7 +102,7 @@ pub struct Args {
     /// Share this table, measured before, on this machine or another
     #[arg(long, value_name = "FILE", requires = "share", conflicts_with_all = [
         "output", "suite", "machine", "window", "windows", "limit", "events", "user_only",
-        "core_types", "command",
+        "core_types", "command", "discover",
     ])]
     pub(super) from: Option<PathBuf>,
 
@@ -113,6 +128,9 @@ impl Args {
             windows: WINDOWS,
             limit: LIMIT,
             events: Vec::new(),
+            discover: false,
+            list: Vec::new(),
+            no_tables: false,
             user_only: false,
             core_types,
             share: None,

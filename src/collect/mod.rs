@@ -8,6 +8,7 @@
 //! with when the command is given again.
 
 mod args;
+mod discover;
 pub(crate) mod measured;
 mod meter;
 mod pairs;
@@ -16,7 +17,7 @@ mod share;
 mod suite;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -30,7 +31,8 @@ pub use args::Args;
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, MeasuredMachine, SCHEMA, TableHeader};
 use crate::output;
-use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
+use crate::pmu::candidates::EventSource;
+use crate::pmu::{Counters, Event, EventSet, MachinePmus, Meaning, Plan, Pmu, availability, plan};
 use crate::text::stamp;
 use crate::topology::Topology;
 use measured::{JOULES, Measured, MeasuredTable, SetPlace};
@@ -51,6 +53,9 @@ struct Counted {
     name: String,
     sets: Vec<EventSet>,
     places: Vec<SetPlace>,
+    counters: Counters,
+    /// Where each event is named, if that was asked.
+    sources: BTreeMap<String, BTreeSet<EventSource>>,
 }
 
 /// The exit status of an interruption, as a shell has it.
@@ -103,13 +108,23 @@ fn tell(to: &Path, shared: &Shared) -> Result<()> {
 /// # Errors
 /// In words for people: nothing can be counted here, the table is another machine's, and such.
 pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
-    let machine = MachinePmus::detect();
+    let lists = discover::lists::read(&args.list)?;
+    let machine = match args.no_tables {
+        true => MachinePmus::detect_without_tables(),
+        false => MachinePmus::detect(),
+    };
     if let Err(why) = availability(&machine) {
         bail!("{why}");
     }
     let topology = Topology::detect(args.core_types.as_ref())?;
     let suite = args.suite()?;
-    let counted = counted(&machine, &topology, &args.events)?;
+    let counted = match args.discover {
+        true => match discover::counted(args, &lists, (&machine, &topology), &suite, stop)? {
+            Some(counted) => counted,
+            None => return Ok(None),
+        },
+        false => counted(&machine, &topology, &args.events)?,
+    };
     let mut features: Vec<String> = Vec::new();
     for (feature, ..) in counted.iter().flat_map(|counted| &counted.places) {
         if !features.contains(feature) {
@@ -290,6 +305,8 @@ fn counted(machine: &MachinePmus, topology: &Topology, wished: &[Event]) -> Resu
             name: kind.name.clone(),
             sets,
             places,
+            counters: pmu.counters,
+            sources: BTreeMap::new(),
         })
     };
     topology.types.iter().map(of_type).collect()
@@ -311,13 +328,14 @@ fn header(
                 name: encoding.name.to_string(),
                 general: encoding.general,
                 fixed: encoding.fixed,
+                sources: of.sources.get(name).cloned().unwrap_or_default(),
             };
             (name.clone(), event)
         });
         Some(CountedBy {
             core_type: of.name.clone(),
             microarchitecture: pmu.microarchitecture().to_string(),
-            counters: [pmu.counters.general, pmu.counters.fixed],
+            counters: [of.counters.general, of.counters.fixed],
             events: events.collect(),
         })
     };

@@ -18,7 +18,8 @@ pub const CALLER: &str = "SCX_HETERO_VERSION";
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     scx_hetero train mine.csv -o mine.model.json --report mine.svg\n  \
-    scx_hetero train --here  measures this machine first, and schedules by that\n\n\
+    scx_hetero train --here  measures this machine first, and schedules by that\n  \
+    scx_hetero train --discover all.csv  chooses events first, see docs/counters.md\n\n\
     What the tables must have, and what scores mean, is in docs/ml.md.")]
 pub struct Train {
     /// Tables of measurements, as 'scx_hetero collect' writes them
@@ -58,6 +59,11 @@ pub struct Train {
     /// minutes
     #[arg(long)]
     pub compare: bool,
+
+    /// Of a table of 'collect --discover': say which events are worth counting, and learn
+    /// from these; with --interference, which tell classes, of tables of 'collect --pairs'
+    #[arg(long, conflicts_with = "here")]
+    pub discover: bool,
 
     /// Of tables of 'collect --pairs': say how well classes of interference are told,
     /// by rules and by what is learnt, and write nothing

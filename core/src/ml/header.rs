@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What stands beside a table of measurements, and later in the model: which machine it is of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::files::read_trimmed;
+use crate::pmu::candidates::EventSource;
 use crate::text::parse_json;
 use crate::topology::{Identity, Topology, cpu_name};
 
@@ -52,6 +53,9 @@ pub struct EventCounted {
     pub general: u64,
     /// The fixed counter that can.
     pub fixed: Option<u8>,
+    /// Where it is named; `collect --discover` says so.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub sources: BTreeSet<EventSource>,
 }
 
 /// A table's header.

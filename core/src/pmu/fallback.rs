@@ -46,6 +46,79 @@ pub(super) fn with_fixed(mut encoding: Encoding, meaning: Meaning, counters: Cou
     encoding
 }
 
+/// The kernel's generalised events by the names that perf gives them.
+const HARDWARE: [(&str, u64); 10] = [
+    ("cpu-cycles", 0),
+    ("instructions", 1),
+    ("cache-references", 2),
+    ("cache-misses", 3),
+    ("branch-instructions", 4),
+    ("branch-misses", 5),
+    ("bus-cycles", 6),
+    ("stalled-cycles-frontend", 7),
+    ("stalled-cycles-backend", 8),
+    ("ref-cycles", 9),
+];
+/// What generalised cache events are of, in the kernel's order.
+const CACHES: [&str; 7] = [
+    "L1-dcache",
+    "L1-icache",
+    "LLC",
+    "dTLB",
+    "iTLB",
+    "branch",
+    "node",
+];
+/// And of what of it: operation, whether it missed, and how the name ends.
+const OPERATIONS: [(u64, u64, &str); 6] = [
+    (0, 0, "loads"),
+    (0, 1, "load-misses"),
+    (1, 0, "stores"),
+    (1, 1, "store-misses"),
+    (2, 0, "prefetches"),
+    (2, 1, "prefetch-misses"),
+];
+
+/// Every generalised event's name, but for instructions and cycles.
+pub(super) fn perfs_names() -> impl Iterator<Item = String> {
+    let hardware = HARDWARE[2..].iter().map(|(name, _)| name.to_string());
+    let caches = CACHES.iter().flat_map(|cache| {
+        let of_cache = OPERATIONS.iter();
+        of_cache.map(move |(.., operation)| format!("{cache}-{operation}"))
+    });
+    hardware.chain(caches)
+}
+
+/// The generalised event of this name, such as `LLC-load-misses`; upper and lower case are the same.
+pub(super) fn by_perfs_name(name: &str, type_id: u32, extended: bool) -> Option<Encoding> {
+    let name = name.to_ascii_lowercase();
+    let hardware = HARDWARE.iter().find(|(known, _)| *known == name);
+    let cache = || {
+        CACHES.iter().enumerate().find_map(|(cache, of)| {
+            let rest = name.strip_prefix(&of.to_ascii_lowercase())?;
+            let rest = rest.strip_prefix('-')?;
+            let (operation, missed, _) = OPERATIONS.iter().find(|(.., end)| *end == rest)?;
+            Some((Space::Cache, cache as u64 | operation << 8 | missed << 16))
+        })
+    };
+    let (space, config) = match hardware {
+        Some((_, config)) => (Space::Hardware, *config),
+        None => cache()?,
+    };
+    Some(Encoding {
+        space,
+        ..Encoding::raw(config | of_pmu(type_id, extended), name)
+    })
+}
+
+/// Where there are several PMUs of CPU cores, generalised events say which.
+fn of_pmu(type_id: u32, extended: bool) -> u64 {
+    match extended {
+        true => u64::from(type_id) << 32,
+        false => 0,
+    }
+}
+
 /// The kernel's generalised event. It says only on opening whether the PMU has one.
 pub(super) fn generalised(
     meaning: Meaning,
@@ -71,14 +144,29 @@ pub(super) fn generalised(
         Meaning::DtlbMisses => (Cache, DTLB | MISS, "dTLB-load-misses"),
         _ => return None,
     };
-    let pmu = if extended {
-        u64::from(type_id) << 32
-    } else {
-        0
-    };
     let encoding = Encoding {
         space,
-        ..Encoding::raw(config | pmu, name)
+        ..Encoding::raw(config | of_pmu(type_id, extended), name)
     };
     Some(with_fixed(encoding, meaning, counters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generalised_events_have_perfs_names() {
+        let of = |name: &str| by_perfs_name(name, 10, true).map(|of| (of.space, of.config));
+        assert_eq!(of("cache-misses"), Some((Space::Hardware, 10 << 32 | 3)));
+        assert_eq!(of("L1-dcache-loads"), Some((Space::Cache, 10 << 32)));
+        let misses = 10 << 32 | 1 << 16 | 1 << 8 | 3;
+        assert_eq!(of("dtlb-store-misses"), Some((Space::Cache, misses)));
+        assert_eq!(of("L1-dcache-weather"), None);
+        assert!(perfs_names().all(|name| by_perfs_name(&name, 4, false).is_some()));
+        // As the meanings have them.
+        let counters = Counters::default();
+        let meant = generalised(Meaning::DtlbMisses, 10, true, counters).unwrap();
+        assert_eq!(of("dTLB-load-misses"), Some((meant.space, meant.config)));
+    }
 }

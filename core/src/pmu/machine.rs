@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use super::candidates::EventSource;
 use super::event::{ANY, Encoding, Event, Meaning, Space};
 use super::facts::{self, MachineFacts, PmuFacts};
 use super::tables::{ConfigLayout, Counters, EventTable};
@@ -109,6 +110,8 @@ impl Pmu {
             return Ok(encoding);
         } else if let Some(code) = format::code(terms) {
             [code, 0, 0]
+        } else if let Some(encoding) = fallback::by_perfs_name(terms, self.type_id, self.extended) {
+            return Ok(encoding);
         } else if terms.contains('=') {
             format::terms(terms, &self.facts.formats)?
         } else {
@@ -164,6 +167,15 @@ impl Pmu {
         self.facts.events.keys().map(String::as_str)
     }
 
+    /// Where it is named how this PMU counts what is meant.
+    pub(super) fn source_of(&self, meaning: Meaning) -> EventSource {
+        match (self.table, self.in_sysfs(meaning)) {
+            (Some(_), _) => EventSource::Table,
+            (None, Some(_)) => EventSource::Sysfs,
+            (None, None) => EventSource::Kernel,
+        }
+    }
+
     /// What is held already: the NMI watchdog's cycles.
     pub fn held(&self) -> Option<Encoding> {
         self.watchdog
@@ -190,11 +202,20 @@ impl MachinePmus {
         Self::from_facts(facts::read(root))
     }
 
+    /// The same as if no table knew its microarchitectures.
+    pub fn detect_without_tables() -> Self {
+        Self::of(facts::read(&facts::root_from_env()), false)
+    }
+
     /// Works out what the PMUs are. Touches no file.
     pub fn from_facts(facts: MachineFacts) -> Self {
+        Self::of(facts, true)
+    }
+
+    fn of(facts: MachineFacts, tables: bool) -> Self {
         let extended = facts.pmus.len() > 1;
         let pmus = facts.pmus.into_iter().map(|pmu| {
-            let table = identify::table(&pmu.name, pmu.cpu);
+            let table = identify::table(&pmu.name, pmu.cpu).filter(|_| tables);
             let by_type = facts.counters_by_type || facts.counters.is_none();
             let counters = counters(&pmu, table, facts.counters, by_type);
             Pmu {

@@ -6,12 +6,14 @@
 //! [`plan`] sorts the events wished into sets that fit the PMU's counters, and [`Round`] puts samples
 //! from several sets together again. But for the reading of sysfs there is no I/O here.
 
+pub mod candidates;
 pub mod counts;
 mod event;
 mod facts;
 mod fallback;
 mod format;
 mod identify;
+pub mod listed;
 mod machine;
 pub mod round;
 pub mod sample;

@@ -178,7 +178,7 @@ fn nothing(events: &[&Event], why: &str) -> Plan {
 }
 
 /// Both count the same, whatever they are called.
-fn same(a: &Encoding, b: &Encoding) -> bool {
+pub(super) fn same(a: &Encoding, b: &Encoding) -> bool {
     let code = |e: &Encoding| (e.space, e.config, e.config1, e.config2);
     code(a) == code(b)
 }

@@ -113,7 +113,8 @@ impl Data {
         let mut ignored = Vec::new();
         for (column, name) in names.iter().enumerate() {
             let given = wished.iter().find(|wish| plain(wish) == plain(name));
-            let found = match (feature_of(&plain(name)), given) {
+            let counted = self.counted(name).map(|name| (name, Unit::Count));
+            let found = match (counted.or_else(|| feature_of(&plain(name))), given) {
                 (Some(found), _) => found,
                 (None, Some(_)) => (plain(name), Unit::Per(1.0)),
                 (None, None) => {
@@ -185,6 +186,15 @@ impl Data {
              'ips' (or 'instructions' and 'run-ns') with rows of each program on each core type"
         );
         Ok(layout)
+    }
+
+    /// The event that the header says this column counts, by that name: it is then the one that is counted
+    /// while scheduling.
+    fn counted(&self, column: &str) -> Option<String> {
+        let base = ["instructions", "cycles"];
+        let mut pmus = self.header.iter().flat_map(|header| &header.machine.pmus);
+        (!base.contains(&column) && pmus.any(|pmu| pmu.events.contains_key(column)))
+            .then(|| column.to_string())
     }
 
     fn row(
@@ -299,6 +309,7 @@ fn feature_of(name: &str) -> Option<(String, Unit)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Data;
     use super::super::tests::read;
 
     fn error(text: &str) -> String {
@@ -313,6 +324,30 @@ mod tests {
             note.contains("there is no ") && note.contains(".json, which"),
             "{note}"
         );
+    }
+
+    #[test]
+    fn what_the_header_calls_an_event_is_learnt_from_by_that_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let text =
+            "program,instructions,cycles,cpu_core/r1f25/,cache-misses,sf\nx,100,50,5,1,1.5\n";
+        std::fs::write(&path, text).unwrap();
+        let read = || Data::read(&[&path], &[]).unwrap();
+        assert_eq!(read().features, ["instructions", "llc-misses"]);
+        let event = r#"{"name": "x", "general": 15, "fixed": null}"#;
+        let header = format!(
+            r#"{{"schema": 1, "written_by": "a test", "date": "", "window": 100, "user_only": false,
+            "commands": {{}}, "machine": {{"name": "m", "identity": {{"cpu": "c", "core_types": []}},
+            "microcode": null, "kernel": "7.3", "pmus": [{{"core_type": "big", "microarchitecture": "m",
+            "counters": [4, 0], "events": {{"instructions": {event}, "cycles": {event},
+            "cpu_core/r1f25/": {event}, "cache-misses": {event}}}}}]}}}}"#
+        );
+        std::fs::write(path.with_extension("json"), header).unwrap();
+        let data = read();
+        let names = ["instructions", "cpu_core/r1f25/", "cache-misses"];
+        assert_eq!(data.features, names);
+        assert!((data.rows[0].features[1] - 0.1).abs() < 1e-6);
     }
 
     #[test]
