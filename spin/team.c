@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See team.h. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../heartbeats/scx_hetero_advice.h"
+#include "team.h"
+
+/* A way of running is tried for so long at a time, and so many regions, ns. */
+#define WINDOW 100000000ull
+#define LEAST_REGIONS 4
+
+/* All ways are tried so often in a row; then the best is kept for a while, longer each time. */
+#define ROUNDS 2
+#define SHORTEST_HOLD 2000000000ull
+#define LONGEST_HOLD 60000000000ull
+
+/* Beyond so many iterations to a thread none is left without one by the least weight. */
+#define LEAST_TRIPS 16
+#define LEAST_WEIGHT 150
+#define MOST_WEIGHT 1000
+
+/* Kinds of regions that are told apart in a trial. */
+#define KINDS 256
+
+enum way {
+	AS_ASKED, /* as the program would by itself */
+	BY_SPEED, /* the same threads, with shares by core type */
+	ADVISED, /* as many threads as are advised, with shares where there can be */
+	WAYS,
+};
+
+struct kind {
+	const void *body;
+	unsigned size; /* of the iterations, as a power of two */
+	uint64_t time[WAYS];
+	unsigned count[WAYS];
+};
+
+static struct {
+	/* Which thread's regions are looked after: the address of its own mark. */
+	const char *primary;
+	struct scx_hetero_advice subscription;
+	struct scx_hetero_advice_record advice; /* threads is 0 while there is none */
+	unsigned advised; /* threads that are tried, of `most` */
+	unsigned most;
+	bool by_speed;
+	/* The trial: ways that take part, in which it is and since when. */
+	bool settled;
+	enum way way;
+	unsigned ways, round, regions;
+	uint64_t since, hold;
+	unsigned had[WAYS];
+	uint64_t busy[WAYS], passed[WAYS];
+	struct kind kinds[KINDS];
+	/* CPU of each thread when it was last seen, + 1. */
+	int cpu[TEAM_MOST_THREADS];
+} team;
+
+static __thread char mark;
+
+/* SCX_HETERO_ADVICE: 0 is none, `always` takes what is advised without a trial. */
+static bool always, never, looked, tells;
+
+static void look_at_environment(void)
+{
+	const char *says = getenv("SCX_HETERO_ADVICE");
+
+	never = says && !strcmp(says, "0");
+	always = says && !strcmp(says, "always");
+	tells = getenv("SCX_HETERO_ADVICE_VERBOSE");
+	looked = true;
+}
+
+uint64_t team_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+void team_seen(unsigned number)
+{
+	if (number < TEAM_MOST_THREADS)
+		__atomic_store_n(&team.cpu[number], sched_getcpu() + 1, __ATOMIC_RELAXED);
+}
+
+/* Of a CPU, by its core type; 0 is unknown. */
+static unsigned weight_of(int cpu)
+{
+	const struct scx_hetero_advice_record *advice = &team.advice;
+	unsigned type, speed;
+
+	if (cpu < 0 || cpu >= SCX_HETERO_ADVICE_CPUS)
+		return 0;
+	type = advice->type_of_cpu[cpu];
+	if (!type || type > SCX_HETERO_ADVICE_TYPES)
+		return 0;
+	speed = advice->type[type - 1].speed;
+	return speed < LEAST_WEIGHT ? LEAST_WEIGHT : speed > MOST_WEIGHT ? MOST_WEIGHT : speed;
+}
+
+/* By where threads are now. Without shares if that is not known of all, or is the same. */
+static void weigh(struct team_plan *plan, unsigned threads)
+{
+	bool differ = false;
+	unsigned first = 0;
+
+	plan->shares = false;
+	plan->known = threads;
+	if (threads > TEAM_MOST_THREADS)
+		return;
+	plan->before[0] = 0;
+	for (unsigned i = 0; i < threads; i++) {
+		int cpu = i ? __atomic_load_n(&team.cpu[i], __ATOMIC_RELAXED) - 1 : sched_getcpu();
+		unsigned weight = weight_of(cpu);
+
+		if (!weight)
+			return;
+		first = i ? first : weight;
+		differ |= weight != first;
+		plan->before[i + 1] = plan->before[i] + weight;
+	}
+	plan->shares = differ;
+}
+
+bool team_part(const struct team_plan *plan, unsigned number, unsigned threads, uint64_t trips,
+	       uint64_t *first, uint64_t *count)
+{
+	unsigned __int128 begin, end;
+	uint32_t all;
+
+	/* With fewer threads than were weighed the sums of the first ones still stand. */
+	if (!plan->shares || threads < 2 || threads > plan->known || number >= threads ||
+	    trips / LEAST_TRIPS < threads)
+		return false;
+	all = plan->before[threads];
+	begin = (unsigned __int128)trips * plan->before[number] / all;
+	end = (unsigned __int128)trips * plan->before[number + 1] / all;
+	*first = (uint64_t)begin;
+	*count = (uint64_t)(end - begin);
+	return true;
+}
+
+static bool takes_part(enum way way)
+{
+	return team.ways & (1u << way);
+}
+
+static void begin_trial(uint64_t now)
+{
+	team.settled = false;
+	team.way = AS_ASKED;
+	team.round = team.regions = 0;
+	team.since = now;
+	memset(team.kinds, 0, sizeof(team.kinds));
+	memset(team.busy, 0, sizeof(team.busy));
+	memset(team.passed, 0, sizeof(team.passed));
+	team.ways = 1u << AS_ASKED;
+	if (team.by_speed)
+		team.ways |= 1u << BY_SPEED;
+	if (team.advised < team.most)
+		team.ways |= 1u << ADVISED;
+	if (always) {
+		team.settled = true;
+		team.way = takes_part(ADVISED) ? ADVISED : takes_part(BY_SPEED) ? BY_SPEED : AS_ASKED;
+		team.hold = LONGEST_HOLD;
+	}
+}
+
+/* Time of a way over that of another, of the kinds of regions that both had; 0 is unknown. */
+static double ratio(enum way way, enum way other)
+{
+	double sum = 0, sum_other = 0;
+
+	for (unsigned i = 0; i < KINDS; i++) {
+		const struct kind *kind = &team.kinds[i];
+		unsigned both = kind->count[way] + kind->count[other];
+
+		if (!kind->count[way] || !kind->count[other])
+			continue;
+		sum += (double)both * kind->time[way] / kind->count[way];
+		sum_other += (double)both * kind->time[other] / kind->count[other];
+	}
+	return sum_other > 0 ? sum / sum_other : 0;
+}
+
+static void tell(enum way way, double slower)
+{
+	double part = team.passed[way] ? (double)team.busy[way] / team.passed[way] : 1;
+	int waited = team.busy[way] ? (int)(1000 * (part > 1 ? 0 : 1 - part)) : -1;
+
+	scx_hetero_advice_tell(&team.subscription, SCX_HETERO_ADVICE_TIME, team.had[way],
+			       (uint64_t)(1e6 / slower), waited);
+}
+
+static void settle(uint64_t now)
+{
+	enum way best = AS_ASKED;
+	double least = 1;
+
+	for (enum way way = BY_SPEED; way < WAYS; way++) {
+		double slower = takes_part(way) ? ratio(way, AS_ASKED) : 0;
+
+		if (slower > 0 && slower < least) {
+			least = slower;
+			best = way;
+		}
+	}
+	/* Rates that are compared must be of one way to divide work. */
+	if (takes_part(ADVISED)) {
+		enum way whole = team.by_speed ? BY_SPEED : AS_ASKED;
+		double slower = ratio(ADVISED, whole);
+
+		if (slower > 0) {
+			tell(whole, 1);
+			tell(ADVISED, slower);
+		}
+	}
+	if (tells)
+		fprintf(stderr, "libscx_hetero_advice.so: %u threads; by core type %.3f, %u threads %.3f "
+			"of the time: %s\n", team.most, ratio(BY_SPEED, AS_ASKED), team.advised,
+			ratio(ADVISED, AS_ASKED), best == AS_ASKED ? "as asked" :
+			best == BY_SPEED ? "by core type" : "advised");
+	team.settled = true;
+	team.way = best;
+	team.since = now;
+	team.hold = team.hold < SHORTEST_HOLD ? SHORTEST_HOLD :
+		    team.hold * 2 > LONGEST_HOLD ? LONGEST_HOLD : team.hold * 2;
+}
+
+/* Time has passed in the present way. */
+static void step(uint64_t now)
+{
+	if (team.settled) {
+		if (now - team.since >= team.hold && team.ways != 1u << AS_ASKED)
+			begin_trial(now);
+		return;
+	}
+	if (now - team.since < WINDOW || team.regions < LEAST_REGIONS)
+		return;
+	team.since = now;
+	team.regions = 0;
+	do {
+		team.way = (team.way + 1) % WAYS;
+	} while (!takes_part(team.way));
+	if (team.way == AS_ASKED && ++team.round == ROUNDS)
+		settle(now);
+}
+
+/* Looks whether there is other advice; false if there is none at all. */
+static bool take_advice(unsigned most, bool by_speed, uint64_t now)
+{
+	struct scx_hetero_advice_record *advice = &team.advice;
+	unsigned advised;
+
+	if (scx_hetero_advice_changed(&team.subscription))
+		scx_hetero_advice_read(&team.subscription, advice);
+	if (!team.subscription.page || !advice->threads)
+		return false;
+	advised = by_speed ? advice->threads : advice->threads_equal;
+	if (!advised || advised > most)
+		advised = most;
+	if (advised != team.advised || most != team.most || by_speed != team.by_speed) {
+		/* Advice that swings costs no trial each time. */
+		if (team.settled && most == team.most && by_speed == team.by_speed &&
+		    now - team.since < SHORTEST_HOLD / 2)
+			return true;
+		team.advised = advised;
+		team.most = most;
+		team.by_speed = by_speed;
+		team.hold = 0;
+		begin_trial(now);
+	}
+	return true;
+}
+
+void team_begin(struct team_plan *plan, const void *body, unsigned most, bool free, bool by_speed)
+{
+	const char *nobody = NULL;
+
+	plan->ours = plan->shares = false;
+	plan->threads = plan->known = 0;
+	if (!looked)
+		look_at_environment();
+	if (never || most < 2 ||
+	    (__atomic_load_n(&team.primary, __ATOMIC_RELAXED) != &mark &&
+	     !__atomic_compare_exchange_n(&team.primary, &nobody, &mark, false, __ATOMIC_RELAXED,
+					  __ATOMIC_RELAXED)))
+		return;
+	plan->ours = true;
+	plan->body = body;
+	plan->busy = plan->iterations = 0;
+	plan->began = team_now();
+	if (!free) {
+		/* Told apart from others by its own size, it has its shares and no trial. */
+		if (by_speed && team.advice.threads && team.settled && team.way != AS_ASKED)
+			weigh(plan, most);
+		plan->body = NULL;
+		return;
+	}
+	if (!take_advice(most, by_speed, plan->began)) {
+		plan->body = NULL;
+		return;
+	}
+	step(plan->began);
+	if (team.way == ADVISED)
+		plan->threads = team.advised;
+	if (by_speed && team.way != AS_ASKED)
+		weigh(plan, plan->threads ? plan->threads : most);
+}
+
+/* Where this kind of region is counted; NULL: there are too many. */
+static struct kind *kind_of(const void *body, uint64_t iterations)
+{
+	unsigned size = iterations ? 64 - __builtin_clzll(iterations) : 0;
+	uint64_t hash = ((uintptr_t)body >> 2) * 0x9e3779b97f4a7c15ull + size * 0x2545f4914f6cdd1dull;
+
+	for (unsigned tries = 0; tries < 16; tries++) {
+		struct kind *kind = &team.kinds[((hash >> 56) + tries) & (KINDS - 1)];
+
+		if (!kind->body) {
+			kind->body = body;
+			kind->size = size;
+		}
+		if (kind->body == body && kind->size == size)
+			return kind;
+	}
+	return NULL;
+}
+
+void team_end(struct team_plan *plan, unsigned threads)
+{
+	uint64_t took;
+	struct kind *kind;
+
+	if (!plan->ours || !plan->body || team.settled)
+		return;
+	/* The first of a window has threads made, ended, or woken up. */
+	if (!team.regions++)
+		return;
+	took = team_now() - plan->began;
+	kind = kind_of(plan->body, plan->iterations);
+	if (!kind)
+		return;
+	kind->time[team.way] += took;
+	kind->count[team.way]++;
+	team.had[team.way] = threads;
+	team.busy[team.way] += plan->busy;
+	team.passed[team.way] += took * threads;
+}
