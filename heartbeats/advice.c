@@ -12,16 +12,27 @@ _Static_assert(offsetof(struct scx_hetero_advice_record, type_of_cpu) == 512, "C
 _Static_assert(offsetof(struct scx_hetero_advice_record, place) == 1536, "place");
 _Static_assert(sizeof(struct scx_hetero_advice_frame) == 32, "frames");
 
-/* A subscription, or NULL: no memory. */
-EXPORTED struct scx_hetero_advice *scx_hetero_advice_new(void)
+/* A subscription at a socket, NULL the usual one; or NULL: no memory. */
+EXPORTED struct scx_hetero_advice *scx_hetero_advice_new(const char *socket)
 {
-	return calloc(1, sizeof(struct scx_hetero_advice));
+	struct scx_hetero_advice *self = calloc(1, sizeof(*self));
+
+	if (self && socket) {
+		self->socket = strdup(socket);
+		if (!self->socket) {
+			free(self);
+			return NULL;
+		}
+	}
+	return self;
 }
 
 EXPORTED void scx_hetero_advice_free(struct scx_hetero_advice *self)
 {
-	if (self)
-		scx_hetero_advice_close(self);
+	if (!self)
+		return;
+	scx_hetero_advice_close(self);
+	free((void *)(uintptr_t)self->socket);
 	free(self);
 }
 

@@ -103,9 +103,10 @@ struct scx_hetero_advice {
 	const struct scx_hetero_advice_record *page;
 	uint32_t seen; /* sequence */
 	time_t looked; /* after the connection, monotonic s */
+	const char *socket; /* NULL: $SCX_HETERO_ADVICE_SOCKET, or the usual one */
 };
 
-#define SCX_HETERO_ADVICE_INIT { 0, 0, NULL, 0, 0 }
+#define SCX_HETERO_ADVICE_INIT { 0, 0, NULL, 0, 0, NULL }
 
 static inline void scx_hetero_advice_close(struct scx_hetero_advice *self)
 {
@@ -167,7 +168,7 @@ static inline void scx_hetero_advice_take(struct scx_hetero_advice *self)
 __attribute__((noinline, cold, unused)) static void
 scx_hetero_advice_look(struct scx_hetero_advice *self, time_t now)
 {
-	const char *path = getenv("SCX_HETERO_ADVICE_SOCKET");
+	const char *path = self->socket ? self->socket : getenv("SCX_HETERO_ADVICE_SOCKET");
 	struct sockaddr_un to;
 	int error = errno, fd;
 	char byte;

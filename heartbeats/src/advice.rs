@@ -5,7 +5,7 @@
 //! ```
 //! use hetero_heartbeats::advice::Subscription;
 //!
-//! let mut subscription = Subscription::new()?;
+//! let mut subscription = Subscription::new(None)?;
 //! // Now and then, as before a parallel loop. Without a scheduler there is no advice.
 //! if let Some(advice) = subscription.news() {
 //!     println!("{} threads", advice.threads);
@@ -13,11 +13,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::marker::{PhantomData, PhantomPinned};
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::path::Path;
+use std::ptr::{self, NonNull};
 
 /// `struct scx_hetero_advice_record`.
 #[repr(C)]
@@ -37,7 +38,7 @@ struct Opaque {
 }
 
 unsafe extern "C" {
-    fn scx_hetero_advice_new() -> *mut Opaque;
+    fn scx_hetero_advice_new(socket: *const c_char) -> *mut Opaque;
     fn scx_hetero_advice_free(this: *mut Opaque);
     fn scx_hetero_advice_poll(this: *mut Opaque, record: *mut Record) -> c_int;
     fn scx_hetero_advice_say(this: *mut Opaque, kind: u32, number: u32, rate: u64, waited: c_int);
@@ -108,13 +109,17 @@ pub struct Subscription(NonNull<Opaque>);
 unsafe impl Send for Subscription {}
 
 impl Subscription {
-    /// Makes one. It connects by itself when it is asked for news, and waits for nothing.
+    /// Makes one. It connects by itself when it is asked for news, and waits for nothing. `socket` is the scheduler's; `None`
+    /// is `$SCX_HETERO_ADVICE_SOCKET`, or the usual one.
     ///
     /// # Errors
-    /// Memory is short. That there is no scheduler is no error.
-    pub fn new() -> io::Result<Self> {
-        // SAFETY: it takes nothing.
-        let made = unsafe { scx_hetero_advice_new() };
+    /// Memory is short, or a path has a zero byte. That there is no scheduler is no error.
+    pub fn new(socket: Option<&Path>) -> io::Result<Self> {
+        let socket = socket.map(|path| CString::new(path.as_os_str().as_encoded_bytes()));
+        let socket = socket.transpose()?;
+        let path = socket.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        // SAFETY: a string that ends, or none; it is copied.
+        let made = unsafe { scx_hetero_advice_new(path) };
         let made = NonNull::new(made).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self(made))
     }

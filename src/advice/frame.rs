@@ -56,29 +56,29 @@ pub(super) fn decode(bytes: &[u8; LEN]) -> Result<Told, String> {
     }
 }
 
-/// The same, to be sent.
-pub(super) fn encode(told: Told) -> [u8; LEN] {
-    let (kind, number, rate, waited) = match told {
-        Told::Time(time) => {
-            let waited = time.waited.map_or(0, |part| (part * 1000.0) as u32 + 1);
-            let rate = time.rate.map_or(0, |rate| rate as u64);
-            (TIME, time.threads as u32, rate, waited)
-        }
-        Told::Phase(phase) => (PHASE, phase, 0, 0),
-        Told::Member(tid, true) => (MEMBER, tid, 0, 0),
-        Told::Member(tid, false) => (NO_MEMBER, tid, 0, 0),
-    };
-    let mut bytes = [0; LEN];
-    bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&number.to_ne_bytes());
-    bytes[8..16].copy_from_slice(&rate.to_ne_bytes());
-    bytes[16..20].copy_from_slice(&waited.to_ne_bytes());
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a program would.
+    fn encode(told: Told) -> [u8; LEN] {
+        let (kind, number, rate, waited) = match told {
+            Told::Time(time) => {
+                let waited = time.waited.map_or(0, |part| (part * 1000.0) as u32 + 1);
+                let rate = time.rate.map_or(0, |rate| rate as u64);
+                (TIME, time.threads as u32, rate, waited)
+            }
+            Told::Phase(phase) => (PHASE, phase, 0, 0),
+            Told::Member(tid, true) => (MEMBER, tid, 0, 0),
+            Told::Member(tid, false) => (NO_MEMBER, tid, 0, 0),
+        };
+        let mut bytes = [0; LEN];
+        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&number.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&rate.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&waited.to_ne_bytes());
+        bytes
+    }
 
     #[test]
     fn what_is_told_survives_the_way() {
