@@ -46,8 +46,8 @@ struct region {
 /* That which this thread runs a part of; those outside of it are on its stack. */
 static __thread struct region *region;
 
-/* Time that this thread has waited in its part, and since when it waits. */
-static __thread uint64_t waited, waits_since;
+/* Time that this thread has waited in its part, and since when it waits; and iterations that it did. */
+static __thread uint64_t waited, waits_since, iterations;
 
 /* Before a region: the program says itself how many threads it is to have. */
 static __thread bool asked;
@@ -67,26 +67,27 @@ void ompt_waits(bool begins)
 static void run_part(int32_t *gtid, int32_t *tid, struct region *mine)
 {
 	struct region *outer = region;
-	uint64_t began = 0, waited_outside = waited;
+	uint64_t began = 0, waited_outside = waited, iterations_outside = iterations;
 	bool counts = mine->plan.ours && mine->plan.body;
 	void *frame = NULL;
+	int cpu = -1;
 
 	region = mine;
 	if (mine->plan.ours)
-		team_seen(*tid);
+		cpu = team_seen(*tid);
 	if (counts) {
 		began = team_now();
-		waited = waits_since = 0;
+		waited = waits_since = iterations = 0;
 	}
 	if (*tid == 0)
 		mine->threads = omp_get_num_threads();
-	REAL(__kmp_invoke_microtask)(mine->body, *gtid, *tid, mine->argc,
-				     mine->argv, &frame);
-	if (mine->plan.ours)
-		team_seen(*tid);
+	REAL(__kmp_invoke_microtask)(mine->body, *gtid, *tid, mine->argc, mine->argv, &frame);
 	if (counts)
-		__atomic_fetch_add(&mine->plan.busy, team_now() - began - waited, __ATOMIC_RELAXED);
+		team_did(&mine->plan, *tid, cpu, team_now() - began - waited, iterations);
+	else if (mine->plan.ours)
+		team_seen(*tid);
 	waited = waited_outside;
+	iterations = iterations_outside;
 	region = outer;
 }
 
@@ -163,11 +164,12 @@ void name(void *loc, int32_t gtid, int32_t schedule, int32_t *is_last, type *low
 	if (trips == UINT64_MAX || omp_get_level() != 1)				\
 		return;									\
 	trips++;									\
-	if (omp_get_thread_num() == 0 && mine->plan.body)				\
-		mine->plan.iterations += trips;						\
 	if (!team_part(&mine->plan, omp_get_thread_num(), omp_get_num_threads(), trips,	\
-		       &begin, &count))							\
+		       &begin, &count)) {						\
+		iterations += trips / omp_get_num_threads();				\
 		return;									\
+	}										\
+	iterations += count;								\
 	*lower = (type)((uint64_t)first + begin * (uint64_t)step);			\
 	*upper = (type)((uint64_t)first + (begin + count - 1) * (uint64_t)step);	\
 	if (is_last)									\

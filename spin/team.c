@@ -10,9 +10,19 @@
 #include "../heartbeats/scx_hetero_advice.h"
 #include "team.h"
 
-/* A way of running is tried for so long at a time, and so many regions, ns. */
-#define WINDOW 100000000ull
+/* A way of running is tried for so long at a time, ns, and so many regions. */
+#define WINDOW 40000000ull
 #define LEAST_REGIONS 4
+
+/*
+ * And before, while it is not counted: what libomp needs no more spins for 200 ms unless it is told
+ * otherwise (KMP_BLOCKTIME), and what libgomp needs no more ends.
+ */
+#define SETTLES_LIBOMP 220000000ull
+#define SETTLES 5000000ull
+
+/* A way that takes so many times as long is not tried a second time. */
+#define MUCH_WORSE 1.1
 
 /* All ways are tried so often in a row; then the best is kept for a while, longer each time. */
 #define ROUNDS 2
@@ -24,8 +34,12 @@
 #define LEAST_WEIGHT 150
 #define MOST_WEIGHT 1000
 
-/* Kinds of regions that are told apart in a trial. */
+/* Kinds of regions that are told apart in a trial, and bodies of which speeds by core type are kept. */
 #define KINDS 256
+#define BODIES 256
+
+/* New speeds count for one in so many. */
+#define AVERAGED 4
 
 enum way {
 	AS_ASKED, /* as the program would by itself */
@@ -41,6 +55,12 @@ struct kind {
 	unsigned count[WAYS];
 };
 
+/* How fast a region's body is on each core type, over the fastest; 0 is not known. */
+struct body {
+	const void *body;
+	double speed[TEAM_TYPES];
+};
+
 static struct {
 	/* Which thread's regions are looked after: the address of its own mark. */
 	const char *primary;
@@ -52,11 +72,13 @@ static struct {
 	/* The trial: ways that take part, in which it is and since when. */
 	bool settled;
 	enum way way;
-	unsigned ways, round, regions;
+	unsigned ways, dropped, round, regions;
 	uint64_t since, hold;
+	bool counts; /* what the way needs to settle has passed */
 	unsigned had[WAYS];
 	uint64_t busy[WAYS], passed[WAYS];
 	struct kind kinds[KINDS];
+	struct body bodies[BODIES];
 	/* CPU of each thread when it was last seen, + 1. */
 	int cpu[TEAM_MOST_THREADS];
 } team;
@@ -84,30 +106,88 @@ uint64_t team_now(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-void team_seen(unsigned number)
+int team_seen(unsigned number)
 {
+	int cpu = sched_getcpu();
+
 	if (number < TEAM_MOST_THREADS)
-		__atomic_store_n(&team.cpu[number], sched_getcpu() + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&team.cpu[number], cpu + 1, __ATOMIC_RELAXED);
+	return cpu;
 }
 
-/* Of a CPU, by its core type; 0 is unknown. */
-static unsigned weight_of(int cpu)
+/* Index of a CPU's core type; -1 is unknown. */
+static int type_of(int cpu)
 {
-	const struct scx_hetero_advice_record *advice = &team.advice;
-	unsigned type, speed;
+	int type = cpu >= 0 && cpu < SCX_HETERO_ADVICE_CPUS ? team.advice.type_of_cpu[cpu] : 0;
 
-	if (cpu < 0 || cpu >= SCX_HETERO_ADVICE_CPUS)
+	return type <= TEAM_TYPES ? type - 1 : -1;
+}
+
+void team_did(struct team_plan *plan, unsigned number, int cpu, uint64_t busy, uint64_t iterations)
+{
+	int type = type_of(cpu);
+
+	__atomic_fetch_add(&plan->all_busy, busy, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&plan->all_iterations, iterations, __ATOMIC_RELAXED);
+	/* What has moved meanwhile says nothing of either. */
+	if (type < 0 || type_of(team_seen(number)) != type)
+		return;
+	__atomic_fetch_add(&plan->busy[type], busy, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&plan->iterations[type], iterations, __ATOMIC_RELAXED);
+}
+
+/* Where speeds of a body are kept; NULL: there are too many. */
+static struct body *body_of(const void *of)
+{
+	size_t hash = ((uintptr_t)of >> 4) * 0x9e3779b97f4a7c15ull >> 56;
+
+	for (unsigned tries = 0; tries < 16; tries++) {
+		struct body *body = &team.bodies[(hash + tries) % BODIES];
+
+		if (!body->body)
+			body->body = of;
+		if (body->body == of)
+			return body;
+	}
+	return NULL;
+}
+
+/* Takes in how fast a region's threads were on each core type. */
+static void learn(const struct team_plan *plan)
+{
+	struct body *body = body_of(plan->body);
+	double fastest;
+
+	if (!body || !plan->busy[0] || !plan->iterations[0])
+		return;
+	fastest = (double)plan->iterations[0] / plan->busy[0];
+	for (unsigned type = 1; type < TEAM_TYPES; type++) {
+		double speed;
+
+		if (!plan->busy[type] || !plan->iterations[type])
+			continue;
+		speed = plan->iterations[type] / (double)plan->busy[type] / fastest;
+		body->speed[type] += (speed - body->speed[type]) / (body->speed[type] ? AVERAGED : 1);
+	}
+}
+
+/* Of a CPU, by its core type: as this body was there, or as is advised. 0 is unknown. */
+static unsigned weight_of(int cpu, const struct body *body)
+{
+	int type = type_of(cpu);
+	unsigned speed;
+
+	if (type < 0)
 		return 0;
-	type = advice->type_of_cpu[cpu];
-	if (!type || type > SCX_HETERO_ADVICE_TYPES)
-		return 0;
-	speed = advice->type[type - 1].speed;
+	speed = body && body->speed[type] ? (unsigned)(1000 * body->speed[type]) :
+		team.advice.type[type].speed;
 	return speed < LEAST_WEIGHT ? LEAST_WEIGHT : speed > MOST_WEIGHT ? MOST_WEIGHT : speed;
 }
 
 /* By where threads are now. Without shares if that is not known of all, or is the same. */
-static void weigh(struct team_plan *plan, unsigned threads)
+static void weigh(struct team_plan *plan, const void *of, unsigned threads)
 {
+	const struct body *body = body_of(of);
 	bool differ = false;
 	unsigned first = 0;
 
@@ -118,7 +198,7 @@ static void weigh(struct team_plan *plan, unsigned threads)
 	plan->before[0] = 0;
 	for (unsigned i = 0; i < threads; i++) {
 		int cpu = i ? __atomic_load_n(&team.cpu[i], __ATOMIC_RELAXED) - 1 : sched_getcpu();
-		unsigned weight = weight_of(cpu);
+		unsigned weight = weight_of(cpu, body);
 
 		if (!weight)
 			return;
@@ -152,16 +232,25 @@ static bool takes_part(enum way way)
 	return team.ways & (1u << way);
 }
 
+/* From now on regions run so. */
+static void go(enum way way, uint64_t now)
+{
+	team.way = way;
+	team.since = now;
+	team.regions = 0;
+	team.counts = false;
+}
+
 static void begin_trial(uint64_t now)
 {
 	team.settled = false;
-	team.way = AS_ASKED;
-	team.round = team.regions = 0;
-	team.since = now;
+	go(AS_ASKED, now);
+	team.round = 0;
 	memset(team.kinds, 0, sizeof(team.kinds));
 	memset(team.busy, 0, sizeof(team.busy));
 	memset(team.passed, 0, sizeof(team.passed));
 	team.ways = 1u << AS_ASKED;
+	team.dropped = 0;
 	if (team.by_speed)
 		team.ways |= 1u << BY_SPEED;
 	if (team.advised < team.most)
@@ -199,6 +288,20 @@ static void tell(enum way way, double slower)
 			       (uint64_t)(1e6 / slower), waited);
 }
 
+/* For people: what was tried, and how fast the bodies of regions are on the second core type. */
+static void report(enum way best)
+{
+	static const char *const names[WAYS] = { "as asked", "by core type", "advised" };
+
+	fprintf(stderr, "libscx_hetero_advice.so: %u threads; by core type %.3f, %u threads %.3f of the time: "
+		"%s; speeds", team.most, ratio(BY_SPEED, AS_ASKED), team.advised,
+		ratio(ADVISED, AS_ASKED), names[best]);
+	for (unsigned i = 0; i < BODIES; i++)
+		if (team.bodies[i].speed[1])
+			fprintf(stderr, " %.2f", team.bodies[i].speed[1]);
+	fprintf(stderr, ", told %.2f\n", team.advice.type[1].speed / 1000.0);
+}
+
 static void settle(uint64_t now)
 {
 	enum way best = AS_ASKED;
@@ -223,10 +326,7 @@ static void settle(uint64_t now)
 		}
 	}
 	if (tells)
-		fprintf(stderr, "libscx_hetero_advice.so: %u threads; by core type %.3f, %u threads %.3f "
-			"of the time: %s\n", team.most, ratio(BY_SPEED, AS_ASKED), team.advised,
-			ratio(ADVISED, AS_ASKED), best == AS_ASKED ? "as asked" :
-			best == BY_SPEED ? "by core type" : "advised");
+		report(best);
 	team.settled = true;
 	team.way = best;
 	team.since = now;
@@ -242,14 +342,23 @@ static void step(uint64_t now)
 			begin_trial(now);
 		return;
 	}
+	if (!team.counts) {
+		team.counts = now - team.since >= (team.by_speed ? SETTLES_LIBOMP : SETTLES) ||
+			      (team.way != ADVISED && now - team.since >= SETTLES);
+		if (team.counts)
+			team.since = now;
+		return;
+	}
 	if (now - team.since < WINDOW || team.regions < LEAST_REGIONS)
 		return;
-	team.since = now;
-	team.regions = 0;
+	if (team.way != AS_ASKED && ratio(team.way, AS_ASKED) > MUCH_WORSE)
+		team.dropped |= 1u << team.way;
+	enum way next = team.way;
 	do {
-		team.way = (team.way + 1) % WAYS;
-	} while (!takes_part(team.way));
-	if (team.way == AS_ASKED && ++team.round == ROUNDS)
+		next = (next + 1) % WAYS;
+	} while (!takes_part(next) || team.dropped & (1u << next));
+	go(next, now);
+	if (next == AS_ASKED && ++team.round == ROUNDS)
 		settle(now);
 }
 
@@ -295,12 +404,14 @@ void team_begin(struct team_plan *plan, const void *body, unsigned most, bool fr
 		return;
 	plan->ours = true;
 	plan->body = body;
-	plan->busy = plan->iterations = 0;
+	memset(plan->busy, 0, sizeof(plan->busy));
+	memset(plan->iterations, 0, sizeof(plan->iterations));
+	plan->all_busy = plan->all_iterations = 0;
 	plan->began = team_now();
 	if (!free) {
 		/* Told apart from others by its own size, it has its shares and no trial. */
 		if (by_speed && team.advice.threads && team.settled && team.way != AS_ASKED)
-			weigh(plan, most);
+			weigh(plan, body, most);
 		plan->body = NULL;
 		return;
 	}
@@ -312,7 +423,7 @@ void team_begin(struct team_plan *plan, const void *body, unsigned most, bool fr
 	if (team.way == ADVISED)
 		plan->threads = team.advised;
 	if (by_speed && team.way != AS_ASKED)
-		weigh(plan, plan->threads ? plan->threads : most);
+		weigh(plan, body, plan->threads ? plan->threads : most);
 }
 
 /* Where this kind of region is counted; NULL: there are too many. */
@@ -339,18 +450,19 @@ void team_end(struct team_plan *plan, unsigned threads)
 	uint64_t took;
 	struct kind *kind;
 
-	if (!plan->ours || !plan->body || team.settled)
+	if (!plan->ours || !plan->body)
 		return;
-	/* The first of a window has threads made, ended, or woken up. */
-	if (!team.regions++)
+	learn(plan);
+	if (team.settled || !team.counts)
 		return;
+	team.regions++;
 	took = team_now() - plan->began;
-	kind = kind_of(plan->body, plan->iterations);
+	kind = kind_of(plan->body, plan->all_iterations);
 	if (!kind)
 		return;
 	kind->time[team.way] += took;
 	kind->count[team.way]++;
 	team.had[team.way] = threads;
-	team.busy[team.way] += plan->busy;
+	team.busy[team.way] += plan->all_busy;
 	team.passed[team.way] += took * threads;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define TEAM_MOST_THREADS 256
+#define TEAM_TYPES 4
 
 /* Not for the program. */
 #pragma GCC visibility push(hidden)
@@ -25,8 +26,9 @@ struct team_plan {
 	unsigned known; /* threads that have a weight */
 	/* Sums of the weights of all threads before this one, and in the end of all. */
 	uint32_t before[TEAM_MOST_THREADS + 1];
-	/* How long its threads worked, ns, together; and iterations of its static loops. */
-	uint64_t busy, iterations;
+	/* How long its threads worked, ns, and iterations of its static loops: by core type. */
+	uint64_t busy[TEAM_TYPES], iterations[TEAM_TYPES];
+	uint64_t all_busy, all_iterations; /* those of threads that were moved, too */
 	uint64_t began;
 	const void *body;
 };
@@ -40,8 +42,11 @@ void team_begin(struct team_plan *plan, const void *body, unsigned most, bool fr
 /* It had so many threads. */
 void team_end(struct team_plan *plan, unsigned threads);
 
-/* Thread `number` of a region that is looked after is on this CPU now. */
-void team_seen(unsigned number);
+/* Thread `number` of a region that is looked after is on a CPU now: which one. */
+int team_seen(unsigned number);
+
+/* Since it was on CPU `cpu` it has worked so long, ns, and done so many iterations. */
+void team_did(struct team_plan *plan, unsigned number, int cpu, uint64_t busy, uint64_t iterations);
 
 uint64_t team_now(void);
 
