@@ -74,7 +74,7 @@ static void run_part(int32_t *gtid, int32_t *tid, struct region *mine)
 
 	region = mine;
 	if (mine->plan.ours)
-		cpu = team_seen(*tid);
+		cpu = team_enter(&mine->plan, *tid);
 	if (counts) {
 		began = team_now();
 		waited = waits_since = iterations = 0;
@@ -83,9 +83,7 @@ static void run_part(int32_t *gtid, int32_t *tid, struct region *mine)
 		mine->threads = omp_get_num_threads();
 	REAL(__kmp_invoke_microtask)(mine->body, *gtid, *tid, mine->argc, mine->argv, &frame);
 	if (counts)
-		team_did(&mine->plan, *tid, cpu, team_now() - began - waited, iterations);
-	else if (mine->plan.ours)
-		team_seen(*tid);
+		team_did(&mine->plan, cpu, team_now() - began - waited, iterations);
 	waited = waited_outside;
 	iterations = iterations_outside;
 	region = outer;
@@ -166,7 +164,9 @@ void name(void *loc, int32_t gtid, int32_t schedule, int32_t *is_last, type *low
 	trips++;									\
 	if (!team_part(&mine->plan, omp_get_thread_num(), omp_get_num_threads(), trips,	\
 		       &begin, &count)) {						\
-		iterations += trips / omp_get_num_threads();				\
+		/* As libomp divides them. */						\
+		iterations += trips / omp_get_num_threads() +				\
+			      ((uint64_t)omp_get_thread_num() < trips % omp_get_num_threads()); \
 		return;									\
 	}										\
 	iterations += count;								\

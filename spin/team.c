@@ -79,11 +79,17 @@ static struct {
 	uint64_t busy[WAYS], passed[WAYS];
 	struct kind kinds[KINDS];
 	struct body bodies[BODIES];
-	/* CPU of each thread when it was last seen, + 1. */
-	int cpu[TEAM_MOST_THREADS];
+	/* CPUs of each core type that others leave, in whole ones. */
+	unsigned places[TEAM_TYPES];
+	/* Where the program may run, as it has it from whoever started it. */
+	cpu_set_t may;
 } team;
 
 static __thread char mark;
+
+/* What this thread keeps to, as in plan->type; and that something else has bound it, which is left so. */
+static __thread uint8_t keeps_to;
+static __thread bool bound;
 
 /* SCX_HETERO_ADVICE: 0 is none, `always` takes what is advised without a trial. */
 static bool always, never, looked, tells;
@@ -95,6 +101,8 @@ static void look_at_environment(void)
 	never = says && !strcmp(says, "0");
 	always = says && !strcmp(says, "always");
 	tells = getenv("SCX_HETERO_ADVICE_VERBOSE");
+	if (sched_getaffinity(0, sizeof(team.may), &team.may))
+		never = true;
 	looked = true;
 }
 
@@ -106,15 +114,6 @@ uint64_t team_now(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-int team_seen(unsigned number)
-{
-	int cpu = sched_getcpu();
-
-	if (number < TEAM_MOST_THREADS)
-		__atomic_store_n(&team.cpu[number], cpu + 1, __ATOMIC_RELAXED);
-	return cpu;
-}
-
 /* Index of a CPU's core type; -1 is unknown. */
 static int type_of(int cpu)
 {
@@ -123,14 +122,44 @@ static int type_of(int cpu)
 	return type <= TEAM_TYPES ? type - 1 : -1;
 }
 
-void team_did(struct team_plan *plan, unsigned number, int cpu, uint64_t busy, uint64_t iterations)
+/*
+ * While shares are by core type a thread keeps to the type that its share was made for: in barriers of libomp
+ * threads yield, and may go on anywhere. The first one is free: what it starts inherits where it may run, and
+ * where it is is known when a region begins.
+ */
+static void keep_to(uint8_t type)
+{
+	cpu_set_t cpus;
+
+	if (!keeps_to && !bound)
+		bound = sched_getaffinity(0, sizeof(cpus), &cpus) || !CPU_EQUAL(&cpus, &team.may);
+	if (bound)
+		return;
+	cpus = team.may;
+	for (int cpu = 0; type && cpu < SCX_HETERO_ADVICE_CPUS; cpu++)
+		if (team.advice.type_of_cpu[cpu] != type)
+			CPU_CLR(cpu, &cpus);
+	if (!sched_setaffinity(0, sizeof(cpus), &cpus))
+		keeps_to = type;
+}
+
+int team_enter(const struct team_plan *plan, unsigned number)
+{
+	uint8_t type = plan->shares && number && number < plan->known ? plan->type[number] : 0;
+
+	if (type != keeps_to)
+		keep_to(type);
+	return sched_getcpu();
+}
+
+void team_did(struct team_plan *plan, int cpu, uint64_t busy, uint64_t iterations)
 {
 	int type = type_of(cpu);
 
 	__atomic_fetch_add(&plan->all_busy, busy, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&plan->all_iterations, iterations, __ATOMIC_RELAXED);
 	/* What has moved meanwhile says nothing of either. */
-	if (type < 0 || type_of(team_seen(number)) != type)
+	if (type < 0 || type_of(sched_getcpu()) != type)
 		return;
 	__atomic_fetch_add(&plan->busy[type], busy, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&plan->iterations[type], iterations, __ATOMIC_RELAXED);
@@ -171,40 +200,50 @@ static void learn(const struct team_plan *plan)
 	}
 }
 
-/* Of a CPU, by its core type: as this body was there, or as is advised. 0 is unknown. */
-static unsigned weight_of(int cpu, const struct body *body)
+/* Of a core type: as this body was there, or as is advised. */
+static unsigned weight_of(unsigned type, const struct body *body)
 {
-	int type = type_of(cpu);
-	unsigned speed;
+	unsigned speed = body && body->speed[type] ? (unsigned)(1000 * body->speed[type]) :
+			 team.advice.type[type].speed;
 
-	if (type < 0)
-		return 0;
-	speed = body && body->speed[type] ? (unsigned)(1000 * body->speed[type]) :
-		team.advice.type[type].speed;
 	return speed < LEAST_WEIGHT ? LEAST_WEIGHT : speed > MOST_WEIGHT ? MOST_WEIGHT : speed;
 }
 
-/* By where threads are now. Without shares if that is not known of all, or is the same. */
+/* The core type for one more thread, where so many have one: what others leave first, then what is least crowded. */
+static unsigned type_for_next(const unsigned *used)
+{
+	const struct scx_hetero_advice_record *advice = &team.advice;
+	unsigned best = 0;
+
+	for (unsigned type = 0; type < advice->types && type < TEAM_TYPES; type++)
+		if (used[type] < team.places[type])
+			return type;
+	for (unsigned type = 1; type < advice->types && type < TEAM_TYPES; type++)
+		if (used[type] * advice->type[best].cpus < used[best] * advice->type[type].cpus)
+			best = type;
+	return best;
+}
+
+/* Which thread is to be on which core type, and what it is due there. Without shares if all are alike. */
 static void weigh(struct team_plan *plan, const void *of, unsigned threads)
 {
 	const struct body *body = body_of(of);
+	unsigned used[TEAM_TYPES] = { 0 };
+	int first = type_of(sched_getcpu());
 	bool differ = false;
-	unsigned first = 0;
 
 	plan->shares = false;
 	plan->known = threads;
-	if (threads > TEAM_MOST_THREADS)
+	if (threads > TEAM_MOST_THREADS || first < 0)
 		return;
 	plan->before[0] = 0;
 	for (unsigned i = 0; i < threads; i++) {
-		int cpu = i ? __atomic_load_n(&team.cpu[i], __ATOMIC_RELAXED) - 1 : sched_getcpu();
-		unsigned weight = weight_of(cpu, body);
+		unsigned type = i ? type_for_next(used) : (unsigned)first;
 
-		if (!weight)
-			return;
-		first = i ? first : weight;
-		differ |= weight != first;
-		plan->before[i + 1] = plan->before[i] + weight;
+		used[type]++;
+		plan->type[i] = type + 1;
+		plan->before[i + 1] = plan->before[i] + weight_of(type, body);
+		differ |= plan->before[i + 1] != (i + 1) * plan->before[1];
 	}
 	plan->shares = differ;
 }
@@ -362,14 +401,26 @@ static void step(uint64_t now)
 		settle(now);
 }
 
+/* What others leave, without what comes and goes by chance. */
+static void count_places(void)
+{
+	for (unsigned type = 0; type < TEAM_TYPES; type++) {
+		unsigned free = team.advice.type[type].free, now = 1000 * team.places[type];
+
+		if (free > now + 700 || free + 700 < now)
+			team.places[type] = (free + 500) / 1000;
+	}
+}
+
 /* Looks whether there is other advice; false if there is none at all. */
 static bool take_advice(unsigned most, bool by_speed, uint64_t now)
 {
 	struct scx_hetero_advice_record *advice = &team.advice;
 	unsigned advised;
 
-	if (scx_hetero_advice_changed(&team.subscription))
-		scx_hetero_advice_read(&team.subscription, advice);
+	if (scx_hetero_advice_changed(&team.subscription) &&
+	    !scx_hetero_advice_read(&team.subscription, advice))
+		count_places();
 	if (!team.subscription.page || !advice->threads)
 		return false;
 	advised = by_speed ? advice->threads : advice->threads_equal;

@@ -24,6 +24,8 @@ struct team_plan {
 	unsigned threads; /* to be asked for; 0: as the program would */
 	bool shares; /* static loops are divided by `before` */
 	unsigned known; /* threads that have a weight */
+	/* By number, core type + 1 that a thread is to keep to; 0: any. */
+	uint8_t type[TEAM_MOST_THREADS];
 	/* Sums of the weights of all threads before this one, and in the end of all. */
 	uint32_t before[TEAM_MOST_THREADS + 1];
 	/* How long its threads worked, ns, and iterations of its static loops: by core type. */
@@ -42,11 +44,11 @@ void team_begin(struct team_plan *plan, const void *body, unsigned most, bool fr
 /* It had so many threads. */
 void team_end(struct team_plan *plan, unsigned threads);
 
-/* Thread `number` of a region that is looked after is on a CPU now: which one. */
-int team_seen(unsigned number);
+/* Thread `number` begins its part of a region that is looked after: on which CPU. */
+int team_enter(const struct team_plan *plan, unsigned number);
 
-/* Since it was on CPU `cpu` it has worked so long, ns, and done so many iterations. */
-void team_did(struct team_plan *plan, unsigned number, int cpu, uint64_t busy, uint64_t iterations);
+/* Since it was on CPU `cpu` a thread has worked so long, ns, and done so many iterations. */
+void team_did(struct team_plan *plan, int cpu, uint64_t busy, uint64_t iterations);
 
 uint64_t team_now(void);
 
