@@ -29,8 +29,7 @@
 #define SHORTEST_HOLD 2000000000ull
 #define LONGEST_HOLD 60000000000ull
 
-/* Beyond so many iterations to a thread none is left without one by the least weight. */
-#define LEAST_TRIPS 16
+/* Of the fastest core type's speed. */
 #define LEAST_WEIGHT 150
 #define MOST_WEIGHT 1000
 
@@ -238,11 +237,13 @@ static void weigh(struct team_plan *plan, const void *of, unsigned threads)
 		return;
 	plan->before[0] = 0;
 	for (unsigned i = 0; i < threads; i++) {
-		unsigned type = i ? type_for_next(used) : (unsigned)first;
+		unsigned type = i ? type_for_next(used) : (unsigned)first, weight;
 
 		used[type]++;
 		plan->type[i] = type + 1;
-		plan->before[i + 1] = plan->before[i] + weight_of(type, body);
+		weight = weight_of(type, body);
+		plan->before[i + 1] = plan->before[i] + weight;
+		plan->least = i && plan->least < weight ? plan->least : weight;
 		differ |= plan->before[i + 1] != (i + 1) * plan->before[1];
 	}
 	plan->shares = differ;
@@ -255,10 +256,12 @@ bool team_part(const struct team_plan *plan, unsigned number, unsigned threads, 
 	uint32_t all;
 
 	/* With fewer threads than were weighed the sums of the first ones still stand. */
-	if (!plan->shares || threads < 2 || threads > plan->known || number >= threads ||
-	    trips / LEAST_TRIPS < threads)
+	if (!plan->shares || threads < 2 || threads > plan->known || number >= threads)
 		return false;
 	all = plan->before[threads];
+	/* So that each gets one iteration at least: where the last one ends there may be no number for nothing. */
+	if ((unsigned __int128)trips * plan->least < all)
+		return false;
 	begin = (unsigned __int128)trips * plan->before[number] / all;
 	end = (unsigned __int128)trips * plan->before[number + 1] / all;
 	*first = (uint64_t)begin;

@@ -28,6 +28,7 @@ struct team_plan {
 	uint8_t type[TEAM_MOST_THREADS];
 	/* Sums of the weights of all threads before this one, and in the end of all. */
 	uint32_t before[TEAM_MOST_THREADS + 1];
+	uint32_t least; /* weight */
 	/* How long its threads worked, ns, and iterations of its static loops: by core type. */
 	uint64_t busy[TEAM_TYPES], iterations[TEAM_TYPES];
 	uint64_t all_busy, all_iterations; /* those of threads that were moved, too */
