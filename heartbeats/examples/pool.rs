@@ -47,14 +47,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if let Some(news) = advice.news() {
             let advised = news.threads.clamp(1, most);
             if advised != threads {
-                println!("{threads} threads become {advised}: others want {:.1} CPUs", news.company);
+                println!(
+                    "{threads} threads become {advised}: others want {:.1} CPUs",
+                    news.company
+                );
                 (threads, told, rounds) = (advised, Instant::now(), 0);
             }
         }
         let pieces = (0..256u64).into_par_iter();
-        sum ^= pools
-            .of(threads)?
-            .install(|| pieces.map(|piece| work(round * 256 + piece)).reduce(|| 0, |a, b| a ^ b));
+        sum ^= pools.of(threads)?.install(|| {
+            pieces
+                .map(|piece| work(round * 256 + piece))
+                .reduce(|| 0, |a, b| a ^ b)
+        });
         rounds += 1;
         if told.elapsed() >= TOLD {
             // In return: with so many threads it does so much.

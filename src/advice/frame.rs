@@ -3,7 +3,7 @@
 //! program. All in the machine's own byte order.
 
 use hetero_core::advice::team::TeamTime;
-use hetero_core::advice::told::Told;
+use hetero_core::advice::told::ProgramSays;
 
 /// "SHA1" as it lies in the memory of a little-endian machine.
 pub(super) const MAGIC: u32 = 0x3141_4853;
@@ -37,21 +37,21 @@ pub(super) fn greeting() -> [u8; 16] {
 ///
 /// # Errors
 /// It makes no sense, in words.
-pub(super) fn decode(bytes: &[u8; LEN]) -> Result<Told, String> {
+pub(super) fn decode(bytes: &[u8; LEN]) -> Result<ProgramSays, String> {
     let half = |at: usize| u32::from_ne_bytes(bytes.as_chunks::<4>().0[at]);
     let rate = u64::from_ne_bytes(bytes.as_chunks::<8>().0[1]);
     let (kind, number, waited) = (half(0), half(1), half(4));
     match kind {
         TIME if number == 0 => Err("a team has one thread at least".into()),
         TIME if waited > THOUSAND + 1 => Err("more than all of the time was waited".into()),
-        TIME => Ok(Told::Time(TeamTime {
+        TIME => Ok(ProgramSays::Time(TeamTime {
             threads: number as usize,
             rate: (rate > 0).then_some(rate as f64),
             waited: (waited > 0).then(|| f64::from(waited - 1) / f64::from(THOUSAND)),
         })),
-        PHASE => Ok(Told::Phase(number)),
-        MEMBER => Ok(Told::Member(number, true)),
-        NO_MEMBER => Ok(Told::Member(number, false)),
+        PHASE => Ok(ProgramSays::Phase(number)),
+        MEMBER => Ok(ProgramSays::Member(number, true)),
+        NO_MEMBER => Ok(ProgramSays::Member(number, false)),
         _ => Err(format!("no frame is of kind {kind}")),
     }
 }
@@ -61,16 +61,16 @@ mod tests {
     use super::*;
 
     /// As a program would.
-    fn encode(told: Told) -> [u8; LEN] {
+    fn encode(told: ProgramSays) -> [u8; LEN] {
         let (kind, number, rate, waited) = match told {
-            Told::Time(time) => {
+            ProgramSays::Time(time) => {
                 let waited = time.waited.map_or(0, |part| (part * 1000.0) as u32 + 1);
                 let rate = time.rate.map_or(0, |rate| rate as u64);
                 (TIME, time.threads as u32, rate, waited)
             }
-            Told::Phase(phase) => (PHASE, phase, 0, 0),
-            Told::Member(tid, true) => (MEMBER, tid, 0, 0),
-            Told::Member(tid, false) => (NO_MEMBER, tid, 0, 0),
+            ProgramSays::Phase(phase) => (PHASE, phase, 0, 0),
+            ProgramSays::Member(tid, true) => (MEMBER, tid, 0, 0),
+            ProgramSays::Member(tid, false) => (NO_MEMBER, tid, 0, 0),
         };
         let mut bytes = [0; LEN];
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -92,11 +92,11 @@ mod tests {
             ..TeamTime::default()
         };
         for told in [
-            Told::Time(time),
-            Told::Time(unknown),
-            Told::Phase(u32::MAX),
-            Told::Member(4711, true),
-            Told::Member(4711, false),
+            ProgramSays::Time(time),
+            ProgramSays::Time(unknown),
+            ProgramSays::Phase(u32::MAX),
+            ProgramSays::Member(4711, true),
+            ProgramSays::Member(4711, false),
         ] {
             assert_eq!(decode(&encode(told)), Ok(told));
         }

@@ -45,7 +45,7 @@ pub(super) mod at {
 }
 
 /// What is written; 4 KiB, to be compared.
-pub(super) type Record = [u32; WORDS];
+type Record = [u32; WORDS];
 
 /// See the module.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use crate::connections::{
     ClientLimits, Connections, MayIdle, Seat, Seats, Served, Service, open_to_everybody,
 };
 use crate::goals::peer::{Peer, is_thread_of};
-use hetero_core::advice::told::Told;
+use hetero_core::advice::told::ProgramSays;
 
 const LIMITS: ClientLimits = ClientLimits {
     // The service refuses before the oldest would have to go.
@@ -225,7 +225,7 @@ impl Counter {
 
     fn hear(&self, client: &Reader, frame: &[u8; LEN]) -> Result<(), String> {
         let told = frame::decode(frame)?;
-        if let Told::Member(tid, true) = told {
+        if let ProgramSays::Member(tid, true) = told {
             let tgid = self.subscribers.process(client.id);
             let tgid = tgid.ok_or("the subscription has ended with its process")?;
             if !is_thread_of(tid, tgid) {

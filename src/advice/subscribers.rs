@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hetero_core::advice::told::Told;
+use hetero_core::advice::told::ProgramSays;
 
 use super::page::AdvicePage;
 use super::{MAX_OF_PROCESS, MAX_SUBSCRIBERS};
@@ -76,7 +76,7 @@ impl Subscribers {
     ///
     /// # Errors
     /// There is no room for it, or its subscription has ended, in words.
-    pub(super) fn hear(&self, id: u64, told: Told) -> Result<(), &'static str> {
+    pub(super) fn hear(&self, id: u64, told: ProgramSays) -> Result<(), &'static str> {
         let mut table = self.table();
         let found = table.1.iter_mut().find(|of| of.id == id);
         let found = found.ok_or("the subscription has ended with its process")?;

@@ -18,7 +18,7 @@ const AVERAGED: f64 = 4.0;
 
 /// Something that a program says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
+pub enum ProgramSays {
     /// What it has measured with some threads since it said so last.
     Time(TeamTime),
     /// It is in this phase from now on, by a number of its own.
@@ -39,12 +39,12 @@ pub struct ToldByProgram {
 
 impl ToldByProgram {
     /// Takes something in. False if there is no room for it.
-    pub fn hear(&mut self, told: Told) -> bool {
+    pub fn hear(&mut self, told: ProgramSays) -> bool {
         match told {
-            Told::Time(time) => self.time(time),
-            Told::Phase(phase) => self.phase = phase,
-            Told::Member(tid, false) => self.members.retain(|&of| of != tid),
-            Told::Member(tid, true) => {
+            ProgramSays::Time(time) => self.time(time),
+            ProgramSays::Phase(phase) => self.phase = phase,
+            ProgramSays::Member(tid, false) => self.members.retain(|&of| of != tid),
+            ProgramSays::Member(tid, true) => {
                 if self.members.contains(&tid) {
                     return true;
                 }
@@ -109,8 +109,8 @@ impl ToldByProgram {
 mod tests {
     use super::*;
 
-    fn time(threads: usize, rate: f64) -> Told {
-        Told::Time(TeamTime {
+    fn time(threads: usize, rate: f64) -> ProgramSays {
+        ProgramSays::Time(TeamTime {
             threads,
             rate: Some(rate),
             waited: None,
@@ -123,10 +123,10 @@ mod tests {
         told.hear(time(4, 1.0));
         told.hear(time(4, 5.0));
         assert_eq!(told.measured()[0].rate, Some(2.0));
-        told.hear(Told::Phase(7));
+        told.hear(ProgramSays::Phase(7));
         assert!(told.measured().is_empty());
         told.hear(time(8, 3.0));
-        told.hear(Told::Phase(0));
+        told.hear(ProgramSays::Phase(0));
         assert_eq!(told.measured().len(), 1);
         told.forget();
         assert!(told.measured().is_empty());
@@ -136,16 +136,16 @@ mod tests {
     fn whatever_is_told_is_bounded() {
         let mut told = ToldByProgram::default();
         for n in 0..10_000 {
-            told.hear(Told::Phase(n));
+            told.hear(ProgramSays::Phase(n));
             for size in 0..20 {
                 told.hear(time(size, f64::NAN));
             }
-            told.hear(Told::Member(n, true));
+            told.hear(ProgramSays::Member(n, true));
         }
         assert_eq!(told.phases.len(), MOST_PHASES);
         assert!(told.phases.iter().all(|(_, of)| of.len() <= MOST_SIZES));
         assert_eq!(told.members.len(), MOST_MEMBERS);
-        assert!(!told.hear(Told::Member(20_000, true)));
+        assert!(!told.hear(ProgramSays::Member(20_000, true)));
         assert!(told.has(3) && !told.has(20_000));
     }
 
@@ -153,9 +153,9 @@ mod tests {
     fn without_members_all_threads_are_the_team() {
         let mut told = ToldByProgram::default();
         assert!(told.has(1));
-        told.hear(Told::Member(2, true));
+        told.hear(ProgramSays::Member(2, true));
         assert!(!told.has(1));
-        told.hear(Told::Member(2, false));
+        told.hear(ProgramSays::Member(2, false));
         assert!(told.has(1));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
 use crate::advice::team::TeamTime;
-use crate::advice::told::Told;
+use crate::advice::told::ProgramSays;
 use crate::agent::{Author, Outcome};
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, NoPolicy};
@@ -87,7 +87,7 @@ fn what_was_measured_counts_until_the_company_is_another() {
     let mut board = Board::new(8, 0);
     board.run(&mut agent, &mut client, 5);
     for (threads, rate) in [(8, 100.0), (4, 150.0)] {
-        client.told.hear(Told::Time(TeamTime {
+        client.told.hear(ProgramSays::Time(TeamTime {
             threads,
             rate: Some(rate),
             waited: None,
@@ -107,7 +107,7 @@ fn threads_that_are_not_in_the_team_are_company() {
     let (mut agent, mut client) = (agent(), AdviceClient::new(7));
     let mut board = Board::new(6, 0);
     for task in &board.tasks[..4] {
-        client.told.hear(Told::Member(task.tid, true));
+        client.told.hear(ProgramSays::Member(task.tid, true));
     }
     board.run(&mut agent, &mut client, 20);
     assert!((client.advice.company - 2.0).abs() < 0.01);
