@@ -90,7 +90,7 @@ static __thread char mark;
 static __thread uint8_t keeps_to;
 static __thread bool bound;
 
-/* SCX_HETERO_ADVICE: 0 is none, `always` takes what is advised without a trial. */
+/* SCX_HETERO_ADVICE: 0 is none, `always` takes what is advised as it is, without a trial. */
 static bool always, never, looked, tells;
 
 static void look_at_environment(void)
@@ -202,8 +202,8 @@ static void learn(const struct team_plan *plan)
 /* Of a core type: as this body was there, or as is advised. */
 static unsigned weight_of(unsigned type, const struct body *body)
 {
-	unsigned speed = body && body->speed[type] ? (unsigned)(1000 * body->speed[type]) :
-			 team.advice.type[type].speed;
+	unsigned speed = body && body->speed[type] && !always ?
+			 (unsigned)(1000 * body->speed[type]) : team.advice.type[type].speed;
 
 	return speed < LEAST_WEIGHT ? LEAST_WEIGHT : speed > MOST_WEIGHT ? MOST_WEIGHT : speed;
 }
