@@ -79,11 +79,11 @@ fn even_and_odd() -> Topology {
     topology
 }
 
-/// Tells all subscribers to have so many threads.
+/// Tells all subscribers to have so many threads, and that there is a free CPU of each type.
 fn advise(subscribers: &Subscribers, threads: usize) {
     let room = |speed| TypeRoom {
         cpus: 32.0,
-        taken: 1.0,
+        taken: 31.0,
         speed,
     };
     subscribers.advise(|clients| {
@@ -135,7 +135,7 @@ fn a_program_reads_what_is_advised_and_tells_what_it_measures() {
     });
     let told = told.unwrap();
     assert_eq!((told.threads, told.fast_cores, told.company), (6, 2.5, 1.0));
-    assert_eq!((told.types[1].speed, told.types[1].free), (0.4, 31.0));
+    assert_eq!((told.types[1].speed, told.types[1].free), (0.4, 1.0));
     assert_eq!(told.place, [3, 1]);
     assert_eq!(told.type_of_cpu[..3], [Some(0), Some(1), Some(0)]);
     assert_eq!(told.contention.0, Contention::None);
