@@ -254,7 +254,7 @@ fn build(folder: &Path) {
             "CFLAGS=-O2 -Werror",
             &format!("CLANG={clang}"),
             "all",
-            "loops",
+            "programs",
         ])
         .output()
         .unwrap();
