@@ -5,6 +5,7 @@
 //! decided. Pools of each size are made once and kept.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
 use hetero_heartbeats::advice::Subscription;
@@ -29,11 +30,12 @@ struct Pools(BTreeMap<usize, ThreadPool>);
 
 impl Pools {
     fn of(&mut self, threads: usize) -> Result<&ThreadPool, ThreadPoolBuildError> {
-        if !self.0.contains_key(&threads) {
-            let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
-            self.0.insert(threads, pool);
-        }
-        Ok(&self.0[&threads])
+        Ok(match self.0.entry(threads) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(none) => {
+                none.insert(ThreadPoolBuilder::new().num_threads(threads).build()?)
+            }
+        })
     }
 }
 

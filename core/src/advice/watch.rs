@@ -180,14 +180,14 @@ pub fn rooms(
     let mut rest = (wants - runs).max(0.0);
     for by_use in [true, false] {
         let mut shared = rest;
-        for core_type in 0..types {
+        for (core_type, taken) in taken.iter_mut().enumerate().take(types) {
             let part = match by_use {
                 true if runs > 0.0 => rest * company.share[core_type] / runs,
                 true => 0.0,
                 false => shared,
             };
-            let more = part.min((cpus(core_type) - taken[core_type]).max(0.0));
-            taken[core_type] += more;
+            let more = part.min((cpus(core_type) - *taken).max(0.0));
+            *taken += more;
             shared -= more;
         }
         rest = shared.max(0.0);
