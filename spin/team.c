@@ -21,6 +21,9 @@
 #define SETTLES_LIBOMP 220000000ull
 #define SETTLES 5000000ull
 
+/* So many threads may do better with a CPU to spare. */
+#define LEAST_WITH_SPARE 4
+
 /* A way that takes so many times as long is not tried a second time. */
 #define MUCH_WORSE 1.1
 
@@ -429,6 +432,9 @@ static bool take_advice(unsigned most, bool by_speed, uint64_t now)
 	advised = by_speed ? advice->threads : advice->threads_equal;
 	if (!advised || advised > most)
 		advised = most;
+	/* With a CPU left for what comes by chance fewer threads may wait less: that is tried, too. */
+	if (advised == most && most >= LEAST_WITH_SPARE && !always)
+		advised = most - 1;
 	if (advised != team.advised || most != team.most || by_speed != team.by_speed) {
 		/* Advice that swings costs no trial each time. */
 		if (team.settled && most == team.most && by_speed == team.by_speed &&

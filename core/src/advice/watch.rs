@@ -71,7 +71,15 @@ pub struct AdviceWatch {
 
 impl AdviceWatch {
     /// Takes note of the task table. False if that is too early.
-    pub fn look(&mut self, now_ns: u64, tasks: &[Task], topology: &Topology) -> bool {
+    ///
+    /// `own` is the process that looks: it runs at each look, and wants no more than it runs.
+    pub fn look(
+        &mut self,
+        now_ns: u64,
+        tasks: &[Task],
+        topology: &Topology,
+        own: Option<u32>,
+    ) -> bool {
         let since = self.looked_ns.map(|before| now_ns.saturating_sub(before));
         if since.is_some_and(|passed| passed < LEAST_NS) {
             return false;
@@ -82,12 +90,12 @@ impl AdviceWatch {
         self.cpus.clear();
         self.cpus.resize(topology.nr_cpu_ids as usize, 0.0);
         for task in tasks {
-            self.take(task, since);
+            self.take(task, since, own == Some(task.tgid));
         }
         true
     }
 
-    fn take(&mut self, task: &Task, since: Option<u64>) {
+    fn take(&mut self, task: &Task, since: Option<u64>, looks: bool) {
         let at = task.id.slot as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, SlotUse::default());
@@ -103,7 +111,7 @@ impl AdviceWatch {
         }
         slot.look = self.look;
         slot.looks = slot.looks.saturating_add(1);
-        let awake = task.state != TaskState::Blocked && !task.spinning;
+        let awake = task.state != TaskState::Blocked && !task.spinning && !looks;
         let weight = (f64::from(task.weight) / WEIGHT).min(1.0);
         let part = 1.0 / f64::from(slot.looks).min(AVERAGED);
         slot.wants += (f64::from(u8::from(awake)) * weight - slot.wants) * part;
@@ -221,7 +229,7 @@ mod tests {
                 task.run_ns[0] += 100 * MS;
             }
             tasks[2].state = TaskState::Queued;
-            assert!(watch.look(look * 100 * MS, &tasks, &topology));
+            assert!(watch.look(look * 100 * MS, &tasks, &topology, None));
         }
         (watch, tasks, topology)
     }
@@ -262,10 +270,10 @@ mod tests {
     #[test]
     fn a_slot_with_another_task_begins_anew_and_too_early_looks_are_none() {
         let (mut watch, mut tasks, topology) = watched();
-        assert!(!watch.look(3901 * MS, &tasks, &topology));
+        assert!(!watch.look(3901 * MS, &tasks, &topology, None));
         tasks[0].id.generation += 1;
         tasks.truncate(1);
-        assert!(watch.look(4000 * MS, &tasks, &topology));
+        assert!(watch.look(4000 * MS, &tasks, &topology, None));
         assert_eq!(watch.of(&tasks[0]).share, [0.0; 4]);
         assert_eq!(watch.of(&task(1, 1, 0)), CpuUse::default());
         let taken = watch.taken(tasks.iter());
@@ -279,7 +287,16 @@ mod tests {
         let mut nice = task(0, 0, 0);
         nice.state = TaskState::Running;
         nice.weight = 15;
-        watch.look(100 * MS, &[nice], &topology);
+        watch.look(100 * MS, &[nice], &topology, None);
         assert!(watch.all().wants < 0.02);
+    }
+
+    #[test]
+    fn what_looks_is_no_company_for_being_there() {
+        let topology = board(1, 1);
+        let mut watch = AdviceWatch::default();
+        let agent = task(0, 0, 0);
+        watch.look(100 * MS, &[agent], &topology, Some(agent.tgid));
+        assert_eq!(*watch.all(), CpuUse::default());
     }
 }

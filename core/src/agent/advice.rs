@@ -68,9 +68,10 @@ impl Agent {
             topology,
             policy,
             interference,
+            own,
             ..
         } = self;
-        if !advice.watch.look(now_ns, tasks, topology) {
+        if !advice.watch.look(now_ns, tasks, topology, *own) {
             return;
         }
         let clients: Vec<&mut AdviceClient> = clients.collect();
