@@ -183,13 +183,16 @@ static struct body *body_of(const void *of)
 	return NULL;
 }
 
-/* Takes in how fast a region's threads were on each core type. */
+/*
+ * Takes in how fast a region's threads were on each core type: of one where they kept to theirs. Else they
+ * may have been on others between its beginning and its end.
+ */
 static void learn(const struct team_plan *plan)
 {
 	struct body *body = body_of(plan->body);
 	double fastest;
 
-	if (!body || !plan->busy[0] || !plan->iterations[0])
+	if (!body || !plan->shares || !plan->busy[0] || !plan->iterations[0])
 		return;
 	fastest = (double)plan->iterations[0] / plan->busy[0];
 	for (unsigned type = 1; type < TEAM_TYPES; type++) {
