@@ -25,7 +25,7 @@ build:           ## build target/release/scx_hetero (the default), on any distri
 	@testbed/build-needs >/dev/null
 	$(cargo) build --release
 
-spin:            ## build target/libscx_hetero_spin.so, for LD_PRELOAD (docs/spin.md)
+spin:            ## build target/libscx_hetero_{spin,advice}.so, for LD_PRELOAD (docs/spin.md, docs/advice.md)
 	@$(MAKE) -s -C spin OUT="$(abspath $(target))"
 
 heartbeats:      ## build target/heartbeats/libscx_hetero_heartbeat.{a,so}, for programs with goals (docs/goals.md)

@@ -3,15 +3,17 @@
 
 fn main() {
     for file in [
+        "advice.c",
         "heartbeat.c",
         "connection.c",
         "internal.h",
+        "scx_hetero_advice.h",
         "scx_hetero_heartbeat.h",
     ] {
         println!("cargo:rerun-if-changed={file}");
     }
     cc::Build::new()
-        .files(["heartbeat.c", "connection.c"])
+        .files(["advice.c", "heartbeat.c", "connection.c"])
         .flag("-std=gnu11")
         .define("_GNU_SOURCE", None)
         .flag("-fvisibility=hidden")

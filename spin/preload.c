@@ -4,56 +4,19 @@
  *
  *	LD_PRELOAD=libscx_hetero_spin.so PROGRAM
  *
- * It stands between the program and libgomp (GCC's OpenMP), and pthread's spin
- * locks. What glibc waits for asleep (pthread barriers, mutexes) needs no word: who
+ * libscx_hetero_advice.so does so, too, and has parallel regions run as is advised (team.h).
+ *
+ * This file stands between the program and libgomp (GCC's OpenMP), and pthread's spin
+ * locks; ompt.c and kmp.c do for LLVM's libomp. What glibc waits for asleep (pthread barriers, mutexes) needs no word: who
  * sleeps retires nothing.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "real.h"
 #include "scx_hetero_spin.h"
-
-/* A libgomp that was loaded for a plugin alone, where RTLD_NEXT does not look. */
-static int find_libgomp(struct dl_phdr_info *info, size_t size, void *found)
-{
-	(void)size;
-	if (!strstr(info->dlpi_name, "libgomp"))
-		return 0;
-	*(void **)found = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-	return 1;
-}
-
-static void *find(const char *name)
-{
-	void *real = dlsym(RTLD_NEXT, name), *libgomp = NULL;
-
-	if (!real && dl_iterate_phdr(find_libgomp, &libgomp) && libgomp)
-		real = dlsym(libgomp, name);
-	if (!real) {
-		/* It was called, so there is one; there is no way to go on without. */
-		fprintf(stderr, "libscx_hetero_spin.so: cannot find the real %s; run this "
-			"program without LD_PRELOAD\n", name);
-		abort();
-	}
-	return real;
-}
-
-/* The function that the program meant. Looked up once; to look twice does no harm. */
-#define REAL(name)								\
-({										\
-	static typeof(&name) real;						\
-	typeof(&name) found = __atomic_load_n(&real, __ATOMIC_RELAXED);		\
-	if (!found) {								\
-		found = (typeof(&name))find(#name);				\
-		__atomic_store_n(&real, found, __ATOMIC_RELAXED);		\
-	}									\
-	found;									\
-})
+#include "team.h"
 
 /*
  * Threads that wait in a barrier of libgomp do tasks meanwhile, and that cannot be
@@ -119,6 +82,9 @@ BARRIER(void *, GOMP_single_copy_start)
 
 /* --- Parallel regions ------------------------------------------------------------- */
 
+int omp_get_level(void);
+int omp_get_max_threads(void);
+
 struct region {
 	void (*body)(void *data);
 	void *data;
@@ -147,13 +113,44 @@ static void run_part(void *arg)
 	docked = begin_barrier();
 }
 
+typedef void body_t(void *);
+
+/*
+ * How many threads a region is to be asked for, where the program wants so many, 0 as many as usual.
+ * Static loops cannot be divided here: GCC has their bounds in the program itself.
+ */
+static unsigned begin_region(struct team_plan *plan, body_t *body, unsigned threads)
+{
+	plan->ours = false;
+#ifdef SCX_HETERO_WITH_ADVICE
+	if (!threads && !REAL(omp_get_level)())
+		team_begin(plan, (const void *)body, REAL(omp_get_max_threads)(), true, false);
+	if (plan->ours && plan->threads)
+		return plan->threads;
+#else
+	(void)body;
+#endif
+	return threads;
+}
+
+static void end_region(struct team_plan *plan)
+{
+	undock();
+#ifdef SCX_HETERO_WITH_ADVICE
+	if (plan->ours)
+		team_end(plan, plan->threads ? plan->threads : (unsigned)REAL(omp_get_max_threads)());
+#else
+	(void)plan;
+#endif
+}
+
 #define REGION_BODY(name, ...)							\
 	struct region region = { body, data };					\
+	struct team_plan plan;							\
 										\
+	threads = begin_region(&plan, body, threads);				\
 	REAL(name)(run_part, &region, __VA_ARGS__);				\
-	undock();
-
-typedef void body_t(void *);
+	end_region(&plan);
 
 void GOMP_parallel(body_t *body, void *data, unsigned threads, unsigned flags)
 {
@@ -163,9 +160,12 @@ void GOMP_parallel(body_t *body, void *data, unsigned threads, unsigned flags)
 unsigned GOMP_parallel_reductions(body_t *body, void *data, unsigned threads, unsigned flags)
 {
 	struct region region = { body, data };
-	unsigned result = REAL(GOMP_parallel_reductions)(run_part, &region, threads, flags);
+	struct team_plan plan;
+	unsigned result;
 
-	undock();
+	threads = begin_region(&plan, body, threads);
+	result = REAL(GOMP_parallel_reductions)(run_part, &region, threads, flags);
+	end_region(&plan);
 	return result;
 }
 

@@ -6,6 +6,8 @@
 //! costs one request and one answer. When there are too many connections, the one that has asked for
 //! nothing for the longest time is closed: a crowd of idle ones keeps no newcomer out.
 
+mod seats;
+
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,6 +21,8 @@ use anyhow::{Context, Result};
 use log::debug;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+pub(crate) use seats::{Seat, Seats};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 4096;

@@ -6,6 +6,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
+pub mod advice;
 pub mod arith;
 pub mod ask;
 pub mod bench;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs the agent on the BPF half in the kernel, until it detaches.
 
+mod advice;
 mod answers;
 mod carry;
 mod counting;
@@ -34,6 +35,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Gid;
 use scx_utils::{UserExitInfo, try_set_rlimit_infinity, uei_exited, uei_report};
 
+use advice::ProgramAdvice;
 use carry::CarriedState;
 use counting::OpenEvents;
 use goals::ProgramGoals;
@@ -144,6 +146,7 @@ struct Lasting {
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
     programs: ProgramGoals,
+    advice: ProgramAdvice,
     familiar: Option<Familiar>,
 }
 
@@ -161,6 +164,7 @@ pub struct Scheduler<'a> {
     sleepers: Sleepers,
     stats_server: stats::StatisticsServer,
     spin_server: Option<spin::server::SpinServer>,
+    advice: &'a mut ProgramAdvice,
     resctrl: Option<ResctrlService>,
     limits: CgroupLimits,
     bell: Bell,
@@ -218,6 +222,7 @@ pub fn run(
         recording: Recording::create(options.record.as_deref())?,
         carried: None,
         programs: ProgramGoals::listen(),
+        advice: ProgramAdvice::listen(),
         familiar: None,
     };
     let mut object = MaybeUninit::uninit();
@@ -254,6 +259,8 @@ impl Scheduler<'_> {
         let mut due = self.interval().map(|interval| Instant::now() + interval);
         let mut programs = self.half.programs.news();
         let mut goals_due = Some(Instant::now());
+        let mut subscribers = self.advice.news();
+        let mut advice_due = Some(Instant::now());
         let turn = self.half.counting.as_ref().and_then(OpenEvents::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
@@ -267,6 +274,7 @@ impl Scheduler<'_> {
                 .into_iter()
                 .chain(turn_due)
                 .chain(goals_due)
+                .chain(advice_due)
                 .chain(self.half.recording.due())
                 .min();
             let wait = match next {
@@ -306,6 +314,10 @@ impl Scheduler<'_> {
                         due = goals_due;
                     }
                     Err(_) => programs = never(),
+                },
+                recv(subscribers) -> news => match news {
+                    Ok(()) => advice_due = Some(Instant::now()),
+                    Err(_) => subscribers = never(),
                 },
                 recv(bell) -> rung => match rung {
                     Ok(()) => rest.disturb(Instant::now(), self.busy_ns()),
@@ -347,6 +359,9 @@ impl Scheduler<'_> {
                 due = self
                     .interval()
                     .map(|interval| now + pace::next(interval, took));
+            }
+            if advice_due.is_some_and(|at| now >= at) {
+                advice_due = self.advise().map(|wait| now + wait);
             }
             self.record(now)?;
         }

@@ -10,6 +10,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // `output` is the way.
 
+pub mod advice;
 pub mod agent;
 pub mod cache;
 pub mod energy;

@@ -24,6 +24,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod advice;
 mod ffi;
 
 use std::ffi::{CStr, CString};

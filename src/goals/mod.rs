@@ -8,7 +8,7 @@
 pub mod command;
 mod family;
 mod page;
-mod peer;
+pub(crate) mod peer;
 mod request;
 mod ruled;
 mod run;

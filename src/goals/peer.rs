@@ -17,7 +17,7 @@ const GENERATIONS: usize = 64;
 
 /// A process that cannot be taken for a later one with its number.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     /// Its number.
     pub tgid: u32,
     pidfd: OwnedFd,
@@ -25,7 +25,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Whether it has not ended.
-    pub(super) fn lives(&self) -> bool {
+    pub(crate) fn lives(&self) -> bool {
         let mut ended = [false];
         which_ended([self].into_iter(), &mut ended);
         !ended[0]
@@ -33,7 +33,7 @@ impl Process {
 }
 
 /// Which of these have ended, in one system call. As with a failure, none of those that do not fit.
-pub(super) fn which_ended<'a>(processes: impl Iterator<Item = &'a Process>, ended: &mut [bool]) {
+pub(crate) fn which_ended<'a>(processes: impl Iterator<Item = &'a Process>, ended: &mut [bool]) {
     let fds =
         processes.map(|process| PollFd::from_borrowed_fd(process.pidfd.as_fd(), PollFlags::IN));
     let mut fds: Vec<PollFd> = fds.collect();
@@ -46,7 +46,7 @@ pub(super) fn which_ended<'a>(processes: impl Iterator<Item = &'a Process>, ende
 
 /// What has connected.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// The user.
     pub uid: u32,
     pid: u32,
@@ -59,7 +59,7 @@ impl Peer {
     ///
     /// # Errors
     /// The kernel does not tell, in words.
-    pub(super) fn of(stream: &UnixStream) -> Result<Self, String> {
+    pub(crate) fn of(stream: &UnixStream) -> Result<Self, String> {
         let credentials = getsockopt(stream, PeerCredentials);
         let credentials = credentials.map_err(|_| "the kernel does not tell who connects")?;
         let pid = u32::try_from(credentials.pid()).ok().filter(|&pid| pid > 0);
@@ -78,7 +78,7 @@ impl Peer {
     ///
     /// # Errors
     /// It may not, in words.
-    pub(super) fn process(&mut self, tgid: Option<u32>) -> Result<Process, String> {
+    pub(crate) fn process(&mut self, tgid: Option<u32>) -> Result<Process, String> {
         let Some(tgid) = tgid.filter(|&tgid| tgid != self.pid) else {
             let own = self.process.take().filter(Process::lives);
             return own.ok_or_else(|| "the process has ended".into());
@@ -137,7 +137,7 @@ pub(super) fn uids(tgid: u32) -> Option<[u32; 3]> {
 }
 
 /// Whether `tid` is a thread of process `tgid`.
-pub(super) fn is_thread_of(tid: u32, tgid: u32) -> bool {
+pub(crate) fn is_thread_of(tid: u32, tgid: u32) -> bool {
     Path::new(&format!("/proc/{tgid}/task/{tid}")).exists()
 }
 

@@ -6,7 +6,6 @@
 //! descriptors of a request.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -30,7 +29,7 @@ use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
 use super::sessions::GoalSessions;
 use super::{MAX_OF_USER, MAX_SESSIONS};
 use crate::connections::{
-    ClientLimits, Connections, Listener, MayIdle, Served, Service, open_to_everybody,
+    ClientLimits, Connections, Listener, MayIdle, Seat, Seats, Served, Service, open_to_everybody,
 };
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -90,7 +89,7 @@ impl GoalServer {
             let mut desk = Desk {
                 over: ended.clone(),
                 sessions: shared,
-                users: Rc::default(),
+                seats: Seats::default(),
                 rest_until: Instant::now(),
                 news: tell,
             };
@@ -221,16 +220,13 @@ impl Write for PageStream {
     }
 }
 
-/// How many connections users have.
-type Users = Rc<RefCell<BTreeMap<u32, usize>>>;
-
 /// A client, and its session. Both end when this is dropped.
 struct Customer {
     peer: Peer,
     session: Option<u64>,
     arrived: Arrived,
     sessions: Arc<GoalSessions>,
-    users: Users,
+    _seat: Seat,
     news: Sender<()>,
 }
 
@@ -240,13 +236,6 @@ impl Drop for Customer {
             self.sessions.close(id);
             let _ = self.news.try_send(());
         }
-        let mut users = self.users.borrow_mut();
-        if let Some(connections) = users.get_mut(&self.peer.uid) {
-            *connections -= 1;
-            if *connections == 0 {
-                users.remove(&self.peer.uid);
-            }
-        }
     }
 }
 
@@ -255,7 +244,7 @@ struct Desk {
     /// Nothing is served any more.
     over: Arc<AtomicBool>,
     sessions: Arc<GoalSessions>,
-    users: Users,
+    seats: Seats,
     rest_until: Instant,
     news: Sender<()>,
 }
@@ -303,23 +292,15 @@ impl Desk {
 
     fn admit(&self, stream: &PageStream) -> Result<Customer, String> {
         let peer = Peer::of(&stream.stream)?;
-        let uid = peer.uid;
-        let mut users = self.users.borrow_mut();
-        let all: usize = users.values().sum();
-        let own = users.get(&uid).copied().unwrap_or(0);
-        if all >= MAX_SESSIONS {
-            return Err(format!("there are {MAX_SESSIONS} sessions already"));
-        }
-        if own >= MAX_OF_USER && uid != 0 {
-            return Err(format!("user {uid} has {MAX_OF_USER} sessions already"));
-        }
-        *users.entry(uid).or_default() += 1;
+        let seat = self
+            .seats
+            .take(peer.uid, MAX_SESSIONS, MAX_OF_USER, "sessions")?;
         Ok(Customer {
             peer,
             session: None,
             arrived: stream.arrived.clone(),
             sessions: self.sessions.clone(),
-            users: self.users.clone(),
+            _seat: seat,
             news: self.news.clone(),
         })
     }

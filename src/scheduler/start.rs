@@ -47,6 +47,7 @@ impl<'a> Scheduler<'a> {
             recording,
             carried: kept_place,
             programs,
+            advice,
             familiar,
         } = lasting;
         let carried = kept_place.take();
@@ -187,6 +188,7 @@ impl<'a> Scheduler<'a> {
             nr_slots: options.slots as usize,
             stats_server,
             spin_server: spinning::listen(),
+            advice,
             resctrl: ResctrlService::start(Path::new("/")),
             limits: CgroupLimits::new(),
             bell,

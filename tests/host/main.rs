@@ -2,6 +2,7 @@
 //! What can be tried on any machine, as anybody: a file for each thing that a user does, or that a
 //! part of the project promises. One program, for each would be linked with everything.
 
+mod advice;
 mod allocation;
 mod arith;
 mod attack;

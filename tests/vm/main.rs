@@ -2,6 +2,7 @@
 //! What takes a real kernel: these tests replace the scheduler of the machine that they run on, which
 //! is a virtual one (`testbed/vm-tests`), one test at a time.
 
+mod advice;
 mod amd;
 mod attribution;
 mod bench;

@@ -66,13 +66,12 @@ fn in_thread(work: impl FnOnce(u32) + Send + 'static) -> u64 {
     thread::spawn(run).join().unwrap()
 }
 
-#[test]
-#[ignore = "takes long; make test-kernels runs it"]
-fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
+/// Runs a program whose first thread has four times the work of each other, and sees that the others' waits are told.
+fn waits_are_told(program: &str, units: &str) {
     let scheduler = counting(&["--policy", "camps"]);
     let mut others: Vec<Child> = (0..4).map(|_| integer("6")).collect();
-    let program = Command::new("imbalance")
-        .arg("500")
+    let program = Command::new(program)
+        .arg(units)
         .env("LD_PRELOAD", "/lib/libscx_hetero_spin.so")
         .env("OMP_NUM_THREADS", "4")
         .env("OMP_WAIT_POLICY", "active")
@@ -97,6 +96,18 @@ fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
     assert!(on_p(works) > 2.0 * on_p_waiting);
     // Half of the time it would be without a word of theirs.
     assert!(on_p_waiting < 0.35);
+}
+
+#[test]
+#[ignore = "takes long; make test-kernels runs it"]
+fn threads_that_wait_in_openmp_leave_fast_cores_to_those_that_work() {
+    waits_are_told("imbalance", "500");
+}
+
+#[test]
+#[ignore = "takes long; make test-kernels runs it"]
+fn so_do_those_that_wait_in_openmp_of_llvm() {
+    waits_are_told("imbalance-libomp", "500");
 }
 
 #[test]

@@ -17,10 +17,13 @@
 //!  Backend ──────► sensors, tasks, samples ──► energy: joules of threads and programs
 //!              take_samples(), look()
 //!  Backend ──────► samples, tasks ──► caches: lines of threads, miss-rate curves
+//!              advise()
+//!  Backend ──────► tasks ──► advice to programs that ask
 //! ```
 //!
 //! Nothing is allocated once the threads are known, and each was moved once.
 
+mod advice;
 mod backend;
 pub mod disturbed;
 mod goals;
@@ -38,6 +41,7 @@ pub mod work;
 use std::mem::take;
 use std::time::Duration;
 
+pub use advice::{AdviceClient, AgentAdvice};
 pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, SessionHeirs};
 pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
 pub use interference::AgentInterference;
@@ -80,6 +84,8 @@ pub struct Agent {
     pub interference: AgentInterference,
     /// What threads hold of last-level caches, and what that is worth to them.
     pub caches: CacheLedger,
+    /// What programs that ask are told.
+    pub advice: AgentAdvice,
     /// Which threads were moved of late, and why.
     pub moves: Moves,
     name: Name,
@@ -109,6 +115,7 @@ impl Agent {
             energy: EnergyLedger::default(),
             interference: AgentInterference::default(),
             caches: CacheLedger::default(),
+            advice: AgentAdvice::default(),
             moves: Moves::default(),
             name,
             policy,

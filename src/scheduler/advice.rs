@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs that want advice, and when they get it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, never};
+use log::warn;
+
+use super::{Scheduler, pace};
+use crate::advice::{AdviceServer, SOCKET};
+
+/// How often it is found out what to tell, while a program wants to know.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Outlives a restart, as on CPU hotplug.
+pub(super) struct ProgramAdvice(Option<AdviceServer>);
+
+impl ProgramAdvice {
+    /// Listens to programs. Where that fails, says why once and goes on without.
+    pub(super) fn listen() -> Self {
+        let server = AdviceServer::start(Path::new(SOCKET));
+        if let Err(why) = &server {
+            warn!("programs get no advice: {why:#}");
+        }
+        Self(server.ok())
+    }
+
+    /// Something arrives when a program has subscribed.
+    pub(super) fn news(&self) -> Receiver<()> {
+        let server = self.0.as_ref();
+        server.map_or_else(never, |server| server.news().clone())
+    }
+}
+
+impl Scheduler<'_> {
+    /// Tells programs what to expect; how long until the next time, if there are any.
+    pub(super) fn advise(&mut self) -> Option<Duration> {
+        let server = self.advice.0.as_ref();
+        let subscribers = server?.subscribers();
+        if subscribers.is_empty() {
+            return None;
+        }
+        let before = pace::cpu_time();
+        subscribers.advise(|clients| self.agent.advise(&mut self.half, clients));
+        subscribers.tell(&self.agent.topology);
+        let took = pace::cpu_time().saturating_sub(before);
+        Some(pace::next(LOOK, took))
+    }
+}
