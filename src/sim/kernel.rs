@@ -127,14 +127,12 @@ pub(super) struct SimulatedKernel {
 }
 
 impl SimulatedKernel {
-    /// An idle machine. Ticks come when `seed` has it.
+    /// An idle machine. Ticks are as far from each other as `seed` has it.
     pub(super) fn new(machine: Rc<SimulatedMachine>, loads: Vec<PhaseLoad>, seed: u64) -> Self {
         use rand_pcg::rand_core::Rng as _;
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let topology = &machine.topology;
         let nr = topology.cpus.len();
-        // All tick at once, as Linux has it unless it is told to skew ticks.
-        let offset = rng.next_u64() % machine.tick_ns;
         let mut by_memory = vec![Vec::new(); machine.memories.len()];
         let cpus = topology.cpus.iter().map(|cpu| {
             let memory = machine.llcs[cpu.llc].memory;
@@ -146,7 +144,7 @@ impl SimulatedKernel {
                 memory,
                 tick_armed: false,
                 next_tick: 0,
-                offset,
+                offset: rng.next_u64() % machine.tick_ns,
                 stamp: 0,
                 last: None,
                 busy_ns: 0,
