@@ -364,8 +364,8 @@ const CROWD: &str = "hmmer@70,soplex@40,kmeans(2)@60,12*gobmk";
 
 #[test]
 fn programs_keep_their_goals_beside_a_crowd() {
-    // `docs/goals.md`: the aim, 95 %, is missed by a little under two of them.
-    for (policy, aim) in [(Name::Camps, 0.93), (Name::None, 0.95), (Name::Rr, 0.91)] {
+    // `docs/goals.md`: under `rr` one of the three misses the aim, 95 %.
+    for (policy, aim) in [(Name::Camps, 0.95), (Name::None, 0.95), (Name::Rr, 0.92)] {
         let seeds = 1..=20;
         let all: Vec<_> = seeds.map(|seed| goals(CROWD, policy, seed)).collect();
         for goal in all.iter().flatten() {
