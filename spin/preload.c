@@ -7,7 +7,7 @@
  * libscx_hetero_advice.so does so, too, and has parallel regions run as is advised (team.h).
  *
  * This file stands between the program and libgomp (GCC's OpenMP), and pthread's spin
- * locks; ompt.c and kmp.c do for LLVM's libomp. What glibc waits for asleep (pthread barriers, mutexes) needs no word: who
+ * locks; ompt.c and kmp.c do for LLVM's libomp. What glibc waits for asleep (pthread barriers, mutexes) needs no word: what
  * sleeps retires nothing.
  */
 #define _GNU_SOURCE

@@ -217,7 +217,7 @@ fn thousands_of_subscribers_that_do_not_read_harm_none() {
         let Ok(mut stream) = UnixStream::connect(bench.path()) else {
             continue;
         };
-        // A flood of what nobody reads.
+        // A flood of what is not read.
         stream.set_nonblocking(true).unwrap();
         while kept.len() < 3 && stream.write(&frame(1, 4, 1, 1)).is_ok() {}
         kept.push(stream);

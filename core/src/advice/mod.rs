@@ -2,7 +2,7 @@
 //! What is told to programs that ask: what they may expect of the machine, and how many threads finish soonest
 //! (Zellweger, Lin and Roscoe 2016, section 5: feedback to parallel runtimes; `docs/advice.md`).
 //!
-//! [`watch`] keeps what runs beside whom; [`team`] decides how many threads a program should have, [`place`] on which
+//! [`watch`] keeps what runs beside what; [`team`] decides how many threads a program should have, [`place`] on which
 //! CPUs there is room for them. Plain values throughout: no process is looked up here, and nothing is sent.
 
 pub mod place;

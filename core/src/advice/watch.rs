@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What runs beside whom, averaged over about a second.
+//! What runs beside what, averaged over about a second.
 
 use super::TypeRoom;
 use crate::table::{Task, TaskState};
