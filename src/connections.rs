@@ -6,7 +6,9 @@
 //! costs one request and one answer. When there are too many connections, the one that has asked for
 //! nothing for the longest time is closed: a crowd of idle ones keeps no newcomer out.
 
+pub(crate) mod peer;
 mod seats;
+mod served;
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,6 +25,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub(crate) use seats::{Seat, Seats};
+pub(crate) use served::{Keeps, ServedSocket};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 4096;

@@ -5,18 +5,16 @@
 //! nothing waits for a program that does not read, for all that it is sent is a greeting and at most one
 //! line that says why it is hung up on.
 
-use std::fs;
 use std::io::{self, IoSlice, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use log::debug;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -25,10 +23,10 @@ use super::frame::{self, LEN};
 use super::page::AdvicePage;
 use super::subscribers::Subscribers;
 use super::{MAX_OF_USER, MAX_SUBSCRIBERS};
+use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
-    ClientLimits, Connections, MayIdle, Seat, Seats, Served, Service, open_to_everybody,
+    ClientLimits, Keeps, MayIdle, Seat, Seats, Served, ServedSocket, Service,
 };
-use crate::goals::peer::{Peer, is_thread_of};
 use hetero_core::advice::told::ProgramSays;
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -43,23 +41,12 @@ const LIMITS: ClientLimits = ClientLimits {
 /// agent's.
 const REST: Duration = Duration::from_millis(1);
 
-/// And between two looks for frames.
-const BREATH: Duration = Duration::from_millis(1);
-
-/// How soon it is seen that a process has ended whose connection something else has.
-const BURY: Duration = Duration::from_secs(1);
-
-/// The thread's stack, bytes; the agent's memory is locked.
-const STACK: usize = 256 << 10;
-
 /// Listens until dropped.
 pub struct AdviceServer {
-    path: PathBuf,
+    /// Ends first.
+    _socket: ServedSocket,
     subscribers: Arc<Subscribers>,
     news: Receiver<()>,
-    over: Arc<AtomicBool>,
-    wake: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl AdviceServer {
@@ -68,51 +55,21 @@ impl AdviceServer {
     /// # Errors
     /// What kept it from listening.
     pub fn start(path: &Path) -> Result<Self> {
-        let listener = open_to_everybody(path, |path| {
-            let listener = UnixListener::bind(path)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })?;
         let subscribers = Arc::new(Subscribers::default());
         let (tell, news) = bounded(1);
-        let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
-        let over = Arc::new(AtomicBool::new(false));
-        let (shared, ended) = (subscribers.clone(), over.clone());
-        let serve = move || {
-            let mut counter = Counter {
+        let shared = subscribers.clone();
+        let make = move |listener, _| {
+            let counter = Counter {
                 subscribers: shared,
                 seats: Seats::default(),
                 news: tell,
             };
-            let mut connections = Connections::new(listener, LIMITS);
-            let mut buried = Instant::now();
-            while !ended.load(Ordering::Relaxed) {
-                let limit = (!counter.subscribers.is_empty()).then_some(BURY);
-                let round = connections.round(&mut counter, Some(woken.as_fd()), limit);
-                // As where memory is short: it passes, and is no reason to be busy meanwhile.
-                if let Err(error) = round {
-                    debug!("no program can be served for the moment: {error}");
-                    thread::sleep(Duration::from_secs(1));
-                }
-                if buried.elapsed() >= BURY {
-                    buried = Instant::now();
-                    counter.subscribers.bury();
-                }
-                thread::sleep(BREATH);
-            }
+            (listener, counter)
         };
-        let thread = thread::Builder::new()
-            .name("advice".into())
-            .stack_size(STACK)
-            .spawn(serve)
-            .context("cannot start a thread")?;
         Ok(Self {
-            path: path.to_owned(),
             subscribers,
             news,
-            over,
-            wake: Some(wake),
-            thread: Some(thread),
+            _socket: ServedSocket::start(path, "advice", LIMITS, make)?,
         })
     }
 
@@ -124,17 +81,6 @@ impl AdviceServer {
     /// Something arrives when one has.
     pub fn news(&self) -> &Receiver<()> {
         &self.news
-    }
-}
-
-impl Drop for AdviceServer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.wake = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -191,6 +137,16 @@ impl Service for Counter {
                 answer(received.len(), refusal(&why), true)
             }
         }
+    }
+}
+
+impl Keeps for Counter {
+    fn is_empty(&self) -> bool {
+        self.subscribers.is_empty()
+    }
+
+    fn bury(&mut self) {
+        self.subscribers.bury();
     }
 }
 

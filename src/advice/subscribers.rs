@@ -8,7 +8,7 @@ use hetero_core::advice::told::ProgramSays;
 use super::page::AdvicePage;
 use super::{MAX_OF_PROCESS, MAX_SUBSCRIBERS};
 use crate::agent::AdviceClient;
-use crate::goals::peer::{Process, which_ended};
+use crate::connections::peer::{Process, which_ended};
 use crate::topology::Topology;
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::peer::{parent, uids};
+use crate::connections::peer::{parent, uids};
 use hetero_core::agent::Belongs;
 use hetero_core::goals::SessionId;
 use hetero_core::limits::MAX_SLOTS;

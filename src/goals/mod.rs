@@ -8,7 +8,6 @@
 pub mod command;
 mod family;
 mod page;
-pub(crate) mod peer;
 mod request;
 mod ruled;
 mod run;

@@ -6,30 +6,29 @@
 //! descriptors of a request.
 
 use std::cell::RefCell;
-use std::fs;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use log::debug;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::page::Page;
-use super::peer::{Peer, is_thread_of};
 use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
 use super::sessions::GoalSessions;
 use super::{MAX_OF_USER, MAX_SESSIONS};
+use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
-    ClientLimits, Connections, Listener, MayIdle, Seat, Seats, Served, Service, open_to_everybody,
+    ClientLimits, Keeps, Listener, MayIdle, Seat, Seats, Served, ServedSocket, Service,
 };
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -45,27 +44,16 @@ const LIMITS: ClientLimits = ClientLimits {
 const REST: Duration = Duration::from_millis(1);
 const REST_FOR_THREAD: Duration = Duration::from_micros(50);
 
-/// And between two looks for requests.
-const BREATH: Duration = Duration::from_millis(1);
-
-/// How soon it is seen that a process has ended whose connection somebody else has.
-const BURY: Duration = Duration::from_secs(1);
-
 /// Descriptors that a message can have (the kernel's SCM_MAX_FD). With room for all of them none gets
 /// lost on the way.
 const MAX_FDS: usize = 253;
 
-/// The thread's stack, bytes; the agent's memory is locked.
-const STACK: usize = 256 << 10;
-
 /// Listens until dropped.
 pub struct GoalServer {
-    path: PathBuf,
+    /// Ends first.
+    _socket: ServedSocket,
     sessions: Arc<GoalSessions>,
     news: Receiver<()>,
-    over: Arc<AtomicBool>,
-    wake: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl GoalServer {
@@ -74,57 +62,24 @@ impl GoalServer {
     /// # Errors
     /// What kept it from listening.
     pub fn start(path: &Path) -> Result<Self> {
-        let listener = open_to_everybody(path, |path| {
-            let listener = UnixListener::bind(path)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })?;
         let sessions = Arc::new(GoalSessions::default());
         let (tell, news) = bounded(1);
-        let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
-        let over = Arc::new(AtomicBool::new(false));
-        let (shared, ended) = (sessions.clone(), over.clone());
-        // Made there: the descriptors that wait to be taken are that thread's.
-        let serve = move || {
-            let mut desk = Desk {
-                over: ended.clone(),
+        let shared = sessions.clone();
+        // The descriptors that wait to be taken are that thread's.
+        let make = move |listener, over| {
+            let desk = Desk {
+                over,
                 sessions: shared,
                 seats: Seats::default(),
                 rest_until: Instant::now(),
                 news: tell,
             };
-            let listener = PageListener(listener);
-            let mut connections = Connections::new(listener, LIMITS);
-            let mut buried = Instant::now();
-            while !ended.load(Ordering::Relaxed) {
-                let limit = (!desk.sessions.is_empty()).then_some(BURY);
-                let round = connections.round(&mut desk, Some(woken.as_fd()), limit);
-                // As where memory is short: it passes, and is no reason to be busy meanwhile.
-                if let Err(error) = round {
-                    debug!("no program can be served for the moment: {error}");
-                    thread::sleep(Duration::from_secs(1));
-                }
-                if buried.elapsed() >= BURY {
-                    buried = Instant::now();
-                    if desk.sessions.bury() {
-                        desk.tell();
-                    }
-                }
-                thread::sleep(BREATH);
-            }
+            (PageListener(listener), desk)
         };
-        let thread = thread::Builder::new()
-            .name("goals".into())
-            .stack_size(STACK)
-            .spawn(serve)
-            .context("cannot start a thread")?;
         Ok(Self {
-            path: path.to_owned(),
             sessions,
             news,
-            over,
-            wake: Some(wake),
-            thread: Some(thread),
+            _socket: ServedSocket::start(path, "goals", LIMITS, make)?,
         })
     }
 
@@ -136,17 +91,6 @@ impl GoalServer {
     /// Something arrives when sessions have come, gone or changed.
     pub fn news(&self) -> &Receiver<()> {
         &self.news
-    }
-}
-
-impl Drop for GoalServer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.wake = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -280,6 +224,18 @@ impl Service for Desk {
             bytes: request::answer(&outcome),
             // A client without a session now has no business here.
             last: client.session.is_none() || end.is_none(),
+        }
+    }
+}
+
+impl Keeps for Desk {
+    fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn bury(&mut self) {
+        if self.sessions.bury() {
+            self.tell();
         }
     }
 }

@@ -5,9 +5,9 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::page::{Beats, GoalTarget, Page};
-use super::peer::{Process, which_ended};
 use super::ruled::{GoalSource, RuledGoal};
 use super::{MAX_SESSIONS, MAX_WEIGHT};
+use crate::connections::peer::{Process, which_ended};
 
 /// What a session is, for good.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ use nix::sys::socket::{
 
 use super::SpinRequest;
 use crate::connections::open_to_everybody;
+use crate::connections::peer::is_thread_of;
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
@@ -159,11 +160,6 @@ fn receive(socket: &UnixDatagram) -> nix::Result<Option<(SpinRequest, u32)>> {
     let len = message.bytes;
     let request = SpinRequest::decode(&bytes[..len]);
     Ok(request.zip(sent_by.and_then(|pid| u32::try_from(pid).ok())))
-}
-
-/// Whether `tid` is a thread of process `tgid`.
-fn is_thread_of(tid: u32, tgid: u32) -> bool {
-    Path::new(&format!("/proc/{tgid}/task/{tid}")).exists()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::events::{Happened, WatchedEvents, is_group};
 use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
-use crate::goals::peer::descends;
+use crate::connections::peer::descends;
 use crate::pmc::target::{Launcher, command, exit_code};
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
 

@@ -109,7 +109,7 @@ impl Peer {
 }
 
 /// Whether a process was started by another, or by one that was.
-pub(super) fn descends(mut tgid: u32, from: u32) -> bool {
+pub(crate) fn descends(mut tgid: u32, from: u32) -> bool {
     for _ in 0..GENERATIONS {
         match parent(tgid) {
             Some(parent) if parent == from => return true,
@@ -121,7 +121,7 @@ pub(super) fn descends(mut tgid: u32, from: u32) -> bool {
 }
 
 /// The process that has started another, or has adopted it since.
-pub(super) fn parent(tgid: u32) -> Option<u32> {
+pub(crate) fn parent(tgid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{tgid}/stat")).ok()?;
     // After the name, in which there may be anything, and the state.
     let fields = stat.rsplit_once(')')?.1;
@@ -129,7 +129,7 @@ pub(super) fn parent(tgid: u32) -> Option<u32> {
 }
 
 /// Real, effective and saved.
-pub(super) fn uids(tgid: u32) -> Option<[u32; 3]> {
+pub(crate) fn uids(tgid: u32) -> Option<[u32; 3]> {
     let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let mut uids = line.split_whitespace().map(|uid| uid.parse().ok());

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A socket that a thread of its own serves, so that the scheduler's loop waits for no program.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use log::debug;
+
+use super::{ClientLimits, Connections, Service, open_to_everybody};
+
+/// Between two looks for requests.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// How soon it is seen that a process has ended whose connection another one has.
+const BURY: Duration = Duration::from_secs(1);
+
+/// The thread's stack, bytes; the agent's memory is locked.
+const STACK: usize = 256 << 10;
+
+/// What keeps something for processes, whoever has their connections.
+pub(crate) trait Keeps: Service {
+    /// Nothing is kept.
+    fn is_empty(&self) -> bool;
+
+    /// Ends what is kept for processes that have ended.
+    fn bury(&mut self);
+}
+
+/// Serves until dropped.
+pub(crate) struct ServedSocket {
+    path: PathBuf,
+    over: Arc<AtomicBool>,
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ServedSocket {
+    /// Listens at `path`, in a directory that is made if need be, in a thread called `name`. What is there gives way.
+    ///
+    /// `make` is called in that thread, with the socket and what is true once all is over.
+    ///
+    /// # Errors
+    /// What kept it from listening.
+    pub(crate) fn start<S: Keeps>(
+        path: &Path,
+        name: &str,
+        limits: ClientLimits,
+        make: impl FnOnce(UnixListener, Arc<AtomicBool>) -> (S::Listener, S) + Send + 'static,
+    ) -> Result<Self> {
+        let listener = open_to_everybody(path, |path| {
+            let listener = UnixListener::bind(path)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })?;
+        let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = over.clone();
+        let serve = move || {
+            let (listener, mut service) = make(listener, ended.clone());
+            let mut connections = Connections::new(listener, limits);
+            let mut buried = Instant::now();
+            while !ended.load(Ordering::Relaxed) {
+                let limit = (!service.is_empty()).then_some(BURY);
+                let round = connections.round(&mut service, Some(woken.as_fd()), limit);
+                // As where memory is short: it passes, and is no reason to be busy meanwhile.
+                if let Err(error) = round {
+                    debug!("no program can be served for the moment: {error}");
+                    thread::sleep(Duration::from_secs(1));
+                }
+                if buried.elapsed() >= BURY {
+                    buried = Instant::now();
+                    service.bury();
+                }
+                thread::sleep(BREATH);
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(name.into())
+            .stack_size(STACK)
+            .spawn(serve)
+            .context("cannot start a thread")?;
+        Ok(Self {
+            path: path.to_owned(),
+            over,
+            wake: Some(wake),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for ServedSocket {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
