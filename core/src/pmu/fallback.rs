@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Events of microarchitectures without a table: what the kernel itself can map.
 
+use std::borrow::Cow;
+
 use super::event::{Encoding, Meaning, Space};
 use super::tables::Counters;
 
@@ -91,17 +93,21 @@ pub(super) fn perfs_names() -> impl Iterator<Item = String> {
 
 /// The generalised event of this name, such as `LLC-load-misses`; upper and lower case are the same.
 pub(super) fn by_perfs_name(name: &str, type_id: u32, extended: bool) -> Option<Encoding> {
-    let name = name.to_ascii_lowercase();
-    let hardware = HARDWARE.iter().find(|(known, _)| *known == name);
+    named(name.to_ascii_lowercase(), type_id, extended)
+}
+
+/// The same, called by that name.
+fn named(name: impl Into<Cow<'static, str>>, type_id: u32, extended: bool) -> Option<Encoding> {
+    let name = name.into();
+    let is = |known: &str| known.eq_ignore_ascii_case(&name);
     let cache = || {
-        CACHES.iter().enumerate().find_map(|(cache, of)| {
-            let rest = name.strip_prefix(&of.to_ascii_lowercase())?;
-            let rest = rest.strip_prefix('-')?;
-            let (operation, missed, _) = OPERATIONS.iter().find(|(.., end)| *end == rest)?;
-            Some((Space::Cache, cache as u64 | operation << 8 | missed << 16))
-        })
+        let caches = (0..).zip(CACHES);
+        let all = caches.flat_map(|cache| OPERATIONS.iter().map(move |of| (cache, of)));
+        let mut found = all.filter(|((_, of), (.., end))| is(&format!("{of}-{end}")));
+        let ((cache, _), (operation, missed, _)) = found.next()?;
+        Some((Space::Cache, cache | operation << 8 | missed << 16))
     };
-    let (space, config) = match hardware {
+    let (space, config) = match HARDWARE.iter().find(|(known, _)| is(known)) {
         Some((_, config)) => (Space::Hardware, *config),
         None => cache()?,
     };
@@ -126,28 +132,21 @@ pub(super) fn generalised(
     extended: bool,
     counters: Counters,
 ) -> Option<Encoding> {
-    use Space::{Cache, Hardware};
-    const L1D: u64 = 0;
-    const DTLB: u64 = 3;
-    const MISS: u64 = 1 << 16;
-    let (space, config, name) = match meaning {
-        Meaning::Cycles => (Hardware, 0, "cpu-cycles"),
-        Meaning::Instructions => (Hardware, 1, "instructions"),
-        Meaning::LlcReferences => (Hardware, 2, "cache-references"),
-        Meaning::LlcMisses => (Hardware, 3, "cache-misses"),
-        Meaning::Branches => (Hardware, 4, "branch-instructions"),
-        Meaning::BranchMisses => (Hardware, 5, "branch-misses"),
-        Meaning::StalledFrontend => (Hardware, 7, "stalled-cycles-frontend"),
-        Meaning::RefCycles => (Hardware, 9, "ref-cycles"),
-        Meaning::L1Accesses => (Cache, L1D, "L1-dcache-loads"),
-        Meaning::L1Misses => (Cache, L1D | MISS, "L1-dcache-load-misses"),
-        Meaning::DtlbMisses => (Cache, DTLB | MISS, "dTLB-load-misses"),
+    let name = match meaning {
+        Meaning::Cycles => "cpu-cycles",
+        Meaning::Instructions => "instructions",
+        Meaning::LlcReferences => "cache-references",
+        Meaning::LlcMisses => "cache-misses",
+        Meaning::Branches => "branch-instructions",
+        Meaning::BranchMisses => "branch-misses",
+        Meaning::StalledFrontend => "stalled-cycles-frontend",
+        Meaning::RefCycles => "ref-cycles",
+        Meaning::L1Accesses => "L1-dcache-loads",
+        Meaning::L1Misses => "L1-dcache-load-misses",
+        Meaning::DtlbMisses => "dTLB-load-misses",
         _ => return None,
     };
-    let encoding = Encoding {
-        space,
-        ..Encoding::raw(config | of_pmu(type_id, extended), name)
-    };
+    let encoding = named(name, type_id, extended)?;
     Some(with_fixed(encoding, meaning, counters))
 }
 
