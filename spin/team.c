@@ -454,7 +454,7 @@ static bool take_advice(unsigned most, bool by_speed, uint64_t now)
 
 void team_begin(struct team_plan *plan, const void *body, unsigned most, bool free, bool by_speed)
 {
-	const char *nobody = NULL;
+	const char *unclaimed = NULL;
 
 	plan->ours = plan->shares = false;
 	plan->threads = plan->known = 0;
@@ -462,7 +462,7 @@ void team_begin(struct team_plan *plan, const void *body, unsigned most, bool fr
 		look_at_environment();
 	if (never || most < 2 ||
 	    (__atomic_load_n(&team.primary, __ATOMIC_RELAXED) != &mark &&
-	     !__atomic_compare_exchange_n(&team.primary, &nobody, &mark, false, __ATOMIC_RELAXED,
+	     !__atomic_compare_exchange_n(&team.primary, &unclaimed, &mark, false, __ATOMIC_RELAXED,
 					  __ATOMIC_RELAXED)))
 		return;
 	plan->ours = true;
