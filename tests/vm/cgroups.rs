@@ -103,6 +103,7 @@ fn assert_shared(slices: &[&Slice], proportions: &[f64]) {
 const ALL: &[usize] = &[0, 1, 2, 3];
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn busy_slices_share_cpu_time_by_weight() {
     let scheduler = Scheduler::start(&[]);
     let light = Slice::new("light.slice", 100).run(CPUS, ALL);

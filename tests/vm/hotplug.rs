@@ -75,6 +75,7 @@ fn a_cpu_that_comes_back_is_served_before_the_scheduler_starts_anew() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn threads_are_known_again_after_a_cpu_has_gone() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
     // Beside more of them it takes the agent seconds to start anew.

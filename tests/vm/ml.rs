@@ -38,6 +38,7 @@ fn four(program: &str) -> Vec<Child> {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
     fs::write(PATH, MODEL).unwrap();
     // These gain 7 %, those 179 %; the first come is on the fast cores at first.
@@ -88,6 +89,7 @@ fn samples_under_rank(model: &str) -> Vec<Sample> {
 }
 
 #[test]
+#[ignore = "native, and here with make test-kernels"]
 fn the_kernel_estimates_each_sample_as_the_agent_would() {
     fs::write("/proc/sys/kernel/nmi_watchdog", "1").unwrap();
     let mut model: Model = serde_json::from_str(MODEL).unwrap();

@@ -180,6 +180,7 @@ fn a_word_does_not_outlive_its_memory() {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn words_are_registered_again_with_another_scheduler() {
     let first = counting(&[]);
     let waits = thread::spawn(|| {
