@@ -35,14 +35,6 @@ impl Meter {
         meter
     }
 
-    /// Of a machine without sensors, which is not looked at.
-    pub(super) fn none() -> Self {
-        Self {
-            idle: None,
-            begun: None,
-        }
-    }
-
     /// Whether it tells anything.
     pub(super) fn tells(&self) -> bool {
         self.idle.is_some()

@@ -211,7 +211,7 @@ fn measure<'c>(
                 meter,
                 stop,
             )?;
-            let Some(run::RunOutcome { windows, watts, .. }) = outcome else {
+            let Some(run::RunOutcome { windows, watts }) = outcome else {
                 return Ok(None);
             };
             if windows.len() <= program.skip {

@@ -23,7 +23,7 @@ use crate::pmu::{EventSet, MachinePmus, Meaning, Plan};
 use crate::topology::Topology;
 
 /// Samples are fetched so often.
-const FETCH: Duration = Duration::from_millis(20);
+pub(super) const FETCH: Duration = Duration::from_millis(20);
 /// A program that is told to end has so long to do it.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -56,9 +56,6 @@ pub(super) struct RunOutcome {
     pub windows: Vec<Window>,
     /// What that took, W, where the meter tells.
     pub watts: Option<f64>,
-    /// Part of the time from the first full window on in which its first thread ran or waited for a CPU, 0 to 1;
-    /// `None` if that was too short.
-    pub awake: Option<f64>,
 }
 
 /// A program that is to run on these CPUs, once it is told to start.
@@ -79,104 +76,169 @@ pub(super) fn launcher_on(words: &[String], cpus: &[u32]) -> Result<Launcher> {
     Ok(launcher)
 }
 
+/// A program that runs and is counted.
+pub(super) struct RunningProgram {
+    /// Its process.
+    pid: i32,
+    end: Receiver<ExitStatus>,
+    ended: Option<ExitStatus>,
+    launcher: Option<Launcher>,
+    sampling: Sampling,
+    threads: SampledThreads,
+    /// The windows that were filled.
+    pub cutter: Cutter,
+}
+
+impl RunningProgram {
+    /// Starts `words` on these CPUs.
+    ///
+    /// # Errors
+    /// It cannot be started, or not be counted.
+    pub(super) fn start(
+        words: &[String],
+        (machine, topology): (&MachinePmus, &Topology),
+        place: RunPlace,
+        set: &EventSet,
+        limits: RunLimits,
+    ) -> Result<Self> {
+        let launcher = launcher_on(words, place.cpus)?;
+        let mut places = places(machine, topology, true);
+        places.retain(|of| of.cpu.is_some_and(|cpu| place.cpus.contains(&cpu)));
+        let mut plans = vec![Plan::default(); topology.types.len()];
+        plans[place.core_type].sets.push(set.clone());
+        let how = How {
+            user_only: limits.user_only,
+            on_exec: true,
+            ..How::default()
+        };
+        let trigger = Trigger::Events(Meaning::Instructions.into(), limits.window);
+        let sampling = Sampling::open(&places, &plans, &[launcher.tid], how, &trigger)?;
+        let (pid, end) = launcher.start(&words[0])?;
+        Ok(Self {
+            pid,
+            end,
+            ended: None,
+            launcher: Some(launcher),
+            sampling,
+            threads: SampledThreads::default(),
+            cutter: Cutter::new(limits.window),
+        })
+    }
+
+    /// Waits a moment, and takes in what was counted. Whether it goes on: it has not ended, nor did `stop` say so.
+    ///
+    /// # Errors
+    /// A thread of ours has died.
+    pub(super) fn fetch(&mut self, stop: &Receiver<()>) -> Result<bool> {
+        let mut stopped = false;
+        select! {
+            recv(self.end) -> status => self.ended = Some(status.context("a thread died")?),
+            recv(stop) -> _ => stopped = true,
+            default(FETCH) => (),
+        }
+        for step in self.sampling.steps(&mut self.threads) {
+            self.cutter.push(step.counted.run_ns, &step.counted.counts);
+        }
+        Ok(self.ended.is_none() && !stopped)
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// How long its first thread has run, and waited for a CPU.
+    pub(super) fn awake_for(&self) -> Option<Duration> {
+        awake_for(self.pid)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It had failed, or not all of it was counted.
+    pub(super) fn end(mut self) -> Result<()> {
+        let launcher = self.launcher.take();
+        self.end_now();
+        let slice = self.sampling.next();
+        if let Some(launcher) = launcher {
+            launcher.end();
+        }
+        let slice = slice?;
+        let counted: u64 = slice.counted.iter().map(|counted| counted.run_ns).sum();
+        if slice.run_ns.saturating_sub(counted) > slice.run_ns / 50 {
+            bail!("another program had the counters meanwhile: stop it");
+        }
+        if self.threads.lost > 0 {
+            bail!(
+                "{} samples were lost: make windows larger with --window",
+                self.threads.lost
+            );
+        }
+        if let Some(status) = self.ended.filter(|status| !status.success()) {
+            bail!("it ended with status {}", exit_code(status));
+        }
+        Ok(())
+    }
+
+    fn end_now(&mut self) {
+        if self.ended.is_none() {
+            end_group(self.pid, &self.end);
+        }
+    }
+}
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        if let Some(launcher) = self.launcher.take() {
+            self.end_now();
+            launcher.end();
+        }
+    }
+}
+
 /// Runs `words` on these CPUs; `None` if `stop` said so.
 ///
 /// # Errors
 /// It cannot be started or counted, or it failed before a window was full.
 pub(super) fn run(
     words: &[String],
-    (machine, topology): (&MachinePmus, &Topology),
+    on: (&MachinePmus, &Topology),
     place: RunPlace,
     set: &EventSet,
     limits: RunLimits,
     meter: &mut Meter,
     stop: &Receiver<()>,
 ) -> Result<Option<RunOutcome>> {
-    let launcher = launcher_on(words, place.cpus)?;
-
-    let mut places = places(machine, topology, true);
-    places.retain(|of| of.cpu.is_some_and(|cpu| place.cpus.contains(&cpu)));
-    let mut plans = vec![Plan::default(); topology.types.len()];
-    plans[place.core_type].sets.push(set.clone());
-    let how = How {
-        user_only: limits.user_only,
-        on_exec: true,
-        ..How::default()
-    };
-    let trigger = Trigger::Events(Meaning::Instructions.into(), limits.window);
-    let mut sampling = Sampling::open(&places, &plans, &[launcher.tid], how, &trigger)?;
-    let (pid, end) = launcher.start(&words[0])?;
+    let mut running = RunningProgram::start(words, on, place, set, limits)?;
     meter.begin();
-
-    let mut threads = SampledThreads::default();
-    let mut cutter = Cutter::new(limits.window);
     let begin = Instant::now();
-    let mut ended: Option<ExitStatus> = None;
-    let mut stopped = false;
-    let mut first: Option<(Instant, Duration)> = None;
-    while ended.is_none() && !stopped && begin.elapsed() < limits.time {
-        select! {
-            recv(end) -> status => ended = Some(status.context("a thread died")?),
-            recv(stop) -> _ => stopped = true,
-            default(FETCH) => (),
+    while begin.elapsed() < limits.time && running.cutter.full.len() < limits.windows {
+        if running.fetch(stop)? {
+            continue;
         }
-        for step in sampling.steps(&mut threads) {
-            cutter.push(step.counted.run_ns, &step.counted.counts);
+        if running.ended.is_none() {
+            return Ok(None);
         }
-        if first.is_none() && !cutter.full.is_empty() {
-            first = awake_for(pid).map(|awake| (Instant::now(), awake));
-        }
-        if cutter.full.len() >= limits.windows {
-            break;
-        }
+        break;
     }
-    let awake = first.and_then(|(since, before)| {
-        let (now, passed) = (awake_for(pid)?, since.elapsed());
-        (passed >= FETCH).then(|| {
-            let part = now.saturating_sub(before).as_secs_f64() / passed.as_secs_f64();
-            part.min(1.0)
-        })
-    });
     let watts = meter.watts();
-    if ended.is_none() {
-        end_group(pid, &end);
-    }
-    let slice = sampling.next()?;
-    launcher.end();
-    if stopped {
-        return Ok(None);
-    }
-    let counted: u64 = slice.counted.iter().map(|counted| counted.run_ns).sum();
-    if slice.run_ns.saturating_sub(counted) > slice.run_ns / 50 {
-        bail!("another program had the counters meanwhile: stop it");
-    }
-    if threads.lost > 0 {
-        bail!(
-            "{} samples were lost: make windows larger with --window",
-            threads.lost
-        );
-    }
-    if let Some(status) = ended.filter(|status| !status.success()) {
-        bail!("it ended with status {}", exit_code(status));
-    }
-    if cutter.full.is_empty() && ended.is_some() {
+    let mut windows = std::mem::take(&mut running.cutter.full);
+    let ended = running.ended.is_some();
+    running.end()?;
+    if windows.is_empty() && ended {
         bail!(
             "it ended before its first window was full: give it more to do, or make windows \
              smaller with --window"
         );
     }
-    if cutter.full.is_empty() {
+    if windows.is_empty() {
         bail!(
             "no window was full after {:.0} s: make windows smaller with --window, or --limit greater",
             limits.time.as_secs_f64()
         );
     }
-    cutter.full.truncate(limits.windows);
-    Ok(Some(RunOutcome {
-        windows: cutter.full,
-        watts,
-        awake,
-    }))
+    windows.truncate(limits.windows);
+    Ok(Some(RunOutcome { windows, watts }))
 }
 
 /// Keeps a thread, and what it starts, on these CPUs.

@@ -2,39 +2,43 @@
 //! `scx_hetero collect --pairs`: programs beside antagonists in several placements, as data to learn from what
 //! disturbs a thread (Zellweger, Lin and Roscoe 2016, section 5).
 //!
-//! Windows are of equally many instructions, so a window beside an antagonist is compared with the same one alone.
+//! A program runs once on each core type, alone and beside each antagonist in turn; what it does beside one is compared
+//! with what the same phase does alone, as the scheduler does it.
 
 mod beside;
 mod label;
 mod place;
+mod stretch;
 mod suite;
 mod table;
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use crossbeam::channel::Receiver;
 use hetero_core::interference::company::ThreadCompany;
-use hetero_core::interference::signs::{InterferenceSigns, SignRates};
+use hetero_core::interference::signs::{InterferenceSigns, SignRates, at};
+use hetero_core::interference::undisturbed::{BESIDE, Undisturbed};
+use hetero_core::slowdown::Phase;
 use log::warn;
 
 use super::INTERRUPTED;
 use super::args::Args;
-use super::meter::Meter;
-use super::run::{self, RunOutcome, RunPlace};
-use super::windows::{Window, total};
+use super::run::{RunPlace, RunningProgram};
+use super::windows::Window;
 use crate::ml::header::{MeasuredMachine, SCHEMA, TableHeader};
 use crate::output;
 use crate::pmc::session::one_set;
-use crate::pmu::sample::EventCounts;
+use crate::pmu::sample::{EventCounts, SampleMetrics};
 use crate::pmu::{Event, EventSet, MachinePmus, Meaning, Plan, availability};
 use crate::text::stamp;
 use crate::topology::Topology;
 use beside::{BesideDid, RunningBeside};
 use label::{PairLoss, label};
 use place::{PairPlacement, beside, own_cpus};
+use stretch::{Stretch, StretchLimits, stretch};
 use suite::{Antagonist, PairProgram, PairSuite};
 use table::{PairRow, PairsTable};
 
@@ -50,11 +54,17 @@ const COUNTED: [Meaning; 7] = [
     Meaning::BranchMisses,
 ];
 
-/// Windows at the beginning that are left out: a program prepares itself, and its caches are cold.
-const SKIPPED: usize = 2;
+/// Windows at the beginning that are left out: a program prepares itself.
+const PREPARES: usize = 10;
+
+/// Windows alone before each antagonist.
+const ALONE: usize = 3;
+
+/// A stretch takes so long, so that it has all that a program does in turns.
+const LEAST: Duration = Duration::from_millis(80);
 
 /// An antagonist runs for so long before it is of use.
-const SETTLES: Duration = Duration::from_millis(150);
+const SETTLES: Duration = Duration::from_millis(250);
 
 /// The machine, and what is counted on each core type.
 struct PairsMachine<'m> {
@@ -172,6 +182,13 @@ fn bandwidth(machine: &PairsMachine, antagonists: &[Antagonist]) -> Result<Vec<f
     (0..domains.unwrap_or(0)).map(of_domain).collect()
 }
 
+/// What a program was like alone a moment ago.
+#[derive(Debug, Default)]
+struct AloneReference {
+    rates: Undisturbed,
+    awake: Option<f64>,
+}
+
 /// A program on a core type, beside everything.
 struct Pairs<'p> {
     machine: &'p PairsMachine<'p>,
@@ -189,10 +206,25 @@ impl<'p> Pairs<'p> {
         if own.len() < self.program.threads {
             bail!("it takes {} cores", self.program.threads);
         }
-        let Some(alone) = self.run(&own)? else {
+        let mut running = self.start(&own)?;
+        let limits = self.args.limits();
+        let stretch_limits = |skipped, windows| StretchLimits {
+            skipped,
+            windows,
+            least: LEAST,
+            most: limits.time,
+        };
+        let beside_limits = stretch_limits(1, limits.windows);
+        let Some(first) = stretch(
+            &mut running,
+            stretch_limits(PREPARES, limits.windows),
+            self.stop,
+        )?
+        else {
             return Ok(None);
         };
-        let Some(again) = self.run(&own)? else {
+        let mut alone = self.alone(&first);
+        let Some(again) = stretch(&mut running, beside_limits, self.stop)? else {
             return Ok(None);
         };
         let llc = topology.cpu(own[0]).map_or(0, |cpu| cpu.llc);
@@ -208,13 +240,19 @@ impl<'p> Pairs<'p> {
                     continue;
                 }
                 let on = (self.machine.pmus, topology);
-                let mut running = RunningBeside::start(&other.command, &cpus, on)?;
-                sleep(SETTLES);
-                running.count()?;
-                let Some(run) = self.run(&own)? else {
+                let mut antagonist = RunningBeside::start(&other.command, &cpus, on)?;
+                let begin = Instant::now();
+                while begin.elapsed() < SETTLES {
+                    if !running.fetch(self.stop)? {
+                        break;
+                    }
+                }
+                antagonist.count()?;
+                let Some(run) = stretch(&mut running, beside_limits, self.stop)? else {
                     return Ok(None);
                 };
-                let company = company(quiet, place, running.did()?);
+                let company = company(quiet, place, antagonist.did()?);
+                drop(antagonist);
                 let both = (&run, &alone);
                 let beside = Some((other, cpus.len()));
                 let row = self.row(beside, place, both, company, further.as_ref());
@@ -222,12 +260,19 @@ impl<'p> Pairs<'p> {
                     further = Some(row.loss);
                 }
                 rows.push(row);
+                let Some(after) = stretch(&mut running, stretch_limits(ALONE, ALONE), self.stop)?
+                else {
+                    return Ok(None);
+                };
+                // What an antagonist leaves behind in a cache can stay there.
+                alone = self.alone(&after);
             }
         }
+        running.end()?;
         Ok(Some(rows))
     }
 
-    fn run(&self, own: &[u32]) -> Result<Option<RunOutcome>> {
+    fn start(&self, own: &[u32]) -> Result<RunningProgram> {
         let cpus: Vec<String> = own.iter().map(u32::to_string).collect();
         let words = self.program.command.iter();
         let words: Vec<String> = words
@@ -237,21 +282,27 @@ impl<'p> Pairs<'p> {
             core_type: self.core_type,
             cpus: own,
         };
-        let run = run::run(
+        RunningProgram::start(
             &words,
             (self.machine.pmus, self.machine.topology),
             place,
             self.set(),
             self.args.limits(),
-            &mut Meter::none(),
-            self.stop,
-        )?;
-        if let Some(run) = &run
-            && run.windows.len() <= SKIPPED
-        {
-            bail!("it has no more than the {SKIPPED} windows that are skipped");
+        )
+    }
+
+    fn alone(&self, run: &Stretch) -> AloneReference {
+        let mut alone = AloneReference {
+            awake: run.awake,
+            ..AloneReference::default()
+        };
+        for (rates, phase) in run.windows.iter().filter_map(|window| self.rates(window)) {
+            let none = || [(0, 0.0); BESIDE];
+            alone
+                .rates
+                .learn(self.core_type, &phase, &rates, true, none);
         }
-        Ok(run)
+        alone
     }
 
     fn set(&self) -> &EventSet {
@@ -262,30 +313,29 @@ impl<'p> Pairs<'p> {
         &self,
         antagonist: Option<(&'p Antagonist, usize)>,
         placement: PairPlacement,
-        (now, alone): (&RunOutcome, &RunOutcome),
+        (now, alone): (&Stretch, &AloneReference),
         company: ThreadCompany,
         further: Option<&PairLoss>,
     ) -> PairRow<'p> {
-        let common = now.windows.len().min(alone.windows.len());
-        let rates = |of: &RunOutcome, windows: &[Window]| {
-            let mut rates = self.rates(&total(windows))?;
-            rates.awake = of.awake;
-            Some(rates)
-        };
         let fast = self.core_type == 0;
-        let signs = |at: std::ops::Range<usize>| {
-            let alone = rates(alone, &alone.windows[at.clone()])?;
-            let now = rates(now, &now.windows[at])?;
-            InterferenceSigns::of(&now, &alone, &company, fast)
+        let signs = |window| {
+            let (rates, phase) = self.rates(window)?;
+            let quiet = alone.rates.find(self.core_type, &phase)?.rates;
+            let [now, quiet] = [(rates, now.awake), (quiet, alone.awake)]
+                .map(|(rates, awake)| SignRates { awake, ..rates });
+            InterferenceSigns::of(&now, &quiet, &company, fast)
         };
-        use hetero_core::interference::signs::at;
-        let whole = signs(SKIPPED..common);
-        let loss = whole.map_or_else(PairLoss::default, |of| PairLoss {
-            slow: of.values[at::SLOW],
-            clock: of.values[at::CLOCK],
-            asleep: of.values[at::ASLEEP],
-            fresh_misses: of.values[at::MISSES_MORE] / of.values[at::MISSES].max(1e-9),
-        });
+        let signs: Vec<InterferenceSigns> = now.windows.iter().filter_map(signs).collect();
+        let mean = |at: usize| {
+            let sum: f64 = signs.iter().map(|of| of.values[at]).sum();
+            sum / signs.len().max(1) as f64
+        };
+        let loss = PairLoss {
+            slow: mean(at::SLOW),
+            clock: mean(at::CLOCK),
+            asleep: mean(at::ASLEEP),
+            fresh_misses: mean(at::MISSES_MORE) / mean(at::MISSES).max(1e-9),
+        };
         PairRow {
             program: self.program,
             core_type: &self.machine.topology.types[self.core_type].name,
@@ -293,11 +343,11 @@ impl<'p> Pairs<'p> {
             placement,
             class: label(placement, &loss, further),
             loss,
-            signs: (SKIPPED..common).filter_map(|n| signs(n..n + 1)).collect(),
+            signs,
         }
     }
 
-    fn rates(&self, window: &Window) -> Option<SignRates> {
+    fn rates(&self, window: &Window) -> Option<(SignRates, Phase)> {
         let plan = &self.machine.plans[self.core_type];
         let counted = COUNTED.into_iter().filter_map(|meaning| {
             let (_, counter) = plan.find(&meaning.into())?;
@@ -308,7 +358,9 @@ impl<'p> Pairs<'p> {
             .enumerate();
         let base = base.filter_map(|(at, of)| Some((of.into(), *window.counts.get(at)?)));
         let counts: EventCounts = base.chain(counted).collect();
-        SignRates::of(&counts, window.run_ns as u64)
+        let run_ns = window.run_ns as u64;
+        let phase = Phase::of(&SampleMetrics::of(&counts, run_ns)?);
+        Some((SignRates::of(&counts, run_ns)?, phase))
     }
 }
 
