@@ -17,8 +17,11 @@
 /* One that owes no more than this goes on: it is not worth a timer. */
 #define LEAST_DEBT_NS		(1000ULL * 1000)
 
-/* No task is held for longer than this, whatever it owes: a session can owe no more. */
+/* A session can owe no more. */
 #define MAX_DEBT_NS		(100ULL * 1000 * 1000)
+
+/* No task is held for longer than this: until the debt is paid, which grows for two ticks more at most. */
+#define MAX_HELD_NS		(MAX_DEBT_NS + 20ULL * 1000 * 1000)
 
 struct goal_session sessions[MAX_SESSIONS] SEC(".bss.sessions");
 
@@ -91,7 +94,7 @@ int join_session(struct session_request *request)
 __noinline int spend(u32 id, u64 work_ns)
 {
 	struct goal_session *session = allotted(id);
-	u64 now, until, least;
+	u64 now, until, least, step;
 
 	if (!session)
 		return 0;
@@ -100,11 +103,17 @@ __noinline int spend(u32 id, u64 work_ns)
 	until = READ_ONCE(session->paid_until);
 	least = now - MAX_CREDIT_NS;
 	/* Of two that come by at once one sets it. */
-	if (vtime_before(until, least))
+	if (vtime_before(until, least)) {
 		__sync_val_compare_and_swap(&session->paid_until, until, least);
-	else if (vtime_before(now + MAX_DEBT_NS, until))
+		until = least;
+	} else if (vtime_before(now + MAX_DEBT_NS, until)) {
 		return 0;
-	__sync_fetch_and_add(&session->paid_until, allotted_ns(work_ns, session->allotment));
+	}
+	/* What a hundredth of a CPU takes seconds to pay is not to be paid by what is allotted next. */
+	step = allotted_ns(work_ns, session->allotment);
+	if (step > now + MAX_DEBT_NS - until)
+		step = now + MAX_DEBT_NS - until;
+	__sync_fetch_and_add(&session->paid_until, step);
 	return 0;
 }
 
@@ -114,6 +123,13 @@ __noinline bool is_entitled(u32 id)
 	struct goal_session *session = allotted(id);
 
 	return session && !vtime_before(scx_bpf_now() + LEAST_DEBT_NS, READ_ONCE(session->paid_until));
+}
+
+/* Has @tctx, of session @id, waited for its allotment since it ran, and not for too long? */
+static bool was_held(struct task_ctx *tctx, u32 id)
+{
+	return tctx->held_since && vtime_before(scx_bpf_now(), tctx->held_since + MAX_HELD_NS) &&
+	       allotted(id);
 }
 
 /* Until when session @id has used its allotment up, ns, and is to wait; 0: it is not to. */

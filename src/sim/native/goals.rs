@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sessions get what they are allotted, and no more, whatever runs beside them.
 
+mod encoder;
+
 use super::scene::*;
 use super::*;
 use crate::agent::{Allotment, Author, SessionHeirs};
