@@ -117,12 +117,21 @@ __noinline int spend(u32 id, u64 work_ns)
 	return 0;
 }
 
-/* Does session @id come before others, for it has some of its allotment left? */
-__noinline bool is_entitled(u32 id)
+/*
+ * How much of its allotment session @id has left, ns of that, up to MAX_CREDIT_NS, and 1: 0 if it is used
+ * up, and others come first.
+ */
+__noinline u64 credit_of(u32 id)
 {
 	struct goal_session *session = allotted(id);
+	u64 now = scx_bpf_now(), until;
 
-	return session && !vtime_before(scx_bpf_now() + LEAST_DEBT_NS, READ_ONCE(session->paid_until));
+	if (!session)
+		return 0;
+	until = READ_ONCE(session->paid_until);
+	if (vtime_before(now, until))
+		return vtime_before(now + LEAST_DEBT_NS, until) ? 0 : 1;
+	return now - until < MAX_CREDIT_NS ? now - until + 1 : MAX_CREDIT_NS + 1;
 }
 
 /* Has @tctx, of session @id, waited for its allotment since it ran, and not for too long? */

@@ -247,3 +247,24 @@ fn only_a_thread_of_the_process_that_is_meant_joins_by_its_id() {
     assert_eq!(scene.kernel.join_session(tid, tid, session), 0);
     assert_eq!(born_in(&scene, task), session.raw());
 }
+
+/// A session of very many threads gets little more than its allotment by all of them being let go at once: each that has
+/// waited for 0.1 s runs until a tick.
+#[test]
+fn many_threads_of_a_session_leave_a_crowd_what_is_not_allotted() {
+    let mut scene = Scene::new(&machine(&[8]));
+    let session = SessionPlace::first(1);
+    scene.kernel.allot(session, exactly(0.5));
+    let many = scene.hogs(300, &NewTask::default());
+    for &task in &many {
+        let task = scene.kernel.task_struct(task);
+        let (tid, tgid) = (task.pid as u32, task.tgid as u32);
+        assert_eq!(scene.kernel.join_session(tid, tgid, session), 0);
+    }
+    let crowd = scene.hogs(16, &NewTask::default());
+    scene.run(S);
+    let before: u64 = crowd.iter().map(|&task| scene.ran(task)).sum();
+    let rate = rate(&mut scene, 1, 5 * S);
+    let crowd = crowd.iter().map(|&task| scene.ran(task)).sum::<u64>() - before;
+    println!("{rate} for 300 threads, {} for a crowd", crowd as f64 / 5e9);
+}

@@ -23,21 +23,14 @@ const AT_ONCE: usize = 8;
 const TAKING: f64 = 0.02;
 const LOOKING: f64 = 0.15;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Waits {
-    /// It works, or would if it had a CPU.
-    No,
-    /// Asleep until something becomes true.
-    Yes,
-}
-
 /// A thread of it.
 #[derive(Clone, Debug)]
 struct Thread {
     task: TaskIndex,
     /// Work until the present part is done, ns of a fast core.
     left: f64,
-    waits: Waits,
+    /// Asleep until something has come far enough.
+    waits: bool,
     ran: u64,
     /// The picture that it encodes, and the part.
     picture: Option<(usize, usize)>,
@@ -46,10 +39,10 @@ struct Thread {
 }
 
 /// See the module.
-pub(super) struct Encoder {
+struct Encoder {
     session: SessionPlace,
     id: SessionId,
-    pub(super) target: f64,
+    target: f64,
     /// ns of a fast core.
     work: f64,
     dice: Dice,
@@ -61,18 +54,14 @@ pub(super) struct Encoder {
     done: Vec<usize>,
     /// All before this one are encoded.
     out: usize,
-    pub(super) beats: Vec<u64>,
-    began: u64,
-    /// What it got since the last look, and what it was given, by tenths of a second.
-    pub(super) got: Vec<(f64, f64)>,
-    spent: u64,
-    pub(super) longest: u64,
-    given: f64,
+    beats: Vec<u64>,
+    /// The longest that a thread waited while some of the allotment was left, ns.
+    longest: u64,
 }
 
 impl Encoder {
     /// Pictures per second wanted, each of which takes so many ns of a fast core.
-    pub(super) fn new(scene: &Scene, place: u16, target: f64, work: f64, seed: u64) -> Self {
+    fn new(scene: &Scene, place: u16, target: f64, work: f64, seed: u64) -> Self {
         let first = scene.kernel.fork(&NewTask::default(), 0);
         let tgid = scene.kernel.task_struct(first).tgid;
         let same = NewTask {
@@ -96,7 +85,7 @@ impl Encoder {
         let threads = tasks.iter().enumerate().map(|(nr, &task)| Thread {
             task,
             left: if nr == 0 { TAKING * work } else { 0.0 },
-            waits: Waits::No,
+            waits: false,
             ran: scene.ran(task),
             picture: None,
             stands: 0,
@@ -114,11 +103,7 @@ impl Encoder {
             done: Vec::new(),
             out: 0,
             beats: Vec::new(),
-            began: scene.kernel.now(),
-            got: Vec::new(),
-            spent: 0,
             longest: 0,
-            given: 1.0,
         }
     }
 
@@ -199,9 +184,10 @@ impl Encoder {
     /// When something happens to it at the earliest.
     fn due(&self, scene: &Scene) -> u64 {
         let now = scene.kernel.now();
-        let works = self.threads.iter().filter(|thread| {
-            thread.waits == Waits::No && scene.kernel.is_running(thread.task)
-        });
+        let works = self
+            .threads
+            .iter()
+            .filter(|thread| !thread.waits && scene.kernel.is_running(thread.task));
         let speed = |task| speed(scene, task);
         works
             .map(|thread| now + (thread.left / speed(thread.task)).ceil() as u64)
@@ -220,26 +206,15 @@ impl Encoder {
             let since = (ran - thread.ran) as f64 * speed(scene, task);
             thread.ran = ran;
             thread.left -= since;
-            thread.stands = match thread.waits == Waits::No && paid && since == 0.0 {
+            thread.stands = match !thread.waits && paid && since == 0.0 {
                 true => thread.stands + passed,
                 false => 0,
             };
-            if std::env::var_os("STANDS").is_some() && thread.stands > 100 * MS && thread.stands - passed <= 100 * MS {
-                let raw = scene.kernel.task_struct(task);
-                let at = scene.kernel.look().tasks[task.0 as usize].at.map(|at| at.0);
-                let ctx = scene.kernel.task_ctx(task).unwrap();
-                let clock = now as i64 + scene.kernel.half().get::<i64>("clock_offset");
-                println!("{nr} of {} at {at:?}, deadline {} ms, vtime {} ms from clock, paid {} ms, held {} ms, domain {}, weights {} {}", self.id.0,
-                    (raw.scx.dsq_vtime as i64 - clock) / MS as i64, (ctx.vtime as i64 - clock) / MS as i64,
-                    (scene.kernel.half().paid_until(self.session) as i64 - now as i64) / MS as i64,
-                    (ctx.held_since as i64 - now as i64) / MS as i64, ctx.domain,
-                    scene.kernel.domain_ctx(0).weight, scene.kernel.domain_ctx(1).weight);
-            }
             self.longest = self.longest.max(thread.stands);
         }
         for nr in 0..self.threads.len() {
             let task = self.threads[nr].task;
-            while self.threads[nr].waits == Waits::No && self.threads[nr].left <= 0.0 {
+            while !self.threads[nr].waits && self.threads[nr].left <= 0.0 {
                 if !scene.kernel.is_running(task) {
                     break;
                 }
@@ -248,7 +223,7 @@ impl Encoder {
                     Some(work) => self.threads[nr].left = work,
                     None => {
                         self.threads[nr].left = 0.0;
-                        self.threads[nr].waits = Waits::Yes;
+                        self.threads[nr].waits = true;
                         scene.kernel.block(scene.kernel.cpu_of(task));
                         scene.kernel.settle();
                     }
@@ -260,11 +235,11 @@ impl Encoder {
 
     fn wake(&mut self, scene: &Scene, now: u64) {
         for nr in 0..self.threads.len() {
-            if self.threads[nr].waits == Waits::Yes
+            if self.threads[nr].waits
                 && let Some(work) = self.next(nr, now)
             {
                 let task = self.threads[nr].task;
-                self.threads[nr].waits = Waits::No;
+                self.threads[nr].waits = false;
                 self.threads[nr].left = work;
                 self.threads[nr].ran = scene.ran(task);
                 scene.kernel.wake(task, scene.kernel.cpu_of(task), WAKE);
@@ -274,23 +249,28 @@ impl Encoder {
     }
 
     fn runnable(&self) -> u32 {
-        let awake = self.threads.iter().filter(|it| it.waits == Waits::No);
+        let awake = self.threads.iter().filter(|it| !it.waits);
         awake.count() as u32
     }
 
-    /// Windows of a second within 10 %, and all, from `from` after its first beat on.
-    pub(super) fn windows(&self, from: u64, until: u64) -> (u32, u32, Vec<f64>) {
-        let (mut near, mut all, mut rates) = (0, 0, Vec::new());
-        let mut at = self.beats[0] + from;
+    /// Windows of a second within 10 % of the target, and all, from two seconds after the first picture on.
+    fn windows(&self, until: u64) -> [u32; 2] {
+        let mut windows = [0, 0];
+        let mut at = self.beats[0] + 2 * S;
         while at + S <= until {
-            let count = |at: u64| self.beats.partition_point(|beat| *beat < at);
-            let rate = (count(at + S) - count(at)) as f64 / self.target;
-            rates.push(rate);
-            near += u32::from((rate - 1.0).abs() <= 0.1);
-            all += 1;
+            let first = self.beats.partition_point(|beat| *beat < at);
+            let last = self.beats.partition_point(|beat| *beat < at + S);
+            // As experiments/goals-video has it: between whole beats.
+            let lasted = self
+                .beats
+                .get(last)
+                .map_or(0, |end| end - self.beats[first]);
+            let rate = (last - first) as f64 * 1e9 / lasted.max(1) as f64;
+            windows[0] += u32::from((rate / self.target - 1.0).abs() <= 0.1);
+            windows[1] += 1;
             at += S;
         }
-        (near, all, rates)
+        windows
     }
 }
 
@@ -302,15 +282,17 @@ fn speed(scene: &Scene, task: TaskIndex) -> f64 {
 }
 
 /// Encoders, a crowd, and goals.
-pub(super) struct Studio {
-    pub(super) scene: Scene,
-    pub(super) encoders: Vec<Encoder>,
+struct Studio {
+    scene: Scene,
+    encoders: Vec<Encoder>,
     goals: Goals,
     most: Vec<u32>,
+    /// Threads that need more than a slow core are hinted to the fast ones, as the agent does.
+    hints: bool,
 }
 
 impl Studio {
-    pub(super) fn new(machine: &NativeMachine, crowd: usize, targets: &[f64], seed: u64) -> Self {
+    fn new(machine: &NativeMachine, crowd: usize, targets: &[f64], seed: u64) -> Self {
         let mut scene = Scene::new(machine);
         scene.hogs(crowd, &NewTask::default());
         let mut dice = Dice::new(seed);
@@ -324,6 +306,7 @@ impl Studio {
             scene,
             goals: Goals::new(GoalSettings::default()),
             most: vec![1; encoders.len()],
+            hints: seed % 2 == 0,
             encoders,
         }
     }
@@ -332,7 +315,9 @@ impl Studio {
         let now = self.scene.kernel.now();
         let topology = &self.scene.kernel.machine().topology;
         let speeds = topology.cpus.iter();
-        let fast_cores: f64 = speeds.map(|cpu| if cpu.core_type == 0 { 1.0 } else { 0.5 }).sum();
+        let fast_cores: f64 = speeds
+            .map(|cpu| if cpu.core_type == 0 { 1.0 } else { 0.5 })
+            .sum();
         let machine = GoalMachine {
             fast_cores,
             others: 0.1 * fast_cores,
@@ -352,29 +337,18 @@ impl Studio {
             })
             .collect();
         let states = self.goals.look(now, &machine, &sights).to_vec();
-        for (encoder, state) in self.encoders.iter_mut().zip(&states) {
-            let spent = self.scene.kernel.half().spent_ns(encoder.session);
-            let got = (spent - encoder.spent) as f64 / 50e6;
-            encoder.got.push((got, encoder.given));
-            encoder.spent = spent;
-            encoder.given = state.fast_cores;
+        for (encoder, state) in self.encoders.iter().zip(&states) {
             let allotment = Allotment {
                 heirs: SessionHeirs::Threads,
                 ..exactly(state.fast_cores)
             };
             self.scene.kernel.allot(encoder.session, allotment);
-            if std::env::var_os("GOALS_TRACE").is_some() {
-                println!(
-                    "{} {}: given {:.2} of {:.2}, got {got:.2}, rate {:.1}, awake {}, longest {} ms, {} beats",
-                    (now - encoder.began) / MS,
-                    encoder.id.0,
-                    state.fast_cores,
-                    state.demand,
-                    state.rates.windowed.unwrap_or(0.0),
-                    encoder.runnable(),
-                    encoder.longest / MS,
-                    encoder.beats.len(),
-                );
+            if self.hints && state.fast_cores / f64::from(encoder.runnable().max(1)) > 0.5 {
+                let tasks = encoder.threads.iter().map(|it| it.task);
+                let known = tasks.filter(|&task| self.scene.kernel.seen(task).is_some());
+                known.for_each(|task| {
+                    self.scene.kernel.hint(task, 0, Author::Policy);
+                });
             }
         }
         for (most, encoder) in self.most.iter_mut().zip(&self.encoders) {
@@ -382,7 +356,7 @@ impl Studio {
         }
     }
 
-    pub(super) fn run(&mut self, ns: u64) {
+    fn run(&mut self, ns: u64) {
         let end = self.scene.kernel.now() + ns;
         let mut look_at = self.scene.kernel.now();
         while self.scene.kernel.now() < end {
@@ -411,28 +385,31 @@ impl Studio {
     }
 }
 
+/// A thread for which all others of its session may wait is not left behind a crowd while its session has something left:
+/// others of its own, and a session that has more left, are all that it waits for. (Such threads waited for up to 375 ms,
+/// where those that were let go with the allotment used up again queued like the crowd's.)
 #[test]
-fn encoders_beside_a_crowd() {
-    let seeds: u64 = std::env::var("SEEDS").map_or(2, |it| it.parse().unwrap());
-    let (mut near, mut all) = (0, 0);
-    let mut longest = Vec::new();
-    for seed in 1..=seeds {
-        let machine = NativeMachine {
-            hz: 250,
-            ..machine(&[4, 4])
-        };
-        let mut studio = Studio::new(&machine, 16, &[11.2, 16.8], seed);
-        studio.run(15 * S);
-        let end = studio.scene.kernel.now();
-        for encoder in &studio.encoders {
-            let (n, a, rates) = encoder.windows(2 * S, end);
-            near += n;
-            all += a;
-            longest.push(encoder.longest / MS);
-            println!("{seed}: {n} of {a}, longest {} ms, {rates:.2?}", encoder.longest / MS);
+fn no_thread_of_an_encoder_waits_behind_a_crowd_while_some_of_its_allotment_is_left() {
+    let mut windows = [0, 0];
+    let mut longest = 0;
+    for machine in kernels(&[4, 4]) {
+        for seed in 1..=20 {
+            let mut studio = Studio::new(&machine, 16, &[11.2, 16.8], seed);
+            studio.run(15 * S);
+            for encoder in &studio.encoders {
+                let of = encoder.windows(studio.scene.kernel.now());
+                windows = [windows[0] + of[0], windows[1] + of[1]];
+                longest = longest.max(encoder.longest);
+                assert!(
+                    encoder.longest < 80 * MS,
+                    "{} ms with seed {seed} on {}",
+                    encoder.longest / MS,
+                    machine.in_short()
+                );
+            }
+            assert_eq!(studio.scene.kernel.errors(), [""; 0]);
         }
-        assert_eq!(studio.scene.kernel.errors(), [""; 0]);
     }
-    longest.sort_unstable();
-    println!("{near} of {all}: {:.1} %; longest {longest:?}", 100.0 * f64::from(near) / f64::from(all));
+    let percent = 100.0 * f64::from(windows[0]) / f64::from(windows[1]);
+    println!("{percent:.1} % of windows within 10 %, {} ms", longest / MS);
 }
