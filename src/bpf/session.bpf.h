@@ -117,11 +117,18 @@ __noinline int spend(u32 id, u64 work_ns)
 	return 0;
 }
 
+/* Has what has waited since @held_since for its session's allotment, and not run since, waited for too long? */
+static bool held_for_too_long(u64 held_since, u64 now)
+{
+	return held_since && !vtime_before(now, held_since + MAX_HELD_NS);
+}
+
 /*
  * How much of its allotment session @id has left, ns of that, up to MAX_CREDIT_NS, and 1: 0 if it is used
- * up, and others come first.
+ * up, and others come first. Not before a task that was held for it (@held_since), though another has spent
+ * some since it was let go.
  */
-__noinline u64 credit_of(u32 id)
+__noinline u64 credit_of(u32 id, u64 held_since)
 {
 	struct goal_session *session = allotted(id);
 	u64 now = scx_bpf_now(), until;
@@ -129,30 +136,28 @@ __noinline u64 credit_of(u32 id)
 	if (!session)
 		return 0;
 	until = READ_ONCE(session->paid_until);
+	if (vtime_before(now + LEAST_DEBT_NS, until))
+		return held_since && !held_for_too_long(held_since, now);
 	if (vtime_before(now, until))
-		return vtime_before(now + LEAST_DEBT_NS, until) ? 0 : 1;
+		return 1;
 	return now - until < MAX_CREDIT_NS ? now - until + 1 : MAX_CREDIT_NS + 1;
 }
 
-/* Has @tctx, of session @id, waited for its allotment since it ran, and not for too long? */
-static bool was_held(struct task_ctx *tctx, u32 id)
-{
-	return tctx->held_since && vtime_before(scx_bpf_now(), tctx->held_since + MAX_HELD_NS) &&
-	       allotted(id);
-}
-
-/* Until when session @id has used its allotment up, ns, and is to wait; 0: it is not to. */
-__noinline u64 used_up_until(u32 id)
+/*
+ * Until when session @id has used its allotment up, ns, and a task of it that waits since @held_since (or 0)
+ * is to wait; 0: it is not to. What cannot be held may spend all there is, so no task waits for ever.
+ */
+__noinline u64 used_up_until(u32 id, u64 held_since)
 {
 	struct goal_session *session = allotted(id);
-	u64 now = scx_bpf_now(), until;
+	u64 now = scx_bpf_now(), last = (held_since ?: now) + MAX_HELD_NS, until;
 
-	if (!session || session->gets_more)
+	if (!session || session->gets_more || held_for_too_long(held_since, now))
 		return 0;
 	until = READ_ONCE(session->paid_until);
 	if (!vtime_before(now + LEAST_DEBT_NS, until))
 		return 0;
-	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
+	return vtime_before(last, until) ? last : until;
 }
 
 #endif /* __HETERO_SESSION_BPF_H */

@@ -76,8 +76,8 @@ static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
 
 	if (!session)
 		return deadline;
-	credit = credit_of(session);
-	if (!credit && !was_held(tctx, session))
+	credit = credit_of(session, tctx->held_since);
+	if (!credit)
 		return deadline;
 	first = clock_now() - MAX_LEAD_NS - credit;
 	return vtime_before(first, deadline) ? first : deadline;

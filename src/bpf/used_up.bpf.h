@@ -31,21 +31,17 @@ struct {
 } used_up_timers SEC(".maps");
 
 /*
- * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, what
- * other tasks wait for in the kernel, or has waited for MAX_HELD_NS since it ran: threads that cannot be
- * held may spend all there is.
+ * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, or
+ * other tasks wait for in the kernel.
  */
 static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 last = tctx->held_since + MAX_HELD_NS, until;
 	u32 session = session_of(tctx);
 
 	if (!session || tctx->is_agent || tctx->pinned_cpu != NO_CPU ||
-	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p) ||
-	    (tctx->held_since && !vtime_before(scx_bpf_now(), last)))
+	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p))
 		return 0;
-	until = used_up_until(session);
-	return until && tctx->held_since && vtime_before(last, until) ? last : until;
+	return used_up_until(session, tctx->held_since);
 }
 
 /* Lets this CPU's timer run @until, or sooner if it does so already. */
