@@ -283,7 +283,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	tctx->exec_seen = p->se.sum_exec_runtime;
 	tctx->claimed_cpu = NO_CPU;
 	tctx->upgrade = false;
-	tctx->held_until = 0;
+	tctx->held_since = 0;
 	s = slot_of(tctx->slot);
 	if (s) {
 		slot_write_begin(s);

@@ -17,8 +17,11 @@
 /* One that owes no more than this goes on: it is not worth a timer. */
 #define LEAST_DEBT_NS		(1000ULL * 1000)
 
-/* No task is held for longer than this, whatever it owes: a session can owe no more. */
+/* A session can owe no more. */
 #define MAX_DEBT_NS		(100ULL * 1000 * 1000)
+
+/* No task is held for longer than this: until the debt is paid, which grows for two ticks more at most. */
+#define MAX_HELD_NS		(MAX_DEBT_NS + 20ULL * 1000 * 1000)
 
 struct goal_session sessions[MAX_SESSIONS] SEC(".bss.sessions");
 
@@ -91,7 +94,7 @@ int join_session(struct session_request *request)
 __noinline int spend(u32 id, u64 work_ns)
 {
 	struct goal_session *session = allotted(id);
-	u64 now, until, least;
+	u64 now, until, least, step;
 
 	if (!session)
 		return 0;
@@ -100,34 +103,61 @@ __noinline int spend(u32 id, u64 work_ns)
 	until = READ_ONCE(session->paid_until);
 	least = now - MAX_CREDIT_NS;
 	/* Of two that come by at once one sets it. */
-	if (vtime_before(until, least))
+	if (vtime_before(until, least)) {
 		__sync_val_compare_and_swap(&session->paid_until, until, least);
-	else if (vtime_before(now + MAX_DEBT_NS, until))
+		until = least;
+	} else if (vtime_before(now + MAX_DEBT_NS, until)) {
 		return 0;
-	__sync_fetch_and_add(&session->paid_until, allotted_ns(work_ns, session->allotment));
+	}
+	/* What a hundredth of a CPU takes seconds to pay is not to be paid by what is allotted next. */
+	step = allotted_ns(work_ns, session->allotment);
+	if (step > now + MAX_DEBT_NS - until)
+		step = now + MAX_DEBT_NS - until;
+	__sync_fetch_and_add(&session->paid_until, step);
 	return 0;
 }
 
-/* Does session @id come before others, for it has some of its allotment left? */
-__noinline bool is_entitled(u32 id)
+/* Has what has waited since @held_since for its session's allotment, and not run since, waited for too long? */
+static bool held_for_too_long(u64 held_since, u64 now)
 {
-	struct goal_session *session = allotted(id);
-
-	return session && !vtime_before(scx_bpf_now() + LEAST_DEBT_NS, READ_ONCE(session->paid_until));
+	return held_since && !vtime_before(now, held_since + MAX_HELD_NS);
 }
 
-/* Until when session @id has used its allotment up, ns, and is to wait; 0: it is not to. */
-__noinline u64 used_up_until(u32 id)
+/*
+ * How much of its allotment session @id has left, ns of that, up to MAX_CREDIT_NS, and 1: 0 if it is used
+ * up, and others come first. Not before a task that was held for it (@held_since), though another has spent
+ * some since it was let go.
+ */
+__noinline u64 credit_of(u32 id, u64 held_since)
 {
 	struct goal_session *session = allotted(id);
 	u64 now = scx_bpf_now(), until;
 
-	if (!session || session->gets_more)
+	if (!session)
+		return 0;
+	until = READ_ONCE(session->paid_until);
+	if (vtime_before(now + LEAST_DEBT_NS, until))
+		return held_since && !held_for_too_long(held_since, now);
+	if (vtime_before(now, until))
+		return 1;
+	return now - until < MAX_CREDIT_NS ? now - until + 1 : MAX_CREDIT_NS + 1;
+}
+
+/*
+ * Until when session @id has used its allotment up, ns, and a task of it that waits since @held_since (or 0)
+ * is to wait; 0: it is not to. What cannot be held may spend all there is, so no task waits for ever.
+ */
+__noinline u64 used_up_until(u32 id, u64 held_since)
+{
+	struct goal_session *session = allotted(id);
+	u64 now = scx_bpf_now(), last = (held_since ?: now) + MAX_HELD_NS, until;
+
+	if (!session || session->gets_more || held_for_too_long(held_since, now))
 		return 0;
 	until = READ_ONCE(session->paid_until);
 	if (!vtime_before(now + LEAST_DEBT_NS, until))
 		return 0;
-	return vtime_before(now + MAX_DEBT_NS, until) ? now + MAX_DEBT_NS : until;
+	return vtime_before(last, until) ? last : until;
 }
 
 #endif /* __HETERO_SESSION_BPF_H */

@@ -206,7 +206,7 @@ struct task_ctx {
 	u64 slept_ns;		/* in all */
 	u64 window_run_ns;	/* run_ns and slept_ns when is_busy() looked last */
 	u64 window_slept_ns;
-	u64 held_until;		/* its session's allotment was used up until then; 0: not since it ran last */
+	u64 held_since;		/* when it began to wait for its session's allotment; 0: not since it ran last */
 	u64 spin_word;		/* address in its memory, or 0; see spin.bpf.h */
 	u64 spin_exec_id;	/* self_exec_id when it was registered */
 	struct account accounts[MAX_CORE_TYPES];

@@ -66,15 +66,20 @@ static u64 burst_of(struct task_ctx *tctx)
 /*
  * Threads whose allotment is not used up come first: others have what the allotments leave, which is
  * the agent's to see to. Should it allot too much, they wait for as long as the furthest lead lasts.
+ * Those of the session that has most left go first: one that lets many go at once does not keep another
+ * from its own. Those that were held until it was paid come first though another thread has spent some since.
  */
 static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
 {
 	u32 session = session_of(tctx);
-	u64 first;
+	u64 first, credit;
 
-	if (!session || !is_entitled(session))
+	if (!session)
 		return deadline;
-	first = clock_now() - MAX_LEAD_NS;
+	credit = credit_of(session, tctx->held_since);
+	if (!credit)
+		return deadline;
+	first = clock_now() - MAX_LEAD_NS - credit;
 	return vtime_before(first, deadline) ? first : deadline;
 }
 

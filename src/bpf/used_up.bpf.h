@@ -2,8 +2,12 @@
 /*
  * Threads whose session has used up its allotment wait in a queue of their own until the clock has come
  * so far, even beside idle CPUs: a goal is to be met, not surpassed, and what it does not need is for
- * others or for sleep (Sironi et al., section III). For MAX_DEBT_NS at most, and not while the agent is
+ * others or for sleep (Sironi et al., section III). For MAX_HELD_NS at most, and not while the agent is
  * silent. A timer of the CPU that put them there lets them go.
+ *
+ * They stay while others of their session still run and spend. Let go with the allotment used up, a thread
+ * would queue by its vtime, far behind the crowd's, and not come first when some is left again: all of an
+ * encoder may wait for one such thread.
  */
 #ifndef __HETERO_USED_UP_BPF_H
 #define __HETERO_USED_UP_BPF_H
@@ -27,18 +31,17 @@ struct {
 } used_up_timers SEC(".maps");
 
 /*
- * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, what
- * other tasks wait for in the kernel, or has waited once and not run since.
+ * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, or
+ * other tasks wait for in the kernel.
  */
 static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 session = session_of(tctx);
 
 	if (!session || tctx->is_agent || tctx->pinned_cpu != NO_CPU ||
-	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p) ||
-	    (tctx->held_until && !vtime_before(scx_bpf_now(), tctx->held_until)))
+	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p))
 		return 0;
-	return used_up_until(session);
+	return used_up_until(session, tctx->held_since);
 }
 
 /* Lets this CPU's timer run @until, or sooner if it does so already. */
@@ -65,12 +68,10 @@ static bool hold_used_up(struct task_struct *p, struct task_ctx *tctx, u64 enq_f
 	if (tctx->claimed_cpu != NO_CPU)
 		return false;
 	until = waits_until(p, tctx);
-	/* One that is called back meanwhile waits for what was left. */
-	if (until && tctx->held_until && vtime_before(tctx->held_until, until))
-		until = tctx->held_until;
 	if (!until || !arm_used_up(bpf_get_smp_processor_id(), until))
 		return false;
-	tctx->held_until = until;
+	if (!tctx->held_since)
+		tctx->held_since = scx_bpf_now();
 	set_state(tctx, TASK_QUEUED);
 	count_stat(STAT_USED_UP);
 	scx_bpf_dsq_insert_vtime(p, USED_UP_DSQ, slice_ns, until, enq_flags);
@@ -92,6 +93,19 @@ __noinline u32 domain_after(struct task_struct *p __arg_trusted)
 	return may_use_domain(p, domain) ? domain : domain_of_cpu(first_cpu_of(p));
 }
 
+static u64 sooner(u64 at, u64 other)
+{
+	return !at || vtime_before(other, at) ? other : at;
+}
+
+/* Until when must @p, which is held, go on waiting, ns; 0: no longer. */
+__noinline u64 held_on(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tctx = task_ctx_of(p);
+
+	return tctx ? waits_until(p, tctx) : 0;
+}
+
 static int let_go(void *map, int *key, struct used_up_timer *timer)
 {
 	u64 now = scx_bpf_now(), next = 0;
@@ -111,10 +125,16 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		struct task_ctx *tctx = task_ctx_of(p);
 		struct domain_ctx *there;
 		u32 domain;
+		u64 until;
 
 		if (vtime_before(now, p->scx.dsq_vtime)) {
-			next = p->scx.dsq_vtime;
+			next = sooner(next, p->scx.dsq_vtime);
 			break;
+		}
+		until = held_on(p);
+		if (until) {
+			next = sooner(next, until);
+			continue;
 		}
 		domain = domain_after(p);
 		there = domain_ctx_of(domain);

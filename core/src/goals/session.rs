@@ -13,6 +13,9 @@ const ROOM: f64 = 1.1;
 /// before: an encoder that looks ahead takes its first pictures for next to nothing.
 const REFUTED: f64 = 4.0;
 
+/// What beats so many times faster than it wants in its first half second fills its queues.
+const FILLS: f64 = 4.0;
+
 /// How a demand came about, and so how it is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -105,7 +108,11 @@ impl Session {
         let since_ns = self
             .begun_ns
             .map(|begun_ns| now_ns.saturating_sub(begun_ns));
+        let was_young = self.young;
         self.young = since_ns.is_none_or(|ns| u128::from(ns) < settings.window.as_nanos() / 2);
+        if was_young && !self.young && (self.model.is_none() || self.before > FILLS * self.target) {
+            self.begin_anew();
+        }
         let least_ns = settings.interval.as_nanos() as u64;
         self.partial |= sight.joined;
         let beats_again = self.standing == Standing::Unknown && self.model.is_some();
@@ -126,6 +133,13 @@ impl Session {
         } else {
             self.overdue(now_ns, least_ns, settings);
         }
+    }
+
+    /// What it did until now says nothing of what it needs: it is measured from its next beat on.
+    fn begin_anew(&mut self) {
+        self.model = None;
+        self.standing = Standing::Unknown;
+        self.partial = true;
     }
 
     fn measured(&mut self, mut interval: BeatInterval, by_work: bool, settings: &GoalSettings) {

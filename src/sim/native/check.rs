@@ -35,7 +35,7 @@ impl Default for Bounds {
         Self {
             beside_idle_ns: 5 * MS,
             local_beside_idle_ns: 40 * MS,
-            used_up_ns: 105 * MS,
+            used_up_ns: 125 * MS,
             starved_ns: 10_000 * MS,
         }
     }

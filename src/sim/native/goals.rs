@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sessions get what they are allotted, and no more, whatever runs beside them.
 
+mod encoder;
+
 use super::scene::*;
 use super::*;
 use crate::agent::{Allotment, Author, SessionHeirs};
@@ -244,4 +246,26 @@ fn only_a_thread_of_the_process_that_is_meant_joins_by_its_id() {
     assert_eq!(born_in(&scene, task), 0);
     assert_eq!(scene.kernel.join_session(tid, tid, session), 0);
     assert_eq!(born_in(&scene, task), session.raw());
+}
+
+/// Each of a session's threads that has waited for long enough runs until a tick. That is all that very many of them get beyond
+/// its allotment, though they are let go together: by weight they had 7.6 of 8 CPUs.
+#[test]
+fn many_threads_of_a_session_leave_a_crowd_what_is_not_allotted() {
+    let mut scene = Scene::new(&machine(&[8]));
+    let session = SessionPlace::first(1);
+    scene.kernel.allot(session, exactly(0.5));
+    let many = scene.hogs(300, &NewTask::default());
+    for &task in &many {
+        let task = scene.kernel.task_struct(task);
+        let (tid, tgid) = (task.pid as u32, task.tgid as u32);
+        assert_eq!(scene.kernel.join_session(tid, tgid, session), 0);
+    }
+    let crowd = scene.hogs(16, &NewTask::default());
+    scene.run(S);
+    let before: u64 = crowd.iter().map(|&task| scene.ran(task)).sum();
+    let rate = rate(&mut scene, 1, 5 * S);
+    let crowd = crowd.iter().map(|&task| scene.ran(task)).sum::<u64>() - before;
+    assert!(rate < 3.0, "{rate}");
+    assert!(crowd > 25 * S, "{} ms are left", crowd / MS);
 }

@@ -201,6 +201,13 @@ impl NativeHalf {
         sessions[session.place()].spent_ns
     }
 
+    /// Until when what a session has spent uses its allotment up, ns.
+    #[cfg(test)]
+    pub(super) fn paid_until(&self, session: SessionPlace) -> u64 {
+        let (sessions, _) = self.sessions();
+        sessions[session.place()].paid_until
+    }
+
     // Maps, as the agent reads and writes them: of u32, by u32.
 
     /// Appends to a queue.
