@@ -50,6 +50,8 @@ pub enum Mechanism {
     Newcomer,
     /// Holding threads whose session has used up what its goal was allotted
     Goals,
+    /// Giving a thread that wakes up its last CPU back from one that the policy wants elsewhere
+    TakeBack,
     /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
     Exiting,
     /// Attaching at real-time priority

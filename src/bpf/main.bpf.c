@@ -44,6 +44,11 @@ s32 BPF_STRUCT_OPS(hetero_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	if (waits_until(p, tctx))
 		return prev_cpu;
 	cpu = cpu_near_waker(p, tctx, prev_cpu, wake_flags, &behind);
+	if (cpu < 0 && takes_back(p, tctx, prev_cpu)) {
+		count_stat(STAT_PREEMPTED);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, SCX_ENQ_PREEMPT);
+		return prev_cpu;
+	}
 	if (cpu < 0)
 		cpu = claim_idle(p, tctx, prev_cpu);
 	if (cpu >= 0) {

@@ -120,10 +120,13 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct domain_ctx *dctx;
+	u32 hint;
 
 	cctx->share = tctx->share;
 	cctx->slot = tctx->slot;
 	cctx->taken = false;
+	hint = wished_type(tctx);
+	cctx->guest = hint != NO_TYPE && hint != type_of_cpu(cpu);
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))
@@ -169,6 +172,22 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 		return false;
 	note_put_aside(cctx, tctx, now);
 	return true;
+}
+
+/*
+ * Does @p, which wakes up, take its last CPU back from a guest? An idle CPU outranks a hint, so what the
+ * agent wants elsewhere goes on where threads wait for each other for a moment; left there, it would keep
+ * the place, and decisions come to nothing.
+ */
+static bool takes_back(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 type = type_of_cpu(cpu);
+
+	return cctx->guest && cctx->preemptible && works(MECHANISM_TAKE_BACK) &&
+	       wished_type(tctx) == type && !has_idle(type) && may_use_cpu(p, cpu) &&
+	       !is_parked_for(p, cpu) &&
+	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);
 }
 
 /* The CPU that @p, brief, takes over from a task that computes; < 0 if it is to queue. */

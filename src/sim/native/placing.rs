@@ -238,3 +238,28 @@ fn a_task_is_known_again_and_one_with_the_id_of_another_that_ended_is_not_taken_
     assert_eq!(ran[1], 0, "it has the history of another one");
     assert_eq!(scene.kernel.stat(intf::stat_id_STAT_CARRIED), 1);
 }
+
+/// While it sleeps its CPU is for what the policy wants elsewhere, and no longer.
+#[test]
+fn a_thread_that_wakes_up_takes_its_cpu_back_from_a_guest() {
+    let mut scene = Scene::new(&NativeMachine {
+        hz: 250,
+        ..machine(&[1, 1])
+    });
+    let [guest] = scene.hogs(1, &NewTask::default())[..] else {
+        unreachable!()
+    };
+    let host = scene.worker(&NewTask::default(), 20 * MS, 9 * MS);
+    scene.run(S / 2);
+    scene.hint(host, 0, false);
+    scene.hint(guest, 1, false);
+    // Until both have been where they are to be.
+    scene.run(S / 2);
+    let before = [host, guest].map(|task| scene.ran_on(task));
+    scene.run(2 * S);
+    let now = [host, guest].map(|task| scene.ran_on(task));
+    let [host, guest] = [0, 1].map(|at| [0, 1].map(|on| now[at][on] - before[at][on]));
+    assert!(host[1] < host[0] / 20, "{host:?}");
+    // The guest has what is left of it, but for what goes by until its tick.
+    assert!(guest[0] > S / 4 && guest[0] + guest[1] > 19 * S / 10, "{guest:?}");
+}
