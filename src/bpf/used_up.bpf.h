@@ -98,12 +98,16 @@ static u64 sooner(u64 at, u64 other)
 	return !at || vtime_before(other, at) ? other : at;
 }
 
+/* What others have spent while a task was held does not hold it for longer if it is no more than this. */
+#define LET_GO_DEBT_NS		(5ULL * 1000 * 1000)
+
 /* Until when must @p, which is held, go on waiting, ns; 0: no longer. */
 __noinline u64 held_on(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
+	u64 until = tctx ? waits_until(p, tctx) : 0;
 
-	return tctx ? waits_until(p, tctx) : 0;
+	return until && vtime_before(scx_bpf_now() + LET_GO_DEBT_NS, until) ? until : 0;
 }
 
 static int let_go(void *map, int *key, struct used_up_timer *timer)
