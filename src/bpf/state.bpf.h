@@ -58,6 +58,8 @@ const volatile u32 agent_tgid;
 u64 slice_ns = 5ULL * 1000 * 1000;
 /* The core type to fill first while energy is saved; else NO_TYPE: the fastest. */
 u32 filled_first = NO_TYPE;
+/* Its policy is for even progress: see takes_back() in turn.bpf.h. */
+u32 hosts_first;
 
 /* A bit for each part that is left out, to see its test fail; the verifier drops the branch. */
 const volatile u64 without;

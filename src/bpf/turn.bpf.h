@@ -176,15 +176,16 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 
 /*
  * Does @p, which wakes up, take its last CPU back from a guest? An idle CPU outranks a hint, so what the
- * agent wants elsewhere goes on where threads wait for each other for a moment; left there, it would keep
- * the place, and decisions come to nothing.
+ * agent wants elsewhere goes on where threads wait for each other for a moment; left there it would keep
+ * the place, and progress would not be even whatever is decided. It costs throughput, so that policies
+ * that are for that do without.
  */
 static bool takes_back(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 type = type_of_cpu(cpu);
 
-	return cctx->guest && cctx->preemptible && works(MECHANISM_TAKE_BACK) &&
+	return hosts_first && cctx->guest && cctx->preemptible && works(MECHANISM_TAKE_BACK) &&
 	       wished_type(tctx) == type && !has_idle(type) && may_use_cpu(p, cpu) &&
 	       !is_parked_for(p, cpu) &&
 	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);

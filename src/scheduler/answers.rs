@@ -149,6 +149,7 @@ impl Scheduler<'_> {
         self.wish.policy = Some(name);
         self.agent
             .set_policy(&mut self.half, name, &self.settings)?;
+        self.tell_order();
         let lacks = self.lacking();
         info!("policy {name}{lacks}");
         Ok(format!("policy {name}{lacks}"))

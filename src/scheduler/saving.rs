@@ -117,12 +117,15 @@ impl Scheduler<'_> {
             self.saver.look_at_limits(now, package);
             self.agent.at_limit = self.saver.at_limit.is_some();
         }
-        self.fill_first();
+        self.tell_order();
     }
 
-    /// Which type that is may change with what runs.
-    fn fill_first(&mut self) {
+    /// Which type is filled first may change with what runs, and the policy at any time.
+    pub(super) fn tell_order(&mut self) {
         let first = self.agent.filled_first();
+        if let Some(bss) = &mut self.half.skel.maps.bss_data {
+            bss.hosts_first = self.agent.puts_hosts_first().into();
+        }
         if let Some(data) = &mut self.half.skel.maps.data_data {
             data.filled_first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
         }

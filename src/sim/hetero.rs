@@ -228,7 +228,7 @@ impl Hetero {
             self.told.caches = Some(caches);
         }
         if agent.saves {
-            self.fill_first(agent.filled_first());
+            self.tell_order(&agent);
         }
         if let Some(recording) = &mut self.told.recording {
             recording.flush(now_ns);
@@ -255,9 +255,12 @@ impl Hetero {
         self.told.reading = Some(reading);
     }
 
-    fn fill_first(&self, first: Option<usize>) {
+    fn tell_order(&self, agent: &Agent) {
+        let first = agent.filled_first();
         let first = first.map_or(intf::hetero_consts_NO_TYPE, |kind| kind as u32);
-        self.native.half().set("filled_first", first);
+        let half = self.native.half();
+        half.set("filled_first", first);
+        half.set("hosts_first", u32::from(agent.puts_hosts_first()));
     }
 
     /// The agent looks at goals.
@@ -308,11 +311,11 @@ impl SimulatedScheduler for Hetero {
     fn begin(&mut self, k: &mut SimulatedKernel) {
         let first = self.agent.as_ref().and_then(|it| it.policy().interval());
         let goals = (!self.told.goals.is_empty()).then_some(GOALS_LOOK);
-        let saves = self.agent.as_ref().filter(|agent| agent.saves);
-        if let Some(agent) = saves {
-            self.fill_first(agent.filled_first());
+        if let Some(agent) = &self.agent {
+            self.tell_order(agent);
         }
-        let saving = saves.map(|_| SAVING_LOOK);
+        let saves = self.agent.as_ref().is_some_and(|agent| agent.saves);
+        let saving = saves.then_some(SAVING_LOOK);
         if let Some(first) = first.or(goals).or(saving) {
             k.events
                 .push(k.now + first.as_nanos() as u64, SimulatedEvent::Agent);

@@ -359,6 +359,11 @@ impl Agent {
         first.filter(|&first| self.saves && first > 0)
     }
 
+    /// Whether a thread that wakes up takes its CPU back from one that is hinted to another core type.
+    pub fn puts_hosts_first(&self) -> bool {
+        !self.saves && self.name.is_fair()
+    }
+
     /// Time from now on until the next decision is due; `None` is never.
     pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
         let idle = self.rules.is_idle() && self.goals.is_idle();

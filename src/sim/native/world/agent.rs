@@ -22,6 +22,9 @@ impl World {
             let rests = self.dice.one_in(8);
             self.kernel.half.set("agent_sleeps", u32::from(rests));
         }
+        // As policies that are for even progress come and go.
+        let fair = self.kernel.now() / (1000 * MS) % 2;
+        self.kernel.half.set("hosts_first", fair as u32);
         let nr = self.dice.below(4);
         let mut actions: Vec<_> = (0..nr).filter_map(|_| self.action()).collect();
         if self.has(Chaos::Swaps) && self.fate.one_in(2) {
