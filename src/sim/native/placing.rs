@@ -247,12 +247,11 @@ fn a_thread_that_wakes_up_takes_its_cpu_back_from_a_guest() {
         ..machine(&[1, 1])
     });
     scene.kernel.half().set("hosts_first", 1_u32);
-    let guest = scene.hogs(1, &NewTask::default())[0];
     let host = scene.worker(&NewTask::default(), 20 * MS, 9 * MS);
-    scene.run(S / 2);
+    let guest = scene.hogs(1, &NewTask::default())[0];
+    scene.run(15 * MS);
     scene.hint(host, 0, false);
     scene.hint(guest, 1, false);
-    // Until both have been where they are to be.
     scene.run(S / 2);
     let before = [host, guest].map(|task| scene.ran_on(task));
     scene.run(2 * S);
