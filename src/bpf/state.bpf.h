@@ -103,7 +103,6 @@ struct cpu_ctx {
 	u64 shared_at;		/* when its task looked last for one to trade places with */
 	u32 share;		/* of what runs here */
 	u32 preemptible;	/* may a brief task preempt that? */
-	u32 guest;		/* the agent wants that on another core type */
 	u64 preempted_at;	/* when one did so last */
 	u32 soon_free;		/* one that mostly runs for a moment */
 	u32 perf;		/* asked for, of PERF_ONE */

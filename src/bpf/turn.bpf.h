@@ -120,13 +120,10 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct domain_ctx *dctx;
-	u32 hint;
 
 	cctx->share = tctx->share;
 	cctx->slot = tctx->slot;
 	cctx->taken = false;
-	hint = wished_type(tctx);
-	cctx->guest = hint != NO_TYPE && hint != type_of_cpu(cpu);
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))
@@ -174,6 +171,15 @@ static bool claim_runner(s32 cpu, struct task_ctx *tctx, u64 interval_ns)
 	return true;
 }
 
+/* Does the agent want what runs on @cpu on another core type, where that may run? */
+static bool has_guest(s32 cpu)
+{
+	struct task_slot *s = slot_of(cpu_ctx_of(cpu)->slot);
+
+	return s && s->hint < nr_types && s->hint != type_of_cpu(cpu) &&
+	       s->allowed_types >> (s->hint & 7) & 1;
+}
+
 /*
  * Does @p, which wakes up, take its last CPU back from a guest? An idle CPU outranks a hint, so what the
  * agent wants elsewhere goes on where threads wait for each other for a moment; left there it would keep
@@ -185,7 +191,7 @@ static bool takes_back(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 type = type_of_cpu(cpu);
 
-	return hosts_first && cctx->guest && cctx->preemptible && works(MECHANISM_TAKE_BACK) &&
+	return hosts_first && cctx->preemptible && works(MECHANISM_TAKE_BACK) && has_guest(cpu) &&
 	       wished_type(tctx) == type && !has_idle(type) && may_use_cpu(p, cpu) &&
 	       !is_parked_for(p, cpu) &&
 	       __sync_val_compare_and_swap(&cctx->preemptible, true, false);

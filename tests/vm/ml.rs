@@ -38,7 +38,7 @@ fn four(program: &str) -> Vec<Child> {
 }
 
 #[test]
-#[ignore = "native, and here with make test-kernels"]
+#[ignore = "takes long; make test-kernels runs it"]
 fn rank_gives_fast_cores_to_who_computes_and_not_to_who_waits_for_memory() {
     fs::write(PATH, MODEL).unwrap();
     // These gain 7 %, those 179 %; the first come is on the fast cores at first.
