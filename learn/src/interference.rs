@@ -17,16 +17,13 @@ use hetero_core::ml::boosting::{Boosting, Ensemble, Loss};
 use hetero_core::ml::tree::Columns;
 use hetero_core::output;
 use linfa::prelude::*;
-use linfa_ensemble::EnsembleLearnerParams;
 use linfa_svm::Svm;
-use linfa_trees::DecisionTree;
 use log::info;
-use ndarray::{Array1, Axis};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
+use ndarray::Array1;
 
 use crate::discover::classes;
 use crate::scaled::ScaledRows;
+use crate::voting::VotingForest;
 
 /// Signs that no policy's counters tell: misses of the L2 and stalled cycles.
 const FURTHER: [usize; 4] = [at::L2_MORE, at::L2, at::STALLED_MORE, at::OTHER_MORE];
@@ -34,14 +31,13 @@ const FURTHER: [usize; 4] = [at::L2_MORE, at::L2, at::STALLED_MORE, at::OTHER_MO
 /// Of boosted trees, a sum for each class.
 const TREES: usize = 60;
 const LEAST_LEAF: usize = 5;
-/// Of a forest, and the part of the signs that each tree sees.
-const FOREST: usize = 40;
-const FEATURES: f64 = 0.7;
-const DEPTH: usize = 10;
+const FOREST: VotingForest = VotingForest {
+    depth: 10,
+    features: 0.7,
+};
 /// Of support vector machines.
 const COST: f64 = 10.0;
 const WIDTH: f64 = 1.0;
-const SEED: u64 = 1;
 
 /// What tells classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,21 +273,15 @@ fn forest(learnt: &[&PairExample], known: &[usize]) -> Result<Says> {
     let rows = scaled(learnt, known)?;
     let scale = rows.scaler();
     let classes: Array1<usize> = learnt.iter().map(|of| of.class as usize).collect();
-    let rng = SmallRng::seed_from_u64(SEED);
-    let tree = DecisionTree::params().max_depth(Some(DEPTH));
-    let forest = EnsembleLearnerParams::new_fixed_rng(tree, rng)
-        .ensemble_size(FOREST)
-        .bootstrap_proportion(1.0)
-        .feature_proportion(FEATURES)
-        .fit(&Dataset::new(rows.matrix, classes))?;
+    let votes = FOREST.fit(rows.matrix, classes)?;
     let known = known.to_vec();
     Ok(Box::new(move |signs| {
         let row = scale(&values(signs, &known));
-        let mut votes = [0.0; CLASSES];
-        for (tree, seen) in forest.models.iter().zip(&forest.model_features) {
-            votes[tree.predict(&row.select(Axis(1), seen))[0]] += 1.0;
+        let mut counts = [0.0; CLASSES];
+        for class in votes(&row) {
+            counts[class] += 1.0;
         }
-        greatest(InterferenceClass::ALL.iter().copied().zip(votes))
+        greatest(InterferenceClass::ALL.iter().copied().zip(counts))
     }))
 }
 

@@ -17,25 +17,21 @@ use hetero_core::ml::scores::Confusion;
 use hetero_core::ml::tree::Columns;
 use hetero_core::ml::validate::{HeldOutSpeedups, TwoLeftOut, one_left_out, two_left_out};
 use linfa::prelude::*;
-use linfa_ensemble::EnsembleLearnerParams;
 use linfa_logistic::LogisticRegression;
 use linfa_nn::distance::L2Dist;
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour as _};
 use linfa_svm::Svm;
-use linfa_trees::DecisionTree;
-use ndarray::{Array1, Array2, Axis};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
+use ndarray::{Array1, Array2};
 
 use crate::scaled::ScaledRows;
+use crate::voting::{VOTERS, VotingForest};
 
 /// Neighbours that have a say.
 const NEIGHBOURS: usize = 9;
-/// Trees of a random forest, how deep each is, and the part of the features that it sees: linfa draws
-/// them for each tree and not for each split, and with few of them most trees see one side alone.
-const TREES: usize = 40;
-const FEATURES: f64 = 0.6;
-const DEPTH: usize = 12;
+const FOREST: VotingForest = VotingForest {
+    depth: 12,
+    features: 0.6,
+};
 /// A support vector machine takes time by the square of the rows: it learns from so many.
 const ROWS_OF_SVM: usize = 2000;
 /// How much a support vector machine minds an error, and how near rows are alike: in features of which
@@ -44,7 +40,6 @@ const COST: f64 = 10.0;
 const WIDTH: f64 = 1.0;
 /// An error of SF that a support vector machine does not mind.
 const SLACK: f64 = 0.02;
-const SEED: u64 = 1;
 
 /// A kind of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,18 +344,11 @@ fn classifier(kind: LinfaKind, data: &Data, pairs: &[Pair], view: &View) -> Resu
         LinfaKind::Forest => {
             let (table, classes) = ScaledRows::of_pairs(data, pairs, view)?;
             let scale = table.scaler();
-            let rng = SmallRng::seed_from_u64(SEED);
-            let tree = DecisionTree::params().max_depth(Some(DEPTH));
-            let forest = EnsembleLearnerParams::new_fixed_rng(tree, rng)
-                .ensemble_size(TREES)
-                .bootstrap_proportion(1.0)
-                .feature_proportion(FEATURES)
-                .fit(&Dataset::new(table.matrix, classes))?;
+            let classes = classes.map(|&class| usize::from(class));
+            let votes = FOREST.fit(table.matrix, classes)?;
             Box::new(move |values| {
-                let row = scale(values);
-                let votes = forest.models.iter().zip(&forest.model_features);
-                let yes = votes.filter(|(tree, seen)| tree.predict(&row.select(Axis(1), seen))[0]);
-                yes.count() as f64 - TREES as f64 / 2.0
+                let yes: usize = votes(&scale(values)).iter().sum();
+                yes as f64 - VOTERS as f64 / 2.0
             })
         }
         LinfaKind::Nearest => {

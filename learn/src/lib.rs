@@ -21,4 +21,5 @@ pub mod settle;
 pub mod show;
 pub mod train;
 pub mod trial;
+mod voting;
 pub mod ways;
