@@ -405,23 +405,17 @@ fn a_bad_model_is_replaced_by_what_threads_that_are_moved_teach() {
 
 #[test]
 fn a_model_that_is_of_no_use_here_is_refused_before_anything_is_attached() {
-    for (text, expected) in [
-        (MODEL.replace("QEMU TCG CPU", "Some CPU"), "another machine"),
-        (MODEL[..MODEL.len() / 2].to_string(), "cut short"),
-        (MODEL.replace("\"schema\":2", "\"schema\":9"), "schema is 9"),
-        (
-            MODEL.replacen("\"base\":", "\"base\":NaN,\"was\":", 1),
-            "damaged",
-        ),
-    ] {
-        fs::write(PATH, text).unwrap();
-        let output = Command::new(binary())
-            .args(["--policy", "rank", "--model", PATH])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(PATH) && said.contains(expected), "{said}");
-        assert_eq!(state(), "disabled");
-    }
+    // What else may be wrong with a file is tried on the host.
+    fs::write(PATH, MODEL.replace("QEMU TCG CPU", "Some CPU")).unwrap();
+    let output = Command::new(binary())
+        .args(["--policy", "rank", "--model", PATH])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(PATH) && said.contains("another machine"),
+        "{said}"
+    );
+    assert_eq!(state(), "disabled");
 }
