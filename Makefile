@@ -73,9 +73,10 @@ try-userland: setup ## build the example that schedules in user space, and see i
 generated: build ## man pages and completions, into target/release/generated
 	@$(target)/release/scx_hetero generate $(target)/release/generated
 
-deb: generated heartbeats ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
+deb: generated heartbeats spin ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
 	@gzip -9nkf $(target)/release/generated/*.1
-	@gzip -9nc heartbeats/scx_hetero_heartbeat.3 >$(target)/heartbeats/scx_hetero_heartbeat.3.gz
+	@for page in heartbeat advice; do \
+		gzip -9nc heartbeats/scx_hetero_$$page.3 >$(target)/heartbeats/scx_hetero_$$page.3.gz || exit; done
 	@$(cargo) deb --no-build --strip
 
 try-deb: deb     ## install, upgrade and remove that in a clean Debian (as root; takes debootstrap)

@@ -12,7 +12,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "ompt.h"
 #include "real.h"
 #include "team.h"
 
@@ -22,6 +21,8 @@ int omp_get_thread_num(void);
 int omp_get_num_threads(void);
 int omp_get_max_threads(void);
 int omp_get_level(void);
+int kmp_get_blocktime(void);
+void kmp_set_blocktime(int ms);
 int32_t __kmpc_global_thread_num(void *loc);
 void __kmpc_push_num_threads(void *loc, int32_t gtid, int32_t threads);
 void __kmpc_fork_call(void *loc, int32_t argc, kmpc_micro *body, ...);
@@ -46,46 +47,27 @@ struct region {
 /* That which this thread runs a part of; those outside of it are on its stack. */
 static __thread struct region *region;
 
-/* Time that this thread has waited in its part, and since when it waits; and iterations that it did. */
-static __thread uint64_t waited, waits_since, iterations;
+/* Iterations of its part that this thread did. */
+static __thread uint64_t iterations;
 
 /* Before a region: the program says itself how many threads it is to have. */
 static __thread bool asked;
 
-void ompt_waits(bool begins)
-{
-	if (!region || !region->plan.ours || !region->plan.body)
-		return;
-	if (begins) {
-		waits_since = team_now();
-	} else if (waits_since) {
-		waited += team_now() - waits_since;
-		waits_since = 0;
-	}
-}
-
 static void run_part(int32_t *gtid, int32_t *tid, struct region *mine)
 {
 	struct region *outer = region;
-	uint64_t began = 0, waited_outside = waited, iterations_outside = iterations;
-	bool counts = mine->plan.ours && mine->plan.body;
+	uint64_t outside = iterations;
+	struct team_work work;
 	void *frame = NULL;
-	int cpu = -1;
 
 	region = mine;
-	if (mine->plan.ours)
-		cpu = team_enter(&mine->plan, *tid);
-	if (counts) {
-		began = team_now();
-		waited = waits_since = iterations = 0;
-	}
+	iterations = 0;
+	team_work_begin(&work, &mine->plan, *tid);
 	if (*tid == 0)
 		mine->threads = omp_get_num_threads();
 	REAL(__kmp_invoke_microtask)(mine->body, *gtid, *tid, mine->argc, mine->argv, &frame);
-	if (counts)
-		team_did(&mine->plan, cpu, team_now() - began - waited, iterations);
-	waited = waited_outside;
-	iterations = iterations_outside;
+	team_work_end(&work, iterations);
+	iterations = outside;
 	region = outer;
 }
 
@@ -93,14 +75,14 @@ static void fork_region(void *loc, int argc, kmpc_micro *body, void **argv)
 {
 	struct region mine;
 	bool may_be_fewer = !asked;
+	int spins = 0;
 
 	asked = false;
 	mine.body = body;
 	mine.argc = argc;
 	mine.argv = argv;
 	mine.threads = 1;
-	mine.plan.ours = mine.plan.shares = false;
-	mine.plan.body = NULL;
+	mine.plan.ours = mine.plan.shares = mine.plan.counts = mine.plan.lets_go = false;
 	/* Regions in regions are the program's own affair. */
 	if (omp_get_level() == 0) {
 		team_begin(&mine.plan, (const void *)body, omp_get_max_threads(), may_be_fewer, true);
@@ -109,7 +91,14 @@ static void fork_region(void *loc, int argc, kmpc_micro *body, void **argv)
 						      REAL(__kmpc_global_thread_num)(loc),
 						      mine.plan.threads);
 	}
+	/* Threads sleep at once where they wait in the end, so that those that are not needed next do. */
+	if (mine.plan.lets_go) {
+		spins = REAL(kmp_get_blocktime)();
+		REAL(kmp_set_blocktime)(0);
+	}
 	REAL(__kmpc_fork_call)(loc, 1, (kmpc_micro *)run_part, &mine);
+	if (mine.plan.lets_go)
+		REAL(kmp_set_blocktime)(spins);
 	team_end(&mine.plan, mine.threads);
 }
 
@@ -170,10 +159,16 @@ void name(void *loc, int32_t gtid, int32_t schedule, int32_t *is_last, type *low
 		return;									\
 	}										\
 	iterations += count;								\
-	*lower = (type)((uint64_t)first + begin * (uint64_t)step);			\
-	*upper = (type)((uint64_t)first + (begin + count - 1) * (uint64_t)step);	\
 	if (is_last)									\
-		*is_last = omp_get_thread_num() == omp_get_num_threads() - 1;		\
+		*is_last = count && begin + count == trips;				\
+	/* Of none, begins after its end: there are two iterations at least. */		\
+	if (!count) {									\
+		begin = 1;								\
+		*upper = first;								\
+	} else {									\
+		*upper = (type)((uint64_t)first + (begin + count - 1) * (uint64_t)step);	\
+	}										\
+	*lower = (type)((uint64_t)first + begin * (uint64_t)step);			\
 }
 
 STATIC_INIT(__kmpc_for_static_init_4, int32_t, int32_t)

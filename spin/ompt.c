@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "scx_hetero_spin.h"
-#include "ompt.h"
+#include "team.h"
 
 /* What of omp-tools.h is needed here, so that no package of LLVM's is to build this. */
 typedef void (*ompt_interface_fn_t)(void);
@@ -62,11 +62,11 @@ static void sync_region_wait(int kind, int endpoint, ompt_data_t *parallel, ompt
 	(void)task;
 	(void)from;
 	if (endpoint == OMPT_SCOPE_BEGIN) {
-		ompt_waits(true);
+		team_waits(true);
 		if (!__atomic_load_n(&has_tasks, __ATOMIC_RELAXED))
 			begin_wait();
 	} else {
-		ompt_waits(false);
+		team_waits(false);
 		end_wait();
 	}
 }

@@ -29,13 +29,16 @@ static bool begin_barrier(void)
 	if (__atomic_load_n(&has_tasks, __ATOMIC_RELAXED))
 		return false;
 	scx_hetero_spin_begin();
+	team_waits(true);
 	return true;
 }
 
 static void end_barrier(bool begun)
 {
-	if (begun)
-		scx_hetero_spin_end();
+	if (!begun)
+		return;
+	team_waits(false);
+	scx_hetero_spin_end();
 }
 
 /* As many arguments as any version has, of which the real one takes what it knows. */
@@ -85,9 +88,14 @@ BARRIER(void *, GOMP_single_copy_start)
 int omp_get_level(void);
 int omp_get_max_threads(void);
 
+typedef void body_t(void *);
+
 struct region {
-	void (*body)(void *data);
+	body_t *body;
 	void *data;
+#ifdef SCX_HETERO_WITH_ADVICE
+	struct team_plan plan;
+#endif
 };
 
 /* This thread is through with its part of a region, and begins no other. */
@@ -95,8 +103,7 @@ static __thread bool docked;
 
 static void undock(void)
 {
-	if (docked)
-		scx_hetero_spin_end();
+	end_barrier(docked);
 	docked = false;
 }
 
@@ -106,51 +113,62 @@ static void undock(void)
  */
 static void run_part(void *arg)
 {
+#ifdef SCX_HETERO_WITH_ADVICE
+	struct region *mine = arg;
+	struct team_work work;
+
+	undock();
+	team_work_begin(&work, &mine->plan, 0);
+	mine->body(mine->data);
+	/* As if all had as much to do. */
+	team_work_end(&work, 1);
+#else
 	struct region region = *(struct region *)arg;
 
 	undock();
 	region.body(region.data);
+#endif
 	docked = begin_barrier();
 }
-
-typedef void body_t(void *);
 
 /*
  * How many threads a region is to be asked for, where the program wants so many, 0 as many as usual.
  * Static loops cannot be divided here: GCC has their bounds in the program itself.
  */
-static unsigned begin_region(struct team_plan *plan, body_t *body, unsigned threads)
+static unsigned begin_region(struct region *region, unsigned threads)
 {
-	plan->ours = false;
 #ifdef SCX_HETERO_WITH_ADVICE
+	struct team_plan *plan = &region->plan;
+
+	plan->ours = plan->shares = plan->counts = false;
 	if (!threads && !REAL(omp_get_level)())
-		team_begin(plan, (const void *)body, REAL(omp_get_max_threads)(), true, false);
+		team_begin(plan, (const void *)region->body, REAL(omp_get_max_threads)(), true, false);
 	if (plan->ours && plan->threads)
 		return plan->threads;
 #else
-	(void)body;
+	(void)region;
 #endif
 	return threads;
 }
 
-static void end_region(struct team_plan *plan)
+static void end_region(struct region *region)
 {
 	undock();
 #ifdef SCX_HETERO_WITH_ADVICE
-	if (plan->ours)
-		team_end(plan, plan->threads ? plan->threads : (unsigned)REAL(omp_get_max_threads)());
+	if (region->plan.ours)
+		team_end(&region->plan, region->plan.threads ? region->plan.threads :
+					(unsigned)REAL(omp_get_max_threads)());
 #else
-	(void)plan;
+	(void)region;
 #endif
 }
 
 #define REGION_BODY(name, ...)							\
-	struct region region = { body, data };					\
-	struct team_plan plan;							\
+	struct region region = { .body = body, .data = data };			\
 										\
-	threads = begin_region(&plan, body, threads);				\
+	threads = begin_region(&region, threads);				\
 	REAL(name)(run_part, &region, __VA_ARGS__);				\
-	end_region(&plan);
+	end_region(&region);
 
 void GOMP_parallel(body_t *body, void *data, unsigned threads, unsigned flags)
 {
@@ -159,13 +177,12 @@ void GOMP_parallel(body_t *body, void *data, unsigned threads, unsigned flags)
 
 unsigned GOMP_parallel_reductions(body_t *body, void *data, unsigned threads, unsigned flags)
 {
-	struct region region = { body, data };
-	struct team_plan plan;
+	struct region region = { .body = body, .data = data };
 	unsigned result;
 
-	threads = begin_region(&plan, body, threads);
+	threads = begin_region(&region, threads);
 	result = REAL(GOMP_parallel_reductions)(run_part, &region, threads, flags);
-	end_region(&plan);
+	end_region(&region);
 	return result;
 }
 

@@ -33,6 +33,31 @@ pub(super) fn greeting() -> [u8; 16] {
     bytes
 }
 
+/// What one that connects is told first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Greeting {
+    /// It has a page now.
+    Serves,
+    /// It comes from another version.
+    OtherVersion,
+    /// It gets none, in words.
+    Refuses(String),
+}
+
+impl Greeting {
+    /// Of these bytes.
+    pub fn of(said: &[u8]) -> Self {
+        if said == greeting() {
+            return Self::Serves;
+        }
+        let text = String::from_utf8_lossy(said);
+        match text.trim_end().strip_prefix("error: ") {
+            Some(why) => Self::Refuses(why.into()),
+            None => Self::OtherVersion,
+        }
+    }
+}
+
 /// What a program says.
 ///
 /// # Errors
@@ -99,6 +124,16 @@ mod tests {
             ProgramSays::Member(4711, false),
         ] {
             assert_eq!(decode(&encode(told)), Ok(told));
+        }
+    }
+
+    #[test]
+    fn greetings_are_told_apart() {
+        assert_eq!(Greeting::of(&greeting()), Greeting::Serves);
+        let refused = Greeting::of(b"error: too many\n");
+        assert_eq!(refused, Greeting::Refuses("too many".into()));
+        for other in [&b""[..], b"error", &[0xff; 16]] {
+            assert_eq!(Greeting::of(other), Greeting::OtherVersion);
         }
     }
 

@@ -13,6 +13,7 @@ mod page;
 pub(crate) mod server;
 mod subscribers;
 
+pub use frame::Greeting;
 pub use server::AdviceServer;
 pub use subscribers::Subscribers;
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hetero_core::advice::story::AdvisedStory;
 use hetero_core::advice::told::ProgramSays;
 
 use super::page::AdvicePage;
@@ -99,6 +100,16 @@ impl Subscribers {
         which_ended(all.iter().map(|of| &of.process), &mut ended);
         let mut ended = ended.into_iter();
         all.retain(|_| !ended.next().unwrap_or(false));
+    }
+
+    /// What process `tgid` is advised and has told, if it has subscribed; where it has more than once, by the
+    /// subscription that has told most.
+    pub fn story(&self, tgid: u32) -> Option<AdvisedStory> {
+        let table = self.table();
+        let own = table.1.iter().filter(|of| of.client.tgid == tgid);
+        let best = own.max_by_key(|of| of.client.told.measured().len())?;
+        let client = &best.client;
+        Some(AdvisedStory::of(tgid, &client.advice, &client.told))
     }
 
     /// Has `advise` find out what to tell them.

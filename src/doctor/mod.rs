@@ -5,6 +5,7 @@
 mod kernel;
 mod machine;
 mod neighbours;
+mod programs;
 mod render;
 
 use std::path::Path;
@@ -149,6 +150,7 @@ pub fn examine(root: &Path) -> Report {
             [machine::energy(root), machine::power(root)].concat(),
         ),
         section("neighbours", neighbours::checks(root)),
+        section("programs", vec![programs::advice(root)]),
     ])
 }
 

@@ -106,7 +106,10 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     });
     let footer_lines = footer(app, look, area.width);
     let is_story = matches!(app.view, Screen::Story(..));
-    let goals_line = app.live.as_ref().and_then(|live| summary(&live.goals));
+    let goals_line = app
+        .live
+        .as_ref()
+        .and_then(|live| summary(&live.goals, live.advised));
     let power = app
         .live
         .as_ref()

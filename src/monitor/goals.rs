@@ -8,12 +8,14 @@ use crate::stats::live::LiveGoals;
 pub(super) const HEADING: &str =
     "  ID      PID NAME            WEIGHT BY     TARGET   RATE   MET DEMAND  GIVEN";
 
-/// All of them in short; nothing where there are none.
-pub(super) fn summary(goals: &LiveGoals) -> Option<String> {
+/// All of them in short, and how many subscriptions to advice there are; nothing where there is neither.
+pub(super) fn summary(goals: &LiveGoals, advised: u64) -> Option<String> {
+    let advice = (advised > 0).then(|| format!("advised {advised}"));
     if goals.all == 0 {
-        return None;
+        return advice;
     }
-    let mut text = format!("goals {}, missed {}", goals.all, goals.missed);
+    let mut text = advice.map_or_else(String::new, |advice| format!("{advice}  "));
+    text += &format!("goals {}, missed {}", goals.all, goals.missed);
     if let Some(worst) = &goals.worst {
         let rate = worst.rate.map_or_else(|| "-".into(), short);
         text += &format!("  {}: {rate} of {}", worst.name, worst.target_told());

@@ -8,7 +8,7 @@ use crossbeam::channel::{Receiver, never};
 use log::warn;
 
 use super::{Scheduler, pace};
-use crate::advice::{AdviceServer, SOCKET};
+use crate::advice::{AdviceServer, SOCKET, Subscribers};
 
 /// How often it is found out what to tell, while a program wants to know.
 const LOOK: Duration = Duration::from_millis(100);
@@ -26,6 +26,11 @@ impl ProgramAdvice {
         Self(server.ok())
     }
 
+    /// The programs that have subscribed.
+    pub(super) fn subscribers(&self) -> Option<&Subscribers> {
+        self.0.as_ref().map(|server| &**server.subscribers())
+    }
+
     /// Something arrives when a program has subscribed.
     pub(super) fn news(&self) -> Receiver<()> {
         let server = self.0.as_ref();
@@ -36,8 +41,7 @@ impl ProgramAdvice {
 impl Scheduler<'_> {
     /// Tells programs what to expect; how long until the next time, if there are any.
     pub(super) fn advise(&mut self) -> Option<Duration> {
-        let server = self.advice.0.as_ref();
-        let subscribers = server?.subscribers();
+        let subscribers = self.advice.subscribers()?;
         if subscribers.is_empty() {
             return None;
         }

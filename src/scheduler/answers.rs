@@ -62,6 +62,7 @@ impl Scheduler<'_> {
             threads: threads.collect(),
             work: self.agent.work(),
             goals: LiveGoals::of(self.goals()),
+            advised: self.advice.subscribers().map_or(0, |all| all.len() as u64),
         }
     }
 
@@ -74,8 +75,10 @@ impl Scheduler<'_> {
             tasks.extend(self.agent.tasks().iter().find(|task| task.tid == pid));
         }
         tasks.sort_by_key(|task| std::cmp::Reverse((task.total_ns(), task.id)));
+        let process = tasks.first().map_or(pid, |task| task.tgid);
         let types = self.agent.topology.types.iter();
         Story {
+            advised: self.advice.subscribers().and_then(|all| all.story(process)),
             core_types: types.map(|kind| kind.name.clone()).collect(),
             policy: self.agent.name().to_string(),
             saves: self.saver.is_on(),

@@ -48,6 +48,8 @@ pub struct LiveReading {
     pub work: Work,
     /// What becomes of goals, in short.
     pub goals: LiveGoals,
+    /// Subscriptions to advice.
+    pub advised: u64,
 }
 
 /// What becomes of programs' goals, in short.
@@ -162,6 +164,9 @@ pub struct Live {
     /// What becomes of goals, in short; `goal list` and the monitor's view of them have it all.
     #[serde(default)]
     pub goals: LiveGoals,
+    /// Subscriptions of programs to advice.
+    #[serde(default)]
+    pub advised: u64,
 }
 
 /// A part of the energy.
@@ -344,6 +349,7 @@ impl Rates {
             counts: now.totals.counts.since(&counts),
             total_counts: now.totals.counts,
             goals: now.goals.clone(),
+            advised: now.advised,
             ..Live::default()
         };
         self.judge(&now, &threads, &mut live);

@@ -158,8 +158,17 @@ fn a_program_reads_what_is_advised_and_tells_what_it_measures() {
         });
         heard
     });
+    let own = std::process::id();
+    let story = bench.server.subscribers().story(own).unwrap();
+    assert_eq!((story.threads, story.place.len()), (6, 2));
+    assert_eq!(
+        (story.phase, story.members, story.measured[0].threads),
+        (3, 1, 4)
+    );
+    assert_eq!(bench.server.subscribers().story(1), None);
     drop(subscription);
     bench.until_there_are(0);
+    assert_eq!(bench.server.subscribers().story(own), None);
 }
 
 #[test]
@@ -319,6 +328,21 @@ fn static_loops_by_core_type_do_each_iteration_once() {
         println!("unequal parts: {plain} without advice, {advised} for {threads} threads");
         // Where there is one CPU alone all are alike.
         assert!(all.trim() == "0" || advised > plain + 20);
+    }
+}
+
+#[test]
+fn trials_cost_little_beside_the_best_way() {
+    let bench = Bench::new();
+    build(bench.folder.path());
+    for seed in 1..=5 {
+        let regret = Command::new(bench.folder.path().join("regret"))
+            .arg(seed.to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&regret.stdout).into_owned();
+        println!("{said}");
+        assert!(regret.status.success(), "{said}");
     }
 }
 

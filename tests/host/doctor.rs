@@ -3,11 +3,15 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::fixtures::Machine;
 use crate::program::command;
 use flate2::{Compression, write::GzEncoder};
+use scx_hetero::advice::{AdviceServer, MAX_OF_PROCESS};
 use scx_hetero::doctor::{Check, Report, Severity, examine};
 
 const CONFIG: &str = "CONFIG_SCHED_CLASS_EXT=y\nCONFIG_EXT_GROUP_SCHED=y\nCONFIG_BPF_SYSCALL=y\n\
@@ -71,7 +75,14 @@ fn on_a_good_machine_nothing_is_amiss() {
     let report = examine(machine.root());
     assert_eq!(amiss(&report), [""; 0]);
     assert_eq!((report.failed, report.warnings), (0, 0));
-    for topic in ["kernel", "core types", "counters", "energy", "neighbours"] {
+    for topic in [
+        "kernel",
+        "core types",
+        "counters",
+        "energy",
+        "neighbours",
+        "programs",
+    ] {
         let section = report.sections.iter().find(|s| s.topic == topic).unwrap();
         assert!(!section.checks.is_empty(), "{topic}");
     }
@@ -210,6 +221,12 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
                     .set("sys/fs/cgroup/b.slice/cpu.uclamp.max", "0.00");
             },
         ),
+        ("advice", Note, "no scx_hetero runs", |_| {}),
+        ("advice", Warning, "has ended", |m| {
+            fs::create_dir_all(m.root().join("run/scx_hetero")).unwrap();
+            // A socket stays when what listened there ends.
+            UnixListener::bind(m.root().join("run/scx_hetero/advice.sock")).unwrap();
+        }),
         ("cgroup-limits", Note, "version 1", |m| {
             m.remove("sys/fs/cgroup/cgroup.controllers");
         }),
@@ -239,6 +256,35 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn programs_get_advice_where_it_is_served() {
+    let machine = healthy();
+    let path = machine.root().join("run/scx_hetero/advice.sock");
+    let server = AdviceServer::start(&path).unwrap();
+    let advice = || {
+        let report = examine(machine.root());
+        let check = all(&report).find(|check| check.name == "advice").unwrap();
+        (check.status, check.found.clone())
+    };
+    let (status, found) = advice();
+    assert_eq!(status, Severity::Ok, "{found}");
+    assert!(found.contains("get advice"), "{found}");
+    // It has left no subscription. And what others are refused is told.
+    let begin = Instant::now();
+    while !server.subscribers().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let kept = [(); MAX_OF_PROCESS].map(|()| UnixStream::connect(&path).unwrap());
+    while server.subscribers().len() < kept.len() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let (status, found) = advice();
+    assert_eq!(status, Severity::Warning, "{found}");
+    assert!(found.contains("times already"), "{found}");
 }
 
 #[test]

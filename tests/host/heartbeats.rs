@@ -89,16 +89,16 @@ fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
          int n = (int)scx_hetero_hb_count(hb); scx_hetero_hb_close(hb); return n - 1; }\n",
     )
     .unwrap();
-    let pkg = |arguments: &[&str]| {
+    let pkg = |arguments: &[&str], name: &str| {
         let output = Command::new("pkg-config")
             .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
             .args(arguments)
-            .arg("scx_hetero_heartbeat")
+            .arg(name)
             .output();
         output.map(|output| String::from_utf8(output.stdout).unwrap())
     };
     let flags = match (
-        pkg(&["--cflags", "--libs"]),
+        pkg(&["--cflags", "--libs"], "scx_hetero_heartbeat"),
         Command::new("c++").arg("--version").output(),
     ) {
         (Ok(flags), Ok(_)) => flags,
@@ -113,6 +113,28 @@ fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+    // The header of advice needs no library. Without a scheduler there is no advice.
+    fs::write(
+        &source,
+        "#include <scx_hetero_advice.h>\n\
+         int main() { static struct scx_hetero_advice advice = SCX_HETERO_ADVICE_INIT;\n\
+         struct scx_hetero_advice_record now; advice.socket = \"/nothing\";\n\
+         return scx_hetero_advice_changed(&advice) || !scx_hetero_advice_read(&advice, &now); }\n",
+    )
+    .unwrap();
+    let flags = pkg(&["--cflags", "--libs"], "scx_hetero_advice").unwrap();
+    assert!(!flags.contains("-l"), "{flags}");
+    let made = Command::new("c++")
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .args(flags.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    run(&mut Command::new(&program));
+    for page in ["scx_hetero_advice.3", "scx_hetero_heartbeat.3"] {
+        assert!(prefix.join("share/man/man3").join(page).exists(), "{page}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! CPUs there is room for them. Plain values throughout: no process is looked up here, and nothing is sent.
 
 pub mod place;
+pub mod story;
 pub mod team;
 pub mod told;
 pub mod watch;

@@ -99,6 +99,16 @@ impl ToldByProgram {
         self.phases.clear();
     }
 
+    /// The phase that it is in, as it says.
+    pub fn phase(&self) -> u32 {
+        self.phase
+    }
+
+    /// How many threads it has named as its team.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
     /// Whether a thread of the process belongs to the team.
     pub fn has(&self, tid: u32) -> bool {
         self.members.is_empty() || self.members.contains(&tid)

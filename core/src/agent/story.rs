@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::disturbed::DisturbedStory;
+use crate::advice::story::AdvisedStory;
 use crate::cache::CacheStory;
 use crate::text::{hang_words, percent};
 
@@ -28,6 +29,9 @@ pub struct Story {
     pub threads: Vec<ThreadStory>,
     /// How many more there are.
     pub more: usize,
+    /// What its program is advised, if it has asked for that.
+    #[serde(default)]
+    pub advised: Option<AdvisedStory>,
 }
 
 /// A thread's part of it.
@@ -145,6 +149,10 @@ impl Story {
                 "and {} more threads that ran less: ask for one by its own id",
                 self.more
             ));
+        }
+        if let Some(advised) = &self.advised {
+            lines.push(String::new());
+            lines.extend(advised.lines());
         }
         lines
     }
@@ -394,6 +402,20 @@ mod tests {
         assert!(text.contains("  placed by a rule: on P while"), "{text}");
         assert!(text.contains("while all fit on efficient cores"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn what_a_subscriber_is_advised_comes_last() {
+        let mut story = story();
+        story.advised = Some(AdvisedStory {
+            pid: 1230,
+            threads: 6,
+            ..AdvisedStory::default()
+        });
+        let lines = story.lines();
+        let last = &lines[lines.len() - 3..];
+        assert!(last[0].contains("process 1230 has subscribed"), "{last:?}");
+        assert!(last[1].contains("  advised  6 threads"), "{last:?}");
     }
 
     #[test]

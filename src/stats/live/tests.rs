@@ -82,6 +82,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
             part_ns: (2 * at_s * SECOND) as f64,
         },
         goals: LiveGoals::default(),
+        advised: 0,
     }
 }
 

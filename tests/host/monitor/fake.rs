@@ -162,6 +162,7 @@ pub(super) fn reading(seconds: u64, policy: Name) -> LiveReading {
         threads: (0..THREADS.len()).map(|i| thread(i, seconds)).collect(),
         work: work(seconds),
         goals: LiveGoals::of(goals()),
+        advised: 2,
     }
 }
 
