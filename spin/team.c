@@ -11,8 +11,12 @@
 /* Another number of threads is tried no sooner than so long after the last, ns: what swings costs no trial each time. */
 #define SHORTEST_ADVICE 1000000000ull
 
+/* And fewer at all so long after the first: what is told first is of one look, at which a program that has just ended may be there. */
+#define SURE_AFTER 150000000ull
+
 /* While nothing is tried so many regions go by between two in which speeds are learnt. */
 #define LEARNS_EACH 8
+#define LEARNS_FIRST 16
 
 static struct {
 	/* Which thread's regions are looked after: the address of its own mark. */
@@ -22,7 +26,7 @@ static struct {
 	unsigned advised; /* threads that are tried, of `most` */
 	unsigned most;
 	bool by_speed;
-	uint64_t advised_at;
+	uint64_t subscribed_at, advised_at;
 	unsigned has; /* threads that the last region had, or that were not let go since */
 	unsigned regions;
 	struct trial trial;
@@ -66,18 +70,20 @@ static bool take_advice(unsigned most, bool by_speed, uint64_t now)
 		shares_take(advice);
 	if (!team.subscription.page || !advice->threads)
 		return false;
-	if (!other && now - team.advised_at < SHORTEST_ADVICE)
+	if (!team.subscribed_at)
+		team.subscribed_at = now;
+	if (!other && team.advised_at && now - team.advised_at < SHORTEST_ADVICE)
 		return true;
 	if (!by_speed && !always)
 		advised = shares_equal(most);
 	if (!advised)
 		advised = by_speed ? advice->threads : advice->threads_equal;
-	if (!advised || advised > most)
+	if (!advised || advised > most || (!always && now - team.subscribed_at < SURE_AFTER))
 		advised = most;
 	if (!other && advised == team.advised)
 		return true;
 	team.advised = advised;
-	team.advised_at = now;
+	team.advised_at = advised < most ? now : 0;
 	team.most = most;
 	team.by_speed = by_speed;
 	if (other)
@@ -112,7 +118,8 @@ static void plan_way(struct team_plan *plan, enum way way)
 		if (body)
 			body->seen = true;
 	}
-	plan->counts = team.trial.left || team.regions++ % LEARNS_EACH == 0;
+	plan->counts = team.trial.left || team.regions < LEARNS_FIRST || team.regions % LEARNS_EACH == 0;
+	team.regions++;
 }
 
 void team_begin(struct team_plan *plan, const void *body, unsigned most, bool free, bool by_speed)

@@ -23,7 +23,7 @@
 /* A region that runs. */
 struct team_plan {
 	bool ours; /* it is looked after */
-	bool counts; /* its threads say how long they worked, by team_did() */
+	bool counts; /* its threads say how long they worked, by team_work_end() */
 	bool lets_go; /* the next one has fewer threads: those that it does not need should not spin for it */
 	bool shares; /* static loops are divided by core type */
 	bool tried; /* it runs as its way does in the long run: what it takes is compared */

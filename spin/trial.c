@@ -97,21 +97,51 @@ void trial_begin(struct trial *trial, unsigned ways, uint64_t now)
 	go(trial, AS_ASKED, now);
 }
 
+/* `best`, of which pairs are known, is the reference from now on: all that is known is over its time. */
+static void refer_to(struct trial *trial, enum way best)
+{
+	enum way before = trial->reference;
+	double mean = trial->sum[best] / trial->pairs[best];
+
+	trial->pairs[before] = trial->pairs[best];
+	trial->sum[before] = 0;
+	for (enum way way = AS_ASKED; way < WAYS; way++)
+		trial->sum[way] -= trial->pairs[way] * mean;
+	trial->pairs[best] = trial->sum[best] = 0;
+	trial->reference = best;
+}
+
+/* The best of the others is in force, and what is known of them is doubtful. */
+static void lose_reference(struct trial *trial, uint64_t now)
+{
+	enum way best = ADVISED;
+
+	for (enum way way = AS_ASKED; way < ADVISED; way++)
+		if (trial->pairs[way] > 0 &&
+		    (best == ADVISED || trial_ratio(trial, way) < trial_ratio(trial, best)))
+			best = way;
+	if (best == ADVISED) {
+		trial_begin(trial, trial->ways, now);
+		return;
+	}
+	refer_to(trial, best);
+	trial->left = 0;
+	memset(trial->again, 0, sizeof(trial->again));
+	memset(trial->wait, 0, sizeof(trial->wait));
+	go(trial, best, now);
+}
+
 void trial_advised_anew(struct trial *trial, bool is, uint64_t now)
 {
 	trial->ways = is ? trial->ways | 1u << ADVISED : trial->ways & ~(1u << ADVISED);
+	if (trial->reference == ADVISED)
+		lose_reference(trial, now);
 	trial->pairs[ADVISED] = trial->sum[ADVISED] = 0;
 	trial->again[ADVISED] = trial->wait[ADVISED] = 0;
-	if (trial->reference == ADVISED) {
-		/* What others were compared with is no more. */
-		trial_begin(trial, trial->ways, now);
-	} else if (!is) {
+	if (!is)
 		trial->left &= ~(1u << ADVISED);
-		if (trial->way == ADVISED || !trial->left)
-			go(trial, trial->reference, now);
-	} else if (trial->way == ADVISED) {
-		go(trial, ADVISED, now);
-	}
+	if (trial->way == ADVISED)
+		go(trial, is ? ADVISED : trial->reference, now);
 }
 
 double trial_ratio(const struct trial *trial, enum way way)
@@ -168,21 +198,14 @@ static void lose(struct trial *trial, enum way way, uint64_t now)
 	trial->left &= ~(1u << way);
 }
 
-/* `best` is the reference from now on: all that is known is over its time. */
 static void win(struct trial *trial, enum way best, uint64_t now)
 {
 	enum way before = trial->reference;
-	double mean = trial->sum[best] / trial->pairs[best];
 
-	trial->pairs[before] = trial->pairs[best];
-	trial->sum[before] = 0;
-	for (enum way way = AS_ASKED; way < WAYS; way++)
-		trial->sum[way] -= trial->pairs[way] * mean;
-	trial->pairs[best] = trial->sum[best] = 0;
+	refer_to(trial, best);
 	trial->wait[best] = 0;
 	trial->wait[before] = WAITS_WON;
 	trial->again[before] = now + WAITS_WON;
-	trial->reference = best;
 	trial->left &= ~(1u << best);
 }
 

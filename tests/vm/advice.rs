@@ -33,6 +33,20 @@ fn a_program_is_told_what_others_leave() {
     assert!(alone.company < 1.0);
     assert!(alone.threads >= 7);
     assert!(alone.types[1].speed < 0.9);
+    let said = |args: &[&str]| {
+        let output = Command::new(binary()).args(args).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let pid = std::process::id().to_string();
+    let why = said(&["why", &pid]);
+    println!("{why}");
+    assert!(why.contains(&format!("process {pid} has subscribed to advice")));
+    assert!(
+        why.contains(&format!("  advised  {} threads", alone.threads)),
+        "{why}"
+    );
+    let doctor = said(&["doctor"]);
+    assert!(doctor.contains("programs that ask"), "{doctor}");
     let others = (0..3).map(|_| {
         Command::new("hetero-programs")
             .args(["integer", "--seconds", "60"])
