@@ -14,14 +14,17 @@ pub(super) fn summary(goals: &LiveGoals, advised: u64) -> Option<String> {
     if goals.all == 0 {
         return advice;
     }
-    let mut text = advice.map_or_else(String::new, |advice| format!("{advice}  "));
-    text += &format!("goals {}, missed {}", goals.all, goals.missed);
+    let mut text = format!("goals {}, missed {}", goals.all, goals.missed);
     if let Some(worst) = &goals.worst {
         let rate = worst.rate.map_or_else(|| "-".into(), short);
         text += &format!("  {}: {rate} of {}", worst.name, worst.target_told());
         if let Some(reason) = &worst.reason {
             text += &format!(", {reason}");
         }
+    }
+    // Last: it is what can be done without where there is little room.
+    if let Some(advice) = advice {
+        text += &format!("  {advice}");
     }
     Some(text)
 }
@@ -54,4 +57,19 @@ pub(super) fn lines(goals: &[GoalStatus]) -> Vec<(String, bool)> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscriptions_to_advice_are_told_with_goals_and_without() {
+        let mut goals = LiveGoals::default();
+        assert_eq!(summary(&goals, 0), None);
+        assert_eq!(summary(&goals, 3).as_deref(), Some("advised 3"));
+        goals.all = 2;
+        let both = summary(&goals, 1);
+        assert_eq!(both.as_deref(), Some("goals 2, missed 0  advised 1"));
+    }
 }

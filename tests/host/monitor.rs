@@ -161,7 +161,7 @@ fn the_monitor_is_driven_by_keys() {
         let parts = [
             "10 threads, 8 runnable",
             "throughput 5.5",
-            " advised 2  goals 2, missed 1  openssl: 24.5 of 30.0, the machine lacks 0.8 fast cores",
+            " goals 2, missed 1  openssl: 24.5 of 30.0, the machine lacks 0.8 fast cores",
             " P      0 [",
             " E      4 [",
             " 99% 1.05=1.00x1.05",
