@@ -280,13 +280,13 @@ bool team_part(const struct team_plan *plan, unsigned number, unsigned threads, 
 }
 
 /* As the scheduler has it (core/src/advice/team.rs): CPUs that nothing else wants first, then shared ones. */
-unsigned shares_equal(unsigned most)
+unsigned shares_equal(unsigned most, bool meet)
 {
 	const struct scx_hetero_advice_record *advice = &shares.advice;
 	double slowest = 1, best_worth = 0, worth = 0;
 	unsigned best = 0, n = 0;
 
-	for (unsigned turn = 0; turn < 2; turn++)
+	for (unsigned turn = 0; turn < (meet ? 1 : 2); turn++)
 		for (unsigned type = 0; type < advice->types && type < TEAM_TYPES; type++) {
 			unsigned cpus = turn ? advice->type[type].cpus - shares.places[type] : shares.places[type];
 			double speed = (type ? shares.speed[type] : 1) * (turn ? SHARED : 1);

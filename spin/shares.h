@@ -23,8 +23,11 @@ void shares_make(struct team_plan *plan, const struct kind *body, unsigned threa
 /* Takes in how fast a region's threads were on each core type. `equal`: all have as much to do. */
 void shares_learn(const struct team_plan *plan, struct kind *body, bool equal);
 
-/* How many threads of `most` finish soonest where all have as much to do, by what was learnt; 0: nothing was. */
-unsigned shares_equal(unsigned most);
+/*
+ * How many threads of `most` finish soonest where all have as much to do, by what was learnt; 0: nothing was. Where they
+ * `meet` often none is to share a CPU: all would wait for it at each meeting.
+ */
+unsigned shares_equal(unsigned most, bool meet);
 
 #pragma GCC visibility pop
 

@@ -14,6 +14,10 @@
 /* And fewer at all so long after the first: what is told first is of one look, at which a program that has just ended may be there. */
 #define SURE_AFTER 150000000ull
 
+/* Threads that wait for so much of their time meet often, and mostly wait for one that has no CPU. */
+#define MEET 0.5
+#define AVERAGED 4
+
 /* While nothing is tried so many regions go by between two in which speeds are learnt. */
 #define LEARNS_EACH 8
 #define LEARNS_FIRST 16
@@ -29,6 +33,7 @@ static struct {
 	uint64_t subscribed_at, advised_at;
 	unsigned has; /* threads that the last region had, or that were not let go since */
 	unsigned regions;
+	double waits; /* part of their time that all threads do, where all have as much to do */
 	struct trial trial;
 	/* Of each way: threads, and how long they worked of how long they had. */
 	unsigned threads[WAYS];
@@ -75,7 +80,7 @@ static bool take_advice(unsigned most, bool by_speed, uint64_t now)
 	if (!other && team.advised_at && now - team.advised_at < SHORTEST_ADVICE)
 		return true;
 	if (!by_speed && !always)
-		advised = shares_equal(most);
+		advised = shares_equal(most, team.waits > MEET);
 	if (!advised)
 		advised = by_speed ? advice->threads : advice->threads_equal;
 	if (!advised || advised > most || (!always && now - team.subscribed_at < SURE_AFTER))
@@ -200,24 +205,29 @@ void team_end(struct team_plan *plan, unsigned threads)
 	enum way way = team.trial.way;
 	struct trial_region region;
 	struct kind *body;
+	double busy = 1;
+	uint64_t took;
 
 	if (!plan->counts)
 		return;
 	body = trial_kind(&team.trial, plan->body, ANY_SIZE);
 	if (body)
 		shares_learn(plan, body, !team.by_speed);
+	took = team_now() - plan->began;
+	if (took && threads)
+		busy = (double)plan->all_busy / took / threads;
+	if (!team.by_speed && threads == team.most)
+		team.waits += (1 - busy - team.waits) / AVERAGED;
 	if (!team.trial.left)
 		return;
 	region = (struct trial_region) {
 		.body = plan->body,
 		.iterations = team.by_speed ? plan->all_iterations : 0,
 		.began = plan->began,
-		.took = team_now() - plan->began,
-		.busy = 1,
+		.took = took,
+		.busy = team.by_speed ? busy : 1,
 		.counts = plan->tried,
 	};
-	if (team.by_speed && region.took && threads)
-		region.busy = (double)plan->all_busy / region.took / threads;
 	if (plan->tried) {
 		team.threads[way] = threads;
 		team.busy[way] += plan->all_busy;
