@@ -96,7 +96,8 @@ enum Setting {
 /// Where no scheduler answers, or it does not know the process.
 pub fn why(args: &WhyArgs) -> Result<()> {
     let story = Client::connect(&args.at.socket)?.story(args.pid)?;
-    if story.threads.is_empty() {
+    // What asks for advice may have hardly run.
+    if story.threads.is_empty() && story.advised.is_none() {
         bail!(
             "the scheduler does not know {}: it does not exist, has run for less than 5 ms in its \
              life, or is not scheduled by it",

@@ -151,7 +151,9 @@ impl Story {
             ));
         }
         if let Some(advised) = &self.advised {
-            lines.push(String::new());
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
             lines.extend(advised.lines());
         }
         lines
