@@ -188,8 +188,11 @@ impl<S: SimulatedScheduler> Sim<S> {
             let (done, late) = &mut self.frames[job];
             *done += 1;
             *late += u64::from(now > due);
-            k.thread_mut(thread).frame_from = due.max(now);
-            due.max(now)
+            // Those that should have begun meanwhile are left out, as a player does.
+            let left_out = (now.saturating_sub(due) as f64 / ns.max(1.0)).ceil();
+            let due = now.max(due + (left_out * ns) as u64);
+            k.thread_mut(thread).frame_from = due;
+            due
         } else {
             // Between half and one and a half times as long.
             let factor = 0.5 + k.rng.next_u64() as f64 / u64::MAX as f64;
