@@ -52,6 +52,8 @@ pub enum Mechanism {
     Goals,
     /// Giving a thread that wakes up its last CPU back from one that the policy wants elsewhere
     TakeBack,
+    /// While energy is saved, letting a frame that would be late on a slow core go on on a fast one
+    Frames,
     /// Queueing tasks that end as all others are; the kernel leaves them on their CPU
     Exiting,
     /// Attaching at real-time priority

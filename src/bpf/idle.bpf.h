@@ -259,6 +259,23 @@ static s32 claim_only(struct task_struct *p, s32 cpu)
 }
 
 /*
+ * While energy is saved, what runs for so long at a stretch may be a frame that a slow core does not
+ * finish in time, and after longer than the longest frame it is none. In between an idle fast core helps it,
+ * until the agent says where it is to be, which knows only after some frames.
+ */
+#define FRAME_LATE_NS	(8ULL * 1000 * 1000)
+#define FRAME_MOST_NS	(50ULL * 1000 * 1000)
+
+/* In which order a task without a hint gets idle CPUs. */
+static u32 order_unhinted(struct task_ctx *tctx)
+{
+	u64 ran = tctx->run_ns - tctx->woke_at_ns;
+
+	return works(MECHANISM_FRAMES) && ran >= FRAME_LATE_NS && ran < FRAME_MOST_NS ? NO_TYPE :
+										       filled_first;
+}
+
+/*
  * How CPUs rank for a task: a row of `tiers`, and a CPU's place in it, 0 for the best. Whatever
  * looks for a CPU asks these: to wake up on it, to move to a better one, to stay near a waker, and
  * to kick it for what waits.
@@ -267,7 +284,7 @@ static u32 order_of(struct task_ctx *tctx)
 {
 	u32 hint = hint_of(tctx);
 
-	return hint == NO_TYPE ? filled_first : hint;
+	return hint == NO_TYPE ? order_unhinted(tctx) : hint;
 }
 
 /*
@@ -278,7 +295,7 @@ static u32 upgrade_order_of(struct task_ctx *tctx)
 {
 	struct task_slot *s = slot_of(tctx->slot);
 
-	return s && s->ruled ? order_of(tctx) : filled_first;
+	return s && s->ruled ? order_of(tctx) : order_unhinted(tctx);
 }
 
 static u32 rank_of(u32 order, s32 cpu)

@@ -111,7 +111,8 @@ fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     let two = scene.hogs(2, &NewTask::default());
     scene.kernel.settle();
     assert_eq!(types(&scene, &two), [1, 1], "before any tick");
-    scene.run(50 * MS);
+    // What runs for longer than a frame is none.
+    scene.run(80 * MS);
     assert_eq!(types(&scene, &two), [1, 1]);
     let four_more = scene.hogs(4, &NewTask::default());
     let all = [&two[..], &four_more].concat();
@@ -131,6 +132,26 @@ fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     scene.kernel.half().set("filled_first", fastest);
     scene.run(20 * MS);
     assert_eq!(types(&scene, &two), [0, 0]);
+}
+
+#[test]
+fn while_energy_is_saved_a_frame_that_would_be_late_goes_on_on_a_fast_core() {
+    let mut scene = Scene::new(&machine(&[2, 2]));
+    scene.kernel.half().set("filled_first", 1u32);
+    let [keys, video] =
+        [6 * MS, 20 * MS].map(|work_ns| scene.periodic(&NewTask::default(), work_ns, 33 * MS));
+    scene.run(S);
+    let [short, long] = [keys, video].map(|task| {
+        let [fast, slow, ..] = scene.ran_on(task).map(|ns| ns as f64);
+        fast / (fast + slow)
+    });
+    assert!(short < 0.01, "{short}");
+    assert!((0.35..0.65).contains(&long), "{long}");
+    // Where the agent says where it is to be, it is there.
+    scene.hint(video, 1, true);
+    scene.run(40 * MS);
+    let fast = parts(&mut scene, &[video], S)[0];
+    assert!(fast < 0.01, "{fast}");
 }
 
 #[test]
