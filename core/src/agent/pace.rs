@@ -6,6 +6,10 @@
 //! the most that it did on any core type, and it is to be seen on a fast one before it is kept on a slow one. What is late and
 //! drops nothing computes all the time there, and cannot be told from what has no pace.
 //!
+//! To see it late costs frames. A thread of which the agent says nothing begins each frame on a slow core and ends those that
+//! take long on a fast one (`order_unhinted()` in `src/bpf/idle.bpf.h`). Then it does all that it wants, and how fast it is on the
+//! slow one follows from what is left for the fast one, of what it takes there alone.
+//!
 //! Work is counted in what the fastest core type does in a second at its highest clock: part of the time that the thread ran, times
 //! its speed there, times the clock over the highest that was seen on that type. (Clocks follow the load: at half the clock a thread runs for
 //! twice as long.)
@@ -16,7 +20,7 @@ use crate::energy::thrift::GivenWork;
 use crate::pmu::sample::Sample;
 use crate::policy::Snapshot;
 use crate::policy::tools::progress::BUSY;
-use crate::table::{Task, TaskId};
+use crate::table::{Task, TaskId, TaskState};
 use crate::topology::MAX_CORE_TYPES;
 
 /// Of an interval, what a thread may have run on other core types for it to count.
@@ -29,8 +33,27 @@ const ALL: f64 = 0.9;
 const AS_MUCH: f64 = 0.93;
 const FULL: f64 = 0.97;
 
-/// An interval counts for one in so many.
-const AVERAGED: f64 = 3.0;
+/// And so much less after one interval, and after two, which have a frame more or less at their ends. What drops every second one does half.
+const FRAME_MORE_OR_LESS: [f64; 2] = [0.18, 0.08];
+
+/// An interval counts for one in so many, at the least.
+const AVERAGED: u32 = 3;
+
+/// So long a thread has to have been on two types for its speeds to be told from that, ns: the frames that begin before
+/// or end after are then few beside those in between.
+const MIXED_NS: u64 = 600_000_000;
+
+/// What is found asleep at so many looks, of the latest, has a pace even where threads wait for CPUs, and run for less of the time than they want.
+const ASLEEP: f64 = 0.3;
+const ASLEEP_OF: f64 = 4.0;
+
+/// A thread is new for so long, ns: what it does as it begins is not what it goes on with.
+const NEW_NS: u64 = 1_000_000_000;
+
+/// A core type suffices if a thread would run there for no more of the time, and does not if for longer than there is. In
+/// between it has to be seen.
+const SUFFICES: f64 = 0.92;
+const TOO_SLOW: f64 = 1.0;
 
 /// What is known of a thread on a core type.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +62,18 @@ struct Load {
     share: f64,
     /// The same, at the highest clock of the type.
     at_most: f64,
+    /// Intervals that it is the mean of, at most [`AVERAGED`].
+    of: u32,
     /// When that was, ns; 0 is never.
     at_ns: u64,
+}
+
+/// How long a thread ran on each core type while it was on more than one, ns at the highest clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed {
+    ran: [f64; MAX_CORE_TYPES],
+    /// In so much time, ns.
+    in_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +82,16 @@ struct Pace {
     /// Latest clocks, Hz.
     clock: [f64; MAX_CORE_TYPES],
     on: [Load; MAX_CORE_TYPES],
+    /// Wherever it runs.
+    anywhere: Load,
+    /// Since it was on one type alone.
+    mixed: Mixed,
+    /// The last that lasted for long enough, and until when that was, ns.
+    told: Option<(Mixed, u64)>,
+    /// When it was first seen, ns.
+    since_ns: u64,
+    /// Part of the latest looks at which it slept.
+    asleep: f64,
 }
 
 /// Of all threads.
@@ -73,19 +116,26 @@ impl Paces {
         }
     }
 
-    /// Takes note of how long threads ran since the last look.
-    pub(super) fn look(&mut self, snapshot: &Snapshot) {
+    /// Takes note of how long threads ran since the last look. In a crowd they may have waited for a CPU, and left work out for that.
+    pub(super) fn look(&mut self, snapshot: &Snapshot, is_crowded: bool) {
         let now = snapshot.now_ns;
         let elapsed = self.looked_ns.map_or(0, |at| now.saturating_sub(at));
         self.looked_ns = Some(now);
         for task in snapshot.tasks.iter().filter(|task| !task.kthread) {
-            match self.threads.get_mut(&task.id) {
-                Some(pace) if elapsed > 0 => pace.look(task, now, elapsed, &self.highest),
-                _ => {
-                    let pace = self.threads.entry(task.id).or_default();
-                    pace.ran_ns = task.run_ns;
-                }
+            let pace = self.threads.entry(task.id).or_insert_with(|| Pace {
+                ran_ns: task.run_ns,
+                since_ns: now,
+                ..Pace::default()
+            });
+            let asleep = f64::from(u8::from(task.state == TaskState::Blocked));
+            pace.asleep += (asleep - pace.asleep) / ASLEEP_OF;
+            if elapsed > 0 {
+                pace.look(task, now, elapsed, &self.highest);
             }
+        }
+        if is_crowded {
+            let all = self.threads.values_mut();
+            all.for_each(|pace| pace.mixed = Mixed::default());
         }
         if self.threads.len() > snapshot.tasks.len() {
             self.threads.retain(|&id, _| snapshot.is_alive(id));
@@ -101,9 +151,9 @@ impl Paces {
         now_ns: u64,
         stale: u64,
     ) -> Option<GivenWork> {
-        let on = &self.threads.get(&task)?.on;
+        let pace = self.threads.get(&task)?;
         let fresh = || {
-            let all = on.iter().zip(speeds).enumerate();
+            let all = pace.on.iter().zip(speeds).enumerate();
             all.filter(|(_, (load, _))| load.is_fresh(now_ns, stale))
         };
         let (fastest, (load, _)) = fresh().next()?;
@@ -118,11 +168,23 @@ impl Paces {
             fits: 1 << fastest,
             fails: 0,
         };
-        for (at, (load, speed)) in fresh().skip(1) {
-            match load.at_most * speed >= AS_MUCH * most && load.share < FULL {
+        let told = pace.told_by_mixed(fastest, now_ns, stale);
+        for (at, (load, &speed)) in fresh().skip(1) {
+            // Its own speed, if that is known, is better than what is usual.
+            let speed = match told {
+                Some((on, share)) if on == at => pace.on[fastest].at_most / share,
+                _ => speed,
+            };
+            match load.at_most * speed >= load.as_much() * most && load.share < FULL {
                 true => work.fits |= 1 << at,
                 false => work.fails |= 1 << at,
             }
+        }
+        if let Some((on, share)) = told
+            && (work.fits | work.fails) & 1 << on == 0
+        {
+            work.fits |= u8::from(share <= SUFFICES) << on;
+            work.fails |= u8::from(share >= TOO_SLOW) << on;
         }
         Some(work)
     }
@@ -133,15 +195,37 @@ impl Paces {
         pace.is_some_and(|pace| pace.on[on].is_fresh(now_ns, stale))
     }
 
-    /// Whether a thread wanted a good part of a CPU when it was last seen on that type: known sooner than a mean is.
-    pub(super) fn is_busy(&self, task: TaskId, on: usize) -> bool {
-        let load = self.threads.get(&task).map(|pace| pace.on[on]);
-        load.is_some_and(|load| load.share >= BUSY)
+    /// Whether it is told what a thread would do on a core type, though it was not seen there alone.
+    pub(super) fn is_told(&self, task: TaskId, on: usize, now_ns: u64, stale: u64) -> bool {
+        let Some(pace) = self.threads.get(&task) else {
+            return false;
+        };
+        let fastest = pace.on.iter().position(|load| load.is_fresh(now_ns, stale));
+        let told = fastest.and_then(|fastest| pace.told_by_mixed(fastest, now_ns, stale));
+        told.is_some_and(|(at, _)| at == on)
     }
 
-    /// Whether a thread slept in between, when it was last seen there.
-    pub(super) fn sleeps(&self, task: TaskId, on: usize) -> bool {
-        let load = self.threads.get(&task).map(|pace| pace.on[on]);
+    /// Whether a thread was first seen a moment ago.
+    pub(super) fn is_new(&self, task: TaskId, now_ns: u64) -> bool {
+        let pace = self.threads.get(&task);
+        pace.is_none_or(|pace| now_ns.saturating_sub(pace.since_ns) < NEW_NS)
+    }
+
+    /// Whether a thread wants a good part of a CPU: known sooner than a mean is.
+    pub(super) fn is_busy(&self, task: TaskId) -> bool {
+        let pace = self.threads.get(&task);
+        pace.is_some_and(|pace| pace.anywhere.share >= BUSY)
+    }
+
+    /// Whether a thread wants a good part of a CPU, and sleeps in between, and does not just wait for one.
+    pub(super) fn is_paced(&self, task: TaskId) -> bool {
+        let pace = self.threads.get(&task);
+        self.is_busy(task) && pace.is_some_and(|pace| pace.asleep >= ASLEEP)
+    }
+
+    /// Whether a thread sleeps in between.
+    pub(super) fn sleeps(&self, task: TaskId) -> bool {
+        let load = self.threads.get(&task).map(|pace| pace.anywhere);
         load.is_some_and(|load| load.at_ns > 0 && load.share < ALL)
     }
 }
@@ -149,6 +233,20 @@ impl Paces {
 impl Load {
     fn is_fresh(&self, now_ns: u64, stale: u64) -> bool {
         self.at_ns > 0 && now_ns.saturating_sub(self.at_ns) <= stale
+    }
+
+    /// What part of what it does elsewhere it is to do here at the least.
+    fn as_much(&self) -> f64 {
+        let before = self.of.saturating_sub(1) as usize;
+        AS_MUCH - FRAME_MORE_OR_LESS.get(before).unwrap_or(&0.0)
+    }
+
+    fn take(&mut self, share: f64, at_most: f64, now_ns: u64) {
+        self.of = AVERAGED.min(self.of + 1);
+        let step = 1.0 / f64::from(self.of);
+        self.share += step * (share - self.share);
+        self.at_most += step * (at_most - self.at_most);
+        self.at_ns = now_ns;
     }
 }
 
@@ -159,19 +257,58 @@ impl Pace {
         self.ran_ns = task.run_ns;
         let all = ran.iter().sum::<u64>();
         let (on, &most) = (ran.iter().enumerate().max_by_key(|(_, ran)| **ran)).unwrap_or((0, &0));
-        if most == 0 || (all - most) as f64 > STRAY * elapsed as f64 {
+        if most == 0 {
             return;
         }
-        let share = (most as f64 / elapsed as f64).min(1.0);
-        let clock = match highest[on] > 0.0 && self.clock[on] > 0.0 {
+        let share = |ran: u64| (ran as f64 / elapsed as f64).min(1.0);
+        let clock = |on: usize| match highest[on] > 0.0 && self.clock[on] > 0.0 {
             true => self.clock[on] / highest[on],
             false => 1.0,
         };
-        let load = &mut self.on[on];
-        let step = if load.at_ns == 0 { 1.0 } else { 1.0 / AVERAGED };
-        load.share += step * (share - load.share);
-        load.at_most += step * (share * clock - load.at_most);
-        load.at_ns = now;
+        let at_most: [f64; MAX_CORE_TYPES] = std::array::from_fn(|on| ran[on] as f64 * clock(on));
+        self.anywhere.take(share(all), 0.0, now);
+        if (all - most) as f64 > STRAY * elapsed as f64 {
+            self.mixed.take(at_most, elapsed);
+            if self.mixed.in_ns >= MIXED_NS {
+                self.told = Some((self.mixed, now));
+            }
+        } else {
+            let at_most = share(most) * clock(on);
+            self.on[on].take(share(most), at_most, now);
+            self.mixed = Mixed::default();
+        }
+    }
+
+    /// A core type that takes over from the fastest on which the thread was seen, and for which part of the time it would
+    /// run there alone.
+    fn told_by_mixed(&self, fastest: usize, now_ns: u64, stale: u64) -> Option<(usize, f64)> {
+        let (mixed, at_ns) = self.told?;
+        let others = (0..MAX_CORE_TYPES).filter(|&on| on != fastest);
+        let slow = others.max_by(|&a, &b| mixed.ran[a].total_cmp(&mixed.ran[b]))?;
+        let part = |ran: f64| ran / mixed.in_ns.max(1) as f64;
+        let two = part(mixed.ran[fastest]) + part(mixed.ran[slow]);
+        let is_of_two = part(mixed.ran.iter().sum()) - two <= STRAY;
+        if slow < fastest || !is_of_two || now_ns.saturating_sub(at_ns) > stale {
+            return None;
+        }
+        // Of its work, in time on the fastest type, what was done elsewhere.
+        let all = self.on[fastest].at_most;
+        let there = all - part(mixed.ran[fastest]);
+        (there > STRAY).then(|| (slow, all * part(mixed.ran[slow]) / there))
+    }
+}
+
+impl Mixed {
+    fn take(&mut self, ran: [f64; MAX_CORE_TYPES], elapsed: u64) {
+        // What was long ago counts for less.
+        if self.in_ns >= 2 * MIXED_NS {
+            self.in_ns /= 2;
+            self.ran.iter_mut().for_each(|ran| *ran /= 2.0);
+        }
+        self.in_ns += elapsed;
+        for (sum, ran) in self.ran.iter_mut().zip(ran) {
+            *sum += ran;
+        }
     }
 }
 
@@ -205,14 +342,19 @@ mod tests {
 
         /// For so many looks it runs there for so much of the time.
         fn runs(&mut self, on: usize, share: f64, looks: u32) {
+            self.runs_in(on, share, looks, false);
+        }
+
+        fn runs_in(&mut self, on: usize, share: f64, looks: u32, is_crowded: bool) {
             for _ in 0..looks {
                 self.now_ns += 200 * MS;
                 self.tasks[0].run_ns[on] += (share * 200.0) as u64 * MS;
-                self.paces.look(&Snapshot {
+                let snapshot = Snapshot {
                     now_ns: self.now_ns,
                     topology: &self.topology,
                     tasks: &self.tasks,
-                });
+                };
+                self.paces.look(&snapshot, is_crowded);
             }
         }
 
@@ -284,5 +426,56 @@ mod tests {
         bench.tasks[0].run_ns[1] += 50 * MS;
         bench.runs(0, 0.4, 1);
         assert_eq!(bench.wants(), None);
+    }
+
+    /// On the slow type, which does so much in a second of what the fast one does, it is for a third of the time.
+    #[test]
+    fn whether_a_slow_type_suffices_is_told_by_what_frames_leave_to_a_fast_one() {
+        let told = |speed: f64| {
+            let mut bench = Bench::new();
+            bench.runs(0, 0.36, 2);
+            let is_told = |bench: &Bench| {
+                bench
+                    .paces
+                    .is_told(bench.tasks[0].id, 1, bench.now_ns, STALE)
+            };
+            for _ in 0..3 {
+                assert!(!is_told(&bench));
+                bench.tasks[0].run_ns[1] += 66 * MS;
+                bench.runs(0, 0.36 - 0.33 * speed, 1);
+            }
+            assert!(is_told(&bench));
+            bench.work().map(|work| (work.fits, work.fails))
+        };
+        assert_eq!(told(0.5), Some((0b11, 0)));
+        assert_eq!(told(0.37), Some((0b01, 0)), "it is to be seen");
+        assert_eq!(told(0.3), Some((0b01, 0b10)));
+    }
+
+    #[test]
+    fn what_waits_for_a_cpu_has_no_pace() {
+        let mut bench = Bench::new();
+        let is_paced = |bench: &Bench| bench.paces.is_paced(bench.tasks[0].id);
+        bench.tasks[0].state = TaskState::Queued;
+        bench.runs(1, 0.5, 8);
+        assert!(!is_paced(&bench));
+        bench.tasks[0].state = TaskState::Blocked;
+        bench.runs(1, 0.5, 2);
+        assert!(is_paced(&bench));
+    }
+
+    #[test]
+    fn in_a_crowd_nothing_is_told() {
+        let mut bench = Bench::new();
+        bench.runs(0, 0.36, 2);
+        for _ in 0..4 {
+            bench.tasks[0].run_ns[1] += 60 * MS;
+            bench.runs_in(0, 0.1, 1, true);
+        }
+        assert!(
+            !bench
+                .paces
+                .is_told(bench.tasks[0].id, 1, bench.now_ns, STALE)
+        );
     }
 }

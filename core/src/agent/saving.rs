@@ -4,13 +4,17 @@
 //! Where it is known what places cost ([`thrift`]), each thread that computes all the time is placed by its own speeds
 //! and watts: measured, by EF where a model says it, else as usual for the core types. What mostly sleeps, and
 //! what is new, fills the core type first that is cheapest for such a load. Threads of which speeds on a type are not
-//! known visit it for a moment, one at a time. A thread with a goal, or with so much to do and no more ([`pace`](super::pace)), goes where
-//! that is done for least, and fast enough.
+//! known visit it for a moment, one at a time ([`visits`]). A thread with a goal, or with so much to do and no more ([`pace`](super::pace)), goes where
+//! that is done for least, and fast enough; until that is known it is told nothing, and the BPF half has it begin each frame on the
+//! core type that is filled first, and end those that take long on a fast one.
 //!
 //! The same, with another aim, where the package is at its limit though no energy is to be saved.
 //!
 //! Without sensors the slowest cores are filled first, and the policy has its say only when the fastest core
 //! type is needed. With or without: where more threads want to run than there is room for, the policy decides.
+
+mod placed;
+mod visits;
 
 use std::time::Duration;
 
@@ -23,9 +27,11 @@ use crate::placement;
 use crate::pmu::sample::Sample;
 use crate::policy::tools::progress::Progress;
 use crate::policy::tools::speedup::Speedups;
-use crate::policy::{Action, Seen, Snapshot};
+use crate::policy::{Action, Snapshot};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+use placed::{Placed, find};
+use visits::stale_ns;
 
 /// How often threads are placed at most.
 pub const SAVING_LOOK: Duration = Duration::from_millis(200);
@@ -33,37 +39,11 @@ pub const SAVING_LOOK: Duration = Duration::from_millis(200);
 /// How often it is asked anew what places cost: it takes some 100 µs, ns.
 const COSTS_NS: u64 = 1_000_000_000;
 
-/// How long a thread stays where it is measured, and how old what was measured may be, ns, see
-/// `policy/tools/explore.rs`.
-const VISIT_NS: u64 = 300_000_000;
-const STALE_NS: u64 = 60_000_000_000;
-
-/// A thread visits a type only if it would be better there if that were so many times as fast as is thought: before it was
-/// measured there, and after. Watts of a fast core are not to be spent to learn what makes no difference.
-const HOPED: f64 = 1.6;
-const HOPED_AGAIN: f64 = 1.2;
-
-/// A core type on which nothing has run yet is looked at once, for longer, by a thread that computes for so much of the time:
-/// of what it takes there is but a guess.
-const UNSEEN_NS: u64 = 600_000_000;
-const COMPUTES: f64 = 0.8;
-
 /// So long after threads were too many the policy goes on deciding, ns: places are not to change with each of them.
 const CROWD_NS: u64 = 1_000_000_000;
 
 /// How much of the last look counts in how long some CPU runs.
 const AWAKE_STEP: f64 = 0.2;
-
-/// A thread that was placed.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    id: TaskId,
-    to: usize,
-    /// Where it belongs.
-    home: usize,
-    /// Until when it is only looked at there, ns.
-    visits: Option<u64>,
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -117,7 +97,12 @@ impl EnergySaving {
 
     /// Whether threads are placed here, by what they cost.
     pub(super) fn places(&self) -> bool {
-        self.costs.is_some() && self.looked_ns.is_some() && self.crowded_ns.is_none()
+        self.costs.is_some() && self.looked_ns.is_some() && !self.is_crowded()
+    }
+
+    /// Whether threads are more than can be placed, so that the policy decides.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded_ns.is_some()
     }
 
     /// Takes back where threads were placed, and forgets what was learnt; whether there was anything.
@@ -168,24 +153,29 @@ impl EnergySaving {
         let begins = self.looked_ns.is_none();
         self.look(snapshot);
         self.first = Some(self.cheapest(snapshot.topology, &costs));
-        if !self.fits(snapshot) {
-            let begins = self.crowded_ns.replace(now).is_none();
-            if begins {
-                self.release(snapshot.tasks, actions);
+        let is_full = !self.fits(snapshot);
+        if is_full {
+            self.crowded_ns = Some(now);
+        }
+        if is_full || self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
+            self.next.clear();
+            if aim == PlaceAim::Energy {
+                self.keep_paces(snapshot, goals);
             }
+            self.tell(snapshot, actions);
             return match actions.is_empty() {
                 true => Decider::Policy,
                 false => Decider::Saving(Author::Saving),
             };
-        }
-        if self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
-            return Decider::Policy;
         }
         if self.crowded_ns.take().is_some() || begins {
             take_back(snapshot.tasks, actions);
         }
         self.place(snapshot, aim, energy, goals, &costs);
         self.visit(snapshot, goals, costs.unseen);
+        if aim == PlaceAim::Energy {
+            self.loosen(now, stale_ns(snapshot.topology), goals);
+        }
         self.tell(snapshot, actions);
         Decider::Saving(Author::Saving)
     }
@@ -195,7 +185,7 @@ impl EnergySaving {
         // Progress is charged by what the policy says.
         self.speedups.look(snapshot, &mut self.told);
         self.progress.update(snapshot, |_| u64::MAX);
-        self.paces.look(snapshot);
+        self.paces.look(snapshot, self.is_crowded());
         let elapsed = self.looked_ns.map(|before| snapshot.now_ns - before);
         self.looked_ns = Some(snapshot.now_ns);
         let ran_ns = snapshot.tasks.iter().map(Task::total_ns).sum::<u64>();
@@ -243,7 +233,7 @@ impl EnergySaving {
         self.needs.clear();
         for task in snapshot.tasks {
             let on = task.core_type.min(nr_types - 1);
-            let is_new = !task.kthread && task.may_choose() && self.paces.is_busy(task.id, on);
+            let is_new = !task.kthread && task.may_choose() && self.paces.is_busy(task.id);
             if is_new || self.progress.wants_much(task) {
                 let before = find(&self.placed, task.id);
                 let now = before.map_or(on, |placed| placed.home);
@@ -284,6 +274,7 @@ impl EnergySaving {
                 to: thread.best,
                 home: thread.best,
                 visits: None,
+                is_loose: false,
             });
         }
     }
@@ -361,124 +352,11 @@ impl EnergySaving {
             kept: now,
         }
     }
-
-    /// Sends threads to where they were not measured for long, if there is room: one at a time, but for those that sleep in
-    /// between, which may be late for something meanwhile.
-    fn visit(&mut self, snapshot: &Snapshot, goals: &AgentGoals, unseen: u8) {
-        let (now, topology) = (snapshot.now_ns, snapshot.topology);
-        let nr_types = topology.types.len();
-        let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
-        let mut is_free = true;
-        for visiting in self.placed.iter().filter(goes_on) {
-            if let Ok(at) = self.next.binary_search_by_key(&visiting.id, |next| next.id) {
-                self.next[at] = *visiting;
-                is_free &= self.paces.sleeps(visiting.id, visiting.home);
-            }
-        }
-        let stale = stale_ns(topology);
-        let mut there = [0; MAX_CORE_TYPES];
-        self.next.iter().for_each(|next| there[next.to] += 1);
-        for at in 0..self.next.len() {
-            let (next, thread) = (self.next[at], &self.threads[at]);
-            let sleeps = self.paces.sleeps(next.id, next.to);
-            let is_known = self.speedups.age_ns(next.id, next.to).is_some();
-            if next.visits.is_some() || !(sleeps || (is_known && is_free)) {
-                continue;
-            }
-            let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
-            // What sleeps may be late for something there, and drop it.
-            let is_open = sleeps && goals.needs(next.id).is_none();
-            let is_held =
-                |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
-            let is_new = |on: usize| computes && unseen & 1 << on != 0;
-            let is_due = |on: usize| {
-                let age = self.speedups.age_ns(next.id, on);
-                let hoped = if age.is_some() { HOPED_AGAIN } else { HOPED };
-                age.is_none_or(|age| age > stale)
-                    && (is_new(on) || thread.could_gain(self.price, on, hoped))
-            };
-            let wanted = (0..nr_types).find(|&on| {
-                on != next.to
-                    && thread.allowed & 1 << on != 0
-                    && there[on] < topology.types[on].cpus.len()
-                    && (is_held(on) || (is_known && is_free && is_due(on)))
-            });
-            if let Some(to) = wanted {
-                self.next[at].to = to;
-                let takes = if is_new(to) || is_held(to) {
-                    UNSEEN_NS
-                } else {
-                    VISIT_NS
-                };
-                self.next[at].visits = Some(now + takes);
-                there[to] += 1;
-                is_free &= is_held(to);
-            }
-        }
-    }
-
-    /// Says what has changed since the last time.
-    fn tell(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
-        for before in &self.placed {
-            let stays = find(&self.next, before.id).is_some();
-            if let Some(task) = snapshot.task(before.id).filter(|_| !stays) {
-                actions.push(Action::Hint(task.into(), None));
-            }
-        }
-        self.order.clear();
-        for (at, next) in self.next.iter().enumerate() {
-            let Some(task) = snapshot.task(next.id) else {
-                continue;
-            };
-            let before = find(&self.placed, next.id);
-            if before.is_some_and(|before| before.to == next.to) && task.hint == Some(next.to) {
-                continue;
-            }
-            let seen = Seen::from(task);
-            actions.push(Action::Hint(seen, Some(next.to)));
-            // Where all CPUs are busy neither of two would find an idle one.
-            let goes_back = |&other: &usize| {
-                let other = self.next[other];
-                let on = snapshot.task(other.id).map(|task| task.core_type);
-                other.to == seen.on && on == Some(next.to)
-            };
-            match self.order.iter().position(goes_back) {
-                _ if seen.on == next.to => {}
-                Some(pair) => {
-                    let other = self.next[self.order.swap_remove(pair)];
-                    let other = snapshot.task(other.id).map(|task| (task.into(), other.to));
-                    actions.extend(other.map(|other| Action::Swap([(seen, next.to), other])));
-                }
-                None => self.order.push(at),
-            }
-        }
-        std::mem::swap(&mut self.placed, &mut self.next);
-    }
-
-    /// Takes back where threads were placed.
-    fn release(&mut self, tasks: &[Task], actions: &mut Vec<Action>) {
-        for placed in self.placed.drain(..) {
-            if let Ok(at) = tasks.binary_search_by_key(&placed.id, |task| task.id) {
-                actions.push(Action::Hint((&tasks[at]).into(), None));
-            }
-        }
-    }
-}
-
-/// How old what was measured of a thread may be, ns.
-fn stale_ns(topology: &Topology) -> u64 {
-    STALE_NS * topology.types.len().saturating_sub(1) as u64
 }
 
 /// For which part of the time a thread runs that is to be so fast.
 fn part_of_time(needs: f64, thread: &PlacedThread) -> f64 {
     (needs / thread.speeds[thread.now].max(1e-3)).clamp(0.0, 1.0)
-}
-
-/// Of threads in the order of ids, that one.
-fn find(placed: &[Placed], id: TaskId) -> Option<&Placed> {
-    let at = placed.binary_search_by_key(&id, |placed| placed.id).ok()?;
-    Some(&placed[at])
 }
 
 /// Takes back what the policy wished for, while all that want to run fit on the efficient cores;

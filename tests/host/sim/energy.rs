@@ -39,6 +39,41 @@ fn energy_is_saved_by_cost_and_not_always_by_slow_cores() {
     assert!(loses < 1.03, "{loses}");
 }
 
+/// A film that an E core is too slow for, and a video that it is not.
+#[test]
+fn while_energy_is_saved_hardly_a_frame_is_late() {
+    let laptop = format!("{}/experiments/laptop", env!("CARGO_MANIFEST_DIR"));
+    let run = |mix: &str, saving: &[&str]| {
+        let programs = format!("{laptop}/programs.toml");
+        let of_all = [
+            "--machine",
+            "alder-lake-4p4e",
+            "--add-programs",
+            &programs,
+            "--policy",
+            "camps",
+            "--once",
+            "1",
+            "--json",
+            mix,
+        ];
+        stdout(&[&of_all[..], saving].concat())
+    };
+    let late = |json: &str| {
+        let report: Value = serde_json::from_str(json).unwrap();
+        let programs = report["schedulers"][0]["programs"].as_array().unwrap();
+        let frames = programs.iter().find_map(|of| of["frames"].as_array());
+        frames.unwrap()[1].as_u64().unwrap()
+    };
+    let joules = |json: &str| energy(json, "camps", "joules_above_idle");
+    let film = run("film, desktop", &["--powersave"]);
+    assert!(late(&film) <= 2, "{film}");
+    let video = run("video, desktop", &["--powersave"]);
+    assert!(late(&video) <= 2, "{video}");
+    let without = run("video, desktop", &[]);
+    assert!(joules(&video) < 0.7 * joules(&without), "{video}");
+}
+
 #[test]
 fn goals_are_met_for_less_while_energy_is_saved() {
     for (machine, most) in [("alder-lake-4p4e", 0.85), ("juno-r1", 0.97)] {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which threads go, for a moment, where they were not measured for long, and which are told nothing until it is known what
+//! suffices for them.
+
+use super::EnergySaving;
+use super::placed::Placed;
+use crate::agent::goals::AgentGoals;
+use crate::policy::Snapshot;
+use crate::topology::{MAX_CORE_TYPES, Topology};
+
+/// How long a thread stays where it is measured, and how old what was measured may be, ns, see
+/// `policy/tools/explore.rs`.
+const VISIT_NS: u64 = 300_000_000;
+const STALE_NS: u64 = 60_000_000_000;
+
+/// A thread visits a type only if it would be better there if that were so many times as fast as is thought: before it was
+/// measured there, and after. Watts of a fast core are not to be spent to learn what makes no difference.
+const HOPED: f64 = 1.6;
+const HOPED_AGAIN: f64 = 1.2;
+
+/// A core type on which nothing has run yet is looked at once, for longer, by a thread that computes for so much of the time:
+/// of what it takes there is but a guess.
+const UNSEEN_NS: u64 = 600_000_000;
+const COMPUTES: f64 = 0.8;
+
+impl EnergySaving {
+    /// Sends threads to where they were not measured for long, if there is room: one at a time, but for those that sleep in
+    /// between, which may be late for something meanwhile.
+    pub(super) fn visit(&mut self, snapshot: &Snapshot, goals: &AgentGoals, unseen: u8) {
+        let (now, topology) = (snapshot.now_ns, snapshot.topology);
+        let nr_types = topology.types.len();
+        let goes_on = |placed: &&Placed| placed.visits.is_some_and(|until| now < until);
+        let mut is_free = true;
+        for visiting in self.placed.iter().filter(goes_on) {
+            if let Ok(at) = self.next.binary_search_by_key(&visiting.id, |next| next.id) {
+                self.next[at] = *visiting;
+                is_free &= self.paces.sleeps(visiting.id);
+            }
+        }
+        let stale = stale_ns(topology);
+        let mut there = [0; MAX_CORE_TYPES];
+        self.next.iter().for_each(|next| there[next.to] += 1);
+        for at in 0..self.next.len() {
+            let (next, thread) = (self.next[at], &self.threads[at]);
+            let sleeps = self.paces.sleeps(next.id);
+            let is_known = self.speedups.age_ns(next.id, next.to).is_some();
+            if next.visits.is_some() || !(sleeps || (is_known && is_free)) {
+                continue;
+            }
+            let computes = self.progress.usage(next.id) >= COMPUTES && !thread.is_given;
+            // What sleeps may be late for something there, and drop it.
+            let is_open = sleeps && goals.needs(next.id).is_none();
+            let is_held =
+                |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
+            let is_new = |on: usize| computes && unseen & 1 << on != 0;
+            let is_due = |on: usize| {
+                let age = self.speedups.age_ns(next.id, on);
+                let hoped = if age.is_some() { HOPED_AGAIN } else { HOPED };
+                age.is_none_or(|age| age > stale)
+                    && (is_new(on) || thread.could_gain(self.price, on, hoped))
+            };
+            let wanted = (0..nr_types).find(|&on| {
+                on != next.to
+                    && thread.allowed & 1 << on != 0
+                    && there[on] < topology.types[on].cpus.len()
+                    && (is_held(on) || (is_known && is_free && is_due(on)))
+            });
+            if let Some(to) = wanted {
+                self.next[at].to = to;
+                let takes = if is_new(to) || is_held(to) {
+                    UNSEEN_NS
+                } else {
+                    VISIT_NS
+                };
+                self.next[at].visits = Some(now + takes);
+                there[to] += 1;
+                is_free &= is_held(to);
+            }
+        }
+    }
+
+    /// In a crowd: what has a pace is not to wait for its turn on a slow core, which makes it late whatever it gets. The
+    /// rest is the policy's.
+    pub(super) fn keep_paces(&mut self, snapshot: &Snapshot, goals: &AgentGoals) {
+        let (now, topology) = (snapshot.now_ns, snapshot.topology);
+        let slowest = topology.types.len() - 1;
+        let room = topology.cores_of(0).div_ceil(2);
+        for task in snapshot.tasks {
+            let is_paced = self.paces.is_paced(task.id) && !task.kthread && task.may_choose();
+            if !is_paced || goals.needs(task.id).is_some() || self.next.len() >= room {
+                continue;
+            }
+            let (speeds, stale) = (self.speedups.speeds(task.id, topology), stale_ns(topology));
+            let wants = self.paces.wants(task.id, &speeds, now, stale);
+            // What was seen on a slow core alone may want more.
+            let suffices = self.paces.is_seen(task.id, 0, now, stale)
+                && wants.is_some_and(|work| work.fits & 1 << slowest != 0);
+            if task.allowed_types & 1 != 0 && !suffices {
+                self.next.push(Placed {
+                    id: task.id,
+                    to: 0,
+                    home: 0,
+                    visits: None,
+                    is_loose: false,
+                });
+            }
+        }
+    }
+
+    /// Leaves those on the core type that is filled first to the BPF half of which it is not known whether that suffices for them.
+    pub(super) fn loosen(&mut self, now_ns: u64, stale: u64, goals: &AgentGoals) {
+        for next in &mut self.next {
+            let may = next.visits.is_none() && goals.needs(next.id).is_none();
+            if !may || next.to == 0 || Some(next.to) != self.first {
+                continue;
+            }
+            let paces = &self.paces;
+            let is_known = || {
+                paces.is_seen(next.id, next.to, now_ns, stale)
+                    || paces.is_told(next.id, next.to, now_ns, stale)
+            };
+            next.is_loose = paces.is_new(next.id, now_ns) || (paces.sleeps(next.id) && !is_known());
+        }
+    }
+}
+
+/// How old what was measured of a thread may be, ns.
+pub(super) fn stale_ns(topology: &Topology) -> u64 {
+    STALE_NS * topology.types.len().saturating_sub(1) as u64
+}
