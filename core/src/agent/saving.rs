@@ -61,6 +61,8 @@ pub(super) struct EnergySaving {
     price: f64,
     /// What all threads ran for, ns.
     ran_ns: u64,
+    /// What threads that were there together ran for on each core type, at the most, ns.
+    ran_on: [u64; MAX_CORE_TYPES],
     /// The core type to fill first.
     first: Option<usize>,
     /// In the order of ids.
@@ -172,7 +174,7 @@ impl EnergySaving {
             take_back(snapshot.tasks, actions);
         }
         self.place(snapshot, aim, energy, goals, &costs);
-        self.visit(snapshot, goals, costs.unseen);
+        self.visit(snapshot, goals, costs.unseen | self.hardly_seen(nr_types));
         if aim == PlaceAim::Energy {
             self.loosen(now, stale_ns(snapshot.topology), goals);
         }
@@ -188,6 +190,10 @@ impl EnergySaving {
         self.paces.look(snapshot, self.is_crowded());
         let elapsed = self.looked_ns.map(|before| snapshot.now_ns - before);
         self.looked_ns = Some(snapshot.now_ns);
+        for (on, most) in self.ran_on.iter_mut().enumerate() {
+            let ran = snapshot.tasks.iter().map(|task| task.run_ns[on]).sum();
+            *most = (*most).max(ran);
+        }
         let ran_ns = snapshot.tasks.iter().map(Task::total_ns).sum::<u64>();
         let ran = ran_ns.saturating_sub(std::mem::replace(&mut self.ran_ns, ran_ns));
         if let Some(elapsed) = elapsed {

@@ -23,7 +23,16 @@ const HOPED_AGAIN: f64 = 1.2;
 const UNSEEN_NS: u64 = 600_000_000;
 const COMPUTES: f64 = 0.8;
 
+/// What ran there for less than that, as where a frame might have been late, tells little of it.
+const HARDLY_NS: u64 = 300_000_000;
+
 impl EnergySaving {
+    /// Core types on which hardly anything has run, a bit each.
+    pub(super) fn hardly_seen(&self, nr_types: usize) -> u8 {
+        let types = self.ran_on.iter().take(nr_types).enumerate();
+        types.fold(0, |mask, (on, &ran)| mask | u8::from(ran < HARDLY_NS) << on)
+    }
+
     /// Sends threads to where they were not measured for long, if there is room: one at a time, but for those that sleep in
     /// between, which may be late for something meanwhile.
     pub(super) fn visit(&mut self, snapshot: &Snapshot, goals: &AgentGoals, unseen: u8) {
