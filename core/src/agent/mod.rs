@@ -356,12 +356,17 @@ impl Agent {
     pub fn filled_first(&self) -> Option<usize> {
         let by_cost = || self.saving.first();
         let first = by_cost().or_else(|| placement::most_efficient(&self.topology));
-        first.filter(|&first| self.saves && first > 0)
+        first.filter(|&first| self.saves_by_place() && first > 0)
+    }
+
+    /// Energy is saved, and threads are not too many for that: else the policy has them, as ever.
+    fn saves_by_place(&self) -> bool {
+        self.saves && !self.saving.is_crowded()
     }
 
     /// Whether a thread that wakes up takes its CPU back from one that is hinted to another core type.
     pub fn puts_hosts_first(&self) -> bool {
-        !self.saves && self.name.is_fair()
+        !self.saves_by_place() && self.name.is_fair()
     }
 
     /// Time from now on until the next decision is due; `None` is never.

@@ -130,12 +130,8 @@ impl Paces {
             let asleep = f64::from(u8::from(task.state == TaskState::Blocked));
             pace.asleep += (asleep - pace.asleep) / ASLEEP_OF;
             if elapsed > 0 {
-                pace.look(task, now, elapsed, &self.highest);
+                pace.look(task, now, elapsed, &self.highest, is_crowded);
             }
-        }
-        if is_crowded {
-            let all = self.threads.values_mut();
-            all.for_each(|pace| pace.mixed = Mixed::default());
         }
         if self.threads.len() > snapshot.tasks.len() {
             self.threads.retain(|&id, _| snapshot.is_alive(id));
@@ -251,7 +247,14 @@ impl Load {
 }
 
 impl Pace {
-    fn look(&mut self, task: &Task, now: u64, elapsed: u64, highest: &[f64; MAX_CORE_TYPES]) {
+    fn look(
+        &mut self,
+        task: &Task,
+        now: u64,
+        elapsed: u64,
+        highest: &[f64; MAX_CORE_TYPES],
+        is_crowded: bool,
+    ) {
         let ran: [u64; MAX_CORE_TYPES] =
             std::array::from_fn(|on| task.run_ns[on].saturating_sub(self.ran_ns[on]));
         self.ran_ns = task.run_ns;
@@ -267,7 +270,10 @@ impl Pace {
         };
         let at_most: [f64; MAX_CORE_TYPES] = std::array::from_fn(|on| ran[on] as f64 * clock(on));
         self.anywhere.take(share(all), 0.0, now);
-        if (all - most) as f64 > STRAY * elapsed as f64 {
+        if is_crowded {
+            // It may have waited for a CPU, and left work out for that.
+            self.mixed = Mixed::default();
+        } else if (all - most) as f64 > STRAY * elapsed as f64 {
             self.mixed.take(at_most, elapsed);
             if self.mixed.in_ns >= MIXED_NS {
                 self.told = Some((self.mixed, now));
@@ -476,6 +482,13 @@ mod tests {
             !bench
                 .paces
                 .is_told(bench.tasks[0].id, 1, bench.now_ns, STALE)
+        );
+        // Waiting for its turn there it did as much as it could, and not as it wants.
+        bench.runs_in(1, 0.9, 4, true);
+        assert!(
+            !bench
+                .paces
+                .is_seen(bench.tasks[0].id, 1, bench.now_ns, STALE)
         );
     }
 }
