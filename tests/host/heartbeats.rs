@@ -105,13 +105,16 @@ fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
         _ => return println!("SKIPPED: there is no pkg-config, or no c++"),
     };
     let program = folder.path().join("try");
-    let made = Command::new("c++")
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
-        .args(flags.split_whitespace())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    let make = |flags: &str| {
+        let made = Command::new("c++")
+            .args(["-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&program, &source])
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    make(&flags);
     run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
     // The header of advice needs no library. Without a scheduler there is no advice.
     fs::write(
@@ -124,13 +127,7 @@ fn the_header_is_c_plus_plus_as_well_and_pkg_config_finds_the_library() {
     .unwrap();
     let flags = pkg(&["--cflags", "--libs"], "scx_hetero_advice").unwrap();
     assert!(!flags.contains("-l"), "{flags}");
-    let made = Command::new("c++")
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
-        .args(flags.split_whitespace())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    make(&flags);
     run(&mut Command::new(&program));
     for page in ["scx_hetero_advice.3", "scx_hetero_heartbeat.3"] {
         assert!(prefix.join("share/man/man3").join(page).exists(), "{page}");
