@@ -155,11 +155,10 @@ impl EnergySaving {
         let begins = self.looked_ns.is_none();
         self.look(snapshot);
         self.first = Some(self.cheapest(snapshot.topology, &costs));
-        let is_full = !self.fits(snapshot);
-        if is_full {
+        if !self.fits(snapshot) {
             self.crowded_ns = Some(now);
         }
-        if is_full || self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
+        if self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
             self.next.clear();
             if aim == PlaceAim::Energy {
                 self.keep_paces(snapshot, goals);
