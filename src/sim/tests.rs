@@ -365,9 +365,15 @@ const CROWD: &str = "hmmer@70,soplex@40,kmeans(2)@60,12*gobmk";
 #[test]
 #[expect(clippy::print_stdout, reason = "`docs/goals.md` has these numbers")]
 fn programs_keep_their_goals_beside_a_crowd() {
-    // `docs/goals.md`: under `camps` and `rr` one of the three misses the aim, 95 %.
-    for (policy, aim) in [(Name::Camps, 0.93), (Name::None, 0.95), (Name::Rr, 0.91)] {
-        let seeds = 1..=20;
+    // `docs/goals.md`: under `rr` and `acfs` one of the three misses the aim, 95 %. By twenty seeds means are off by
+    // up to three hundredths.
+    for (policy, aim) in [
+        (Name::Camps, 0.95),
+        (Name::None, 0.95),
+        (Name::Rr, 0.92),
+        (Name::Acfs, 0.91),
+    ] {
+        let seeds = 1..=40;
         let all: Vec<_> = seeds.map(|seed| goals(CROWD, policy, seed)).collect();
         for goal in all.iter().flatten() {
             let part = goal.rate / goal.target;

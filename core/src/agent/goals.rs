@@ -28,6 +28,9 @@ const OTHERS: f64 = 0.1;
 /// An allotment is told anew if it has changed by so much.
 const CHANGED: f64 = 0.002;
 
+/// How fast what is known of how many of a session's threads run at once follows what is seen, of the difference a look.
+const FOLLOWS: f64 = 0.3;
+
 /// A thread that was hinted to a fast type is left there until a slower one gives so much less or more
 /// of what it needs.
 const KEEPS: f64 = 0.9;
@@ -61,9 +64,31 @@ struct Placed {
     /// How many of its threads wanted to run since the table was read before.
     threads: u32,
     counted: u32,
+    /// How many were runnable at once, on average over the looks that found any; 0 before the first one.
+    at_once: f64,
+    runnable: u32,
     /// Some were told that they are its.
     joined: bool,
     told: Allotment,
+}
+
+impl Placed {
+    /// Threads among which the allotment is divided: where one hands on to the next each has all of it in its turn.
+    fn at_once(&self) -> f64 {
+        match self.at_once {
+            0.0 => f64::from(self.threads.max(self.counted).max(1)),
+            known => known,
+        }
+    }
+
+    fn saw_runnable(&mut self) {
+        let runnable = f64::from(self.runnable);
+        if self.at_once == 0.0 {
+            self.at_once = runnable;
+        } else if runnable > 0.0 {
+            self.at_once += FOLLOWS * (runnable - self.at_once);
+        }
+    }
 }
 
 /// A thread that belongs to a session.
@@ -213,6 +238,8 @@ impl AgentGoals {
                 place,
                 threads: 1,
                 counted: 0,
+                at_once: 0.0,
+                runnable: 0,
                 joined: false,
                 told: Allotment::default(),
             };
@@ -247,7 +274,9 @@ impl AgentGoals {
         } = self;
         strays.clear();
         self.others = 0;
-        placed.iter_mut().for_each(|placed| placed.counted = 0);
+        for placed in placed.iter_mut() {
+            (placed.counted, placed.runnable) = (0, 0);
+        }
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
             let awake = task.state != TaskState::Blocked;
@@ -276,14 +305,14 @@ impl AgentGoals {
             let ran_ns = task.total_ns();
             let ran = member.is_some_and(|member| member.ran_ns != ran_ns);
             placed.counted += u32::from(awake || ran);
+            placed.runnable += u32::from(awake);
             if is_at != placed.place {
                 placed.joined = true;
                 actions.push(Action::Join(task.id, placed.place));
             }
-            let threads = placed.threads.max(placed.counted);
             let was_hinted = member.is_some_and(|member| member.hinted);
             let state = goals.of(placed.id).filter(|state| is_known(state));
-            let needs = state.map(|state| state.fast_cores / f64::from(threads.max(1)));
+            let needs = state.map(|state| state.fast_cores / placed.at_once());
             let wanted = needs
                 .filter(|_| task.may_choose() && !others_place)
                 .and_then(|needs| wanted(needs, was_hinted, task, &speeds(task)));
@@ -314,6 +343,7 @@ impl AgentGoals {
         }
         for placed in placed {
             placed.threads = placed.counted.max(1);
+            placed.saw_runnable();
         }
         self.trade(topology, tasks, actions);
     }
