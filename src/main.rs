@@ -18,6 +18,7 @@ use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, warn};
 use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
+use scx_hetero::goals::GoalPaceArgs;
 use scx_hetero::pmu::Event;
 use scx_hetero::profile::Profile;
 use scx_hetero::scheduler::{self, NAME, Options};
@@ -163,6 +164,9 @@ struct Run {
     /// the profile's, mostly 5000]
     #[arg(short, long, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     slice_us: Option<u64>,
+
+    #[command(flatten)]
+    goals: GoalPaceArgs,
 
     /// Time between swaps of policies that swap threads, in milliseconds
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -441,6 +445,7 @@ fn schedule(args: Run) -> Result<()> {
             low_battery: args.low_battery,
             keep_preferences: args.keep_epp,
         },
+        goals: args.goals.settings(),
         slice: args.slice_us.map(Duration::from_micros),
         events: args.events,
         user_only: args.user_only,

@@ -40,13 +40,14 @@ use carry::CarriedState;
 use counting::OpenEvents;
 use goals::ProgramGoals;
 use half::{BpfHalf, beat};
+use hetero_core::goals::GoalSettings;
 use limits::CgroupLimits;
 use recording::Recording;
 use rest::{Bell, Rest};
 use saving::Saver;
 use slots::Sleepers;
 
-use crate::agent::{Agent, Backend as _, GOALS_LOOK};
+use crate::agent::{Agent, Backend as _};
 use crate::bpf::intf;
 use crate::exit::{ExitReason, Failure};
 use crate::knowledge::Familiar;
@@ -97,6 +98,8 @@ pub struct Options {
     pub knowledge: bool,
     /// What the machine is used for.
     pub profile: Profile,
+    /// How often programs with goals are looked at, and over how long they are measured.
+    pub goals: GoalSettings,
     /// When energy is saved, and by what.
     pub power: PowerOptions,
     /// How long a task runs before others get their turn; `None` is as the profile says.
@@ -386,7 +389,7 @@ impl Scheduler<'_> {
     fn steer(&mut self) -> Option<Duration> {
         self.agent.steer(&mut self.half);
         if self.half.programs.awaits_rules() {
-            return Some(GOALS_LOOK);
+            return Some(self.agent.goals.look());
         }
         let without = (!self.half.programs.is_empty()).then_some(GOALLESS_WAIT);
         self.agent.goals.due_in().or(without)

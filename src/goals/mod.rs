@@ -7,6 +7,7 @@
 
 pub mod command;
 mod family;
+mod pace;
 mod page;
 mod request;
 mod ruled;
@@ -16,6 +17,7 @@ mod sessions;
 mod status;
 
 pub use family::{Families, FamilyHead, TreeInProc};
+pub use pace::GoalPaceArgs;
 pub use page::{Beats, GoalTarget};
 pub use ruled::{GoalRules, GoalSource, RuledGoal};
 pub use server::GoalServer;

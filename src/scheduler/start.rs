@@ -23,7 +23,7 @@ use super::rules::RulesFile;
 use super::saving::Saver;
 use super::slots::Sleepers;
 use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentGoals};
 use crate::bpf::BpfSkelBuilder;
 use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
@@ -155,6 +155,7 @@ impl<'a> Scheduler<'a> {
         }
         let mut agent = Agent::new(topology, policy_name, policy);
         agent.interference.set_limits(limits);
+        agent.goals = AgentGoals::new(options.goals);
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
         programs.renew_rules();

@@ -18,7 +18,7 @@ use super::knowledge::SimulatedKnowledge;
 use super::machine::SimulatedMachine;
 use super::native::{self, Mask, Runs, Version};
 use super::scheduler::SimulatedScheduler;
-use crate::agent::{Agent, Applied, Backend as _, GOALS_LOOK, SAVING_LOOK};
+use crate::agent::{Agent, Applied, Backend as _, SAVING_LOOK};
 #[cfg(test)]
 use crate::agent::{Author, Outcome};
 use crate::bpf::intf;
@@ -276,7 +276,7 @@ impl Hetero {
         for state in agent.goals.states() {
             self.told.goals.allotted(state.session, state.fast_cores);
         }
-        let wait = agent.goals.due_in().unwrap_or(GOALS_LOOK);
+        let wait = agent.goals.look();
         k.events
             .push(k.now + wait.as_nanos() as u64, SimulatedEvent::Goals);
         self.agent = Some(agent);
@@ -310,7 +310,9 @@ impl Hetero {
 impl SimulatedScheduler for Hetero {
     fn begin(&mut self, k: &mut SimulatedKernel) {
         let first = self.agent.as_ref().and_then(|it| it.policy().interval());
-        let goals = (!self.told.goals.is_empty()).then_some(GOALS_LOOK);
+        let agent = self.agent.as_ref();
+        let goals = agent.filter(|_| !self.told.goals.is_empty());
+        let goals = goals.map(|agent| agent.goals.look());
         if let Some(agent) = &self.agent {
             self.tell_order(agent);
         }

@@ -12,15 +12,12 @@ use rustc_hash::FxHashMap;
 
 use super::backend::{Allotment, Backend, Belongs, SessionHeirs};
 use crate::goals::{
-    GoalMachine, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionPlace, SessionSight,
-    TargetRate,
+    GoalMachine, GoalSettings, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionPlace,
+    SessionSight, TargetRate,
 };
 use crate::policy::{Action, Reason, Seen};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
-
-/// How often goals are looked at, as in Sironi et al. (2013, section 3.3).
-pub const GOALS_LOOK: Duration = Duration::from_millis(50);
 
 /// What threads without a goal keep of the machine where they want to run, unless they are too few.
 const OTHERS: f64 = 0.1;
@@ -102,9 +99,11 @@ struct Member {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AgentGoals {
     goals: Goals,
+    /// How often they are looked at while there are any.
+    look: Duration,
     /// In ascending order of ids.
     placed: Vec<Placed>,
     /// Places that were left.
@@ -123,7 +122,35 @@ pub struct AgentGoals {
     sights: Vec<SessionSight>,
 }
 
+impl Default for AgentGoals {
+    fn default() -> Self {
+        Self::new(GoalSettings::default())
+    }
+}
+
 impl AgentGoals {
+    /// Without sessions.
+    pub fn new(settings: GoalSettings) -> Self {
+        Self {
+            goals: Goals::new(settings),
+            look: settings.look,
+            placed: Vec::new(),
+            free: Vec::new(),
+            used: 0,
+            at: Vec::new(),
+            members: FxHashMap::default(),
+            others: 0,
+            strays: Vec::new(),
+            beats: Vec::new(),
+            sights: Vec::new(),
+        }
+    }
+
+    /// How often sessions are looked at while there are any.
+    pub fn look(&self) -> Duration {
+        self.look
+    }
+
     /// What each session gets, in ascending order of ids.
     pub fn states(&self) -> &[GoalState] {
         self.goals.states()
@@ -148,7 +175,7 @@ impl AgentGoals {
 
     /// How long until [`super::Agent::steer`] is due again; `None` while there are no sessions.
     pub fn due_in(&self) -> Option<Duration> {
-        (!self.placed.is_empty()).then_some(GOALS_LOOK)
+        (!self.placed.is_empty()).then_some(self.look)
     }
 
     /// Looks at all sessions, and tells the backend what they get.

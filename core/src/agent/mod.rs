@@ -43,7 +43,7 @@ use std::time::Duration;
 
 pub use advice::{AdviceClient, AgentAdvice};
 pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, SessionHeirs};
-pub use goals::{AgentGoals, GOALS_LOOK, SessionBeats};
+pub use goals::{AgentGoals, SessionBeats};
 pub use interference::AgentInterference;
 pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
@@ -261,7 +261,7 @@ impl Agent {
     }
 
     /// Looks at the sessions with goals, and allots them what they need. To be called each
-    /// [`GOALS_LOOK`] while there are any, and when one has come.
+    /// [`AgentGoals::look`] while there are any, and when one has come.
     pub fn steer<B: Backend>(&mut self, backend: &mut B) {
         self.goals.steer(backend, &self.topology);
         let now_ns = backend.now();

@@ -72,6 +72,8 @@ pub struct SessionId(pub u64);
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GoalSettings {
+    /// So often sessions are looked at, at least (section 3.3).
+    pub look: Duration,
     /// A measurement takes so long at least.
     pub interval: Duration,
     /// And so many beats.
@@ -89,6 +91,7 @@ pub struct GoalSettings {
 impl Default for GoalSettings {
     fn default() -> Self {
         Self {
+            look: Duration::from_millis(50),
             interval: Duration::from_millis(150),
             beats: 2,
             pole: 0.3,

@@ -143,7 +143,7 @@ fn threads_of_a_session_join_it_once_and_leave_it_when_it_ends() {
     let (mut agent, mut bench) = bench(vec![task(0, 0, 0), task(1, 1, 1)], 0.3);
     assert_eq!(agent.goals.due_in(), None);
     let applied = bench.run(&mut agent, 1000);
-    assert_eq!(agent.goals.due_in(), Some(GOALS_LOOK));
+    assert_eq!(agent.goals.due_in(), Some(Duration::from_millis(50)));
     let (mine, other) = (bench.tasks[0].id, bench.tasks[1].id);
     assert_eq!(by_goals(&applied), [&Action::Join(mine, FIRST)]);
     assert_eq!(by_goals(&bench.run(&mut agent, 100)), [] as [&Action; 0]);
