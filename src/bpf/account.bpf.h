@@ -7,6 +7,7 @@
 #define __HETERO_ACCOUNT_BPF_H
 
 #include "cgroup.bpf.h"
+#include "idle.bpf.h"
 #include "process.bpf.h"
 #include "session.bpf.h"
 #include "spin.bpf.h"
@@ -369,6 +370,22 @@ __noinline u64 work_of(u64 run_ns, u32 inv_slowdown, u32 inv_on_fastest)
 }
 
 /*
+ * What a timer puts on its own CPU, which sleeps, Debian's 7.1 and 7.2 charge for the time that the CPU slept, too.
+ * It ran no longer than since it began to or was charged last.
+ */
+static u64 at_most_since(struct task_ctx *tctx, u64 run_ns)
+{
+	u64 now, passed;
+
+	if (can_kick())
+		return run_ns;
+	now = bpf_ktime_get_ns();
+	passed = now - tctx->charged_at;
+	tctx->charged_at = now;
+	return run_ns < passed ? run_ns : passed;
+}
+
+/*
  * Charge @p for what it ran since it was last charged. From stopping and from
  * tick, since a task alone on its CPU never stops; by sum_exec_runtime, which
  * the kernel brings up to date before both, and not by the slice, which it may
@@ -386,6 +403,7 @@ static u64 charge(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	if (!run_ns)
 		return 0;
 	tctx->exec_seen = p->se.sum_exec_runtime;
+	run_ns = at_most_since(tctx, run_ns);
 	tctx->run_ns += run_ns;
 	tctx->vtime += vtime_of(tctx, run_ns);
 	if (tctx->is_agent)

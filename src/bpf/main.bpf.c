@@ -286,6 +286,8 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	if (tctx->cgroup)
 		refresh_share(tctx);
 	tctx->exec_seen = p->se.sum_exec_runtime;
+	if (!can_kick())
+		tctx->charged_at = bpf_ktime_get_ns();
 	tctx->claimed_cpu = NO_CPU;
 	tctx->upgrade = false;
 	tctx->held_since = 0;

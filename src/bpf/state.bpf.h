@@ -170,6 +170,7 @@ struct account {
 
 struct task_ctx {
 	u64 exec_seen;		/* sum_exec_runtime already charged */
+	u64 charged_at;		/* when that was, see at_most_since() */
 	u64 vtime;		/* p->scx.dsq_vtime is its deadline */
 	u64 run_ns;		/* in all */
 	u32 slot;		/* index into slots, or NO_SLOT */

@@ -166,6 +166,34 @@ fn a_session_that_may_have_more_is_not_held() {
     assert!(rate > 1.95, "{rate}");
 }
 
+/// Where no program can wake a CPU a timer puts a task that was held on its own CPU, and the kernel charges it for the
+/// time that the CPU slept: alone it was held for what it had not run, and its goal was missed by half and more.
+#[test]
+fn on_kernels_that_charge_for_a_cpus_sleep_a_session_pays_for_what_it_ran() {
+    for machine in kernels(&[2]).into_iter().filter(|it| !it.can_kick) {
+        let mut scene = Scene::new(&machine);
+        let hog = scene.hogs(1, &NewTask::default());
+        let more = Allotment {
+            gets_more: true,
+            ..exactly(1.0)
+        };
+        join(&mut scene, &hog, 1, more);
+        let session = SessionPlace::first(1);
+        let before = scene.kernel.half().spent_ns(session);
+        for _ in 0..50 {
+            scene.run(20 * MS);
+            scene.kernel.overcharge(hog[0], 50 * MS);
+        }
+        let spent = scene.kernel.half().spent_ns(session) - before;
+        assert!(
+            (950 * MS..1050 * MS).contains(&spent),
+            "{} ms of a second on {}",
+            spent / MS,
+            machine.in_short()
+        );
+    }
+}
+
 #[test]
 fn an_agent_that_is_silent_holds_nothing() {
     let mut scene = Scene::new(&machine(&[2]));
