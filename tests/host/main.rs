@@ -35,6 +35,7 @@ mod policies;
 mod policy;
 mod policy_rules;
 mod program;
+mod real_energy;
 mod real_figures;
 mod real_hardware;
 mod record;

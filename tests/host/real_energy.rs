@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs take on both clusters of the virtual board beside what a real one's sensors measured:
+//! watts, and how many times the energy the fast one takes. `--nocapture` prints the table of
+//! docs/testbed.md, "Energy".
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::fixtures::real_hardware;
+use crate::real_figures::{number, of_whole_runs};
+use crate::tables::{Row, rows, spread};
+
+/// Least, median and most of programs.
+struct Energies {
+    /// Of the fast cluster and of the slow one, W.
+    watts: [[f64; 3]; 2],
+    /// The fast one's energy over the slow one's.
+    over: [f64; 3],
+}
+
+impl Energies {
+    /// Of programs, what they take on the fast cluster, what on the slow one, and their SF.
+    fn new(programs: &[[f64; 3]]) -> Self {
+        let all = |of: &dyn Fn(&[f64; 3]) -> f64| spread(programs.iter().map(of).collect());
+        Self {
+            watts: [all(&|of| of[0]), all(&|of| of[1])],
+            over: all(&|of| of[0] / of[1] / of[2]),
+        }
+    }
+
+    /// Of a virtual machine's programs, by the terms of `odroid-xu4-energy` (experiments/joules).
+    fn of_virtual(machine: &str) -> Self {
+        /// By how much time is stretched there: `[scale]` of testbed/machines/odroid-xu4.toml.
+        const TIME: f64 = 8.0;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("joules.csv");
+        let status = Command::new(root.join("experiments/joules"))
+            .arg(root.join(format!("models/{machine}.csv")))
+            .arg("odroid-xu4-energy")
+            .arg(&out)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let ns = |row: &Row| number(row, "run-ns").unwrap() / TIME;
+        let watts = |row| 1e9 * number(row, "joules").unwrap() / ns(row);
+        let speed = |row| number(row, "instructions").unwrap() / ns(row);
+        let programs: Vec<_> = of_whole_runs(rows(&out))
+            .iter()
+            .map(|[fast, slow]| [watts(fast), watts(slow), speed(fast) / speed(slow)])
+            .collect();
+        Self::new(&programs)
+    }
+
+    /// The programs of cBench that the CPU bounds, on an ODROID-XU3: power, the mean of a whole run
+    /// where it was taken, and the shielded runs' SF.
+    fn of_xu3(folder: &Path) -> Self {
+        let times = rows(&folder.join("xu3-cbench-runtime.csv"));
+        let watts = |program: &str, core_type: &str, mhz: &str, sources: &[&str]| {
+            let mut found = sources.iter().filter_map(|source| {
+                let row = times.iter().find(|row| {
+                    let key =
+                        ["program", "core_type", "mhz", "source"].map(|key| row[key].as_str());
+                    key == [program, core_type, mhz, source]
+                })?;
+                number(row, "power_w")
+            });
+            found.next()
+        };
+        let speedups = rows(&folder.join("xu3-cbench-speedup.csv"));
+        let bound = speedups.iter().filter(|row| row["cpu_bound"] == "1");
+        let programs = bound.filter_map(|row| {
+            Some([
+                watts(&row["program"], "A15", "2000", &["emmc"])?,
+                watts(&row["program"], "A7", "1400", &["cset-board1", "full-freq"])?,
+                number(row, "sf_cset")?,
+            ])
+        });
+        Self::new(&programs.collect::<Vec<_>>())
+    }
+
+    /// The medians must be no farther apart than so many percent, of either cluster's watts and of energy.
+    #[track_caller]
+    fn assert_medians(&self, real: &Self, percent: [f64; 3]) {
+        let each = |of: &Self| [of.watts[0], of.watts[1], of.over];
+        for ((ours, real), most) in each(self).iter().zip(each(real)).zip(percent) {
+            let apart = 100.0 * (ours[1] / real[1] - 1.0);
+            println!("{ours:.2?} | {real:.2?} | {apart:+.0} %");
+            assert!(apart.abs() <= most, "{apart:.1} % apart");
+        }
+    }
+}
+
+#[test]
+fn what_programs_take_is_beside_a_real_xu3() {
+    let Some(folder) = real_hardware("cBench's power on an ODROID-XU3") else {
+        return;
+    };
+    let real = Energies::of_xu3(&folder);
+    // As the README of the tables has it.
+    assert_eq!(real.over.map(|x| (10.0 * x).round()), [29.0, 46.0, 72.0]);
+    // Energies of A15 over A7 are too low, for our programs gain too much there: less with a pipeline.
+    Energies::of_virtual("odroid-xu4").assert_medians(&real, [10.0, 10.0, 45.0]);
+    Energies::of_virtual("odroid-xu4-pipeline").assert_medians(&real, [10.0, 15.0, 35.0]);
+}
