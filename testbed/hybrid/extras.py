@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a machine may have and most lack: energy, pipelines, latencies, noise, resctrl, hardware feedback, AMD's levels."""
-from settings import Wrong, done, points, take
+from settings import MAX_WATTS, MOST, Wrong, done, points, take
 
 CLASSES = ["insn", "load", "store", "branch", "fp", "mul", "div", "sys"]
 UNITS = ["alu", "branch", "mul", "div", "fp", "fdiv", "vector"]
@@ -17,13 +17,13 @@ AMD_HIGHEST = 196
 
 def type_energy(t, where, put, scale):
     e, where = take(t, where, "energy", dict), f"{where}, energy"
-    put("leakage_w", take(e, where, "leakage_w"))
+    put("leakage_w", take(e, where, "leakage_w", most=MAX_WATTS))
     put("cycle_nj", scale.energy(take(e, where, "cycle_nj")))
     nj = take(e, where, "nj", dict)
     for k in [*CLASSES, "branch_miss", "l2", "llc"]:
         put(k, scale.energy(take(nj, f"{where}, nj", k)))
     done(nj, f"{where}, nj")
-    volts = points(e, where, "volts", ("MHz", "volts"), True)
+    volts = points(e, where, "volts", ("MHz", "volts"), True, (10000, 5))
     for (_, a), (mhz, b) in zip(volts, volts[1:]):
         if b < a:
             raise Wrong(f"{where}: `volts` fall from {a} to {b} at {mhz} MHz")
@@ -31,7 +31,7 @@ def type_energy(t, where, put, scale):
     for k, (mhz, volt) in enumerate(volts):
         put(f"volts.{k}.mhz", scale.speed(mhz))
         put(f"volts.{k}.volt", volt)
-    idle = points(e, where, "idle", ("microseconds", "watts"), False)
+    idle = points(e, where, "idle", ("microseconds", "watts"), False, (MOST, MAX_WATTS))
     if idle[0][0]:
         raise Wrong(f"{where}: `idle` must begin at 0 microseconds, not {idle[0][0]}")
     for (_, a), (_, b) in zip(idle, idle[1:]):
@@ -85,13 +85,12 @@ def energy(m, name, out, scale):
     if "energy" not in m:
         return False
     e = take(m, name, "energy", dict)
-    for key in ("uncore_w", "idle_w", "dram_w"):
-        out.append((f"energy.{key}", take(e, "energy", key)))
+    uncore, idle, dram = (take(e, "energy", key, most=MAX_WATTS) for key in ("uncore_w", "idle_w", "dram_w"))
+    if idle > uncore:
+        raise Wrong(f"energy: `idle_w` is more than `uncore_w`, what is taken while cores run: {idle} W and {uncore} W")
+    out += [("energy.uncore_w", uncore), ("energy.idle_w", idle), ("energy.dram_w", dram)]
     out.append(("energy.dram_nj", scale.energy(take(e, "energy", "dram_nj"))))
-    pl1, pl2 = (take(e, "energy", key, default=0) for key in ("pl1_w", "pl2_w"))
-    for key, watts in (("pl1_w", pl1), ("pl2_w", pl2)):
-        if watts > 4095: # what the register holds
-            raise Wrong(f"energy: `{key}` is at most 4095, not {watts}")
+    pl1, pl2 = (take(e, "energy", key, default=0, most=MAX_WATTS) for key in ("pl1_w", "pl2_w"))
     if pl2 and pl2 < pl1:
         raise Wrong(f"energy: `pl2_w` is less than `pl1_w`: {pl2} W and {pl1} W")
     out += [("energy.pl1_w", pl1), ("energy.pl2_w", pl2)]
@@ -105,10 +104,8 @@ def energy(m, name, out, scale):
 def pipeline(t, where, put):
     """How a core prices instructions by those around them: see hybrid/pipeline.c."""
     p, where = take(t, where, "pipeline", dict), f"{where}, pipeline"
-    for key, least in (("width", 1), ("window", 0), ("fetch", 1), ("hide", 0)):
-        put(key, value := take(p, where, key, least=least))
-    if value > 1:
-        raise Wrong(f"{where}: `hide` must be at most 1, not {value}")
+    for key, least, most in (("width", 1, 64), ("window", 0, 1 << 16), ("fetch", 1, 1024), ("hide", 0, 1)):
+        put(key, take(p, where, key, least=least, most=most))
     # Fewer than one: what is not pipelined.
     for key, kinds, least in (("ports", ["load", "store", *UNITS], 0.01), ("latency", ["load", *UNITS], 0)):
         table = take(p, where, key, dict)
@@ -142,7 +139,9 @@ def noise(m, name, out):
 
 def idle_exit(t, where, put):
     """How long leaving idle states takes, in the guest's time like the sleep itself."""
-    states = points(t, where, "idle_exit", ("microseconds", "microseconds"), False) if "idle_exit" in t else []
+    states = []
+    if "idle_exit" in t:
+        states = points(t, where, "idle_exit", ("microseconds", "microseconds"), False, (MOST, MOST))
     for (_, a), (_, b) in zip(states, states[1:]):
         if b < a:
             raise Wrong(f"{where}: `idle_exit`: a deeper state is left in {b} microseconds, sooner than in {a}")
@@ -159,10 +158,7 @@ def resctrl(m, name, out):
         return False
     r = take(m, name, "resctrl", dict)
     for key, most in (("rmids", MAX_RMIDS), ("clos", MAX_CLOS)):
-        value = take(r, "resctrl", key, int, least=1)
-        if value > most:
-            raise Wrong(f"resctrl: `{key}` must be at most {most}, not {value}")
-        out.append((f"resctrl.{key}", value))
+        out.append((f"resctrl.{key}", take(r, "resctrl", key, int, least=1, most=most)))
     done(r, "resctrl")
     return True
 
@@ -174,10 +170,7 @@ def hfi(m, name, out, energetic):
         return
     h = take(m, name, "hfi", dict)
     out.append(("hfi.interval_ms", take(h, "hfi", "interval_ms", default=100, least=1)))
-    step = take(h, "hfi", "step", int, 4, 1)
-    if step > 255:
-        raise Wrong(f"hfi: `step` is at most 255, not {step}")
-    out.append(("hfi.step", step))
+    out.append(("hfi.step", take(h, "hfi", "step", int, 4, 1, 255)))
     done(h, "hfi")
     if not energetic:
         raise Wrong("hfi: efficiency needs `[energy]`, which the machine lacks")

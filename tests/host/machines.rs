@@ -159,6 +159,71 @@ fn wrong_machines_are_refused_in_words() {
                 "there is no core_type Q",
             ),
             ("cpus = 4", "cpus = 3", "cannot begin at CPU 3"),
+            (
+                "cpus = 4",
+                "cpus = 1000000000000",
+                "`cpus` are 1 to 64, not 1000000000000",
+            ),
+            ("[llc.l3]", "[llc]\nl3 = 5\n[x]", "`llc` l3 is no table"),
+            ("[llc.l3]", "[llc]\n[x]", "`llc`: there are 1 to 8, not 0"),
+            ("mhz = [4400]", "mhz = []", "P: `mhz` needs at least one"),
+            (
+                "mhz = [4400]",
+                "mhz = [\"fast\"]",
+                "P: `mhz` has clocks from 1 to 10000 MHz, not 'fast'",
+            ),
+            ("mhz = [4400]", "mhz = [0]", "10000 MHz, not 0"),
+            ("mhz = [4400]", "mhz = [nan]", "10000 MHz, not nan"),
+            (
+                "mhz = [4400]",
+                "mhz = [4000, 4400]",
+                "`mhz` rises with the number of busy cores",
+            ),
+            (
+                "mhz = [4400]",
+                "mhz = [1000]",
+                "`base_mhz` is more than the highest of `mhz`",
+            ),
+            (
+                "events = \"golden-cove\"",
+                "events = \"zen6\"",
+                "`events` is one of golden-cove,",
+            ),
+            (
+                "counters = 8",
+                "counters = 9",
+                "`counters` must be at most 8, not 9",
+            ),
+            (
+                "stepping = 3",
+                "stepping = 16",
+                "`stepping` must be at most 15",
+            ),
+            (
+                "time = 20",
+                "time = 1e30",
+                "`time` must be at most 1000000000",
+            ),
+        ],
+    );
+    refuses(
+        "laptop",
+        &[
+            (
+                "until_s = 40",
+                "until_s = 20",
+                "P, thermal: `until_s` is not after `at_s`: 20 and 20",
+            ),
+            (
+                "[{ at_s = 20, until_s = 40, mhz = 2200 }]",
+                "[20]",
+                "P: `thermal` 0 is no table",
+            ),
+            (
+                "mhz = 2200",
+                "mhz = 0",
+                "P, thermal: `mhz` must be at least 1",
+            ),
             ("[memory]", "[memory", "wrong.toml"),
         ],
     );
@@ -180,6 +245,21 @@ fn impossible_energies_are_refused_by_their_key() {
                 "dram_nj = 12",
                 "dram_nj = nan",
                 "energy: `dram_nj` cannot be nan",
+            ),
+            (
+                "uncore_w = 3.0",
+                "uncore_w = 1e9",
+                "energy: `uncore_w` must be at most 4095",
+            ),
+            (
+                "idle_w = 1.2",
+                "idle_w = 5",
+                "energy: `idle_w` is more than `uncore_w`",
+            ),
+            (
+                "[4400, 1.2]",
+                "[4400, 12]",
+                "P, energy: `volts`: [4400, 12] must be at most 10000 MHz, 5 volts",
             ),
             ("pl2_w = 95", "pl2_w = 20", "`pl2_w` is less than `pl1_w`"),
             ("leakage_w = 1.2\n", "", "P, energy lacks `leakage_w`"),
@@ -393,7 +473,7 @@ fn impossible_feedback_is_refused_by_its_key() {
             (
                 "step = 4",
                 "step = 256",
-                "hfi: `step` is at most 255, not 256",
+                "hfi: `step` must be at most 255, not 256",
             ),
             ("step = 4", "step = 1.5", "hfi: `step` cannot be 1.5"),
             (
@@ -530,4 +610,36 @@ fn impossible_pipelines_are_refused_by_their_key() {
             ),
         ],
     );
+}
+
+/// Turned off by a line, a machine is the one without it, but for its name.
+#[test]
+fn a_line_turns_a_dimension_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, out] = ["less.toml", "out"].map(|name| folder.path().join(name));
+    let words = [&file, &out].map(|path| path.to_str().unwrap());
+    let of = |like: &str, line: &str| {
+        let text = format!("description = \"less\"\nlike = \"{like}\"\n{line}\n");
+        fs::write(&file, text).unwrap();
+        let output = machine(&words);
+        assert!(output.status.success(), "{line}: {output:?}");
+        let text = fs::read_to_string(&out).unwrap();
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (like, line) in [
+        ("alder-lake-energy", "energy = \"off\""),
+        ("alder-lake-resctrl", "resctrl = \"off\""),
+        (
+            "alder-lake-noisy",
+            "latency = \"off\"\nidle_exit = \"off\"\nnoise = \"off\"",
+        ),
+    ] {
+        assert_eq!(of(like, line), of("alder-lake-4p4e", ""), "{line}");
+    }
+    let feedback = of("alder-lake-hfi", "hfi = \"off\"");
+    assert!(feedback.contains(&"hfi = 0".into()) && feedback.contains(&"energy = 1".into()));
+    let one = of("i7-1260p", "smt = \"off\"");
+    assert!(one.contains(&"cpus = 12".into()) && one.contains(&"ids_of_core = 1".into()));
+    let sum = of("alder-lake-pipeline", "pipeline = \"off\"");
+    assert!(sum.contains(&"type.0.pipeline = 0".into()));
 }
