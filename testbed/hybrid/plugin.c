@@ -234,8 +234,11 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 		return 0;
 	/* All may be on their way out of sleep, and a timer due before they are there. */
 	bool early = machine.exits && started && deadline > devices_ns && next->ns > deadline;
-	hold_ns = early ? deadline : INFINITY;
+	/* INFINITY is a float, and would make one of an integer beside it: devices would come to a
+	 * time up to a microsecond before the timer, and never farther. */
+	hold_ns = early ? (double)deadline : INFINITY;
 	advance_devices(fmin(next->ns, hold_ns));
+	/* Here that may be: the slice ends a little sooner or later. What was measured depends on it. */
 	limit_ns = fmin(second_ns + machine.window_ns, deadline == INT64_MAX ? INFINITY : deadline);
 	/* Latencies must follow in time, or a lone program's traffic swings to and fro. */
 	limit_ns = fmin(limit_ns, next->ns + WINDOW_NS);
