@@ -20,6 +20,7 @@ mod heartbeats;
 mod interference;
 mod knowledge;
 mod licences;
+mod machine_extras;
 mod machines;
 mod ml;
 mod ml_events;
