@@ -208,6 +208,11 @@ struct Run {
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on")]
     knowledge: Knowledge,
 
+    /// Confine programs that fill the last-level cache and gain nothing by it to a few of
+    /// its ways, where resctrl can (docs/caches.md)
+    #[arg(long)]
+    partition: bool,
+
     /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
     /// events`)
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
@@ -447,6 +452,7 @@ fn schedule(args: Run) -> Result<()> {
         },
         goals: args.goals.settings(),
         slice: args.slice_us.map(Duration::from_micros),
+        partition: args.partition,
         events: args.events,
         user_only: args.user_only,
         sample: Duration::from_millis(args.sample_ms),

@@ -27,7 +27,7 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
 use log::{debug, info, warn};
@@ -60,6 +60,7 @@ use crate::pmu::Event;
 use crate::policy;
 use crate::power::PowerOptions;
 use crate::profile::Profile;
+use crate::resctrl::ResctrlWays;
 use crate::resctrl::service::ResctrlService;
 use crate::spin;
 use crate::stats;
@@ -104,7 +105,9 @@ pub struct Options {
     pub power: PowerOptions,
     /// How long a task runs before others get their turn; `None` is as the profile says.
     pub slice: Option<Duration>,
-    /// Events to count besides those that the policy needs.
+    /// Confine programs that gain nothing by the last-level cache to few of its ways.
+    pub partition: bool,
+    /// Events to count besides those that the policy and `partition` need.
     pub events: Vec<Event>,
     /// Count in user mode only.
     pub user_only: bool,
@@ -197,6 +200,10 @@ pub fn run(
     raise_file_limit();
     if let Some(path) = &options.samples {
         counting::create_log(path)?;
+    }
+    if options.partition {
+        ResctrlWays::find(Path::new("/"), std::process::id())
+            .map_err(|why| anyhow!("--partition: {why}"))?;
     }
     let policy = options.policy.or(options.profile.policy());
     let takes_model = policy.is_some_and(|name| name.knows(policy::Knows::Model));
@@ -455,12 +462,10 @@ impl Scheduler<'_> {
         let Some(resctrl) = self.resctrl.as_mut().filter(|it| it.is_due()) else {
             return;
         };
-        resctrl.look(self.agent.tasks());
+        let (tasks, caches, topology) = self.agent.tasks_and_caches();
+        resctrl.look(tasks, caches.processes.as_mut());
         for known in resctrl.all() {
-            if let Some(bytes) = known.settled(self.agent.topology.largest_llc()) {
-                let Agent {
-                    caches, topology, ..
-                } = &mut self.agent;
+            if let Some(bytes) = known.settled(topology.largest_llc()) {
                 caches.measured(known.pid, bytes, topology);
             }
         }

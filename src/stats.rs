@@ -114,6 +114,8 @@ pub struct ProcessCaches {
     pub measured: bool,
     /// Bytes/s to and from memory, as hardware has counted them.
     pub moved: Option<f64>,
+    /// It is confined to few ways of them.
+    pub confined: bool,
 }
 
 /// Sums over a process's samples.
@@ -169,6 +171,8 @@ pub struct ProcessStats {
     pub llc_mib: f64,
     #[stat(desc = "1 if hardware (resctrl) has counted that, 0 if it is estimated from misses")]
     pub llc_measured: u64,
+    #[stat(desc = "1 if it is confined to few ways of that cache (--partition)")]
+    pub llc_confined: u64,
     #[stat(desc = "traffic with memory that hardware (resctrl) has counted, MB/s; 0 without")]
     pub memory_mb_s: f64,
 }
@@ -277,6 +281,7 @@ impl Metrics {
                     .unwrap_or_default(),
                     llc_mib: process.caches.bytes.unwrap_or_default() / f64::from(1 << 20),
                     llc_measured: process.caches.measured.into(),
+                    llc_confined: process.caches.confined.into(),
                     memory_mb_s: process.caches.moved.unwrap_or_default() / 1e6,
                 };
                 (pid, stats)

@@ -60,11 +60,8 @@ impl CacheGroup {
 
     /// Below the root.
     pub(super) fn folder(&self) -> PathBuf {
-        let group = self.groups.folder_of(self.name);
-        group
-            .strip_prefix("/")
-            .map(Path::to_path_buf)
-            .unwrap_or(group)
+        let group = self.groups.folder_of(self.name).unwrap_or(Path::new("/"));
+        group.strip_prefix("/").unwrap_or(group).to_path_buf()
     }
 }
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Monitoring groups as folders below `/sys/fs/resctrl/mon_groups`.
-//!
-//! resctrl has no folders in folders, so ours are told by their names, `scx_hetero-OWNER-PROCESS`. Those of
-//! owners that have ended are removed when another one begins. Others' groups are never touched, nor are processes
-//! that belong to one: a process has one group alone.
+//! Monitoring groups: what processes hold of caches and move to memory. A process has one group alone.
 
 use std::fs;
 use std::io;
@@ -12,35 +8,28 @@ use std::path::{Path, PathBuf};
 use hetero_core::cache::pool::GroupError;
 use hetero_core::cache::{MonitoredBytes, MonitoringGroups};
 use log::{debug, warn};
+use rustc_hash::FxHashMap;
 
-/// Where the kernel mounts it.
-const RESCTRL: &str = "sys/fs/resctrl";
+use super::files::{self, Resctrl, ResctrlAbsent};
 
-/// What our folders' names begin with.
-const PREFIX: &str = "scx_hetero-";
+/// Folder for them, in the root's and in each control group's.
+const GROUPS: &str = "mon_groups";
 
 /// Groups that we make at most, and that we leave to others: half of what there are.
 const MOST: usize = 32;
 
-/// Threads of a process that are moved one by one, at most; those that they make later follow by
-/// themselves.
-const MOST_THREADS: usize = 4096;
-
 /// Last-level caches that are read, at most.
 const MOST_CACHES: usize = 64;
-
-/// Why there is no monitoring here: a phrase for people, with the remedy where there is one.
-pub type ResctrlAbsent = String;
 
 /// See the module.
 #[derive(Debug)]
 pub struct ResctrlGroups {
-    /// Usually `/`.
-    root: PathBuf,
-    owner: u32,
+    resctrl: Resctrl,
     /// Below a group: `mon_data/mon_L3_00` and so on.
     caches: Vec<PathBuf>,
     most: usize,
+    /// By process; those that are open.
+    folders: FxHashMap<u32, PathBuf>,
     complained: bool,
 }
 
@@ -51,53 +40,29 @@ impl ResctrlGroups {
     /// # Errors
     /// There is none, or we may not use it.
     pub fn find(root: &Path, owner: u32) -> Result<Self, ResctrlAbsent> {
-        let resctrl = root.join(RESCTRL);
-        if !resctrl.exists() {
-            return Err("this processor or kernel has no resctrl".into());
-        }
-        if !resctrl.join("info").exists() {
-            return Err("resctrl is not mounted: mount -t resctrl resctrl /sys/fs/resctrl".into());
-        }
-        let names = |folder: PathBuf| {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            names.collect::<Vec<_>>()
-        };
-        let mut caches = names(resctrl.join("mon_data"));
+        let resctrl = Resctrl::find(root, owner)?;
+        let mut caches = files::names(&resctrl.path("mon_data"));
         caches.retain(|name| name.starts_with("mon_L3_"));
         caches.sort_unstable();
         caches.truncate(MOST_CACHES);
-        if caches.is_empty() || !resctrl.join("mon_groups").is_dir() {
+        if caches.is_empty() || !resctrl.path(GROUPS).is_dir() {
             return Err("this processor's resctrl does not monitor".into());
         }
-        let rmids = fs::read_to_string(resctrl.join("info/L3_MON/num_rmids"));
-        let rmids: usize = rmids
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
+        let rmids = resctrl.read("info/L3_MON/num_rmids");
+        let rmids: usize = rmids.and_then(|text| text.parse().ok()).unwrap_or(0);
         if rmids < 2 {
             return Err("this processor's resctrl has no number to monitor by".into());
         }
-        let groups = Self {
-            root: root.to_path_buf(),
-            owner,
+        Ok(Self {
+            resctrl,
             caches: caches
                 .iter()
                 .map(|name| Path::new("mon_data").join(name))
                 .collect(),
             most: (rmids / 2).clamp(1, MOST),
+            folders: FxHashMap::default(),
             complained: false,
-        };
-        for name in names(groups.folder()) {
-            let Some(of) = name.strip_prefix(PREFIX) else {
-                continue;
-            };
-            let of = of.split('-').next().and_then(|pid| pid.parse().ok());
-            if of.is_none_or(|of| of == owner || !groups.is_ours(of)) {
-                groups.remove(&groups.folder().join(&name));
-            }
-        }
-        Ok(groups)
+        })
     }
 
     /// How many groups we make at most.
@@ -110,44 +75,24 @@ impl ResctrlGroups {
     /// # Errors
     /// See [`MonitoringGroups::open`].
     pub fn open_for_thread(&mut self, name: u32, tid: u32) -> Result<(), GroupError> {
-        self.make(name)?;
-        let moved = self.put_in(name, &[tid]);
-        if moved.is_err() {
-            self.remove(&self.group(name));
-        }
-        moved
+        let home = self.resctrl.path("");
+        self.open_in(&home, name, |_, group| files::move_threads(&[tid], group))
     }
 
-    fn folder(&self) -> PathBuf {
-        self.root.join(RESCTRL).join("mon_groups")
+    /// The folder of a group of ours, if it is open.
+    pub fn folder_of(&self, pid: u32) -> Option<&Path> {
+        self.folders.get(&pid).map(PathBuf::as_path)
     }
 
-    /// The folder of a group of ours.
-    pub fn folder_of(&self, pid: u32) -> PathBuf {
-        self.group(pid)
-    }
-
-    fn group(&self, pid: u32) -> PathBuf {
-        self.folder().join(format!("{PREFIX}{}-{pid}", self.owner))
-    }
-
-    /// Whether a process is a scx_hetero that runs.
-    fn is_ours(&self, pid: u32) -> bool {
-        let comm = fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
-        comm.is_ok_and(|comm| comm.starts_with("scx_hetero"))
-    }
-
-    fn make(&mut self, pid: u32) -> Result<(), GroupError> {
-        let group = self.group(pid);
-        let made = match fs::create_dir(&group) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Of a process that had this number before.
-                self.remove(&group);
-                fs::create_dir(&group)
-            }
-            made => made,
-        };
-        made.map_err(|error| {
+    /// Makes a group in a control group, and fills it by `fill`.
+    fn open_in(
+        &mut self,
+        home: &Path,
+        pid: u32,
+        fill: impl Fn(&Resctrl, &Path) -> Result<(), GroupError>,
+    ) -> Result<(), GroupError> {
+        let group = home.join(GROUPS).join(self.resctrl.name(pid));
+        files::make(&group).map_err(|error| {
             let why = reason(&error);
             if why == GroupError::Gone && !std::mem::replace(&mut self.complained, true) {
                 warn!(
@@ -157,84 +102,30 @@ impl ResctrlGroups {
             }
             debug!("no group {}: {error}", group.display());
             why
-        })
-    }
-
-    fn put_in(&self, pid: u32, tids: &[u32]) -> Result<(), GroupError> {
-        let tasks = self.group(pid).join("tasks");
-        let mut outcome = Err(GroupError::Ended);
-        for tid in tids {
-            match fs::write(&tasks, format!("{tid}\n")) {
-                Ok(()) => outcome = Ok(()),
-                // It has ended meanwhile.
-                Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => {}
-                Err(error) => {
-                    debug!("{tid} does not go into {}: {error}", tasks.display());
-                    let gone = error.kind() == io::ErrorKind::NotFound;
-                    return Err(match gone {
-                        true => GroupError::Gone,
-                        // It is in a control group of another's, say.
-                        false => GroupError::NotThisOne,
-                    });
-                }
+        })?;
+        match fill(&self.resctrl, &group) {
+            Ok(()) => {
+                self.folders.insert(pid, group);
+                Ok(())
             }
-        }
-        outcome
-    }
-
-    fn threads(&self, pid: u32) -> Vec<u32> {
-        let entries = fs::read_dir(self.root.join(format!("proc/{pid}/task")));
-        let entries = entries.into_iter().flatten().flatten();
-        let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        tids.take(MOST_THREADS).collect()
-    }
-
-    /// Whether a process belongs to no group but ours and the first one.
-    fn is_free(&self, pid: u32) -> bool {
-        let file = self.root.join(format!("proc/{pid}/cpu_resctrl_groups"));
-        // Kernels without that file: the kernel refuses what it must.
-        let Ok(text) = fs::read_to_string(file) else {
-            return true;
-        };
-        text.lines().all(|line| match line.split_once(':') {
-            Some(("res", group)) => group.is_empty() || group == "/",
-            Some(("mon", group)) => {
-                let group = group.trim_matches('/');
-                group.is_empty() || group.starts_with(PREFIX)
+            Err(why) => {
+                files::remove(&group);
+                Err(why)
             }
-            _ => true,
-        })
-    }
-
-    fn remove(&self, group: &Path) {
-        match fs::remove_dir(group) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                debug!("{} stays: {error}", group.display());
-            }
-            _ => {}
         }
     }
 }
 
 impl MonitoringGroups for ResctrlGroups {
     fn open(&mut self, pid: u32) -> Result<(), GroupError> {
-        if !self.is_free(pid) {
-            return Err(GroupError::NotThisOne);
-        }
-        let threads = self.threads(pid);
-        if threads.is_empty() {
-            return Err(GroupError::Ended);
-        }
-        self.make(pid)?;
-        let moved = self.put_in(pid, &threads);
-        if moved.is_err() {
-            self.remove(&self.group(pid));
-        }
-        moved
+        let home = self.resctrl.home(pid).ok_or(GroupError::NotThisOne)?;
+        self.open_in(&home, pid, |resctrl, group| {
+            resctrl.move_process(pid, group)
+        })
     }
 
     fn read(&mut self, pid: u32) -> Result<MonitoredBytes, GroupError> {
-        let group = self.group(pid);
+        let group = self.folders.get(&pid).ok_or(GroupError::Gone)?;
         let sum = |event: &str| -> Result<Option<f64>, GroupError> {
             let mut sum = None;
             for cache in &self.caches {
@@ -258,12 +149,14 @@ impl MonitoringGroups for ResctrlGroups {
     }
 
     fn close(&mut self, pid: u32) {
-        self.remove(&self.group(pid));
+        if let Some(group) = self.folders.remove(&pid) {
+            files::remove(&group);
+        }
     }
 }
 
 /// What an error of `mkdir` says.
-fn reason(error: &io::Error) -> GroupError {
+pub(super) fn reason(error: &io::Error) -> GroupError {
     match error.raw_os_error() {
         Some(nix::libc::ENOSPC | nix::libc::EBUSY) => GroupError::NoneLeft,
         _ => GroupError::Gone,

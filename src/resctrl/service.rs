@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The thread that reads resctrl for the scheduler: the kernel may take its time for that, and nothing waits for it.
+//! The thread that reads and writes resctrl for the scheduler: the kernel may take its time for that, and nothing waits for it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use hetero_core::cache::GroupPool;
-use hetero_core::cache::pool::MonitoredProcess;
-use log::{debug, info};
-use rustc_hash::FxHashMap;
+use hetero_core::cache::pool::{GroupError, MonitoredProcess};
+use hetero_core::cache::{CacheWays, ConfinedProcess, GroupPool, Partition, ProcessMisses};
+use log::{debug, info, warn};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::groups::ResctrlGroups;
+use super::ways::ResctrlWays;
 use crate::table::Task;
 
 /// Groups are read so often, and reading takes at most this part of the time.
@@ -30,16 +31,33 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Processes that are asked for at once, at most.
 const MOST_PROCESSES: usize = 256;
 
+/// What the agent tells.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Busy processes.
+    busy: Vec<u32>,
+    /// What processes did since the last time.
+    misses: Vec<ProcessMisses>,
+}
+
+/// What the agent is told, by process id.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    monitored: Vec<MonitoredProcess>,
+    confined: Vec<ConfinedProcess>,
+}
+
 /// The agent's end of it.
 #[derive(Debug)]
 pub(crate) struct ResctrlService {
-    ask: Sender<Vec<u32>>,
-    known: Arc<Mutex<Vec<MonitoredProcess>>>,
+    ask: Sender<Asked>,
+    known: Arc<Mutex<Told>>,
     thread: Option<JoinHandle<()>>,
     due: Instant,
     busy: BusyProcesses,
-    /// What was known last, by process id.
-    latest: Vec<MonitoredProcess>,
+    latest: Told,
+    /// Those that are confined have so many ways of so many.
+    ways: Option<[u32; 2]>,
 }
 
 /// Which processes run for more than a moment.
@@ -80,23 +98,38 @@ impl BusyProcesses {
 }
 
 impl ResctrlService {
-    /// Starts it, if there is anything to read below `root`.
-    pub(crate) fn start(root: &Path) -> Option<Self> {
-        let groups = match ResctrlGroups::find(root, std::process::id()) {
-            Ok(groups) => groups,
-            Err(why) => {
-                debug!("caches are not monitored: {why}");
-                return None;
-            }
-        };
-        info!(
-            "resctrl monitors caches of up to {} processes at a time",
-            groups.most()
-        );
+    /// Starts it, if there is anything to read below `root`, or, with `partition`, to write. Its caches have `cache_bytes`.
+    pub(crate) fn start(root: &Path, partition: bool, cache_bytes: f64) -> Option<Self> {
+        let owner = std::process::id();
+        let groups = ResctrlGroups::find(root, owner)
+            .inspect_err(|why| debug!("caches are not monitored: {why}"))
+            .ok();
+        let ways = partition.then(|| ResctrlWays::find(root, owner));
+        let ways = ways.and_then(|ways| {
+            ways.inspect_err(|why| warn!("caches are not partitioned: {why}"))
+                .ok()
+        });
+        if groups.is_none() && ways.is_none() {
+            return None;
+        }
+        if let Some(groups) = &groups {
+            info!(
+                "resctrl monitors caches of up to {} processes at a time",
+                groups.most()
+            );
+        }
         let (ask, asked) = bounded(1);
-        let known = Arc::new(Mutex::new(Vec::new()));
+        let known = Arc::new(Mutex::new(Told::default()));
         let told = known.clone();
-        let serve = move || serve(groups, &asked, &told);
+        let few = ways.as_ref().map(ResctrlWays::ways);
+        let pool = GroupPool::new(groups.as_ref().map_or(0, ResctrlGroups::most));
+        let caches = Caches {
+            processes: Processes { pool, groups, ways },
+            partition: Partition::new(cache_bytes),
+            misses: FxHashMap::default(),
+            seen: FxHashSet::default(),
+        };
+        let serve = move || serve(caches, &asked, &told);
         let thread = thread::Builder::new().name("scx_resctrl".into());
         Some(Self {
             ask,
@@ -104,8 +137,14 @@ impl ResctrlService {
             thread: thread.spawn(serve).ok(),
             due: Instant::now(),
             busy: BusyProcesses::default(),
-            latest: Vec::new(),
+            latest: Told::default(),
+            ways: few,
         })
+    }
+
+    /// Whether it goes by what processes miss.
+    pub(crate) fn partitions(&self) -> bool {
+        self.ways.is_some()
     }
 
     /// Whether it is time to say which processes there are.
@@ -113,12 +152,24 @@ impl ResctrlService {
         Instant::now() >= self.due
     }
 
-    /// Tells which processes are busy, and takes in what is known of those that were before.
-    pub(crate) fn look(&mut self, tasks: &[Task]) {
+    /// Tells which processes are busy, and what they `missed` since the last time, which is empty then if it was told; takes in what
+    /// is known of those that were before.
+    pub(crate) fn look(
+        &mut self,
+        tasks: &[Task],
+        missed: Option<&mut FxHashMap<u32, ProcessMisses>>,
+    ) {
         let now = Instant::now();
         self.due = now + STEP;
         self.busy.look(now, tasks);
-        let _ = self.ask.try_send(self.busy.processes());
+        let misses = missed.as_ref().map(|of| of.values().copied().collect());
+        let asked = Asked {
+            busy: self.busy.processes(),
+            misses: misses.unwrap_or_default(),
+        };
+        if let (Ok(()), Some(missed)) = (self.ask.try_send(asked), missed) {
+            missed.clear();
+        }
         if let Ok(known) = self.known.try_lock() {
             self.latest.clone_from(&known);
         }
@@ -126,13 +177,21 @@ impl ResctrlService {
 
     /// Of a process.
     pub(crate) fn of(&self, pid: u32) -> Option<&MonitoredProcess> {
-        let found = self.latest.binary_search_by_key(&pid, |known| known.pid);
-        found.ok().map(|at| &self.latest[at])
+        let known = &self.latest.monitored;
+        let found = known.binary_search_by_key(&pid, |known| known.pid);
+        found.ok().map(|at| &known[at])
     }
 
     /// All that are monitored.
     pub(crate) fn all(&self) -> &[MonitoredProcess] {
-        &self.latest
+        &self.latest.monitored
+    }
+
+    /// A process that is confined, and how many ways it has of how many.
+    pub(crate) fn confined(&self, pid: u32) -> Option<(ConfinedProcess, [u32; 2])> {
+        let known = &self.latest.confined;
+        let found = known.binary_search_by_key(&pid, |known| known.pid);
+        found.ok().map(|at| known[at]).zip(self.ways)
     }
 }
 
@@ -147,31 +206,109 @@ impl Drop for ResctrlService {
     }
 }
 
-fn serve(
-    mut groups: ResctrlGroups,
-    asked: &Receiver<Vec<u32>>,
-    told: &Mutex<Vec<MonitoredProcess>>,
-) {
+/// What is behind the folders.
+struct Processes {
+    pool: GroupPool,
+    groups: Option<ResctrlGroups>,
+    ways: Option<ResctrlWays>,
+}
+
+impl Processes {
+    /// A monitoring group is one of a control group's: it is made anew in the other.
+    fn leave(&mut self, pid: u32) {
+        if let Some(groups) = &mut self.groups {
+            self.pool.leave(pid, groups);
+        }
+    }
+}
+
+impl CacheWays for Processes {
+    fn confine(&mut self, pid: u32) -> Result<(), GroupError> {
+        self.leave(pid);
+        let ways = self.ways.as_mut().ok_or(GroupError::Gone)?;
+        ways.confine(pid)
+    }
+
+    fn release(&mut self, pid: u32) {
+        self.leave(pid);
+        if let Some(ways) = &mut self.ways {
+            ways.release(pid);
+        }
+    }
+}
+
+struct Caches {
+    processes: Processes,
+    partition: Partition,
+    /// Since the last step.
+    misses: FxHashMap<u32, ProcessMisses>,
+    /// Those that were busy at the last step.
+    seen: FxHashSet<u32>,
+}
+
+impl Caches {
+    fn take(&mut self, misses: &[ProcessMisses]) {
+        for new in misses {
+            let sum = self.misses.entry(new.pid).or_insert(ProcessMisses {
+                pid: new.pid,
+                ..ProcessMisses::default()
+            });
+            sum.instructions += new.instructions;
+            sum.misses += new.misses;
+        }
+    }
+
+    fn step(&mut self, now_ns: u64, busy: &[u32]) {
+        let processes = &mut self.processes;
+        if processes.ways.is_some() {
+            // What a confined process has started is not it.
+            for &pid in busy.iter().filter(|pid| !self.seen.contains(pid)) {
+                if let Some(ways) = &mut processes.ways
+                    && !self.partition.is_confined(pid)
+                {
+                    ways.release(pid);
+                }
+            }
+            self.seen.clear();
+            self.seen.extend(busy);
+            let misses: Vec<_> = self.misses.drain().map(|(_, misses)| misses).collect();
+            self.partition.update(now_ns, &misses, processes);
+        }
+        if let Some(groups) = &mut processes.groups {
+            processes.pool.update(now_ns, busy, groups);
+        }
+    }
+
+    fn tell(&self, told: &mut Told) {
+        told.monitored.clear();
+        told.monitored.extend(self.processes.pool.monitored());
+        told.monitored.sort_unstable_by_key(|known| known.pid);
+        told.confined = self.partition.confined();
+    }
+}
+
+fn serve(mut caches: Caches, asked: &Receiver<Asked>, told: &Mutex<Told>) {
     // SAFETY: it changes the calling thread alone.
     if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) } != 0 {
         debug!("the thread that reads resctrl is as nice as others");
     }
     let began = Instant::now();
-    let mut pool = GroupPool::new(groups.most());
     let mut ready = began;
     // While the agent sleeps, so does all that would be monitored.
-    while let Ok(processes) = asked.recv() {
+    while let Ok(Asked { busy, misses }) = asked.recv() {
+        caches.take(&misses);
         let from = Instant::now();
         if from < ready {
             continue;
         }
-        pool.update(began.elapsed().as_nanos() as u64, &processes, &mut groups);
+        caches.step(began.elapsed().as_nanos() as u64, &busy);
         if let Ok(mut told) = told.lock() {
-            told.clear();
-            told.extend(pool.monitored());
-            told.sort_unstable_by_key(|known| known.pid);
+            caches.tell(&mut told);
         }
         ready = from + (PART * from.elapsed()).min(LONGEST);
     }
-    pool.close(&mut groups);
+    let Processes { pool, groups, .. } = &mut caches.processes;
+    if let Some(groups) = groups {
+        pool.close(groups);
+    }
 }

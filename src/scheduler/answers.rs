@@ -12,7 +12,7 @@ use crate::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use crate::stats::story::{EnergyStory, HistoryEntry, Story, THREADS, ThreadStory};
 use crate::stats::{Answer, Request};
 use crate::table::Task;
-use hetero_core::cache::CacheStory;
+use hetero_core::cache::{CacheStory, ConfinedStory};
 
 impl Scheduler<'_> {
     pub(super) fn answer(&mut self, request: Request) -> Result<Answer> {
@@ -141,7 +141,13 @@ impl Scheduler<'_> {
         let size = self.agent.topology.largest_llc();
         let measured = measured.and_then(|known| Some((known.settled(size)?, known.rate)));
         let caches = &self.agent.caches;
-        caches.story(task, &self.agent.topology, measured)
+        let mut story = caches.story(task, &self.agent.topology, measured)?;
+        let confined = self.resctrl.as_ref().and_then(|it| it.confined(task.tgid));
+        story.confined = confined.map(|(of, ways)| ConfinedStory {
+            ways,
+            mpki: (of.free, of.confined),
+        });
+        Some(story)
     }
 
     /// Lets another policy decide from now on.

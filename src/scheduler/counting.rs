@@ -116,7 +116,11 @@ impl OpenEvents {
         mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<PlannedEvents>> {
-        if events.is_none() && options.events.is_empty() && options.samples.is_none() {
+        let mut asked = options.events.clone();
+        if options.partition {
+            asked.extend([Meaning::Instructions, Meaning::LlcMisses].map(Event::from));
+        }
+        if events.is_none() && asked.is_empty() && options.samples.is_none() {
             return Ok(None);
         }
         let machine = MachinePmus::detect();
@@ -132,7 +136,7 @@ impl OpenEvents {
             if learns {
                 wishes = to_learn_from(wishes, pmu);
             }
-            wishes.extend(options.events.iter().cloned());
+            wishes.extend(asked.iter().cloned());
             if energy {
                 wishes = with_events(events.unwrap_or_default(), wishes, pmu);
             }
@@ -150,6 +154,9 @@ impl OpenEvents {
             Ok(sampler) => sampler,
             Err(why) => {
                 warn!("scheduling without hardware counters: {why:#}");
+                if options.partition {
+                    warn!("without them no program is confined to few ways of the cache");
+                }
                 return Ok(None);
             }
         };

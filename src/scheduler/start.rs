@@ -154,6 +154,14 @@ impl<'a> Scheduler<'a> {
             *familiar = Familiar::start(Path::new(knowledge::store::PATH), machine);
         }
         let mut agent = Agent::new(topology, policy_name, policy);
+        let resctrl = ResctrlService::start(
+            Path::new("/"),
+            options.partition,
+            agent.topology.largest_llc(),
+        );
+        if resctrl.as_ref().is_some_and(ResctrlService::partitions) {
+            agent.caches.follow_processes();
+        }
         agent.interference.set_limits(limits);
         agent.goals = AgentGoals::new(options.goals);
         agent.own = Some(std::process::id());
@@ -190,7 +198,7 @@ impl<'a> Scheduler<'a> {
             stats_server,
             spin_server: spinning::listen(),
             advice,
-            resctrl: ResctrlService::start(Path::new("/")),
+            resctrl,
             limits: CgroupLimits::new(),
             bell,
             may_rest: !options.without.contains(&Mechanism::Rest),

@@ -43,8 +43,13 @@ impl Scheduler<'_> {
                     bytes: counted.or(process.caches.bytes),
                     measured: counted.is_some(),
                     moved: known.rate,
+                    confined: false,
                 };
             }
+        }
+        for (tgid, process) in &mut processes {
+            let confined = self.resctrl.as_ref().and_then(|it| it.confined(*tgid));
+            process.caches.confined = confined.is_some();
         }
         if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {

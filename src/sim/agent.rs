@@ -15,6 +15,7 @@ use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::knowledge::SimulatedKnowledge;
 use super::native;
+use super::partition::SimulatedPartition;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
 use crate::pmu::Meaning;
@@ -138,6 +139,8 @@ pub(super) struct Told {
     pub(super) knowledge: Option<SimulatedKnowledge>,
     /// Where estimates of what threads hold of caches are compared with the truth, if they are to be.
     pub(super) caches: Option<CacheTruth>,
+    /// Which programs are confined to few ways of caches, if any are to be.
+    pub(super) partition: Option<SimulatedPartition>,
 }
 
 impl Told {
@@ -155,6 +158,7 @@ impl Told {
             recording,
             knowledge: None,
             caches: None,
+            partition: None,
         }
     }
 

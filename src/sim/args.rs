@@ -92,6 +92,11 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "EVENTS", num_args = 0..=1, require_equals = true, default_missing_value = "misses")]
     pub(super) caches: Option<CacheEvents>,
 
+    /// Confine programs that gain nothing by last-level caches to a tenth of them, as with resctrl
+    /// (docs/caches.md); not with the default scheduler
+    #[arg(long)]
+    pub(super) partition: bool,
+
     /// Longest run before other threads get their turn, in microseconds
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub(super) slice_us: u64,

@@ -33,6 +33,10 @@ const MOST_KEPT: f64 = 0.5;
 /// Of its speed, lost to a thread of the same core that waits (testbed/hybrid/smt.c).
 const HALVED: f64 = 0.08;
 
+/// The part of a last-level cache that those have which are confined, and the others not: as
+/// [`crate::resctrl::ResctrlWays`] gives them, but those that are not use that, too, there.
+const CONFINED: f64 = 0.1;
+
 /// Rounds of the search for a balance.
 const ROUNDS: usize = 60;
 
@@ -126,6 +130,8 @@ fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
 pub(super) struct RunningThread {
     /// Index of the last-level cache within its module.
     pub(super) llc: usize,
+    /// Its program has few ways of that, see [`CONFINED`].
+    pub(super) confined: bool,
     /// Index of the core type.
     pub(super) core_type: usize,
     /// Index into the phases on this machine.
@@ -226,12 +232,16 @@ impl Contention {
         for alike in runners.chunk_by(|a, b| a == b) {
             let RunningThread {
                 llc,
+                confined,
                 core_type,
                 load,
                 beside,
             } = alike[0];
             if let Some(beside) = beside {
                 key.push(u64::MAX - beside as u64);
+            }
+            if confined {
+                key.push(u64::MAX / 2);
             }
             // Hashing takes its time: a word for each group.
             key.push(
@@ -255,31 +265,57 @@ impl Contention {
         let alike: Vec<&[RunningThread]> = runners.chunk_by(|a, b| a == b).collect();
         let mut users: Vec<User> = alike.iter().map(|group| self.user(group)).collect();
         let mut caches: Vec<Cache> = Vec::new();
+        let mut ways: Vec<(usize, Way, f64)> = Vec::new();
         for (index, group) in alike.iter().enumerate() {
+            let RunningThread { llc, confined, .. } = group[0];
+            if ways.last().is_none_or(|way| way.0 != llc) {
+                ways.push((llc, Way::new(self.llcs[llc].1), 0.0));
+            }
             match caches.last_mut() {
-                Some(cache) if cache.llc == group[0].llc => cache.users.end = index + 1,
-                _ => caches.push(self.cache(group[0].llc, index)),
+                Some(cache) if (cache.llc, cache.confined) == (llc, confined) => {
+                    cache.users.end = index + 1;
+                }
+                _ => caches.push(Cache {
+                    llc,
+                    confined,
+                    bytes: self.llcs[llc].0,
+                    users: index..index + 1,
+                    way: ways.len() - 1,
+                    stay: 0.0,
+                }),
             }
         }
-        if let (Some(cache), true) = (caches.first(), runners.len() > 1) {
+        // Without those that are confined, the others have all of it.
+        for at in 0..caches.len() {
+            if caches[at].confined {
+                caches[at].bytes *= CONFINED;
+                if at > 0 && caches[at - 1].llc == caches[at].llc {
+                    caches[at - 1].bytes *= 1.0 - CONFINED;
+                }
+            }
+        }
+        let alone = runners.len() == 1 && !runners[0].confined;
+        if let (Some(cache), false) = (caches.first(), alone) {
             let mut memory = Way::new(self.memories[self.llcs[cache.llc].2]);
             for cache in &caches {
-                keep(self.llcs[cache.llc].0, &mut users[cache.users.clone()]);
+                keep(cache.bytes, &mut users[cache.users.clone()]);
             }
             for round in 0..ROUNDS {
                 let mut changed: f64 = 0.0;
                 let mut traffic = 0.0;
                 for cache in &mut caches {
                     let range = cache.users.clone();
-                    let factor = cache.way.factor() * memory.factor();
-                    cache.stay = stay(self.llcs[cache.llc].0, &users[range.clone()], cache.stay);
-                    let mut asked = 0.0;
+                    let (_, way, asked) = &mut ways[cache.way];
+                    let factor = way.factor() * memory.factor();
+                    cache.stay = stay(cache.bytes, &users[range.clone()], cache.stay);
                     for (user, group) in users[range.clone()].iter_mut().zip(&alike[range]) {
                         changed = changed.max(self.step(user, group[0], cache.stay, factor));
-                        asked += user.traffic();
+                        *asked += user.traffic();
                     }
-                    cache.way.ask(asked);
-                    traffic += asked;
+                }
+                for (_, way, asked) in &mut ways {
+                    way.ask(*asked);
+                    traffic += std::mem::take(asked);
                 }
                 memory.ask(traffic);
                 // At first it is not known how late misses are answered.
@@ -300,15 +336,6 @@ impl Contention {
             count: group.len() as f64,
             rate: self.alone_of(group[0]).0,
             kept: 0.0,
-        }
-    }
-
-    fn cache(&self, llc: usize, first: usize) -> Cache {
-        Cache {
-            llc,
-            users: first..first + 1,
-            way: Way::new(self.llcs[llc].1),
-            stay: 0.0,
         }
     }
 
@@ -360,12 +387,15 @@ impl Contention {
     }
 }
 
-/// A last-level cache in use.
+/// A last-level cache in use, or the part of one that those have which are confined.
 struct Cache {
     llc: usize,
+    confined: bool,
+    bytes: f64,
     /// Which users are its.
     users: std::ops::Range<usize>,
-    way: Way,
+    /// Which way to memory is its.
+    way: usize,
     stay: f64,
 }
 

@@ -26,6 +26,7 @@ use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::metrics::{ScheduleMetrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
+use super::partition::SimulatedPartition;
 use super::scheduler;
 use super::switch::Sim;
 use crate::agent::Agent;
@@ -85,6 +86,8 @@ pub struct ExperimentOptions<'a> {
     pub knowledge: KnowledgeChoice,
     /// Compare what is estimated of caches with the truth.
     pub caches: Option<CacheEvents>,
+    /// Confine programs that gain nothing by caches to few ways of them, but not under the default scheduler.
+    pub partition: bool,
 }
 
 /// What a run of a simulated program leaves for the next one.
@@ -299,6 +302,8 @@ impl Bench {
                 told.tell_references();
             }
         }
+        let largest = topology.largest_llc();
+        told.partition = options.partition.then(|| SimulatedPartition::new(largest));
         let order = self.order(options);
         for (job, &member) in order.iter().enumerate() {
             let (program, of) = &self.members[member];

@@ -227,6 +227,14 @@ impl Hetero {
             caches.look(k, &agent, pid);
             self.told.caches = Some(caches);
         }
+        if let Some(mut partition) = self.told.partition.take() {
+            let twins = &self.twins;
+            partition.look(k, &mut agent.caches, |k, pid| {
+                let is = |twin: &Option<Twin>| twin.is_some_and(|it| it.pid as u32 == pid);
+                Some(k.thread(twins.iter().position(is)? as u32).job)
+            });
+            self.told.partition = Some(partition);
+        }
         if agent.saves {
             self.tell_order(&agent);
         }

@@ -83,6 +83,8 @@ pub(super) struct Job {
     pub(super) program: Rc<Compiled>,
     /// Its threads; none before it starts.
     pub(super) members: Vec<u32>,
+    /// It has few ways of the last-level caches.
+    pub(super) confined: bool,
     /// When it began, ns.
     pub(super) began_at: u64,
     stage: usize,
@@ -98,6 +100,7 @@ impl Job {
         let mut job = Self {
             program,
             members,
+            confined: false,
             began_at,
             stage: 0,
             round: 0,

@@ -35,6 +35,7 @@ pub mod metrics;
 pub mod mix;
 pub mod native;
 pub mod optimum;
+mod partition;
 pub mod program;
 mod render;
 mod scheduler;
@@ -110,6 +111,7 @@ pub fn run(args: &Args) -> Result<()> {
             record: args.record.is_some(),
             knowledge: args.knowledge,
             caches: args.caches,
+            partition: args.partition,
             saving: args.powersave,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),

@@ -38,6 +38,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         record: false,
         knowledge: Default::default(),
         caches: None,
+        partition: false,
     }
 }
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hetero_core::cache::pool::GroupError;
-use hetero_core::cache::{GroupPool, MonitoredBytes, MonitoringGroups};
+use hetero_core::cache::{CacheWays, GroupPool, MonitoredBytes, MonitoringGroups};
 use scx_hetero::pmu::virtual_counters::{CounterName, VirtualCounters};
-use scx_hetero::resctrl::ResctrlGroups;
+use scx_hetero::resctrl::{ResctrlGroups, ResctrlWays};
 use tempfile::TempDir;
 
 const S: u64 = 1_000_000_000;
@@ -145,14 +145,24 @@ fn what_an_owner_that_was_killed_left_is_removed_and_nothing_else() {
         "scx_hetero-66-100", // another program has that number now
         "theirs",
     ];
+    let confined = [
+        "scx_hetero-999-confined",
+        "scx_hetero-55-confined",
+        "theirs",
+    ];
     for name in names {
         fs::create_dir(groups.join(name)).unwrap();
+    }
+    for name in confined {
+        fs::create_dir(resctrl(folder.path()).join(name)).unwrap();
     }
     write(folder.path().join("proc/55/comm"), "scx_hetero\n");
     write(folder.path().join("proc/66/comm"), "bash\n");
     ResctrlGroups::find(folder.path(), OWNER).unwrap();
     let left = names.map(|name| groups.join(name).exists());
     assert_eq!(left, [false, false, false, true, false, true]);
+    let left = confined.map(|name| resctrl(folder.path()).join(name).exists());
+    assert_eq!(left, [false, true, true]);
 }
 
 #[test]
@@ -226,4 +236,93 @@ fn virtual_counters_can_be_of_one_group() {
     let read = read(&counters);
     assert_eq!(read[0], ("the program, L3 0".into(), Some(42.0)));
     assert_eq!(read.len(), 2);
+}
+
+/// A kernel that gives ways away, of these resources.
+fn with_ways(resources: &[&str], mask: &str) -> TempDir {
+    let folder = folder();
+    let resctrl = resctrl(folder.path());
+    let mut schemata = "    MB:0=100;1=100\n".to_string();
+    for resource in resources {
+        write(resctrl.join(format!("info/{resource}/cbm_mask")), mask);
+        write(resctrl.join(format!("info/{resource}/min_cbm_bits")), "1\n");
+        schemata += &format!("    {resource}:0={mask};1={mask}\n");
+    }
+    write(resctrl.join("schemata"), &schemata);
+    folder
+}
+
+fn last_task(group: &Path) -> String {
+    fs::read_to_string(group.join("tasks")).unwrap_or_default()
+}
+
+#[test]
+fn confined_processes_have_a_tenth_of_the_ways_and_get_all_back() {
+    let folder = with_ways(&["L3"], "fffff\n");
+    let (root, resctrl) = (folder.path(), resctrl(folder.path()));
+    let group = resctrl.join("scx_hetero-7-confined");
+    process(root, 100, "res:/\nmon:/\n");
+    process(root, 200, "res:theirs\nmon:/\n");
+    let mut ways = ResctrlWays::find(root, OWNER).unwrap();
+    assert_eq!((ways.ways(), group.exists()), ([2, 20], false));
+    // As the kernel makes it.
+    assert_eq!(ways.confine(200), Err(GroupError::NotThisOne));
+    ways.confine(100).unwrap();
+    let schemata = fs::read_to_string(group.join("schemata")).unwrap();
+    assert_eq!(schemata, "L3:0=3;1=3\n");
+    assert!(["100\n", "101\n"].contains(&last_task(&group).as_str()));
+    process(root, 100, "res:scx_hetero-7-confined\nmon:/\n");
+    assert!(ways.holds(100) && !ways.holds(200));
+    // Monitored, it is so there.
+    fs::create_dir_all(group.join("mon_groups")).unwrap();
+    let mut groups = ResctrlGroups::find(root, OWNER).unwrap();
+    groups.open(100).unwrap();
+    let monitored = group.join("mon_groups/scx_hetero-7-100");
+    assert_eq!(groups.folder_of(100), Some(monitored.as_path()));
+    groups.close(100);
+    ways.release(100);
+    assert!(["100\n", "101\n"].contains(&last_task(&resctrl).as_str()));
+    ways.release(300);
+}
+
+#[test]
+fn with_code_and_data_apart_both_are_confined() {
+    let folder = with_ways(&["L3CODE", "L3DATA"], "7f8");
+    process(folder.path(), 100, "res:/\nmon:/\n");
+    let mut ways = ResctrlWays::find(folder.path(), OWNER).unwrap();
+    assert_eq!(ways.ways(), [1, 8]);
+    ways.confine(100).unwrap();
+    let group = resctrl(folder.path()).join("scx_hetero-7-confined");
+    // One write each: what is there is the last one.
+    let schemata = fs::read_to_string(group.join("schemata")).unwrap();
+    assert_eq!(schemata, "L3DATA:0=8;1=8\n");
+}
+
+#[test]
+fn where_no_ways_can_be_given_away_it_says_why() {
+    let why = |root: &Path| ResctrlWays::find(root, OWNER).unwrap_err();
+    let empty = tempfile::tempdir().unwrap();
+    assert!(why(empty.path()).contains("no resctrl"));
+    for (resources, mask) in [
+        (&[][..], "f"),
+        (&["L3"], "0"),
+        (&["L3"], "x"),
+        (&["L3"], "1"),
+    ] {
+        let folder = with_ways(resources, mask);
+        assert!(why(folder.path()).contains("cbm_mask"), "{mask}");
+    }
+}
+
+#[test]
+fn a_group_of_ways_that_cannot_be_made_leaves_processes_alone() {
+    let folder = with_ways(&["L3"], "fff");
+    let root = folder.path();
+    process(root, 100, "res:/\nmon:/\n");
+    let mut ways = ResctrlWays::find(root, OWNER).unwrap();
+    // As if none were left: a file is in the way.
+    write(resctrl(root).join("scx_hetero-7-confined"), "");
+    assert_eq!(ways.confine(100), Err(GroupError::Gone));
+    assert_eq!(last_task(&resctrl(root)), "");
+    assert!(!ways.holds(100));
 }

@@ -201,6 +201,73 @@ fn the_scheduler_monitors_processes_and_leaves_nothing_behind() {
     assert_eq!(ours(), 0);
 }
 
+/// A stream is confined to few ways, and not what the cache serves, which is the faster for it; nothing is left behind.
+#[test]
+fn a_program_that_fills_the_cache_for_nothing_is_confined() {
+    mount();
+    let confined = || {
+        let names = fs::read_dir(RESCTRL).unwrap();
+        let mut paths = names.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.to_string_lossy().ends_with("-confined"))
+    };
+    let stream = Running::start("stream --pin 1");
+    let beside = || {
+        let args = "resident --working-set 1536 --pin 0 --warmup 0.5 --seconds 0.5 --json";
+        let mut command = Command::new("hetero-programs");
+        let program = command.args(args.split(' ')).stdout(Stdio::piped());
+        rate(program.spawn().unwrap())
+    };
+    let before = beside();
+    let resident = Running::start("resident --working-set 1536 --pin 2");
+    let scheduler = Scheduler::start(&["--policy", "camps", "--partition"]);
+    let mut client = Client::connect(Path::new(SOCKET)).unwrap();
+    let told = |client: &mut Client, program: &Running| {
+        client.story(program.pid()).unwrap().lines().join("\n")
+    };
+    let mut patience = 60;
+    while !told(&mut client, &stream).contains("MPKI before")
+        || told(&mut client, &stream).contains("tried")
+    {
+        patience -= 1;
+        assert!(patience > 0, "{}", told(&mut client, &stream));
+        thread::sleep(crate::support::ms(500));
+    }
+    println!("{}", told(&mut client, &stream));
+    assert!(!told(&mut client, &resident).contains("MPKI before, 1"));
+    let group = confined().unwrap();
+    let schemata = fs::read_to_string(group.join("schemata")).unwrap();
+    assert!(
+        schemata.contains("L3:0=001") || schemata.contains("L3:0=1"),
+        "{schemata}"
+    );
+    let tasks = fs::read_to_string(group.join("tasks")).unwrap();
+    assert!(
+        tasks.lines().any(|task| task == stream.pid().to_string()),
+        "{tasks}"
+    );
+    // It is monitored there.
+    let mut statistics = Statistics::from_now();
+    thread::sleep(s(3));
+    let metrics = statistics.take();
+    let of = &metrics.processes[&stream.pid()];
+    println!("{of:?}");
+    assert_eq!((of.llc_confined, of.llc_measured), (1, 1));
+    assert!(of.llc_mib < 0.5);
+    drop(resident);
+    let after = beside();
+    println!("beside the stream {before}, beside it confined {after}");
+    assert!(after > 1.05 * before, "{before} {after}");
+
+    scheduler.signal(libc::SIGKILL);
+    drop(scheduler);
+    assert!(confined().is_some(), "what is killed leaves it");
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    assert!(confined().is_none(), "the next one removes it");
+    scheduler.stop();
+    let tasks = fs::read_to_string(Path::new(RESCTRL).join("tasks")).unwrap();
+    assert!(tasks.lines().any(|task| task == stream.pid().to_string()));
+}
+
 /// `pmc` counts what a program has of them itself.
 #[test]
 fn pmc_tells_a_programs_part_of_caches() {

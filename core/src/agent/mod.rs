@@ -150,6 +150,11 @@ impl Agent {
         &self.tasks
     }
 
+    /// The task table as it was read last, what is known of caches, and the machine that has them.
+    pub fn tasks_and_caches(&mut self) -> (&[Task], &mut CacheLedger, &Topology) {
+        (&self.tasks, &mut self.caches, &self.topology)
+    }
+
     /// The work of all threads so far.
     pub fn work(&self) -> Work {
         self.ledger.work()

@@ -215,6 +215,9 @@ impl ThreadStory {
             if let Some(curve) = cache.curve_told() {
                 item("", curve);
             }
+            if let Some(confined) = cache.confined_told() {
+                item("", hang_words(&confined, 11, 11));
+            }
         }
         if let Some(rate) = self.hit_rate {
             let now = match self.phase {

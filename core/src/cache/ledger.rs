@@ -4,12 +4,14 @@
 
 use super::curve::MissRateCurve;
 use super::occupancy::{CacheShare, hazard, step};
+use super::partition::ProcessMisses;
 use super::told::CacheStory;
 use crate::limits::MAX_SLOTS;
 use crate::pmu::Meaning;
 use crate::pmu::sample::{LINE_BYTES, Sample};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+use rustc_hash::FxHashMap;
 
 /// Threads with curves, at most: a kilobyte or so each.
 const MOST_CURVES: usize = 2048;
@@ -68,17 +70,33 @@ pub struct CacheLedger {
     /// By slot.
     threads: Vec<Option<CachedThread>>,
     curves: usize,
+    /// What processes did since this was last taken, if asked for: see [`Self::follow_processes`].
+    pub processes: Option<FxHashMap<u32, ProcessMisses>>,
     /// Kept for its memory.
     shares: Vec<CacheShare>,
     owners: Vec<(usize, usize)>,
 }
 
 impl CacheLedger {
+    /// Sums up what processes did in [`Self::processes`] from now on.
+    pub fn follow_processes(&mut self) {
+        self.processes.get_or_insert_default();
+    }
+
     /// Takes note of what a thread missed.
     pub fn observe(&mut self, sample: &Sample, topology: &Topology) {
         let Some(misses) = sample.counts.get(Meaning::LlcMisses) else {
             return;
         };
+        let instructions = sample.counts.get(Meaning::Instructions);
+        if let (Some(processes), Some(instructions)) = (&mut self.processes, instructions)
+            && (processes.len() < MAX_SLOTS as usize || processes.contains_key(&sample.tgid))
+        {
+            let process = processes.entry(sample.tgid).or_default();
+            process.pid = sample.tgid;
+            process.instructions += instructions;
+            process.misses += misses;
+        }
         if sample.last || sample.run_ns == 0 || sample.core_type >= MAX_CORE_TYPES {
             return;
         }
@@ -244,6 +262,7 @@ impl CacheLedger {
             process_bytes: process_bytes?,
             measured: measured.is_some(),
             moved: measured.and_then(|(_, moved)| moved),
+            confined: None,
             curve: curve
                 .map(|curve| curve.points().map(|point| point.map(|p| (p.mpki, p.error))))
                 .unwrap_or_default(),
@@ -402,6 +421,7 @@ mod tests {
         let mut ledger = CacheLedger::default();
         run(&mut ledger, &mut tasks, &[300.0, 100.0], 100);
         let ids = tasks.map(|task| task.id);
+        assert_eq!(ledger.processes, None);
         let bytes = |ledger: &CacheLedger, at: usize| ledger.bytes(ids[at]).unwrap();
         let whole = LINES * LINE_BYTES;
         assert!((bytes(&ledger, 0) / whole - 0.75).abs() < 0.02);
@@ -410,8 +430,16 @@ mod tests {
         assert_eq!(ledger.holders().count(), 2);
         ledger.update(&tasks[..1], &machine());
         assert_eq!(ledger.bytes(tasks[1].id), None);
+        ledger.follow_processes();
         run(&mut ledger, &mut tasks[..1], &[300.0], 100);
         assert!(bytes(&ledger, 0) > 0.95 * whole);
+        let processes = ledger.processes.unwrap();
+        let did = ProcessMisses {
+            pid: tasks[0].tgid,
+            instructions: 100e6,
+            misses: 30_000.0,
+        };
+        assert_eq!(processes.into_iter().collect::<Vec<_>>(), [(did.pid, did)]);
     }
 
     #[test]

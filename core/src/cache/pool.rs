@@ -227,6 +227,15 @@ impl GroupPool {
         });
     }
 
+    /// Removes a process's group, if it has one; it is the next to get one.
+    pub fn leave(&mut self, pid: u32, groups: &mut impl MonitoringGroups) {
+        if let Some(at) = self.held.iter().position(|held| held.pid == pid) {
+            self.held.remove(at);
+            groups.close(pid);
+            self.waiting.push_front(pid);
+        }
+    }
+
     /// Removes all groups.
     pub fn close(&mut self, groups: &mut impl MonitoringGroups) {
         for held in self.held.drain(..) {
@@ -302,6 +311,11 @@ mod tests {
         let first = pool.monitored().next().unwrap();
         assert_eq!((first.occupancy, first.rate), (Some(2.0), Some(1e6)));
         assert_eq!((first.settled(3e6), first.settled(1e6)), (None, Some(2.0)));
+        // One that is confined, or not any more, gets another group.
+        pool.leave(2, &mut hardware);
+        assert_eq!((pids(&pool), pool.waiting()), (vec![3], 1));
+        pool.update(3 * S, &[3, 2], &mut hardware);
+        assert_eq!(pids(&pool), [3, 2]);
         pool.close(&mut hardware);
         assert!(hardware.groups.is_empty() && pids(&pool).is_empty());
     }

@@ -7,6 +7,15 @@ use super::curve::CURVE_POINTS;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
+/// A process that is confined, see [`super::partition`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfinedStory {
+    /// It has so many ways of so many.
+    pub ways: [u32; 2],
+    /// Misses for 1,000 instructions with all of them, and since it is confined; `None` while that is tried.
+    pub mpki: (f64, Option<f64>),
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheStory {
@@ -20,6 +29,9 @@ pub struct CacheStory {
     pub measured: bool,
     /// What hardware has counted that its process moves to and from memory, bytes/s.
     pub moved: Option<f64>,
+    /// Its process is confined to few ways of it.
+    #[serde(default)]
+    pub confined: Option<ConfinedStory>,
     /// Misses for 1,000 instructions and the error of that, by eighths of the cache, on the core type where it is.
     pub curve: [Option<(f64, f64)>; CURVE_POINTS],
 }
@@ -43,6 +55,18 @@ impl CacheStory {
             text += &format!(", {:.0} MB/s", moved / 1e6);
         }
         text
+    }
+
+    /// That its process is confined, in words, if it is.
+    pub fn confined_told(&self) -> Option<String> {
+        let ConfinedStory {
+            ways: [few, all],
+            mpki: (free, confined),
+        } = self.confined?;
+        let there = confined.map_or("being tried".into(), |mpki| format!("{mpki:.1} there"));
+        Some(format!(
+            "its process is confined to {few} of {all} ways: {free:.1} MPKI before, {there}"
+        ))
     }
 
     /// Its miss-rate curve in words, if there is any.
@@ -87,7 +111,15 @@ mod tests {
             story.told(),
             "1.5 MiB of 30.0 MiB; its process 2.0 MiB, counted, 320 MB/s"
         );
-        assert_eq!(story.curve_told(), None);
+        assert_eq!((story.curve_told(), story.confined_told()), (None, None));
+        story.confined = Some(ConfinedStory {
+            ways: [1, 12],
+            mpki: (20.0, Some(20.31)),
+        });
+        assert_eq!(
+            story.confined_told().unwrap(),
+            "its process is confined to 1 of 12 ways: 20.0 MPKI before, 20.3 there"
+        );
         story.curve[1] = Some((12.3, 0.4));
         story.curve[2] = Some((4.56, 0.2));
         let told = story.curve_told().unwrap();

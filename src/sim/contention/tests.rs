@@ -40,6 +40,7 @@ fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
         core_type,
         load,
         beside: None,
+        confined: false,
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::super::contention::{Rate, RunningThread};
 use super::super::event::SimulatedEvent;
-use super::{BEGIN_NS, SimulatedCpu, SimulatedKernel, ThreadState};
+use super::{BEGIN_NS, SimulatedCpu, SimulatedKernel, SimulatedThread, ThreadState};
 
 /// Less than this is left over by rounding: instructions' worth of time, ns.
 const ROUNDING_NS: f64 = 1.0;
@@ -134,6 +134,19 @@ impl SimulatedKernel {
         }
     }
 
+    /// Gives a program few ways of last-level caches, or all.
+    pub(in crate::sim) fn confine(&mut self, job: usize, confined: bool) {
+        if std::mem::replace(&mut self.jobs[job].confined, confined) == confined {
+            return;
+        }
+        for cpu in 0..self.cpus.len() as u32 {
+            let runs = self.cpu(cpu).current;
+            if runs.is_some_and(|thread| self.thread(thread).job == job) {
+                self.mark_dirty(cpu);
+            }
+        }
+    }
+
     /// Ends an instant: works out how fast threads are from now on, and when they come to the end
     /// of what they do.
     pub(in crate::sim) fn end_instant(&mut self) {
@@ -153,13 +166,14 @@ impl SimulatedKernel {
         for &cpu in &self.by_memory[memory] {
             let c = self.cpu(cpu);
             let Some(thread) = c.current else { continue };
-            let load = self.thread(thread).load;
+            let SimulatedThread { load, job, .. } = *self.thread(thread);
             if self.disturbs(load) {
                 let runner = RunningThread {
                     llc: c.llc % self.machine.llcs_in_module,
                     core_type: c.core_type,
                     load,
                     beside: self.beside(cpu),
+                    confined: self.jobs[job].confined,
                 };
                 runners.push((runner, cpu));
             }

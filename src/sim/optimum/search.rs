@@ -96,6 +96,7 @@ impl Search<'_> {
                     core_type,
                     load,
                     beside: None,
+                    confined: false,
                 };
                 runners.extend((0..count).map(|_| (runner, program)));
             }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The folders of `/sys/fs/resctrl`, and which threads belong to which.
+//!
+//! There are control groups, folders whose tasks have ways of the caches in common, and within each, and within the
+//! root, monitoring groups. Ours are told by their names, `scx_hetero-OWNER...`. Those of owners that have ended are removed when another one begins.
+//! Others' groups are never touched, nor are processes that belong to one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hetero_core::cache::pool::GroupError;
+use log::debug;
+
+/// Where the kernel mounts it.
+const RESCTRL: &str = "sys/fs/resctrl";
+
+/// What our folders' names begin with.
+const PREFIX: &str = "scx_hetero-";
+
+/// Threads of a process that are moved one by one, at most; those that they make later follow by
+/// themselves.
+const MOST_THREADS: usize = 4096;
+
+/// Looks for threads that were made meanwhile, at most.
+const ROUNDS: usize = 3;
+
+/// Why there is no resctrl here, or not what is asked of it: a phrase for people, with the remedy where there is one.
+pub type ResctrlAbsent = String;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Resctrl {
+    /// Usually `/`.
+    root: PathBuf,
+    owner: u32,
+}
+
+impl Resctrl {
+    /// Looks whether it is mounted below `root`, and removes what was left there by owners that have ended. `owner` is
+    /// the process that asks.
+    pub(super) fn find(root: &Path, owner: u32) -> Result<Self, ResctrlAbsent> {
+        let resctrl = Self {
+            root: root.to_path_buf(),
+            owner,
+        };
+        if !resctrl.path("").exists() {
+            return Err("this processor or kernel has no resctrl".into());
+        }
+        if !resctrl.path("info").exists() {
+            return Err("resctrl is not mounted: mount -t resctrl resctrl /sys/fs/resctrl".into());
+        }
+        resctrl.remove_leftovers(&resctrl.path("mon_groups"));
+        resctrl.remove_leftovers(&resctrl.path(""));
+        Ok(resctrl)
+    }
+
+    /// Removes folders in `folder` that are ours by name and that no owner that runs has made.
+    fn remove_leftovers(&self, folder: &Path) {
+        for name in names(folder) {
+            let Some(of) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let of = of.split('-').next().and_then(|pid| pid.parse().ok());
+            if of.is_none_or(|of| of == self.owner || !self.is_ours(of)) {
+                remove(&folder.join(&name));
+            }
+        }
+    }
+
+    /// A file or folder of it.
+    pub(super) fn path(&self, below: &str) -> PathBuf {
+        self.root.join(RESCTRL).join(below)
+    }
+
+    /// What a file of it says, without blanks at the ends.
+    pub(super) fn read(&self, below: &str) -> Option<String> {
+        let text = fs::read_to_string(self.path(below)).ok()?;
+        Some(text.trim().to_string())
+    }
+
+    /// A folder of ours.
+    pub(super) fn name(&self, what: impl std::fmt::Display) -> String {
+        format!("{PREFIX}{}-{what}", self.owner)
+    }
+
+    /// Moves all threads of a process into a group. Those that it makes later follow by themselves.
+    pub(super) fn move_process(&self, pid: u32, group: &Path) -> Result<(), GroupError> {
+        let mut moved = Vec::new();
+        for _ in 0..ROUNDS {
+            let mut new = self.threads(pid);
+            new.retain(|tid| !moved.contains(tid));
+            if new.is_empty() {
+                break;
+            }
+            match move_threads(&new, group) {
+                Err(GroupError::Ended) if !moved.is_empty() => {}
+                outcome => outcome?,
+            }
+            moved.extend(new);
+        }
+        match moved.is_empty() {
+            true => Err(GroupError::Ended),
+            false => Ok(()),
+        }
+    }
+
+    /// The control group that a process belongs to if we may move it: the root's folder or that of one of ours.
+    pub(super) fn home(&self, pid: u32) -> Option<PathBuf> {
+        let file = self.root.join(format!("proc/{pid}/cpu_resctrl_groups"));
+        // Kernels without that file: the kernel refuses what it must.
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let mut home = self.path("");
+        for line in text.lines() {
+            let Some((kind, group)) = line.split_once(':') else {
+                continue;
+            };
+            let group = group.trim_matches('/');
+            let ours = group.starts_with(PREFIX);
+            match kind {
+                _ if group.is_empty() => {}
+                "res" if ours => home = self.path(group),
+                "mon" if ours => {}
+                "res" | "mon" => return None,
+                _ => {}
+            }
+        }
+        Some(home)
+    }
+
+    fn threads(&self, pid: u32) -> Vec<u32> {
+        let mut tids = names(&self.root.join(format!("proc/{pid}/task")));
+        tids.truncate(MOST_THREADS);
+        tids.iter().filter_map(|tid| tid.parse().ok()).collect()
+    }
+
+    /// Whether a process is a scx_hetero that runs.
+    fn is_ours(&self, pid: u32) -> bool {
+        let comm = fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
+        comm.is_ok_and(|comm| comm.starts_with("scx_hetero"))
+    }
+}
+
+/// Names in a folder, those that are text.
+pub(super) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.collect()
+}
+
+/// Moves threads into a group.
+pub(super) fn move_threads(tids: &[u32], group: &Path) -> Result<(), GroupError> {
+    let tasks = group.join("tasks");
+    let mut outcome = Err(GroupError::Ended);
+    for tid in tids {
+        match fs::write(&tasks, format!("{tid}\n")) {
+            Ok(()) => outcome = Ok(()),
+            // It has ended meanwhile.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => {}
+            Err(error) => {
+                debug!("{tid} does not go into {}: {error}", tasks.display());
+                let gone = error.kind() == io::ErrorKind::NotFound;
+                return Err(match gone {
+                    true => GroupError::Gone,
+                    // It is in a control group of another's, say.
+                    false => GroupError::NotThisOne,
+                });
+            }
+        }
+    }
+    outcome
+}
+
+/// Makes a group's folder, anew if there is one of that name.
+pub(super) fn make(group: &Path) -> io::Result<()> {
+    match fs::create_dir(group) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Of a process that had this number before.
+            remove(group);
+            fs::create_dir(group)
+        }
+        made => made,
+    }
+}
+
+/// Removes a group; its threads go back to where it was made.
+pub(super) fn remove(group: &Path) {
+    match fs::remove_dir(group) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            debug!("{} stays: {error}", group.display());
+        }
+        _ => {}
+    }
+}
