@@ -271,7 +271,9 @@ impl Caches {
             }
             self.seen.clear();
             self.seen.extend(busy);
-            let misses: Vec<_> = self.misses.drain().map(|(_, misses)| misses).collect();
+            // Not kernel threads, nor what looks.
+            let misses = self.misses.drain().map(|(_, misses)| misses);
+            let misses: Vec<_> = misses.filter(|of| self.seen.contains(&of.pid)).collect();
             self.partition.update(now_ns, &misses, processes);
         }
         if let Some(groups) = &mut processes.groups {

@@ -246,6 +246,7 @@ fn with_ways(resources: &[&str], mask: &str) -> TempDir {
     for resource in resources {
         write(resctrl.join(format!("info/{resource}/cbm_mask")), mask);
         write(resctrl.join(format!("info/{resource}/min_cbm_bits")), "1\n");
+        let mask = mask.trim();
         schemata += &format!("    {resource}:0={mask};1={mask}\n");
     }
     write(resctrl.join("schemata"), &schemata);
