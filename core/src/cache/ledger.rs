@@ -257,7 +257,8 @@ impl CacheLedger {
         let process_bytes = process_bytes.or_else(|| self.process_bytes(task.tgid));
         let curve = self.curve(task.id, task.core_type);
         Some(CacheStory {
-            bytes: bytes.or(process_bytes)?,
+            // Where hardware has counted, the thread's part is still estimated, and no more than all of it.
+            bytes: bytes.unwrap_or(f64::INFINITY).min(process_bytes?),
             size,
             process_bytes: process_bytes?,
             measured: measured.is_some(),
