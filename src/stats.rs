@@ -103,6 +103,8 @@ pub struct ProcessTotals {
     pub joules: Option<f64>,
     /// What it has of last-level caches and of memory, where that is known.
     pub caches: ProcessCaches,
+    /// Threads that it is advised to use, if it has subscribed; 0 where nothing was found out yet.
+    pub advised: usize,
 }
 
 /// What a process has of last-level caches and of memory.
@@ -175,6 +177,8 @@ pub struct ProcessStats {
     pub llc_confined: u64,
     #[stat(desc = "traffic with memory that hardware (resctrl) has counted, MB/s; 0 without")]
     pub memory_mb_s: f64,
+    #[stat(desc = "threads that it is advised to use; 0 if it does not ask, or nothing is known yet")]
+    pub advised_threads: u64,
 }
 
 /// All that the scheduler tells of an interval.
@@ -283,6 +287,7 @@ impl Metrics {
                     llc_measured: process.caches.measured.into(),
                     llc_confined: process.caches.confined.into(),
                     memory_mb_s: process.caches.moved.unwrap_or_default() / 1e6,
+                    advised_threads: process.advised as u64,
                 };
                 (pid, stats)
             })
@@ -454,6 +459,7 @@ mod tests {
             },
             joules: Some(total_ns as f64 / 1e9 * 50.0),
             caches: ProcessCaches::default(),
+            advised: 0,
         };
         Totals {
             at_ns,
