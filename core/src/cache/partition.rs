@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_for_nobodys_sake_or_to_those_that_may_not_be_moved() {
+    fn where_no_other_gains_or_it_may_not_be_moved_nothing_is_done() {
         // Two streams and nothing else: one of them stays free.
         let mut machine = Machine::of(&[(1, 20.0, 20.0), (2, 20.0, 20.0)]);
         let mut partition = Partition::new(CACHE);
