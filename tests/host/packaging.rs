@@ -169,7 +169,7 @@ fn the_units_bound_what_their_programs_take_and_only_one_is_root() {
         let group = says(unit, "SupplementaryGroups");
         assert_eq!(group.as_deref(), Some("scx_hetero"), "{unit}");
     }
-    let users = packaging("sysusers.conf");
+    let users = packaging("sysusers.d/scx_hetero.conf");
     assert!(
         users.lines().any(|line| line == "g scx_hetero -"),
         "{users}"
