@@ -177,7 +177,9 @@ pub struct ProcessStats {
     pub llc_confined: u64,
     #[stat(desc = "traffic with memory that hardware (resctrl) has counted, MB/s; 0 without")]
     pub memory_mb_s: f64,
-    #[stat(desc = "threads that it is advised to use; 0 if it does not ask, or nothing is known yet")]
+    #[stat(
+        desc = "threads that it is advised to use; 0 if it does not ask, or nothing is known yet"
+    )]
     pub advised_threads: u64,
 }
 
