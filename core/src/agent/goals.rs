@@ -99,11 +99,9 @@ struct Member {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AgentGoals {
     goals: Goals,
-    /// How often they are looked at while there are any.
-    look: Duration,
     /// In ascending order of ids.
     placed: Vec<Placed>,
     /// Places that were left.
@@ -122,33 +120,18 @@ pub struct AgentGoals {
     sights: Vec<SessionSight>,
 }
 
-impl Default for AgentGoals {
-    fn default() -> Self {
-        Self::new(GoalSettings::default())
-    }
-}
-
 impl AgentGoals {
     /// Without sessions.
     pub fn new(settings: GoalSettings) -> Self {
         Self {
             goals: Goals::new(settings),
-            look: settings.look,
-            placed: Vec::new(),
-            free: Vec::new(),
-            used: 0,
-            at: Vec::new(),
-            members: FxHashMap::default(),
-            others: 0,
-            strays: Vec::new(),
-            beats: Vec::new(),
-            sights: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// How often sessions are looked at while there are any.
     pub fn look(&self) -> Duration {
-        self.look
+        self.goals.settings().look
     }
 
     /// What each session gets, in ascending order of ids.
@@ -175,7 +158,7 @@ impl AgentGoals {
 
     /// How long until [`super::Agent::steer`] is due again; `None` while there are no sessions.
     pub fn due_in(&self) -> Option<Duration> {
-        (!self.placed.is_empty()).then_some(self.look)
+        (!self.placed.is_empty()).then_some(self.look())
     }
 
     /// Looks at all sessions, and tells the backend what they get.

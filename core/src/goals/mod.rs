@@ -200,6 +200,11 @@ impl Goals {
         }
     }
 
+    /// What is set.
+    pub fn settings(&self) -> &GoalSettings {
+        &self.settings
+    }
+
     /// What was allotted at the last look, in ascending order of ids.
     pub fn states(&self) -> &[GoalState] {
         &self.states
