@@ -183,6 +183,14 @@ pub(super) fn make(group: &Path) -> io::Result<()> {
     }
 }
 
+/// What an error of `mkdir` says.
+pub(super) fn reason(error: &io::Error) -> GroupError {
+    match error.raw_os_error() {
+        Some(nix::libc::ENOSPC | nix::libc::EBUSY) => GroupError::NoneLeft,
+        _ => GroupError::Gone,
+    }
+}
+
 /// Removes a group; its threads go back to where it was made.
 pub(super) fn remove(group: &Path) {
     match fs::remove_dir(group) {

@@ -2,7 +2,6 @@
 //! Monitoring groups: what processes hold of caches and move to memory. A process has one group alone.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use hetero_core::cache::pool::GroupError;
@@ -93,7 +92,7 @@ impl ResctrlGroups {
     ) -> Result<(), GroupError> {
         let group = home.join(GROUPS).join(self.resctrl.name(pid));
         files::make(&group).map_err(|error| {
-            let why = reason(&error);
+            let why = files::reason(&error);
             if why == GroupError::Gone && !std::mem::replace(&mut self.complained, true) {
                 warn!(
                     "caches are not monitored any more: {} ({error})",
@@ -152,13 +151,5 @@ impl MonitoringGroups for ResctrlGroups {
         if let Some(group) = self.folders.remove(&pid) {
             files::remove(&group);
         }
-    }
-}
-
-/// What an error of `mkdir` says.
-pub(super) fn reason(error: &io::Error) -> GroupError {
-    match error.raw_os_error() {
-        Some(nix::libc::ENOSPC | nix::libc::EBUSY) => GroupError::NoneLeft,
-        _ => GroupError::Gone,
     }
 }

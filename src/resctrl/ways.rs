@@ -100,7 +100,7 @@ impl ResctrlWays {
             let said = self.resctrl.read("info/last_cmd_status");
             let said = said.filter(|said| said != "ok").unwrap_or_default();
             files::remove(&self.group);
-            let why = super::groups::reason(&error);
+            let why = files::reason(&error);
             if !std::mem::replace(&mut self.complained, true) {
                 warn!("no program is confined to few ways of the cache: {error} {said}");
             }

@@ -302,8 +302,10 @@ impl Bench {
                 told.tell_references();
             }
         }
-        let largest = topology.largest_llc();
-        told.partition = options.partition.then(|| SimulatedPartition::new(largest));
+        if options.partition {
+            agent.caches.follow_processes();
+            told.partition = Some(SimulatedPartition::new(topology.largest_llc()));
+        }
         let order = self.order(options);
         for (job, &member) in order.iter().enumerate() {
             let (program, of) = &self.members[member];

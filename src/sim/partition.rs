@@ -59,7 +59,6 @@ impl SimulatedPartition {
         caches: &mut CacheLedger,
         job_of: impl Fn(&SimulatedKernel, u32) -> Option<usize>,
     ) {
-        caches.follow_processes();
         let Some(processes) = caches.processes.as_mut().filter(|_| k.now >= self.due_ns) else {
             return;
         };

@@ -107,24 +107,23 @@ struct Tracked {
     seen_ns: u64,
     /// For how long it is left as it is the next time.
     patience: u32,
-    /// Since it has settled.
-    window: ProcessMisses,
+    /// Since it has settled, see [`ProcessMisses`].
+    instructions: f64,
+    misses: f64,
     window_ns: u64,
     /// Of the last step: bytes/s.
     fill: f64,
 }
 
 impl Tracked {
-    fn new(pid: u32, fill: f64, now_ns: u64) -> Self {
+    fn new(fill: f64, now_ns: u64) -> Self {
         Self {
             stage: Stage::Free,
             since_ns: now_ns,
             seen_ns: now_ns,
             patience: 0,
-            window: ProcessMisses {
-                pid,
-                ..ProcessMisses::default()
-            },
+            instructions: 0.0,
+            misses: 0.0,
             window_ns: 0,
             fill,
         }
@@ -136,7 +135,7 @@ impl Tracked {
     }
 
     fn begin_window(&mut self) {
-        (self.window.instructions, self.window.misses) = (0.0, 0.0);
+        (self.instructions, self.misses) = (0.0, 0.0);
         self.window_ns = 0;
     }
 
@@ -144,21 +143,21 @@ impl Tracked {
         (self.seen_ns, self.fill) = (now_ns, fill);
         if matches!(self.stage, Stage::Free) && self.window_ns >= 2 * WINDOW_NS {
             // What was long ago counts for less and less.
-            self.window.instructions /= 2.0;
-            self.window.misses /= 2.0;
+            self.instructions /= 2.0;
+            self.misses /= 2.0;
             self.window_ns /= 2;
         }
         if now_ns - step_ns >= self.since_ns + SETTLING_NS {
-            self.window.instructions += step.instructions;
-            self.window.misses += step.misses;
+            self.instructions += step.instructions;
+            self.misses += step.misses;
             self.window_ns += step_ns;
         }
     }
 
     /// MPKI of a window, once it is over.
     fn mpki(&self) -> Option<f64> {
-        let over = self.window_ns >= WINDOW_NS && self.window.instructions >= LEAST_INSTRUCTIONS;
-        over.then(|| 1e3 * self.window.misses / self.window.instructions)
+        let over = self.window_ns >= WINDOW_NS && self.instructions >= LEAST_INSTRUCTIONS;
+        over.then(|| 1e3 * self.misses / self.instructions)
     }
 
     fn is_confined(&self) -> bool {
@@ -176,8 +175,8 @@ impl Tracked {
 /// See the module.
 #[derive(Debug)]
 pub struct Partition {
-    /// Of the largest cache, bytes.
-    cache_bytes: f64,
+    /// What a candidate brings in at least, bytes/s.
+    fills: f64,
     tracked: FxHashMap<u32, Tracked>,
     last_ns: Option<u64>,
     /// Kept for its memory.
@@ -188,7 +187,7 @@ impl Partition {
     /// For caches of so many bytes.
     pub fn new(cache_bytes: f64) -> Self {
         Self {
-            cache_bytes,
+            fills: FILLS * cache_bytes,
             tracked: FxHashMap::default(),
             last_ns: None,
             order: Vec::new(),
@@ -227,15 +226,17 @@ impl Partition {
         if step_ns == 0 {
             return;
         }
+        let fills = self.fills;
         let all: f64 = steps.iter().map(|step| step.misses).sum();
-        let fills = FILLS * self.cache_bytes;
+        let is_candidate =
+            |step: &ProcessMisses, fill: f64| fill >= fills && step.misses >= PART * all;
         for step in steps {
             let fill = step.misses * LINE_BYTES / (step_ns as f64 / 1e9);
             let known = self.tracked.len();
             match self.tracked.get_mut(&step.pid) {
                 Some(tracked) => tracked.take(step, fill, now_ns, step_ns),
-                None if fill >= fills && step.misses >= PART * all && known < MOST => {
-                    let tracked = Tracked::new(step.pid, fill, now_ns);
+                None if is_candidate(step, fill) && known < MOST => {
+                    let tracked = Tracked::new(fill, now_ns);
                     self.tracked.insert(step.pid, tracked);
                 }
                 None => {}
@@ -258,11 +259,11 @@ impl Partition {
             self.judge(pid, now_ns, ways);
         }
         self.order = order;
-        self.try_next(now_ns, steps, all, ways);
+        self.try_next(now_ns, steps, is_candidate, ways);
     }
 
     fn judge(&mut self, pid: u32, now_ns: u64, ways: &mut impl CacheWays) {
-        let fills = FILLS * self.cache_bytes;
+        let fills = self.fills;
         let Some(tracked) = self.tracked.get_mut(&pid) else {
             return;
         };
@@ -318,7 +319,7 @@ impl Partition {
         &mut self,
         now_ns: u64,
         steps: &[ProcessMisses],
-        all: f64,
+        is_candidate: impl Fn(&ProcessMisses, f64) -> bool,
         ways: &mut impl CacheWays,
     ) {
         let tried = |tracked: &Tracked| matches!(tracked.stage, Stage::Tried { .. });
@@ -333,8 +334,8 @@ impl Partition {
             let (Stage::Free, Some(free)) = (tracked.stage, tracked.mpki()) else {
                 continue;
             };
-            let fills = tracked.fill >= FILLS * self.cache_bytes && step.misses >= PART * all;
-            if fills && best.is_none_or(|(fill, ..)| tracked.fill > fill) {
+            if is_candidate(step, tracked.fill) && best.is_none_or(|(fill, ..)| tracked.fill > fill)
+            {
                 best = Some((tracked.fill, step.pid, free));
             }
         }
