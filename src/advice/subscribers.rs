@@ -112,6 +112,13 @@ impl Subscribers {
         Some(AdvisedStory::of(tgid, &client.advice, &client.told))
     }
 
+    /// Process and threads that it is advised to use, of each subscription.
+    pub fn advised(&self, mut of: impl FnMut(u32, usize)) {
+        for subscription in &self.table().1 {
+            of(subscription.client.tgid, subscription.client.advice.threads);
+        }
+    }
+
     /// Has `advise` find out what to tell them.
     pub fn advise(&self, advise: impl FnOnce(&mut dyn Iterator<Item = &mut AdviceClient>)) {
         let mut table = self.table();

@@ -51,11 +51,12 @@ impl Scheduler<'_> {
             let confined = self.resctrl.as_ref().and_then(|it| it.confined(*tgid));
             process.caches.confined = confined.is_some();
         }
-        if let Some(subscribers) = self.advice.subscribers().filter(|all| !all.is_empty()) {
-            for (tgid, process) in &mut processes {
-                let story = subscribers.story(*tgid);
-                process.advised = story.map_or(0, |story| story.threads);
-            }
+        if let Some(subscribers) = self.advice.subscribers() {
+            subscribers.advised(|tgid, threads| {
+                if let Some(process) = processes.get_mut(&tgid) {
+                    process.advised = process.advised.max(threads);
+                }
+            });
         }
         if let Some(counting) = &self.half.counting {
             for (tgid, counted) in counting.processes() {
