@@ -78,7 +78,7 @@ pub struct Args {
     pub(super) objective: policy::Objective,
 
     /// Standard deviation of a model's estimates of SF from the truth, in percent;
-    /// without it no policy has a model, but rank one of 5 %
+    /// without it no policy has a model, but rank and ef one of 5 %
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) model_error: Option<f64>,
 
