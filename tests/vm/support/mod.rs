@@ -158,13 +158,13 @@ pub(crate) fn state() -> String {
     fs::read_to_string(STATE).unwrap().trim().to_string()
 }
 
-/// Waits until `done`, and fails if that takes longer than `limit`.
 /// How often a sched_ext scheduler has been attached since boot.
 pub(crate) fn starts() -> u64 {
     let count = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap();
     count.trim().parse().unwrap()
 }
 
+/// Waits until `done`, and fails if that takes longer than `limit`.
 pub(crate) fn wait_until(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
