@@ -74,31 +74,6 @@ static void change_domain(struct task_ctx *tctx, u32 domain)
 	count_share(tctx, share);
 }
 
-/*
- * The least crowded domain of @core_type, by runnable weight per CPU. Global,
- * so that the verifier checks it once and not in every place that calls it.
- */
-__noinline u32 lightest_domain_of(u32 core_type)
-{
-	u32 best = NO_DOMAIN, best_cpus = 0, d;
-	u64 best_weight = 0;
-
-	bpf_for(d, 0, nr_domains) {
-		struct domain_ctx *dctx = domain_ctx_of(d);
-		u32 nr_cpus = cpus_of_domain(d);
-
-		if (!dctx || type_of_domain(d) != core_type)
-			continue;
-		if (best == NO_DOMAIN ||
-		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
-			best = d;
-			best_weight = dctx->weight;
-			best_cpus = nr_cpus;
-		}
-	}
-	return best;
-}
-
 /* Bring up to date what a task competes with, which its cgroups settle. */
 static void refresh_share(struct task_ctx *tctx)
 {
@@ -290,10 +265,12 @@ static void take_slot(struct task_struct *p, struct task_ctx *tctx)
 	slot_write_end(s);
 }
 
-/* Exec and prctl change a task's name. */
+/* Exec and prctl change a task's name; exec by a thread that is not the first one gives it the first one's id. */
 static void refresh_name(struct task_struct *p, struct task_slot *s)
 {
 	slot_write_begin(s);
+	s->tid = p->pid;
+	s->start_time = p->start_time;
 	bpf_probe_read_kernel_str(s->comm, sizeof(s->comm), p->comm);
 	slot_write_end(s);
 }

@@ -11,6 +11,7 @@
 #include "idle.bpf.h"
 #include "account.bpf.h"
 #include "park.bpf.h"
+#include "queues.bpf.h"
 
 struct action_batch action_batch SEC(".bss.actions");
 
@@ -121,14 +122,14 @@ static void sweep_queue(u32 domain)
 		hint = wished_type(tctx);
 		if (hint == NO_TYPE || hint == type_of_domain(domain))
 			continue;
-		to = lightest_domain_of(hint);
+		to = lightest_domain_for(p, hint);
 		/*
 		 * The waiting count and the weight stay with the old domain until
 		 * the task runs; running() sets both right.
 		 */
 		there = domain_ctx_of(to);
 		if (there && scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0))
-			there->moved_in = true;
+			note_moved_in(there);
 	}
 }
 

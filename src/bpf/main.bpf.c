@@ -369,7 +369,8 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 	/* On a type that the agent wants for others, and others wait: make room. */
 	hint = hint_of(tctx);
 	dctx = domain_ctx_of(tctx->domain);
-	if (hint != NO_TYPE && hint != type_of_cpu(cpu) && dctx && dctx->nr_waiting)
+	if (hint != NO_TYPE && hint != type_of_cpu(cpu) && dctx &&
+	    (dctx->nr_waiting || dctx->moved_in))
 		scx_bpf_task_set_slice(p, 0);
 }
 

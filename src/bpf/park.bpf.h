@@ -69,16 +69,20 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 	if (can_iterate()) {
 		bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
 			struct task_ctx *tctx = taken ? task_ctx_of(p) : NULL;
+			struct domain_ctx *there;
 
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
 			if (!tctx || tctx->domain >= MAX_DOMAINS) {
 				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
 				continue;
 			}
-			/* By the deadline that it had last: it has waited long enough. */
-			count_waiting(tctx);
-			if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
-				uncount_waiting(tctx);
+			/*
+			 * By the deadline that it had last: it has waited long enough. Not counted, as in
+			 * let_go(): another CPU may take it away meanwhile.
+			 */
+			there = domain_ctx_of(tctx->domain);
+			if (there && scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
+				note_moved_in(there);
 		}
 		if (taken)
 			arm_rescue(*key);

@@ -88,7 +88,7 @@ static bool requeue(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 	if (is_pinned(tctx)) {
 		dsq = CPU_DSQ(tctx->pinned_cpu);
 	} else if (hint != NO_TYPE && hint != type_of_domain(domain)) {
-		domain = lightest_domain_of(hint);
+		domain = lightest_domain_for(p, hint);
 		there = domain_ctx_of(domain);
 		if (there && domain < MAX_DOMAINS) {
 			there->moved_in = true;

@@ -28,6 +28,32 @@ __noinline bool may_use_domain(struct task_struct *p __arg_trusted, u32 domain)
 }
 
 /*
+ * The least crowded domain of @core_type, by runnable weight per CPU, of those that have a CPU for @p; NO_DOMAIN
+ * if none has. In another's queue it would wait until a CPU that may take it falls idle. Global, so
+ * that the verifier checks it once and not in every place that calls it.
+ */
+__noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core_type)
+{
+	u32 best = NO_DOMAIN, best_cpus = 0, d;
+	u64 best_weight = 0;
+
+	bpf_for(d, 0, nr_domains) {
+		struct domain_ctx *dctx = domain_ctx_of(d);
+		u32 nr_cpus = cpus_of_domain(d);
+
+		if (!dctx || type_of_domain(d) != core_type || !may_use_domain(p, d))
+			continue;
+		if (best == NO_DOMAIN ||
+		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
+			best = d;
+			best_weight = dctx->weight;
+			best_cpus = nr_cpus;
+		}
+	}
+	return best;
+}
+
+/*
  * The queue for a task that found no idle CPU: that of its hint's type, or
  * else the one where it is, unless another is less crowded by more than the
  * task itself. So runnable weight stays in proportion to CPUs, within a task.
@@ -39,7 +65,7 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 	u64 best_weight;
 
 	if (hint != NO_TYPE && type_of_domain(best) != hint)
-		best = lightest_domain_of(hint);
+		best = lightest_domain_for(p, hint);
 	dctx = domain_ctx_of(best);
 	if (!dctx)
 		return 0;

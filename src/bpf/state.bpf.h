@@ -85,7 +85,7 @@ struct domain_ctx {
 	u64 pinned_weight;	/* of those that may run on one CPU only */
 	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
-	u32 moved_in;		/* some wait here that are counted elsewhere, perhaps */
+	u32 moved_in;		/* some wait here that are not counted here, perhaps */
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 computed_at;	/* when something that may be preempted was seen to run here */
 	u64 rotated_at;
@@ -306,6 +306,12 @@ static struct domain_ctx *domain_ctx_of(u32 domain)
 	return MEMBER_VPTR(domain_ctxs, [domain]);
 }
 
+/* A task that is not counted here waits in the queue now; before the look for an idle CPU. A full barrier, as a count is. */
+static void note_moved_in(struct domain_ctx *dctx)
+{
+	__sync_lock_test_and_set(&dctx->moved_in, true);
+}
+
 /* Does any task wait in @domain's queue? */
 static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 {
@@ -313,8 +319,8 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 		return true;
 	if (!dctx->moved_in)
 		return false;
-	/* In this order: a task that is moved in meanwhile says so again. */
-	dctx->moved_in = false;
+	/* In this order, which the exchange keeps: a task that is moved in meanwhile says so again. */
+	__sync_lock_test_and_set(&dctx->moved_in, false);
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		dctx->moved_in = true;
 	return dctx->moved_in;
@@ -341,7 +347,7 @@ static bool nobody_waits_for(s32 cpu)
 	struct domain_ctx *dctx = domain_ctx_of(domain_of_cpu(cpu));
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return dctx && !cctx->nr_waiting && !dctx->nr_waiting;
+	return dctx && !cctx->nr_waiting && !dctx->nr_waiting && !dctx->moved_in;
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include "idle.bpf.h"
 #include "account.bpf.h"
+#include "queues.bpf.h"
 
 /* How many CPUs besides its last one a waking task looks at. */
 #define MAX_VICTIMS		4
@@ -212,7 +213,7 @@ static s32 claim_cpu_of_other(struct task_struct *p, struct task_ctx *tctx, s32 
 	    vtime_before(clock_now(), tctx->vtime - (ran ? vtime_of(tctx, ran) : 0)))
 		return -ENOENT;
 	if (hint != NO_TYPE && type_of_domain(domain) != hint)
-		domain = lightest_domain_of(hint);
+		domain = lightest_domain_for(p, hint);
 	else if (may_use_cpu(p, prev_cpu) && claim_runner(prev_cpu, tctx, interval_ns))
 		return prev_cpu;
 	dctx = domain_ctx_of(domain);

@@ -89,7 +89,7 @@ __noinline u32 domain_after(struct task_struct *p __arg_trusted)
 	hint = wished_type(tctx);
 	domain = tctx->domain;
 	if (hint != NO_TYPE && hint != type_of_domain(domain))
-		domain = lightest_domain_of(hint);
+		domain = lightest_domain_for(p, hint);
 	return may_use_domain(p, domain) ? domain : domain_of_cpu(first_cpu_of(p));
 }
 
@@ -146,15 +146,14 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
 			continue;
 		}
-		/* The count stays with the old domain until the task runs, as in sweep_queue(). */
-		count_waiting(tctx);
+		/*
+		 * Not counted: another CPU may take it away at this moment (for a change of its affinity),
+		 * and count it where it puts it.
+		 */
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, next_deadline(p, tctx));
-		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0)) {
-			uncount_waiting(tctx);
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
 			continue;
-		}
-		if (domain != tctx->domain)
-			there->moved_in = true;
+		note_moved_in(there);
 		wake_idle_for(p, *key);
 	}
 	if (next)

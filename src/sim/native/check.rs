@@ -106,15 +106,24 @@ impl NativeKernel {
         if running && !self.allows(task, self.cpu_of(task)) && !stays() {
             return Err(format!("{} runs where it may not", self.name(task)));
         }
-        let counted = match at {
-            Some(At::User(dsq)) => dsq < PARK_DSQS,
-            _ => false,
+        let (counted, domain) = match at {
+            Some(At::User(dsq)) => (dsq < PARK_DSQS, u32::try_from(dsq).ok()),
+            _ => (false, None),
         };
+        let domains = &self.machine.topology.domains;
+        let served = domain.and_then(|domain| domains.get(domain as usize));
+        if served.is_some_and(|served| !served.cpus.iter().any(|&cpu| self.allows(task, cpu))) {
+            return Err(format!(
+                "{} waits in {at:?}, which no CPU serves that it may use",
+                self.name(task)
+            ));
+        }
         let waiting = self
             .with_task_ctx(task, |ctx| ctx.waiting != 0)
             .unwrap_or(false);
-        // One that was moved to a local queue is counted until it runs.
-        if counted && !waiting {
+        // One that was moved to a local queue is counted until it runs, and one that a timer let go is not.
+        let let_go = served.is_some() && domain.is_some_and(|it| self.domain_ctx(it).moved_in != 0);
+        if counted && !waiting && !let_go {
             return Err(format!(
                 "{} waits in {at:?}, and is not counted",
                 self.name(task)

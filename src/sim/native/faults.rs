@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+mod queues;
 mod taken;
 
 use super::ffi::PF_KTHREAD;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What waits does so where a CPU of its affinity serves the queue.
+
+use super::*;
+
+/// Intel's E cores have a domain for each four, by their L2.
+#[test]
+fn a_hint_moves_what_waits_to_a_queue_from_which_it_may_be_taken() {
+    for can_iterate in [true, false] {
+        let topology = topology(&[(0, 2), (1, 2), (1, 2)], &[]);
+        let mut machine = NativeMachine::on(topology);
+        (machine.version, machine.can_iterate) = (Version(7, 1), can_iterate);
+        let kernel = NativeKernel::new(&machine).unwrap();
+        // The last domain is the least crowded, and is not for the task.
+        for (cpu, tasks) in [(0, 2), (1, 2), (2, 4), (3, 4), (4, 1), (5, 1)] {
+            (0..tasks).for_each(|_| drop(kernel.fork(&pinned(cpu), cpu)));
+        }
+        let task = kernel.fork(&on([0, 1, 2, 3]), 0);
+        let waits = || kernel.waits(task) && kernel.task_ctx(task).unwrap().domain == 0;
+        for _ in 0..1000 {
+            kernel.run_for(MS);
+            if waits() && kernel.slot(task).is_some() {
+                break;
+            }
+        }
+        assert!(waits(), "{can_iterate}");
+        assert!(kernel.hint(task, 1, Author::Policy));
+        kernel.settle();
+        kernel.check(&Bounds::default()).unwrap();
+        let ran = || kernel.task_ctx(task).unwrap().run_ns;
+        let before = ran();
+        kernel.run_for(500 * MS);
+        assert!(ran() > before, "{can_iterate}");
+    }
+}
