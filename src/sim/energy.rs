@@ -256,7 +256,7 @@ mod tests {
             let load = load(program);
             alone_nj(&machine(), &load, core_type).unwrap() / load.alone_ns(core_type)
         };
-        // Linux' device tree has 0.61 and 0.12 W (src/sim/data/machines/juno-r1.toml).
+        // Arm's firmware for the board has 0.61 and 0.12 W (src/sim/data/machines/juno-r1.toml).
         assert!(
             (0.5..0.75).contains(&watts("hmmer", 0)),
             "{}",
