@@ -55,6 +55,7 @@ test:            ## run the checks and the tests: on this machine, then in virtu
 	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 
 test-kernels: setup ## run the long ones, too, on every kernel that can be had
+	@testbed/same-seed $(lastword $(ALL_KERNELS))
 	@BPF_CLANG=$$(testbed/build-needs clang) LONG=1 testbed/vm-tests \
 		$$(for k in $(ALL_KERNELS); do testbed/kernel $$k >/dev/null && echo $$k || \
 			echo "SKIPPED: Linux $$k cannot be downloaded" >&2; done)
