@@ -1,26 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Parts of the virtual machine's model, each with a test in C beside it (`testbed/hybrid/test/`).
 
-use std::path::Path;
-use std::process::Command;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::machines::settings;
+
+fn hybrid() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/hybrid")
+}
+
+/// Compiles a test with files of the plugin.
+fn compile(program: &Path, test: &str, files: &[PathBuf]) {
+    let test_folder = hybrid().join("test");
+    let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
+        .args(["-O1", "-Wall", "-o"])
+        .args([program, &test_folder.join(test)])
+        .arg("-I")
+        .arg(&test_folder)
+        .args(files)
+        .arg("-lm")
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
 
 /// Compiles a part of the plugin with its test and what else it needs, and runs that.
 fn checked(part: &str, needs: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("check");
-    let hybrid = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed/hybrid");
-    let status = Command::new(std::env::var("CC").unwrap_or("cc".into()))
-        .args(["-O1", "-Wall", "-o"])
-        .args([
-            &program,
-            &hybrid.join("test").join(part),
-            &hybrid.join(part),
-        ])
-        .args(needs.iter().map(|part| hybrid.join(part)))
-        .arg("-lm")
-        .status()
-        .unwrap();
-    assert!(status.success());
+    let parts = [&[part], needs].concat();
+    let files: Vec<_> = parts.iter().map(|part| hybrid().join(part)).collect();
+    compile(&program, part, &files);
     let output = Command::new(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
@@ -74,4 +86,48 @@ fn amd_says_what_a_dump_of_its_cpuid_says() {
 #[test]
 fn blocks_cost_what_was_worked_out() {
     checked("pipeline.c", &["operands.c", "decode.c"]);
+}
+
+/// Two processes at a time, each with its memory elsewhere: `testbed/vm-tests` boots twice, but seldom.
+#[test]
+fn the_whole_plugin_does_the_same_with_the_same_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("plugin");
+    let is_part = |file: &PathBuf| file.extension().is_some_and(|it| it == "c");
+    let files = fs::read_dir(hybrid()).unwrap();
+    let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    let parts: Vec<_> = files.into_iter().filter(is_part).collect();
+    compile(&program, "plugin.c", &parts);
+    let begin = |machine: &str, cpus: &str, seed: &str| {
+        let file = folder.path().join(machine);
+        fs::write(&file, settings(machine)).unwrap();
+        Command::new(&program)
+            .arg(format!("machine={}", file.display()))
+            .args([&format!("seed={seed}"), cpus, "30"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let end = |child: Child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let noisy = "i7-1260p-noisy";
+    // The others have what that one lacks: energy and heat, resctrl, hardware feedback, AMD's registers, pipelines.
+    for (machine, cpus) in [
+        (noisy, "24"),
+        ("i7-1260p-energy", "24"),
+        ("alder-lake-resctrl", "8"),
+        ("alder-lake-hfi", "8"),
+        ("ryzen-ai-9-hx-370-heat", "32"),
+        ("odroid-xu4-pipeline", "8"),
+    ] {
+        let [one, two, other] = ["1", "1", "2"].map(|seed| begin(machine, cpus, seed));
+        let [one, two, other] = [one, two, other].map(end);
+        assert!(one.lines().count() > 8, "{one}");
+        assert_eq!(one, two, "{machine}");
+        // Nothing but noise is drawn.
+        assert_eq!(one != other, machine == noisy, "{machine}");
+    }
 }
