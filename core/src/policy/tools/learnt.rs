@@ -57,6 +57,8 @@ struct Entry {
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
     residual: Option<Residual>,
+    /// That of the phase of the same thread that was measured last.
+    another: Option<Residual>,
     /// SF of this phase in earlier runs of the program.
     past: Option<Sure>,
     /// Number of the sample that was its last.
@@ -79,7 +81,8 @@ impl Entry {
     /// Speeds by core type.
     fn speeds(&self, machine: &KnownMachine) -> SureSpeeds {
         let variance = self.variance.get().unwrap_or_default();
-        let estimate = machine.trust.of(self.estimate(), variance);
+        let another = self.another.filter(|_| self.residual.is_none());
+        let estimate = machine.trust.of_thread(self.estimate(), variance, another);
         let mut past = [None; MAX_CORE_TYPES];
         past[machine.prior.slowest()] = self.past;
         let prior = machine.prior.with_estimate(estimate).with_past(&past);
@@ -140,12 +143,15 @@ struct Thread {
     usual: Mean,
     /// What earlier runs of its program were like.
     known: Option<ThreadProfile>,
+    /// Of the phase that was measured last, see [`Entry::residual`].
+    measured: Option<Residual>,
 }
 
 impl Thread {
     fn new() -> Self {
         Self {
             known: None,
+            measured: None,
             phases: Vec::new(),
             now: 0,
             on: None,
@@ -181,6 +187,8 @@ impl Thread {
             entry.watts[core_type].take(watts, AVERAGED);
         }
         entry.residual = entry.measured_over_said(machine);
+        entry.another = self.measured;
+        self.measured = entry.residual.or(self.measured);
         let sf = entry.sf(machine).sf;
         self.usual.take(sf, AVERAGED_USUAL);
         sf
@@ -193,6 +201,7 @@ impl Thread {
 
     fn put(&mut self, phase: Phase) -> usize {
         let entry = Entry {
+            another: None,
             phase,
             by_type: Default::default(),
             variance: Mean::default(),
@@ -453,6 +462,34 @@ mod tests {
         assert!((measured - 1.5).abs() < 0.001, "{measured}");
         // As much as is believed, and never less than nothing.
         assert_eq!(sf(1, 100.0, 30), 1.0);
+    }
+
+    #[test]
+    fn a_model_that_was_far_off_in_one_phase_of_a_thread_is_not_believed_of_its_others() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let topology = board(2, 4);
+        let mut sf = |place: usize, ipc: f64, l1: f64, times: usize| {
+            it.core_type = place;
+            for _ in 0..times {
+                let snapshot = Snapshot {
+                    now_ns: 0,
+                    topology: &topology,
+                    tasks: std::slice::from_ref(&it),
+                };
+                learnt.look(&snapshot, &[Some(2e9), Some(1e9), None, None]);
+                let mut sample = sample(&it, ipc, l1, 0.0);
+                let (sf, sigma) = (2.0, 0.05);
+                sample.sf = Some(SfEstimate { sf, sigma });
+                learnt.observe(&sample);
+            }
+            learnt.sf(it.id).unwrap()
+        };
+        // A phase that is known already when another one is measured.
+        assert_eq!(sf(0, 0.5, 900.0, 3).sf, 2.0);
+        sf(0, 0.5, 300.0, 5);
+        assert!(sf(1, 1.0, 300.0, 5).sf < 1.2);
+        let back = sf(0, 0.5, 900.0, 2);
+        assert!(back.sf < 1.2 && back.sigma > 0.1, "{back:?}");
     }
 
     #[test]

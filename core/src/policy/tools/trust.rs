@@ -13,6 +13,13 @@ const UNTRIED: f64 = 0.1;
 /// Threads that the model's own word counts for, beside those that were measured.
 const WORD: f64 = 2.0;
 
+/// Where what was measured of one phase of a thread is so many standard errors from what is believed, the
+/// model knows that thread so badly that it says nothing of its other phases.
+const BEYOND: f64 = 2.5;
+
+/// By how much two phases of a thread differ in that: standard deviation, of the usual order of a good model's.
+const PHASES: f64 = 0.1;
+
 /// As many that are gone are remembered at the most: the next ones may be others.
 const REMEMBERED: f64 = 16.0;
 
@@ -93,6 +100,29 @@ impl Trust {
             sigma: (self.word * variance + self.variance).sqrt(),
         }
     }
+
+    /// The same of a thread of which `another` phase was measured. If the model was far off there, it is taken
+    /// to be as far off here: some programs are like none that a model was learnt from.
+    pub(super) fn of_thread(
+        &self,
+        sf: f64,
+        variance: f64,
+        another: Option<Residual>,
+    ) -> SfEstimate {
+        let believed = self.of(sf, variance);
+        let beyond = |of: &Residual| {
+            let apart = (of.value - self.bias).abs();
+            let sigma = (believed.sigma * believed.sigma + of.variance).sqrt();
+            apart.is_finite() && apart > BEYOND * sigma
+        };
+        match another.filter(beyond) {
+            Some(Residual { value, variance }) => SfEstimate {
+                sf: sf * value.exp(),
+                sigma: (variance + PHASES * PHASES).sqrt(),
+            },
+            None => believed,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +173,21 @@ mod tests {
         // One is enough to doubt all others.
         let doubted = after(&[0.5]).trust().of(2.0, 0.0025);
         assert!(doubted.sigma > 0.15, "{doubted:?}");
+    }
+
+    #[test]
+    fn a_thread_that_the_model_was_far_off_with_is_as_far_off_in_its_other_phases() {
+        let trust = after(&[0.05, -0.05, 0.1, -0.6]).trust();
+        let usual = trust.of(2.0, 0.0025);
+        let same = trust.of_thread(2.0, 0.0025, None);
+        assert_eq!((same.sf, same.sigma), (usual.sf, usual.sigma));
+        let near = trust.of_thread(2.0, 0.0025, Some(of(0.2)));
+        assert_eq!((near.sf, near.sigma), (usual.sf, usual.sigma));
+        let far = trust.of_thread(2.0, 0.0025, Some(of(-0.9)));
+        assert!((far.sf - 0.81).abs() < 0.01, "{far:?}");
+        assert!((far.sigma - 0.1).abs() < 1e-9, "{far:?}");
+        let none = trust.of_thread(2.0, 0.0025, Some(of(f64::INFINITY)));
+        assert_eq!(none.sf, usual.sf);
     }
 
     #[test]
