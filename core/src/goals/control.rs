@@ -30,6 +30,11 @@ const BOLD: f64 = 1.3;
 /// The allotment decides the rate if so much of it was spent.
 const BOUND: std::ops::RangeInclusive<f64> = 0.5..=1.1;
 
+/// Whether it was the allotment that decided the rate.
+pub fn decides(interval: &BeatInterval) -> bool {
+    interval.allotted > 0.0 && BOUND.contains(&(interval.spent / interval.allotted))
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PiController {
@@ -79,8 +84,7 @@ impl PiController {
         let pole = pole + (SLOW - pole).max(0.0) * (noise / NOISY).min(1.0);
         let far = error.abs() / (FAR.max(FAR_NOISES * noise) * target);
         let rest = 1.0 - pole * (1.0 - far).max(0.0);
-        let decides = granted && allotted > 0.0 && BOUND.contains(&(spent / allotted));
-        let demand = if decides {
+        let demand = if granted && decides(interval) {
             let step = rest / model.b() * (error - model.a() * self.error);
             // In proportion the target would take so much more, or less.
             let most = BOLD * allotted * (target / rate.max(f64::MIN_POSITIVE) - 1.0).abs();

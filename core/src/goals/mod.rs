@@ -11,6 +11,8 @@
 //! - Rate and cost are taken between the same two whole beats, at least [`GoalSettings::beats`] and
 //!   [`GoalSettings::interval`] apart, and what follows from them is in force at once. Sironi et al.
 //!   allot each 500 ms, whatever was measured.
+//! - What has fallen behind its schedule of beats gets up to 1.3 times its demand, and what is ahead down to 0.775 of it
+//!   ([`pace`]), so that a window of a second has its beats though one of them took longer.
 //! - A session that has not beaten for half a second yet, or no longer beats, gets what the others leave, and
 //!   shares a quarter of the machine with its like where they leave less: so those that come, and those
 //!   that lie, cost the others no more than that.
@@ -34,6 +36,7 @@
 
 pub mod control;
 pub mod model;
+pub mod pace;
 mod place;
 pub mod rate;
 mod session;

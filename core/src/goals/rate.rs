@@ -63,6 +63,19 @@ pub struct BeatInterval {
     pub beats: u64,
 }
 
+impl BeatInterval {
+    /// What it had been if so many fast cores had been allotted, and all in proportion. Something was.
+    pub fn as_if_allotted(&self, fast_cores: f64) -> Self {
+        let part = fast_cores / self.allotted;
+        Self {
+            rate: part * self.rate,
+            spent: part * self.spent,
+            allotted: fast_cores,
+            beats: self.beats,
+        }
+    }
+}
+
 /// The beats of a session. It takes the same room for ever.
 #[derive(Clone, Debug)]
 pub struct BeatLog {

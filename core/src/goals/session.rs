@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! One session: its beats, its model, its controller, and what these make of a look.
 
-use super::control::{LEAST_DEMAND, PiController};
+use super::control::{LEAST_DEMAND, PiController, decides};
 use super::model::RateModel;
+use super::pace::BeatPace;
 use super::rate::{BeatInterval, BeatLog, BeatReading};
 use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
 
@@ -54,6 +55,11 @@ pub(super) struct Session {
     /// It was as the interval began.
     was_young: bool,
     standing: Standing,
+    pace: BeatPace,
+    /// What it is to get now of what it would get on schedule.
+    part: f64,
+    /// Its allotment decided its rate in the latest interval: with more it catches up.
+    steered: bool,
 }
 
 impl Session {
@@ -77,6 +83,9 @@ impl Session {
             young: true,
             was_young: true,
             standing: Standing::Unknown,
+            pace: BeatPace::default(),
+            part: 1.0,
+            steered: false,
         }
     }
 
@@ -91,6 +100,7 @@ impl Session {
         if sight.target.rate() != self.target {
             self.target = sight.target.rate();
             self.controller.forget();
+            self.pace = BeatPace::default();
             if let Some(model) = &self.model {
                 self.controller.set(self.target / model.gain());
             }
@@ -104,6 +114,13 @@ impl Session {
         };
         if self.log.read(now_ns, &reading) {
             self.begun_ns.get_or_insert(now_ns);
+            if self.standing() == Standing::Measured {
+                let at_ns = sight.beat_at_ns.min(now_ns);
+                self.pace
+                    .beat(sight.beats, at_ns, self.target, settings.window);
+            } else {
+                self.pace = BeatPace::default();
+            }
         }
         let since_ns = self
             .begun_ns
@@ -133,6 +150,10 @@ impl Session {
         } else {
             self.overdue(now_ns, least_ns, settings);
         }
+        self.part = match self.steered {
+            true => self.pace.part(now_ns, self.target, settings.window),
+            false => 1.0,
+        };
     }
 
     /// What it did until now says nothing of what it needs: it is measured from its next beat on.
@@ -166,13 +187,19 @@ impl Session {
         }
         // Nor was what it had as it began what it had asked for.
         let granted = self.met > 0.98 && !self.was_young;
+        let before = interval.rate;
+        self.steered = granted && !by_work && decides(&interval);
+        if self.steered {
+            // What it was given because it was behind or ahead says nothing of what it needs.
+            interval = interval.as_if_allotted(self.needed());
+        }
         self.controller
             .step(self.target, &interval, granted, &model, pole);
         if by_work {
             // With less it would be in arrears with its work.
             self.controller.raise(ROOM * self.spent);
         }
-        self.before = interval.rate;
+        self.before = before;
         self.met = 1.0;
         self.was_young = self.young;
         self.standing = Standing::Measured;
@@ -214,15 +241,25 @@ impl Session {
     /// Fast cores that it asks for: what it can use of its demand.
     pub(super) fn claim(&self) -> f64 {
         match self.standing() {
-            Standing::Measured => self.controller.demand().min(self.threads),
+            Standing::Measured => (self.part * self.controller.demand()).min(self.threads),
             Standing::Unknown => self.threads,
         }
+    }
+
+    /// Fast cores that it can use of its demand, were it on schedule.
+    fn needed(&self) -> f64 {
+        self.controller.demand().min(self.threads)
     }
 
     /// It gets so much of what it asked for.
     pub(super) fn give(&mut self, given: f64) {
         self.given = given;
-        self.met = self.met.min(given / self.claim().max(LEAST_DEMAND));
+        // To catch up is not what it must have.
+        let asked = match self.standing() {
+            Standing::Measured => self.claim().min(self.needed()),
+            Standing::Unknown => self.claim(),
+        };
+        self.met = self.met.min(given / asked.max(LEAST_DEMAND));
     }
 
     pub(super) fn state(&self, now_ns: u64, settings: &GoalSettings) -> GoalState {
@@ -253,7 +290,7 @@ impl Session {
             return None;
         }
         let demand = self.controller.demand();
-        let lacks = self.claim() - self.given;
+        let lacks = self.needed().min(self.claim()) - self.given;
         Some(if lacks > 0.02 * demand {
             Miss::Machine { lacks }
         } else if demand > 1.05 * self.threads {

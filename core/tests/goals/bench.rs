@@ -125,8 +125,8 @@ impl Bench {
             if self.ms.is_multiple_of(100) && self.ms > 2000 {
                 for plant in &self.plants {
                     let off = plant.rate_before(self.ms * MS) / plant.target - 1.0;
-                    let window = (11_000.0 / plant.target).max(1000.0) as u64;
-                    let settled = self.ms > plant.phase_began(self.ms) + 1000 + window;
+                    let settled =
+                        self.ms > plant.phase_began(self.ms) + 1000 + plant.window_began();
                     self.near.note(off.abs(), settled);
                 }
             }

@@ -226,16 +226,24 @@ impl Plant {
         }
     }
 
-    /// Rate between whole beats over the last second, and ten beats at least, before `at`, ns.
+    /// Rate in a window of a second, or ten beats where that is longer, before `at`, ns: between the first beats since its
+    /// begin and since its end, so that beats which come in groups are not counted for more than they are. Its end is
+    /// two beats ago, and 200 ms, when the beat after it should have come.
     pub(crate) fn rate_before(&self, at: u64) -> f64 {
-        let end = self.history.partition_point(|beat| *beat <= at);
-        let far = at.saturating_sub(1000 * MS);
-        let begin = self.history.partition_point(|beat| *beat < far);
-        let begin = begin.min(end.saturating_sub(11));
-        let Some(last) = end.checked_sub(1) else {
+        let ns = |beats: f64| (beats * 1e9 / self.target) as u64;
+        let end = at.saturating_sub(ns(2.0).max(200 * MS));
+        let begin = end.saturating_sub(ns(10.0).max(1000 * MS));
+        let first = self.history.partition_point(|beat| *beat < begin);
+        let last = self.history.partition_point(|beat| *beat < end);
+        let Some(began) = self.history.get(first) else {
             return 0.0;
         };
-        let lasted = self.history[last].saturating_sub(self.history[begin]);
-        (last - begin) as f64 * 1e9 / lasted.max(1) as f64
+        let ended = self.history.get(last).copied().unwrap_or(at);
+        (last - first) as f64 * 1e9 / ended.saturating_sub(*began).max(1) as f64
+    }
+
+    /// How long before now the window of [`Self::rate_before`] began, ms.
+    pub(crate) fn window_began(&self) -> u64 {
+        ((10_000.0 / self.target).max(1000.0) + (2000.0 / self.target).max(200.0)) as u64
     }
 }

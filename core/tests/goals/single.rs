@@ -80,12 +80,13 @@ fn ideal(target: f64) -> f64 {
         beats.push(at);
     }
     let window = f64::max(1.0, 10.0 / target);
-    let count = |at: f64| beats.partition_point(|beat| *beat <= at) as f64;
+    let next = |at: f64| beats.partition_point(|beat| *beat < at);
     let starts: Vec<f64> = (1..1000)
         .map(|n| (at - window) * n as f64 / 1000.0)
         .collect();
     let near = |start: &&f64| {
-        let rate = (count(**start + window) - count(**start)) / window;
+        let (first, last) = (next(**start), next(**start + window));
+        let rate = (last - first) as f64 / (beats[last] - beats[first]);
         (rate / target - 1.0).abs() < 0.1
     };
     100.0 * starts.iter().filter(near).count() as f64 / starts.len() as f64
