@@ -221,12 +221,13 @@ impl Session {
         {
             let expects = self.target / model.gain();
             let need = self.target * so_far.spent / so_far.rate;
-            let refuted = need > REFUTED * expects;
-            self.controller.raise(if refuted {
-                need
-            } else {
-                need.min(2.0 * expects)
-            });
+            let twice = 2.0 * expects;
+            // More than its threads can use would only have to be taken back later.
+            let most = match need > REFUTED * expects {
+                true => twice.max(self.threads),
+                false => twice,
+            };
+            self.controller.raise(need.min(most));
         }
     }
 
