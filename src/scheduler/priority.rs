@@ -15,6 +15,14 @@ pub(crate) fn run_when_idle() -> Result<()> {
     set(libc::SCHED_IDLE, 0)
 }
 
+/// Lets the calling thread run before all ordinary ones. It must need little, whatever they do.
+///
+/// # Errors
+/// Where the kernel refuses, as it does without CAP_SYS_NICE.
+pub(crate) fn run_first() -> Result<()> {
+    set(libc::SCHED_FIFO, 1)
+}
+
 /// Attaches a scheduler as a real-time thread. Older kernels (seen on 6.16) move one thread after the
 /// other to the class of sched_ext, which runs where ordinary ones do not want to, and the one that
 /// attaches, too: beside many that are moved later, and take all CPUs, it would never get to them.

@@ -25,6 +25,7 @@ use super::passed::{PassedBeats, pass_on};
 use crate::connections::peer::descends;
 use crate::pmc::target::{Launcher, command, exit_code};
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
+use crate::scheduler::priority::run_first;
 
 /// How often it is looked whether there were beats.
 const LOOK: Duration = Duration::from_millis(10);
@@ -200,6 +201,13 @@ impl<'a> Voice<'a> {
         stop: &AtomicBool,
         end: &Receiver<std::process::ExitStatus>,
     ) -> Result<u8> {
+        // Beside a crowd an ordinary thread saw beats up to four seconds late, and the program was given all that there was
+        // meanwhile, so that the thread got still less. What there is to see in a look is bounded by its buffers.
+        if !matches!(source, Source::Passed(_))
+            && let Err(why) = run_first()
+        {
+            warn!("beats may be seen late beside many busy threads: no real-time priority ({why})");
+        }
         let mut told = false;
         let status = loop {
             let ended = end.recv_timeout(LOOK);
