@@ -38,7 +38,7 @@ fn thousands_of_random_programs_are_kept_at_their_targets() {
         near.worst
     );
     let [all, settled, beyond] = near.percent();
-    assert!(all > 97.0 && settled > 99.8 && beyond < 0.05, "{near:?}");
+    assert!(all > 98.0 && settled > 99.8 && beyond < 0.05, "{near:?}");
     assert!(near.worst < 0.3, "{near:?}");
 }
 
@@ -51,7 +51,7 @@ fn noisy_programs_get_no_worse_than_their_noise() {
         near.worst
     );
     let [_, settled, beyond] = near.percent();
-    assert!(settled > 88.0 && beyond < 5.0, "{near:?}");
+    assert!(settled > 93.0 && beyond < 3.0, "{near:?}");
 
     let near = random(20_000, 200, |bench| {
         let plant = &mut bench.plants[0];
@@ -70,7 +70,7 @@ fn noisy_programs_get_no_worse_than_their_noise() {
 const GROUP: [f64; 4] = [2.63, 0.72, 0.59, 0.06];
 
 /// Percent of windows of a second, or ten beats where that is longer, within 10 % of the target, of such pictures at an
-/// allotment that is right all the time: what any controller can reach at most.
+/// allotment that is right all the time.
 fn ideal(target: f64) -> f64 {
     let mut rng = rng(HELD_OUT);
     let (mut at, mut beats) = (0.0, vec![0.0]);
@@ -92,10 +92,10 @@ fn ideal(target: f64) -> f64 {
     100.0 * starts.iter().filter(near).count() as f64 / starts.len() as f64
 }
 
-/// Of groups of four a second holds more or fewer by itself ([`ideal`]), so this is far from 95 %; it is to become no worse.
+/// Of groups of four a second holds more or fewer by itself ([`ideal`]), so that at low rates this is below 95 %; it is to become no worse.
 #[test]
 fn an_encoder_whose_pictures_come_in_groups_is_kept_near_its_target() {
-    for (target, least) in [(14.4, 55.0), (21.6, 65.0), (30.0, 87.0), (60.0, 99.0)] {
+    for (target, least) in [(14.4, 85.0), (21.6, 87.0), (30.0, 96.0), (60.0, 99.0)] {
         let mut sum = Nearness::default();
         for seed in HELD_OUT + 60_000..HELD_OUT + 60_020 {
             let mut plant = Plant::new(1, target, 2.5 / target);
