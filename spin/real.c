@@ -2,7 +2,9 @@
 /* See real.h. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,37 +15,58 @@
 static const char *const runtimes[] = { "libgomp", "libomp", "libiomp5" };
 
 struct search {
-	const char *name;
-	void *found;
+	unsigned skip;
+	char path[PATH_MAX];
 };
 
-static int look_in(struct dl_phdr_info *info, size_t size, void *data)
+static bool is_runtime(const char *path)
+{
+	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
+		if (strstr(path, runtimes[i]))
+			return strlen(path) < PATH_MAX;
+	return false;
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct search *search = data;
 
 	(void)size;
-	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]) && !search->found; i++) {
-		void *library;
+	if (!is_runtime(info->dlpi_name) || search->skip--)
+		return 0;
+	strcpy(search->path, info->dlpi_name);
+	return 1;
+}
 
-		if (!strstr(info->dlpi_name, runtimes[i]))
-			continue;
-		library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-		if (library)
-			search->found = dlsym(library, search->name);
+/*
+ * Libraries are opened one by one after dl_iterate_phdr(), which holds a lock of the loader's: dlopen() takes another one before that,
+ * and a thread that is in dlopen() meanwhile would wait for this one for ever.
+ */
+static void *look_in_runtimes(const char *name)
+{
+	for (unsigned nth = 0;; nth++) {
+		struct search search = { .skip = nth };
+		void *library, *found;
+
+		if (!dl_iterate_phdr(look_at, &search))
+			return NULL;
+		library = dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD);
+		found = library ? dlsym(library, name) : NULL;
+		if (found)
+			return found;
 	}
-	return search->found != NULL;
 }
 
 void *scx_hetero_real(const char *name)
 {
-	struct search search = { name, dlsym(RTLD_NEXT, name) };
+	void *found = dlsym(RTLD_NEXT, name);
 
-	if (!search.found)
-		dl_iterate_phdr(look_in, &search);
-	if (!search.found) {
+	if (!found)
+		found = look_in_runtimes(name);
+	if (!found) {
 		fprintf(stderr, "scx_hetero's library for LD_PRELOAD: cannot find the real %s; run this "
 			"program without LD_PRELOAD\n", name);
 		abort();
 	}
-	return search.found;
+	return found;
 }
