@@ -29,8 +29,9 @@ static struct {
 	cpu_set_t may;
 } shares;
 
-/* What this thread keeps to, as in plan->type; and that something else has bound it, which is left so. */
+/* What this thread keeps to, as in plan->type, and where it may run so; and that something else has bound it, which is left so. */
 static __thread uint8_t keeps_to;
+static __thread cpu_set_t kept;
 static __thread bool bound;
 
 /* What this thread works at. */
@@ -70,16 +71,19 @@ static void keep_to(uint8_t type)
 {
 	cpu_set_t cpus;
 
-	if (!keeps_to && !bound)
-		bound = sched_getaffinity(0, sizeof(cpus), &cpus) || !CPU_EQUAL(&cpus, &shares.may);
+	if (!bound)
+		bound = sched_getaffinity(0, sizeof(cpus), &cpus) ||
+			!CPU_EQUAL(&cpus, keeps_to ? &kept : &shares.may);
 	if (bound)
 		return;
 	cpus = shares.may;
 	for (int cpu = 0; type && cpu < SCX_HETERO_ADVICE_CPUS; cpu++)
 		if (shares.advice.type_of_cpu[cpu] != type)
 			CPU_CLR(cpu, &cpus);
-	if (!sched_setaffinity(0, sizeof(cpus), &cpus))
-		keeps_to = type;
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		return;
+	keeps_to = type;
+	kept = cpus;
 }
 
 void team_work_begin(struct team_work *work, struct team_plan *plan, unsigned number)

@@ -332,6 +332,18 @@ fn static_loops_by_core_type_do_each_iteration_once() {
 }
 
 #[test]
+fn a_thread_that_something_else_binds_is_left_there() {
+    let bench = Bench::new();
+    build(bench.folder.path());
+    let bound = Command::new(bench.folder.path().join("bound"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&bound.stdout).into_owned();
+    println!("{said}");
+    assert!(bound.status.success(), "{said}");
+}
+
+#[test]
 fn trials_cost_little_beside_the_best_way() {
     let bench = Bench::new();
     build(bench.folder.path());
