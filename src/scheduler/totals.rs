@@ -26,7 +26,7 @@ impl Scheduler<'_> {
             process.runnable = task.nr_runnable.into();
             process.big_ns += task.run_ns[0];
             process.total_ns += task.total_ns();
-            process.progress_ns += task.amp_progress - task.first_progress;
+            process.progress_ns += task.amp_progress.saturating_sub(task.first_progress);
         }
         for (tgid, process) in &mut processes {
             process.joules = self.agent.energy.process(*tgid);
