@@ -186,8 +186,8 @@ impl KnowledgeService {
         if self.processes.len() < PROCESSES {
             self.processes.insert(tgid, key.clone());
         }
+        self.remember(&key);
         let known = self.recollect(&key);
-        self.make_room();
         match self.programs.entry(key.clone()) {
             Entry::Occupied(mut there) => {
                 let there = there.get_mut();
@@ -207,6 +207,23 @@ impl KnowledgeService {
             }
         }
         known
+    }
+
+    /// Takes a program from the store again that is no longer in memory: else it would be stored as a new one, over all
+    /// that is known of it.
+    fn remember(&mut self, key: &ProgramKey) {
+        if self.programs.contains_key(key) {
+            return;
+        }
+        self.make_room();
+        match self.store.as_ref().map(|store| store.find(key)) {
+            Some(Ok(Some(program))) => {
+                self.programs
+                    .insert(key.clone(), ServedProgram::new(program));
+            }
+            Some(Err(why)) => debug!("a program cannot be looked up: {why:#}"),
+            _ => {}
+        }
     }
 
     /// What is known of a program, or less surely of one that is most like it: the same executable of the same
@@ -386,6 +403,30 @@ mod tests {
         next.save(400);
         assert!(next.recollect(&next.processes[&own]).is_none());
         assert!(other.load().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_longer_in_memory_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("knowledge.db");
+        let own = std::process::id();
+        let mut service = KnowledgeService::open(&path, "m");
+        for run in 1..=3 {
+            // As when there were too many.
+            service.programs.clear();
+            let known = service.known_of(own, run);
+            assert_eq!(known.is_some(), run > 1);
+            let thread = Task {
+                tid: run as u32,
+                ..thread(own)
+            };
+            service.take(&thread, &found(2.0, true), run);
+            service.save(run);
+        }
+        let kept = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+        assert_eq!(kept.len(), 1);
+        assert_eq!((kept[0].runs, kept[0].known.threads), (3, 3));
+        assert_eq!(kept[0].seen, (1, 3));
     }
 
     #[test]

@@ -41,6 +41,9 @@ const LARGEST: u64 = 2 * 4096 * PAGES as u64;
 /// Of what is kept of one program, bytes: eight times what it takes.
 const LONGEST: usize = 64 << 10;
 
+/// As [`program`] has them.
+const COLUMNS: &str = "id, image, args, unit, uid, name, runs, first_seen, last_seen, known";
+
 /// How long another process may be at it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -200,10 +203,10 @@ impl KnowledgeStore {
     /// # Errors
     /// It cannot be read.
     pub fn load(&self) -> Result<Vec<StoredProgram>> {
-        let mut query = self.connection.prepare(
-            "SELECT id, image, args, unit, uid, name, runs, first_seen, last_seen, known FROM program
-             WHERE machine = ?1 AND length(known) <= ?2 ORDER BY last_seen DESC LIMIT ?3",
-        )?;
+        let mut query = self.connection.prepare(&format!(
+            "SELECT {COLUMNS} FROM program
+             WHERE machine = ?1 AND length(known) <= ?2 ORDER BY last_seen DESC LIMIT ?3"
+        ))?;
         let limits = params![self.machine, LONGEST as i64, PROGRAMS as i64];
         let rows = query.query_map(limits, |row| Ok(program(row)))?;
         let mut programs = Vec::new();
@@ -214,6 +217,29 @@ impl KnowledgeStore {
             }
         }
         Ok(programs)
+    }
+
+    /// What is known of one of this machine's programs.
+    ///
+    /// # Errors
+    /// It cannot be read, or makes no sense.
+    pub fn find(&self, key: &ProgramKey) -> Result<Option<StoredProgram>> {
+        let mut query = self.connection.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM program WHERE machine = ?1 AND length(known) <= ?2
+             AND image = ?3 AND args = ?4 AND unit = ?5 AND uid = ?6"
+        ))?;
+        let of = params![
+            self.machine,
+            LONGEST as i64,
+            key.image,
+            key.args,
+            key.unit,
+            key.uid
+        ];
+        query
+            .query_row(of, |row| Ok(program(row)))
+            .optional()?
+            .transpose()
     }
 
     /// Whether another process has changed it since the last time that this was asked.
