@@ -5,7 +5,8 @@
 //!
 //! What was there before is noted in a file before anything is changed, and put back at the end; after a crash by
 //! the service (`ExecStopPost=scx_hetero restore`), or the next start. Nothing is put back, nor set again, where
-//! another tool has set something else meanwhile: it is then that tool's.
+//! another tool has set something else meanwhile: it is then that tool's. What cannot be read, as of a CPU that is
+//! offline, comes back with what was set here: it stays noted, and is put back later.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -57,6 +58,8 @@ struct SetPreference {
 pub struct EnergyPreferences {
     root: PathBuf,
     set: Vec<SetPreference>,
+    /// Those that could not be put back yet.
+    owed: Vec<SetPreference>,
     /// Which of them is looked at next.
     next: usize,
     complained: bool,
@@ -65,10 +68,11 @@ pub struct EnergyPreferences {
 impl EnergyPreferences {
     /// Of the machine whose files lie below `root`. What a run before has left is put back.
     pub fn new(root: &Path) -> Self {
-        restore_left(root);
+        let (_, owed) = restore_noted(root);
         Self {
             root: root.to_path_buf(),
             set: Vec::new(),
+            owed,
             next: 0,
             complained: false,
         }
@@ -80,11 +84,13 @@ impl EnergyPreferences {
         if !self.set.is_empty() || topology.types.len() < 2 {
             return;
         }
-        let wished = self.wished(topology);
+        self.pay();
+        let mut wished = self.wished(topology);
+        wished.retain(|wish| !self.owed.iter().any(|owed| owed.policy == wish.policy));
         if wished.is_empty() {
             return;
         }
-        if let Err(error) = self.write_state(&wished) {
+        if let Err(error) = self.note(&wished) {
             if !std::mem::replace(&mut self.complained, true) {
                 warn!(
                     "the CPUs' energy preferences stay as they are, for what they were cannot be kept: {error:#}"
@@ -104,9 +110,8 @@ impl EnergyPreferences {
         {
             warn!("cannot set the energy preference of {policy}: {error}");
         }
-        if self.set.is_empty() {
-            self.forget_state();
-        } else {
+        self.keep_noted();
+        if !self.set.is_empty() {
             let kinds = &topology.types;
             info!(
                 "energy preference {FASTEST} on {}, {OTHERS} on the others, until energy is no longer saved",
@@ -115,46 +120,71 @@ impl EnergyPreferences {
         }
     }
 
-    /// Notices what others have set meanwhile, and leaves that to them.
+    /// Notices what others have set meanwhile, and leaves that to them. Puts back what could not be before.
     pub fn look(&mut self) {
+        self.pay();
+        let before = self.set.len();
         for _ in 0..self.set.len().min(LOOKS) {
             let at = self.next % self.set.len().max(1);
             let Some(set) = self.set.get(at) else {
                 return;
             };
-            let now = self.read(&set.policy);
-            if now.as_deref() == Some(&set.set) {
+            if is_ours(&self.root, set) != Some(false) {
                 self.next = at + 1;
                 continue;
             }
             debug!(
-                "the energy preference of {} is {} now: left alone",
-                set.policy,
-                now.as_deref().unwrap_or("gone")
+                "the energy preference of {} was set by another tool: left alone",
+                set.policy
             );
             self.set.swap_remove(at);
-            if self.set.is_empty() {
-                info!("another tool has set the CPUs' energy preferences: they are left alone");
-                self.forget_state();
-            }
         }
+        if self.set.len() == before {
+            return;
+        }
+        if self.set.is_empty() {
+            info!("another tool has set the CPUs' energy preferences: they are left alone");
+        }
+        self.keep_noted();
     }
 
     /// What a policy's preference was before it was set here; `None` if it is another tool's.
     pub fn found(&self, policy: &str) -> Option<&str> {
-        let set = self.set.iter().find(|set| set.policy == policy)?;
-        let is_ours = self.read(policy).as_deref() == Some(&set.set);
-        is_ours.then_some(set.found.as_str())
+        let mut all = self.set.iter().chain(&self.owed);
+        let set = all.find(|set| set.policy == policy)?;
+        (is_ours(&self.root, set) == Some(true)).then_some(set.found.as_str())
     }
 
-    /// Puts back what was there.
+    /// Puts back what was there, if not now then later.
     pub fn restore(&mut self) {
-        if self.set.is_empty() {
+        self.owed.append(&mut self.set);
+        self.pay();
+    }
+
+    /// Puts back what is owed, as far as that is possible now.
+    fn pay(&mut self) {
+        if self.owed.is_empty() {
             return;
         }
-        put_back(&self.root, &self.set);
-        self.set.clear();
-        self.forget_state();
+        let before = self.owed.len();
+        self.owed = put_back(&self.root, std::mem::take(&mut self.owed)).1;
+        if self.owed.len() < before {
+            self.keep_noted();
+        }
+    }
+
+    /// What is noted is what is set or owed, from now on.
+    fn keep_noted(&self) {
+        if self.set.is_empty() && self.owed.is_empty() {
+            forget(&self.root);
+        } else if let Err(error) = self.note(&self.set) {
+            debug!("more energy preferences are noted than are set: {error:#}");
+        }
+    }
+
+    /// Notes these besides what is owed.
+    fn note(&self, set: &[SetPreference]) -> anyhow::Result<()> {
+        write_state(&self.root, set.iter().chain(&self.owed))
     }
 
     fn wished(&self, topology: &Topology) -> Vec<SetPreference> {
@@ -208,18 +238,17 @@ impl EnergyPreferences {
     fn read(&self, policy: &str) -> Option<String> {
         read_trimmed(self.path_of(policy))
     }
+}
 
-    fn write_state(&self, set: &[SetPreference]) -> anyhow::Result<()> {
-        let path = self.root.join(STATE);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        write_whole(&path, &serde_json::to_vec(set)?)
+fn write_state<'a>(
+    root: &Path,
+    set: impl Iterator<Item = &'a SetPreference>,
+) -> anyhow::Result<()> {
+    let path = root.join(STATE);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
     }
-
-    fn forget_state(&self) {
-        forget(&self.root);
-    }
+    write_whole(&path, &serde_json::to_vec(&set.collect::<Vec<_>>())?)
 }
 
 impl Drop for EnergyPreferences {
@@ -228,8 +257,13 @@ impl Drop for EnergyPreferences {
     }
 }
 
-/// Puts back what a scheduler has set that did not come to its end; how many.
+/// Puts back what a scheduler has set that did not come to its end; how many. What cannot be put back yet stays noted.
 pub fn restore_left(root: &Path) -> usize {
+    restore_noted(root).0
+}
+
+/// The same, and what cannot be put back yet.
+fn restore_noted(root: &Path) -> (usize, Vec<SetPreference>) {
     let path = root.join(STATE);
     let left = match fs::metadata(&path) {
         Ok(there) if there.is_file() && there.len() <= LARGEST => fs::read(&path),
@@ -238,17 +272,17 @@ pub fn restore_left(root: &Path) -> usize {
     };
     let left = match left {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return 0,
+        Err(error) if error.kind() == ErrorKind::NotFound => return (0, Vec::new()),
         Err(error) => {
             warn!("cannot read {}: {error}", path.display());
-            return 0;
+            return (0, Vec::new());
         }
     };
-    let restored = match serde_json::from_slice::<Vec<SetPreference>>(&left) {
-        Ok(left) => put_back(root, &left),
+    let (restored, owed) = match serde_json::from_slice::<Vec<SetPreference>>(&left) {
+        Ok(left) => put_back(root, left),
         Err(error) => {
             warn!("{} is damaged ({error}), and is removed", path.display());
-            0
+            (0, Vec::new())
         }
     };
     if restored > 0 {
@@ -256,8 +290,16 @@ pub fn restore_left(root: &Path) -> usize {
             "{restored} energy preferences are again what they were before the last run, which did not end by itself"
         );
     }
-    forget(root);
-    restored
+    if owed.is_empty() {
+        forget(root);
+    } else {
+        let number = owed.len();
+        info!("{number} energy preferences cannot be put back yet, as of CPUs that are offline");
+        if let Err(error) = write_state(root, owed.iter()) {
+            debug!("more energy preferences are noted than are owed: {error:#}");
+        }
+    }
+    (restored, owed)
 }
 
 fn forget(root: &Path) {
@@ -269,24 +311,42 @@ fn forget(root: &Path) {
     }
 }
 
-/// Those that are still as they were set here; how many.
-fn put_back(root: &Path, set: &[SetPreference]) -> usize {
+/// Those that are still as they were set here; how many, and those of which that cannot be told or done now.
+fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>) {
     let mut back = 0;
+    let mut owed = Vec::new();
     for it in set {
         let is_known = |name: &str| NAMES.contains(&name);
         if !is_policy(&it.policy) || !is_known(&it.found) || !is_known(&it.set) {
             continue;
         }
-        let path = path_of(root, &it.policy);
-        if read_trimmed(&path).as_deref() != Some(&it.set) {
-            continue;
+        match is_ours(root, &it) {
+            Some(true) => {}
+            Some(false) => continue,
+            None => {
+                owed.push(it);
+                continue;
+            }
         }
-        match fs::write(&path, &it.found) {
+        match fs::write(path_of(root, &it.policy), &it.found) {
             Ok(()) => back += 1,
-            Err(error) => warn!("cannot put {} back to {}: {error}", it.policy, it.found),
+            Err(error) => {
+                debug!("cannot put {} back to {}: {error}", it.policy, it.found);
+                owed.push(it);
+            }
         }
     }
-    back
+    (back, owed)
+}
+
+/// Whether a preference is still as it was set here; `None` where that cannot be told, as the kernel answers EBUSY for
+/// a CPU that is offline.
+fn is_ours(root: &Path, set: &SetPreference) -> Option<bool> {
+    match fs::read_to_string(path_of(root, &set.policy)) {
+        Ok(now) => Some(now.trim() == set.set),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
+        Err(_) => None,
+    }
 }
 
 fn path_of(root: &Path, policy: &str) -> PathBuf {
@@ -300,173 +360,4 @@ fn is_policy(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::SysfsFiles;
-    use hetero_core::testing::board;
-
-    const ALL: &str = "default performance balance_performance balance_power power";
-
-    /// CPUs 0 and 1 are fast, 2 and 3 are not.
-    fn laptop(found: [&str; 4]) -> SysfsFiles {
-        let files = SysfsFiles::below(POLICIES, &[]);
-        for (cpu, found) in found.iter().enumerate() {
-            files.set(&format!("policy{cpu}/affected_cpus"), &cpu.to_string());
-            files.set(
-                &format!("policy{cpu}/energy_performance_available_preferences"),
-                ALL,
-            );
-            set(&files, cpu, found);
-        }
-        files
-    }
-
-    fn set(files: &SysfsFiles, cpu: usize, to: &str) {
-        files.set(&format!("policy{cpu}/energy_performance_preference"), to);
-    }
-
-    fn now(files: &SysfsFiles) -> Vec<String> {
-        let read = |cpu| read_trimmed(path_of(files.root(), &format!("policy{cpu}")));
-        (0..4).map(|cpu| read(cpu).unwrap_or_default()).collect()
-    }
-
-    fn has_state(files: &SysfsFiles) -> bool {
-        files.root().join(STATE).exists()
-    }
-
-    const BALANCED: [&str; 4] = ["balance_performance"; 4];
-    const SAVING: [&str; 4] = ["power", "power", "balance_power", "balance_power"];
-
-    #[test]
-    fn each_core_type_has_its_own_and_all_is_put_back() {
-        let files = laptop(BALANCED);
-        let mut preferences = EnergyPreferences::new(files.root());
-        preferences.lower(&board(2, 2));
-        assert_eq!(now(&files), SAVING);
-        assert_eq!(preferences.found("policy0"), Some("balance_performance"));
-        preferences.look();
-        preferences.restore();
-        assert_eq!(now(&files), BALANCED);
-        preferences.lower(&board(2, 2));
-        assert_eq!(now(&files), SAVING);
-        drop(preferences);
-        assert_eq!(now(&files), BALANCED);
-        assert!(!has_state(&files));
-    }
-
-    #[test]
-    fn after_a_crash_the_next_start_puts_it_back() {
-        let files = laptop(BALANCED);
-        let mut preferences = EnergyPreferences::new(files.root());
-        preferences.lower(&board(2, 2));
-        std::mem::forget(preferences);
-        set(&files, 3, "performance");
-        assert!(has_state(&files));
-        assert_eq!(restore_left(files.root()), 3);
-        let left = [
-            "balance_performance",
-            "balance_performance",
-            "balance_performance",
-            "performance",
-        ];
-        assert_eq!(now(&files), left);
-        assert!(!has_state(&files));
-        assert_eq!(restore_left(files.root()), 0);
-    }
-
-    #[test]
-    fn what_another_tool_sets_meanwhile_is_its_own() {
-        let files = laptop(BALANCED);
-        let mut preferences = EnergyPreferences::new(files.root());
-        preferences.lower(&board(2, 2));
-        set(&files, 0, "balance_performance");
-        set(&files, 2, "performance");
-        assert_eq!(preferences.found("policy0"), None);
-        preferences.look();
-        preferences.look();
-        assert_eq!(now(&files)[0], "balance_performance", "it is not set again");
-        preferences.restore();
-        let left = [
-            "balance_performance",
-            "balance_performance",
-            "performance",
-            "balance_performance",
-        ];
-        assert_eq!(now(&files), left);
-    }
-
-    #[test]
-    fn more_frugal_or_odd_values_and_missing_files_are_left_alone() {
-        let found = ["power", "128", "", "balance_power"];
-        let files = laptop(found);
-        let mut preferences = EnergyPreferences::new(files.root());
-        preferences.lower(&board(2, 2));
-        assert_eq!(now(&files), found);
-        assert!(!has_state(&files));
-        for cpu in 0..4 {
-            set(&files, cpu, "balance_performance");
-        }
-        files.set(
-            "policy1/energy_performance_available_preferences",
-            "performance",
-        );
-        files.set("policy2/affected_cpus", "nonsense");
-        preferences.lower(&board(2, 2));
-        let lowered = [
-            "power",
-            "balance_performance",
-            "balance_performance",
-            "balance_power",
-        ];
-        assert_eq!(now(&files), lowered);
-        // They vanish, as where the driver is changed.
-        fs::remove_dir_all(files.root().join(POLICIES)).unwrap();
-        preferences.look();
-        preferences.look();
-        preferences.restore();
-        assert!(!has_state(&files));
-        let nothing = SysfsFiles::new(&[]);
-        EnergyPreferences::new(nothing.root()).lower(&board(2, 2));
-        assert!(!has_state(&nothing));
-    }
-
-    #[test]
-    fn machines_of_one_core_type_are_left_to_their_tools() {
-        let files = laptop(BALANCED);
-        let alike = hetero_core::testing::machine(&[4]);
-        EnergyPreferences::new(files.root()).lower(&alike);
-        assert_eq!(now(&files), BALANCED);
-    }
-
-    #[test]
-    fn a_state_that_is_damaged_or_hostile_writes_nowhere_else() {
-        let files = laptop(BALANCED);
-        let state = files.root().join(STATE);
-        fs::create_dir_all(state.parent().unwrap()).unwrap();
-        fs::write(&state, "{").unwrap();
-        assert_eq!(restore_left(files.root()), 0);
-        assert!(!state.exists());
-        let victim = files.root().join("victim");
-        fs::create_dir_all(&victim).unwrap();
-        fs::write(victim.join("energy_performance_preference"), "power").unwrap();
-        let hostile = r#"[{"policy":"../../../../../victim","found":"performance","set":"power"},
-            {"policy":"policy0","found":"rm -rf","set":"balance_performance"}]"#;
-        fs::write(&state, hostile).unwrap();
-        assert_eq!(restore_left(files.root()), 0);
-        let kept = fs::read_to_string(victim.join("energy_performance_preference")).unwrap();
-        assert_eq!(
-            (kept.as_str(), now(&files)),
-            ("power", BALANCED.map(String::from).to_vec())
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_put_back_is_not_set() {
-        let files = laptop(BALANCED);
-        // A file lies where the folder should be.
-        fs::write(files.root().join("run"), "").unwrap();
-        let mut preferences = EnergyPreferences::new(files.root());
-        preferences.lower(&board(2, 2));
-        assert_eq!(now(&files), BALANCED);
-    }
-}
+mod tests;
