@@ -61,7 +61,7 @@ impl AdviceServer {
         let make = move |listener, _| {
             let counter = Counter {
                 subscribers: shared,
-                seats: Seats::default(),
+                seats: Seats::new(),
                 news: tell,
             };
             (listener, counter)

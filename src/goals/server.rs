@@ -70,7 +70,7 @@ impl GoalServer {
             let desk = Desk {
                 over,
                 sessions: shared,
-                seats: Seats::default(),
+                seats: Seats::new(),
                 rest_until: Instant::now(),
                 news: tell,
             };
