@@ -203,6 +203,7 @@ pub fn run(
     }
     if options.partition {
         ResctrlWays::find(Path::new("/"), std::process::id())
+            .and_then(|ways| ways.check())
             .map_err(|why| anyhow!("--partition: {why}"))?;
     }
     let policy = options.policy.or(options.profile.policy());

@@ -72,6 +72,28 @@ impl ResctrlWays {
         })
     }
 
+    /// Looks whether a group can be made, by making one for a moment: what can be read need not be writable, as in
+    /// a service to which `/sys` is read-only.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn check(&self) -> Result<(), ResctrlAbsent> {
+        let made = files::make(&self.group);
+        files::remove(&self.group);
+        made.map_err(|error| {
+            let remedy = match error.raw_os_error() {
+                Some(nix::libc::EROFS) => {
+                    "; a systemd service needs ReadWritePaths=-/sys/fs/resctrl ('systemctl edit scx_hetero')"
+                }
+                Some(nix::libc::ENOSPC) => {
+                    "; others have all control groups that the processor has: remove one of theirs"
+                }
+                _ => "",
+            };
+            format!("cannot make {}: {error}{remedy}", self.group.display())
+        })
+    }
+
     /// So many ways have confined processes, of so many that there are.
     pub fn ways(&self) -> [u32; 2] {
         self.ways

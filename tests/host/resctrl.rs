@@ -265,6 +265,7 @@ fn confined_processes_have_a_tenth_of_the_ways_and_get_all_back() {
     process(root, 100, "res:/\nmon:/\n");
     process(root, 200, "res:theirs\nmon:/\n");
     let mut ways = ResctrlWays::find(root, OWNER).unwrap();
+    ways.check().unwrap();
     assert_eq!((ways.ways(), group.exists()), ([2, 20], false));
     // As the kernel makes it.
     assert_eq!(ways.confine(200), Err(GroupError::NotThisOne));
@@ -323,6 +324,7 @@ fn a_group_of_ways_that_cannot_be_made_leaves_processes_alone() {
     let mut ways = ResctrlWays::find(root, OWNER).unwrap();
     // As if none were left: a file is in the way.
     write(resctrl(root).join("scx_hetero-7-confined"), "");
+    assert!(ways.check().unwrap_err().contains("scx_hetero-7-confined"));
     assert_eq!(ways.confine(100), Err(GroupError::Gone));
     assert_eq!(last_task(&resctrl(root)), "");
     assert!(!ways.holds(100));

@@ -537,6 +537,7 @@ fn what_its_service_may_do_is_enough_to_count() {
         .lines()
         .find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     let number = |name| match name {
+        "CAP_SYS_PTRACE" => 19,
         "CAP_SYS_ADMIN" => 21,
         "CAP_PERFMON" => 38,
         "CAP_BPF" => 39,
