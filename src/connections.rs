@@ -6,6 +6,7 @@
 //! costs one request and one answer. When there are too many connections, the one that has asked for
 //! nothing for the longest time is closed: a crowd of idle ones keeps no newcomer out.
 
+mod end;
 pub(crate) mod peer;
 mod seats;
 mod served;
@@ -24,6 +25,7 @@ use log::debug;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+pub(crate) use end::{join_in_time, refuse_descriptors};
 pub(crate) use seats::{Seat, Seats};
 pub(crate) use served::{Keeps, ServedSocket};
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use log::debug;
 
-use super::{ClientLimits, Connections, Service, open_to_everybody};
+use super::{
+    ClientLimits, Connections, Service, join_in_time, open_to_everybody, refuse_descriptors,
+};
 
 /// Between two looks for requests.
 const BREATH: Duration = Duration::from_millis(1);
@@ -26,6 +28,9 @@ const STACK: usize = 256 << 10;
 
 /// What keeps something for processes, whoever has their connections.
 pub(crate) trait Keeps: Service {
+    /// Whether clients may send descriptors; then what is closed is its affair.
+    const TAKES_DESCRIPTORS: bool = false;
+
     /// Nothing is kept.
     fn is_empty(&self) -> bool;
 
@@ -57,6 +62,9 @@ impl ServedSocket {
         let listener = open_to_everybody(path, |path| {
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;
+            if !S::TAKES_DESCRIPTORS {
+                refuse_descriptors(&listener)?;
+            }
             Ok(listener)
         })?;
         let (wake, woken) = UnixStream::pair().context("cannot make a socket")?;
@@ -100,7 +108,7 @@ impl Drop for ServedSocket {
         self.over.store(true, Ordering::Relaxed);
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            join_in_time(thread);
         }
         let _ = fs::remove_file(&self.path);
     }

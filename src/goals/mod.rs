@@ -5,6 +5,7 @@
 //! in. [`server`] takes sessions in, [`GoalSessions`] has those that there are, and the agent reads all
 //! of them every few looks. `scx_hetero goal run` is such a program for one that knows nothing of it.
 
+mod closer;
 pub mod command;
 mod family;
 mod pace;

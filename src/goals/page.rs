@@ -69,6 +69,22 @@ pub struct Beats {
     pub work_ns: u64,
 }
 
+/// Memory that it may have, in units of 512 bytes: a huge page, where the kernel gives those.
+const MOST_BLOCKS: i64 = (4 << 20) / 512;
+
+/// Whether a descriptor is one of memory that is closed at once, which a page is.
+///
+/// # Errors
+/// It is not, and may take any time to close; in words.
+pub(super) fn check_memory(fd: &OwnedFd) -> Result<(), &'static str> {
+    // Only memory of the kernel's can be sealed: no file on a slow disk or of a program's own. Those are not asked.
+    fcntl_get_seals(fd).map_err(|_| "the page is no memfd")?;
+    match fstat(fd) {
+        Ok(stat) if stat.st_blocks <= MOST_BLOCKS => Ok(()),
+        _ => Err("the page has not 4096 bytes"),
+    }
+}
+
 /// A program's page.
 #[derive(Debug)]
 pub(super) struct Page(OwnedFd);
@@ -79,7 +95,6 @@ impl Page {
     /// # Errors
     /// Why it cannot be read for sure and at once, in words.
     pub(super) fn new(fd: OwnedFd) -> Result<Self, &'static str> {
-        // Only memory of the kernel's can be sealed: no file on a slow disk or of a program's own.
         let seals = fcntl_get_seals(&fd).map_err(|_| "the page is no memfd")?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
             return Err("the page is not sealed: F_SEAL_SHRINK, F_SEAL_GROW");

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -17,12 +18,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use log::debug;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use rustix::io::ioctl_fionread;
+use rustix::net::sockopt::set_socket_oobinline;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::page::Page;
+use super::closer::Closer;
+use super::page::{self, Page};
 use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
 use super::sessions::GoalSessions;
 use super::{MAX_OF_USER, MAX_SESSIONS};
@@ -46,7 +52,7 @@ const REST_FOR_THREAD: Duration = Duration::from_micros(50);
 
 /// Descriptors that a message can have (the kernel's SCM_MAX_FD). With room for all of them none gets
 /// lost on the way.
-const MAX_FDS: usize = 253;
+pub(super) const MAX_FDS: usize = 253;
 
 /// Listens until dropped.
 pub struct GoalServer {
@@ -65,6 +71,7 @@ impl GoalServer {
         let sessions = Arc::new(GoalSessions::default());
         let (tell, news) = bounded(1);
         let shared = sessions.clone();
+        let closer = Closer::start().context("cannot start a thread")?;
         // The descriptors that wait to be taken are that thread's.
         let make = move |listener, over| {
             let desk = Desk {
@@ -74,7 +81,11 @@ impl GoalServer {
                 rest_until: Instant::now(),
                 news: tell,
             };
-            (PageListener(listener), desk)
+            let listener = PageListener {
+                listener,
+                closer: Rc::new(closer),
+            };
+            (listener, desk)
         };
         Ok(Self {
             sessions,
@@ -94,32 +105,45 @@ impl GoalServer {
     }
 }
 
-/// A descriptor that has arrived and was not asked for yet; the last of a message, for there ought to be
-/// one only.
-type Arrived = Rc<RefCell<Option<OwnedFd>>>;
+/// A descriptor that has arrived and was not asked for yet, or why it is no page; the last of a message, for there
+/// ought to be one only.
+type Arrived = Rc<RefCell<Option<Result<OwnedFd, &'static str>>>>;
 
-struct PageListener(UnixListener);
+struct PageListener {
+    listener: UnixListener,
+    closer: Rc<Closer>,
+}
 
 impl AsFd for PageListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.listener.as_fd()
     }
 }
 
 /// A connection over which descriptors may come.
 struct PageStream {
     stream: UnixStream,
+    uid: u32,
     arrived: Arrived,
+    closer: Rc<Closer>,
 }
 
 impl Listener for PageListener {
     type Stream = PageStream;
 
     fn next(&self) -> io::Result<PageStream> {
-        Ok(PageStream {
-            stream: Listener::next(&self.0)?,
+        self.closer.room()?;
+        let stream = Listener::next(&self.listener)?;
+        let uid = getsockopt(&stream, PeerCredentials).map_or(u32::MAX, |peer| peer.uid());
+        // A byte that is sent out of band would be passed over, and its descriptors closed, while others are read.
+        let inline = set_socket_oobinline(&stream, true);
+        let stream = PageStream {
+            stream,
+            uid,
             arrived: Arrived::default(),
-        })
+            closer: self.closer.clone(),
+        };
+        inline.map_or_else(|error| Err(error.into()), |()| Ok(stream))
     }
 
     fn finish(stream: &PageStream) {
@@ -133,8 +157,21 @@ impl AsFd for PageStream {
     }
 }
 
+impl Drop for PageStream {
+    /// With what was not read descriptors are closed, too.
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if ioctl_fionread(&self.stream) != Ok(0)
+            && let Ok(last) = self.stream.try_clone()
+        {
+            self.closer.close(self.uid, last.into());
+        }
+    }
+}
+
 impl Read for PageStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.closer.room()?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(bytes)];
@@ -145,9 +182,19 @@ impl Read for PageStream {
             RecvFlags::CMSG_CLOEXEC,
         )?;
         for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(fds) = message {
-                // All others are closed.
-                *self.arrived.borrow_mut() = fds.last();
+            let RecvAncillaryMessage::ScmRights(fds) = message else {
+                continue;
+            };
+            for fd in fds {
+                // What is no page is not closed here: that may take as long as its user likes.
+                let page = match page::check_memory(&fd) {
+                    Ok(()) => Ok(fd),
+                    Err(why) => {
+                        self.closer.close(self.uid, fd);
+                        Err(why)
+                    }
+                };
+                *self.arrived.borrow_mut() = Some(page);
             }
         }
         Ok(got.bytes)
@@ -229,6 +276,8 @@ impl Service for Desk {
 }
 
 impl Keeps for Desk {
+    const TAKES_DESCRIPTORS: bool = true;
+
     fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
@@ -296,10 +345,10 @@ impl Desk {
         &mut self,
         client: &mut Customer,
         open: OpenSession,
-        page: Option<OwnedFd>,
+        page: Option<Result<OwnedFd, &'static str>>,
     ) -> Result<u64, String> {
         let page = page.ok_or("no page came along, as a descriptor (SCM_RIGHTS)")?;
-        let page = Page::new(page)?;
+        let page = Page::new(page?)?;
         let process = client.peer.process(open.pid)?;
         self.check_threads(&open.shape.tids, process.tgid)?;
         let about = (client.peer.uid, request::name(&open.name), open.children);

@@ -26,8 +26,8 @@ use nix::sys::socket::{
 };
 
 use super::SpinRequest;
-use crate::connections::open_to_everybody;
 use crate::connections::peer::is_thread_of;
+use crate::connections::{join_in_time, open_to_everybody, refuse_descriptors};
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
@@ -70,6 +70,7 @@ impl SpinServer {
     pub(crate) fn start(path: &Path) -> Result<Self> {
         let socket = open_to_everybody(path, |path| {
             let socket = UnixDatagram::bind(path)?;
+            refuse_descriptors(&socket)?;
             // The kernel is to say which process sends.
             setsockopt(&socket, PassCred, &true)?;
             Ok(socket)
@@ -105,7 +106,7 @@ impl Drop for SpinServer {
         // Lets it go if it waits for the loop.
         self.registrations = crossbeam::channel::never();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            join_in_time(thread);
         }
         let _ = fs::remove_file(&self.path);
     }
@@ -141,8 +142,9 @@ fn serve(socket: &UnixDatagram, over: &AtomicBool, sender: &Sender<Registration>
 
 /// A request, and the process that sent it; `None` if it is neither.
 ///
-/// There is room for credentials alone. The kernel writes them first, hands over no descriptor that
-/// has no room, and says that something was cut off: such a datagram is no request, either.
+/// There is room for credentials alone. The kernel refuses descriptors to their sender: one that came would be closed
+/// here, which can take as long as its user likes. A kernel that is too old for that writes credentials first, and says
+/// that something was cut off: such a datagram is no request, either.
 fn receive(socket: &UnixDatagram) -> nix::Result<Option<(SpinRequest, u32)>> {
     // One byte more than a request has, so that a longer datagram is told apart.
     let mut bytes = [0; SpinRequest::LEN + 1];
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_are_sent_along_neither_end_it_nor_pile_up() {
+    fn descriptors_are_refused_or_neither_end_it_nor_pile_up() {
         use nix::sys::socket::{ControlMessage, sendmsg};
         use std::io::IoSlice;
         let (directory, server, client) = start();
@@ -243,14 +245,15 @@ mod tests {
         for fds in [1, 3, 200] {
             let fds = vec![sent.as_raw_fd(); fds];
             let bytes = own(0x1000).encode();
-            sendmsg::<()>(
+            let sent = sendmsg::<()>(
                 client.as_raw_fd(),
                 &[IoSlice::new(&bytes)],
                 &[ControlMessage::ScmRights(&fds)],
                 MsgFlags::empty(),
                 None,
-            )
-            .unwrap();
+            );
+            // Since Linux 6.16 they are refused.
+            assert!(matches!(sent, Ok(_) | Err(Errno::EPERM)), "{sent:?}");
         }
         client.send(&own(0x2000).encode()).unwrap();
         assert_eq!(next(&server).unwrap().request, own(0x2000));

@@ -31,7 +31,9 @@ use super::live::{Live, Rates};
 use super::request::{Answer, Request, goal, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
-use crate::connections::{ClientLimits, Connections, MayIdle, Served, Service};
+use crate::connections::{
+    ClientLimits, Connections, MayIdle, Served, Service, join_in_time, refuse_descriptors,
+};
 use crate::goals::GoalStatus;
 
 /// Where the socket is, as with all sched_ext schedulers.
@@ -184,7 +186,7 @@ impl Drop for StatisticsServer {
         self.over.store(true, Ordering::Relaxed);
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            join_in_time(thread);
         }
     }
 }
@@ -203,6 +205,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     umask(before);
     let listener = listener?;
     listener.set_nonblocking(true)?;
+    refuse_descriptors(&listener)?;
     Ok(listener)
 }
 

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
 use rustix::io::pwrite;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use scx_hetero::goals::{
     Beats, GoalRules, GoalServer, GoalSource, GoalTarget, GoalWish, MAX_OF_USER, MAX_SESSIONS,
@@ -96,13 +98,17 @@ impl Bench {
 }
 
 fn send(stream: &UnixStream, text: &str, fds: &[BorrowedFd]) {
+    send_with(stream, text, fds, SendFlags::NOSIGNAL);
+}
+
+fn send_with(stream: &UnixStream, text: &str, fds: &[BorrowedFd], flags: SendFlags) {
     let mut space = vec![std::mem::MaybeUninit::uninit(); 2048];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
     }
     let text = [IoSlice::new(text.as_bytes())];
-    sendmsg(stream, &text, &mut control, SendFlags::NOSIGNAL).unwrap();
+    sendmsg(stream, &text, &mut control, flags).unwrap();
 }
 
 /// The answer to a request; empty if there is none but the end.
@@ -452,6 +458,47 @@ fn requests_of_any_kind_end_nothing_but_their_connection() {
     drop(client);
     until("the last, too", || pages() == 1);
     bench.assert_serves();
+}
+
+/// A connection whose end waits for its peer, which does not read.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    set_socket_linger(&stream, Some(Duration::from_secs(10_000))).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 1 << 16]).is_ok() {}
+    (stream.into(), peer)
+}
+
+#[test]
+fn descriptors_that_take_forever_to_close_hold_nothing_up() {
+    let bench = Bench::new();
+    let mut peers = Vec::new();
+    let mut sent = |client: &UnixStream, text: &str, flags: SendFlags| {
+        let (fd, peer) = lingering();
+        peers.push(peer);
+        send_with(client, text, &[fd.as_fd()], flags);
+    };
+    let client = bench.connect();
+    sent(&client, OPEN, SendFlags::NOSIGNAL);
+    assert!(answer(&client).contains("no memfd"));
+    // Some that the server never reads, one of them out of band.
+    let client = bench.connect();
+    for flags in [SendFlags::NOSIGNAL, SendFlags::OOB, SendFlags::NOSIGNAL] {
+        sent(&client, "x", flags);
+    }
+    drop(client);
+    let client = bench.connect();
+    send(&client, &OPEN[..20], &[]);
+    sent(&client, "x", SendFlags::OOB);
+    send(&client, "\n", &[]);
+    assert!(answer(&client).contains("error"));
+    bench.assert_serves();
+    // Nothing is waited for at the end, either.
+    let began = Instant::now();
+    drop(bench);
+    assert!(began.elapsed() < Duration::from_secs(4));
 }
 
 fn sleeper() -> Child {
