@@ -2,8 +2,8 @@
 //! Goals: how fast programs must be, and how fast they are. `docs/goals.md` tells the whole story.
 //!
 //! A program has a session: a connection to a socket, and a page of 64 bytes that it counts its beats
-//! in. [`server`] takes sessions in, [`GoalSessions`] has those that there are, and the agent reads all
-//! of them every few looks. `scx_hetero goal run` is such a program for one that knows nothing of it.
+//! in. [`server`] takes sessions in, [`GoalSessions`] has those that there are, and the agent takes what
+//! their pages said last. `scx_hetero goal run` is such a program for one that knows nothing of it.
 
 mod closer;
 pub mod command;

@@ -30,7 +30,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::closer::Closer;
 use super::page::{self, Page};
 use super::request::{self, GoalRequest, MAX_LEN, OpenSession};
-use super::sessions::GoalSessions;
+use super::sessions::{GoalSessions, SessionReading};
 use super::{MAX_OF_USER, MAX_SESSIONS};
 use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
@@ -54,12 +54,17 @@ const REST_FOR_THREAD: Duration = Duration::from_micros(50);
 /// lost on the way.
 pub(super) const MAX_FDS: usize = 253;
 
+/// The stack of the thread that reads pages, bytes; the agent's memory is locked.
+const STACK: usize = 64 << 10;
+
 /// Listens until dropped.
 pub struct GoalServer {
     /// Ends first.
     _socket: ServedSocket,
     sessions: Arc<GoalSessions>,
     news: Receiver<()>,
+    /// Has the pages read; the thread that does it ends with this.
+    ask: Sender<()>,
 }
 
 impl GoalServer {
@@ -70,6 +75,17 @@ impl GoalServer {
     pub fn start(path: &Path) -> Result<Self> {
         let sessions = Arc::new(GoalSessions::default());
         let (tell, news) = bounded(1);
+        let (ask, asked) = bounded::<()>(1);
+        let shared = sessions.clone();
+        thread::Builder::new()
+            .name("beats".into())
+            .stack_size(STACK)
+            .spawn(move || {
+                while asked.recv().is_ok() {
+                    shared.refresh(|| !asked.is_empty());
+                }
+            })
+            .context("cannot start a thread")?;
         let shared = sessions.clone();
         let closer = Closer::start().context("cannot start a thread")?;
         // The descriptors that wait to be taken are that thread's.
@@ -90,6 +106,7 @@ impl GoalServer {
         Ok(Self {
             sessions,
             news,
+            ask,
             _socket: ServedSocket::start(path, "goals", LIMITS, make)?,
         })
     }
@@ -97,6 +114,13 @@ impl GoalServer {
     /// What programs want and have done.
     pub fn sessions(&self) -> &Arc<GoalSessions> {
         &self.sessions
+    }
+
+    /// All sessions into `readings`, as their pages were when this was called the last time: the caller waits for none.
+    pub fn read(&self, readings: &mut Vec<SessionReading>) {
+        self.sessions.read(readings);
+        // One that has not begun yet will do.
+        let _ = self.ask.try_send(());
     }
 
     /// Something arrives when sessions have come, gone or changed.

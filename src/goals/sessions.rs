@@ -3,8 +3,9 @@
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::page::{Beats, GoalTarget, Page};
+use super::page::{Beats, GoalTarget, Page, Words};
 use super::ruled::{GoalSource, RuledGoal};
 use super::{MAX_SESSIONS, MAX_WEIGHT};
 use crate::connections::peer::{Process, which_ended};
@@ -42,6 +43,9 @@ pub struct SessionReading {
     pub beats: Beats,
 }
 
+/// A page that is in memory is read in far less.
+const LATE: Duration = Duration::from_millis(1);
+
 /// What an administrator wants of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GoalWish {
@@ -62,6 +66,10 @@ struct OpenedSession {
     rule: Ruling,
     process: Arc<Process>,
     page: Arc<Page>,
+    /// What the page said last.
+    words: Option<Words>,
+    /// When it was read last, if that took long.
+    late: Option<Instant>,
 }
 
 /// What is known of a session's rule.
@@ -103,8 +111,34 @@ impl GoalSessions {
         self.len() == 0
     }
 
-    /// Reads all of them into `readings`, in ascending order of their numbers: 64 bytes each, by one system
-    /// call that waits for nothing. A page that cannot be read has no goal and no beats.
+    /// Reads all pages, 64 bytes of each. That may take long, for a program can have its page swapped out each time: the agent
+    /// does not do it. Those that took long the last time come last, that of the longest time ago first, and no more of
+    /// them once there is something `else_to_do`.
+    pub fn refresh(&self, else_to_do: impl Fn() -> bool) {
+        let mut pages: Vec<_> = {
+            let table = self.table();
+            let sessions = table.sessions.iter();
+            sessions
+                .map(|session| (session.late, session.about.id, session.page.clone()))
+                .collect()
+        };
+        pages.sort_unstable_by_key(|(late, id, _)| (*late, *id));
+        for (late, id, page) in pages {
+            if late.is_some() && else_to_do() {
+                break;
+            }
+            let began = Instant::now();
+            let words = page.read();
+            let now = Instant::now();
+            if let Some(session) = self.table().find(id) {
+                session.words = words;
+                session.late = (now - began > LATE).then_some(now);
+            }
+        }
+    }
+
+    /// All of them into `readings`, in ascending order of their numbers, with what their pages said at the last
+    /// [`Self::refresh`]. A page that cannot be read has no goal and no beats.
     pub fn read(&self, readings: &mut Vec<SessionReading>) {
         readings.clear();
         let table = self.table();
@@ -123,6 +157,7 @@ impl GoalSessions {
         (uid, name, children): (u32, String, bool),
         (tids, weight): (Vec<u32>, u32),
     ) -> Result<u64, String> {
+        let words = page.read();
         let mut table = self.table();
         if table.sessions.len() >= MAX_SESSIONS {
             return Err(format!("there are {MAX_SESSIONS} sessions already"));
@@ -143,6 +178,8 @@ impl GoalSessions {
             wish: GoalWish::Own,
             rule: Ruling::Unknown,
             process: Arc::new(process),
+            words,
+            late: None,
             page: Arc::new(page),
         });
         Ok(id)
@@ -258,8 +295,7 @@ impl Table {
 
 impl OpenedSession {
     fn read(&self, ruled: bool) -> SessionReading {
-        let words = self.page.read();
-        let own = words.as_ref().map(|words| words.target());
+        let own = self.words.as_ref().map(|words| words.target());
         let own = own.unwrap_or_default();
         let (target, weight, source) = match self.rule {
             Ruling::Unknown if ruled => (GoalTarget::None, self.weight, GoalSource::Own),
@@ -280,7 +316,7 @@ impl OpenedSession {
             weight,
             target,
             source,
-            beats: words.map(|words| words.beats()).unwrap_or_default(),
+            beats: self.words.map(|words| words.beats()).unwrap_or_default(),
         }
     }
 }

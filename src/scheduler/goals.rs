@@ -74,7 +74,7 @@ impl ProgramGoals {
         self.readings.clear();
         if let Some(server) = &self.server {
             let sessions = server.sessions();
-            sessions.read(&mut self.readings);
+            server.read(&mut self.readings);
             let now_ns = monotonic().unwrap_or_default().as_nanos() as u64;
             let any = (now_ns, rules.on_goals());
             let rule = |tgid| rules.goal_of(tgid);

@@ -114,6 +114,7 @@ fn the_scheduler_is_told_of_the_child_and_of_its_end() {
     let server = GoalServer::start(&path).unwrap();
     let read = || {
         let mut readings = Vec::new();
+        server.sessions().refresh(|| false);
         server.sessions().read(&mut readings);
         readings
     };

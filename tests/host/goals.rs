@@ -55,6 +55,7 @@ impl Bench {
 
     pub(super) fn read(&self) -> Vec<SessionReading> {
         let mut readings = Vec::new();
+        self.server.sessions().refresh(|| false);
         self.server.sessions().read(&mut readings);
         readings
     }
@@ -204,6 +205,7 @@ fn a_session_connects_by_itself_when_a_scheduler_starts_and_goes_on_with_its_cou
             !server.sessions().is_empty()
         });
         let mut readings = Vec::new();
+        server.sessions().refresh(|| false);
         server.sessions().read(&mut readings);
         assert_eq!(readings[0].target, GoalTarget::Rate(10_000));
         assert!(readings[0].beats.count > before);
@@ -211,6 +213,18 @@ fn a_session_connects_by_itself_when_a_scheduler_starts_and_goes_on_with_its_cou
         drop(server);
         until("it notices", || !heartbeat.connected());
     }
+}
+
+#[test]
+fn who_only_takes_what_was_read_has_it_read_by_that() {
+    let bench = Bench::new();
+    let heartbeat = bench.heartbeat("beats", 30.0);
+    heartbeat.beats(7);
+    let mut readings = Vec::new();
+    until("its beats", || {
+        bench.server.read(&mut readings);
+        readings[0].beats.count == 7
+    });
 }
 
 #[test]
