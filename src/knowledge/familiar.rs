@@ -12,6 +12,7 @@ use log::{info, warn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::service::{KnowledgeService, ToService};
+use crate::connections::join_in_time;
 use crate::table::{Comm, Task};
 
 /// Questions and answers that may wait.
@@ -141,7 +142,7 @@ impl Drop for Familiar {
         let (never, _) = bounded(0);
         drop(std::mem::replace(&mut self.to, never));
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            join_in_time(thread);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Which executable a file is: its ELF build id, or else a hash of parts of it. What is read is bounded, and
 //! nothing that a user serves is read at all.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -23,9 +23,12 @@ const LONGEST_ID: usize = 32;
 
 /// File systems without a device of their own whose files are here all the same. All others (FUSE, NFS, 9p) may
 /// make wait whoever reads from them.
-const LOCAL: [&str; 10] = [
-    "bcachefs", "btrfs", "erofs", "ext4", "overlay", "ramfs", "rootfs", "squashfs", "tmpfs", "zfs",
+const LOCAL: [&str; 9] = [
+    "bcachefs", "btrfs", "erofs", "ext4", "ramfs", "rootfs", "squashfs", "tmpfs", "zfs",
 ];
+
+/// Its files are those of others, which in a user namespace of its own any user chooses: on FUSE, too.
+const OVERLAY: &str = "overlay";
 
 /// What tells a file from others, and from what it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,8 +97,19 @@ fn is_local(stat: &Statx, tgid: u32) -> bool {
     if file.take(1 << 20).read_to_string(&mut text).is_err() {
         return false;
     }
-    let kind = file_system(&text, stat.stx_mnt_id);
-    kind.is_some_and(|kind| LOCAL.contains(&kind))
+    match file_system(&text, stat.stx_mnt_id) {
+        // After the mounts were read: no process of a user comes back from a namespace.
+        Some(OVERLAY) => is_in_own_user_namespace(tgid),
+        kind => kind.is_some_and(|kind| LOCAL.contains(&kind)),
+    }
+}
+
+/// Whether a process is in this process's user namespace, which is that of the machine. All that it sees mounted was
+/// then mounted by root or by what root has started.
+fn is_in_own_user_namespace(tgid: u32) -> bool {
+    let own = fs::read_link("/proc/self/ns/user");
+    let its = fs::read_link(format!("/proc/{tgid}/ns/user"));
+    matches!((own, its), (Ok(own), Ok(its)) if own == its)
 }
 
 /// The type of a mounted file system.
@@ -201,6 +215,8 @@ mod tests {
         assert_eq!(file_system(info, 36), Some("fuse.sshfs"));
         assert_eq!(file_system(info, 37), Some("btrfs"));
         assert_eq!(file_system(info, 3), None);
-        assert!(!LOCAL.contains(&"fuse.sshfs"));
+        assert!(!LOCAL.contains(&"fuse.sshfs") && !LOCAL.contains(&OVERLAY));
+        assert!(is_in_own_user_namespace(std::process::id()));
+        assert!(!is_in_own_user_namespace(u32::MAX));
     }
 }
