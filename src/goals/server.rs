@@ -57,6 +57,9 @@ pub(super) const MAX_FDS: usize = 253;
 /// The stack of the thread that reads pages, bytes; the agent's memory is locked.
 const STACK: usize = 64 << 10;
 
+/// Pages that are in memory are read in far less.
+const MOST_WAIT: Duration = Duration::from_millis(1);
+
 /// Listens until dropped.
 pub struct GoalServer {
     /// Ends first.
@@ -65,6 +68,8 @@ pub struct GoalServer {
     news: Receiver<()>,
     /// Has the pages read; the thread that does it ends with this.
     ask: Sender<()>,
+    /// It has.
+    done: Receiver<()>,
 }
 
 impl GoalServer {
@@ -76,6 +81,7 @@ impl GoalServer {
         let sessions = Arc::new(GoalSessions::default());
         let (tell, news) = bounded(1);
         let (ask, asked) = bounded::<()>(1);
+        let (tell_done, done) = bounded(1);
         let shared = sessions.clone();
         thread::Builder::new()
             .name("beats".into())
@@ -83,6 +89,7 @@ impl GoalServer {
             .spawn(move || {
                 while asked.recv().is_ok() {
                     shared.refresh(|| !asked.is_empty());
+                    let _ = tell_done.try_send(());
                 }
             })
             .context("cannot start a thread")?;
@@ -107,6 +114,7 @@ impl GoalServer {
             sessions,
             news,
             ask,
+            done,
             _socket: ServedSocket::start(path, "goals", LIMITS, make)?,
         })
     }
@@ -116,11 +124,16 @@ impl GoalServer {
         &self.sessions
     }
 
-    /// All sessions into `readings`, as their pages were when this was called the last time: the caller waits for none.
+    /// All sessions into `readings`, with what their pages say; or said before, of those that take more than a millisecond to
+    /// read: the caller waits no longer.
     pub fn read(&self, readings: &mut Vec<SessionReading>) {
+        if !self.sessions.is_empty() {
+            // Of one that took longer.
+            let _ = self.done.try_recv();
+            let _ = self.ask.try_send(());
+            let _ = self.done.recv_timeout(MOST_WAIT);
+        }
         self.sessions.read(readings);
-        // One that has not begun yet will do.
-        let _ = self.ask.try_send(());
     }
 
     /// Something arrives when sessions have come, gone or changed.
