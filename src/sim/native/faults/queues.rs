@@ -13,7 +13,9 @@ fn a_hint_moves_what_waits_to_a_queue_from_which_it_may_be_taken() {
         let kernel = NativeKernel::new(&machine).unwrap();
         // The last domain is the least crowded, and is not for the task.
         for (cpu, tasks) in [(0, 2), (1, 2), (2, 4), (3, 4), (4, 1), (5, 1)] {
-            (0..tasks).for_each(|_| drop(kernel.fork(&pinned(cpu), cpu)));
+            for _ in 0..tasks {
+                kernel.fork(&pinned(cpu), cpu);
+            }
         }
         let task = kernel.fork(&on([0, 1, 2, 3]), 0);
         let waits = || kernel.waits(task) && kernel.task_ctx(task).unwrap().domain == 0;
