@@ -42,7 +42,7 @@ enum Command {
     Report(report::Args),
 }
 
-/// The exit status of whom Ctrl-C has ended.
+/// The exit status of a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
 /// Does what `args` say; the exit status.

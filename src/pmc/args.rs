@@ -13,7 +13,7 @@ use crate::pmu::virtual_counters::CounterName;
 use crate::pmu::{Event, Meaning};
 use crate::topology::CoreTypesSpec;
 
-/// What to count, of whom, and how to show it.
+/// What to count, of which program, and how to show it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

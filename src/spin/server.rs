@@ -2,8 +2,8 @@
 //! The agent's side: a socket, and a thread that takes requests from it, so that the scheduler's
 //! loop waits for none.
 //!
-//! Anybody may send. The kernel says which process did, and a thread must be of that process: who
-//! lies, lies about himself. Nothing is kept here, not even a connection, so nothing can be filled
+//! Any process may send. The kernel says which one did, and a thread must be of that process: one that
+//! lies, lies about itself. Nothing is kept here, not even a connection, so nothing can be filled
 //! up: the BPF half keeps a word with the task that it belongs to.
 
 use std::fs;

@@ -116,7 +116,7 @@ pub(crate) struct Statistics(StatsClient);
 impl Statistics {
     pub(crate) fn from_now() -> Self {
         // The scheduler opens its socket a moment after it has begun to schedule, and hangs up on
-        // whom it has no descriptor for.
+        // clients that it has no descriptor for.
         let mut answered = None;
         wait_until(Duration::from_secs(5), "answering", || {
             let client = StatsClient::new().connect(None).ok();
