@@ -335,7 +335,7 @@ fn train_here_measures_this_machine_and_the_scheduler_goes_by_it() {
             "--suite",
             "/tmp/suite.toml",
             "--window",
-            "800k",
+            "200k",
             // To choose features takes minutes at this machine's speed.
             "--all-features",
             "--trees",
