@@ -18,7 +18,7 @@ use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, warn};
 use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
-use scx_hetero::goals::GoalPaceArgs;
+use scx_hetero::goals::GoalTimingArgs;
 use scx_hetero::pmu::Event;
 use scx_hetero::profile::Profile;
 use scx_hetero::scheduler::{self, NAME, Options};
@@ -166,7 +166,7 @@ struct Run {
     slice_us: Option<u64>,
 
     #[command(flatten)]
-    goals: GoalPaceArgs,
+    goals: GoalTimingArgs,
 
     /// Time between swaps of policies that swap threads, in milliseconds
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]

@@ -91,7 +91,7 @@ static bool requeue(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 		domain = lightest_domain_for(p, hint);
 		there = domain_ctx_of(domain);
 		if (there && domain < MAX_DOMAINS) {
-			there->moved_in = true;
+			note_moved_in(there);
 			dsq = domain;
 		}
 	}

@@ -49,10 +49,12 @@ static bool work_waits_for(s32 cpu)
 	/* An addition of nothing is a full barrier, see struct domain_ctx. */
 	if (__sync_fetch_and_add(&cctx->nr_waiting, 0))
 		return true;
+	if (is_parked(cpu))
+		return false;
 	/* Held as the timer that ends that went by. */
-	if (cctx->holds && !is_parked(cpu))
+	if (cctx->holds)
 		return true;
-	if (is_parked(cpu) || !somebody_waits_beside(NO_DOMAIN))
+	if (!somebody_waits_beside(NO_DOMAIN))
 		return false;
 	/* What joins a queue after this look finds the CPU idle: it was marked so before. */
 	bpf_for(i, 0, nr_domains) {

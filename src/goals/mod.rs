@@ -8,7 +8,6 @@
 mod closer;
 pub mod command;
 mod family;
-mod pace;
 mod page;
 mod request;
 mod ruled;
@@ -16,15 +15,16 @@ mod run;
 pub(crate) mod server;
 mod sessions;
 mod status;
+mod timing;
 
 pub use family::{Families, FamilyHead, TreeInProc};
-pub use pace::GoalPaceArgs;
 pub use page::{Beats, GoalTarget};
 pub use ruled::{GoalRules, GoalSource, RuledGoal};
 pub use server::GoalServer;
 pub use sessions::{GoalSessions, GoalWish, SessionAbout, SessionReading};
 pub use status::GoalStatus;
 pub(crate) use status::short;
+pub use timing::GoalTimingArgs;
 
 use hetero_core::goals::rate::MAX_RATE;
 

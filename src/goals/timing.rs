@@ -8,7 +8,7 @@ use hetero_core::goals::GoalSettings;
 
 /// What can be said of it on the command line.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct GoalPaceArgs {
+pub struct GoalTimingArgs {
     /// Time between looks at programs with goals, in milliseconds
     #[arg(long, default_value_t = 50, value_name = "MS", value_parser = value_parser!(u64).range(10..=1000))]
     goal_look_ms: u64,
@@ -19,7 +19,7 @@ pub struct GoalPaceArgs {
     goal_interval_ms: u64,
 }
 
-impl GoalPaceArgs {
+impl GoalTimingArgs {
     /// All else as it is by default.
     pub fn settings(self) -> GoalSettings {
         GoalSettings {
@@ -39,14 +39,14 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        pace: GoalPaceArgs,
+        goals: GoalTimingArgs,
     }
 
     #[test]
     fn what_is_not_said_is_as_by_default_and_what_is_absurd_is_refused() {
         let of = |words: &[&str]| {
             let words = [&["it"], words].concat();
-            Line::try_parse_from(words).map(|line| line.pace.settings())
+            Line::try_parse_from(words).map(|line| line.goals.settings())
         };
         assert_eq!(of(&[]).unwrap(), GoalSettings::default());
         let paper = of(&["--goal-interval-ms", "500"]).unwrap();
