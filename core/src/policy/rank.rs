@@ -111,6 +111,8 @@ struct Ranked {
     to: usize,
     /// It may be told to go elsewhere now.
     settled: bool,
+    /// A model alone says what it gains, and has for long.
+    on_trust: bool,
 }
 
 impl Ranked {
@@ -240,6 +242,8 @@ impl Rank {
                 hint: task.hint,
                 to: task.core_type,
                 settled: !self.demand.is_moving(task.id),
+                on_trust: task.total_ns() >= visits::TRUSTED_NS
+                    && self.speedups.learnt().is_on_trust(task.id),
             });
         }
         self.ranked = ranked;

@@ -89,7 +89,21 @@ fn those_that_gain_most_go_to_the_fast_cores_and_all_stay_there() {
     let mut bench = Bench::new((2, 4), &[1.2, 1.4, 2.0, 1.6, 2.4, 1.8]);
     bench.steps(10);
     assert_eq!(bench.on_big(), [2, 4]);
+    // Until each of these two was tried elsewhere, once.
+    assert!(bench.steps(50) > 0);
+    assert_eq!(bench.on_big(), [2, 4]);
     assert_eq!(bench.steps(50), 0);
+}
+
+#[test]
+fn what_a_model_is_sure_of_is_tried_all_the_same() {
+    let mut bench = Bench::new((2, 4), &[1.2, 1.5, 1.5, 1.6, 3.0, 1.5]);
+    // Right about all but one, and far from the border.
+    bench.said = vec![4.0, 1.5, 1.5, 1.6, 3.0, 1.5];
+    bench.steps(20);
+    assert_eq!(bench.on_big(), [0, 4]);
+    bench.steps(60);
+    assert_eq!(bench.on_big(), [3, 4]);
 }
 
 /// How many threads are not where they would be if all were known, on 2 big cores.
@@ -179,7 +193,7 @@ fn fast_cores_take_more_threads_as_long_as_the_slow_ones_have_one_each() {
     assert_eq!(rooms(16.0, 1.0), [8.0, 8.0]);
     assert_eq!(rooms(40.0, 2.5), [20.0, 20.0]);
     let mut bench = Bench::new((2, 2), &[1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8]);
-    bench.steps(30);
+    bench.steps(20);
     assert_eq!(bench.on_big(), [3, 4, 5, 6, 7]);
 }
 
@@ -262,6 +276,7 @@ fn places_are_given_from_the_fastest_type_down_as_far_as_affinity_allows() {
         hint: None,
         to: 9,
         settled: true,
+        on_trust: false,
     };
     let mut all = [
         ranked(0, 0b110),

@@ -4,7 +4,8 @@
 //! differ by, which is little where that is in doubt; a wrong place costs as much all the time.
 //!
 //! A thread is unsure if its score is near the border between those that have a place on the faster type and
-//! those that have none, or if so little is known of it that the score says nothing.
+//! those that have none, or if so little is known of it that the score says nothing. And however sure a model is of a
+//! thread, one that keeps a place on a faster type is tried once: some programs are like none that a model was learnt from.
 
 use rustc_hash::FxHashMap;
 
@@ -22,6 +23,9 @@ const LOST: f64 = 0.15;
 /// A score is in doubt that is nearer to the border than so many standard errors. A visit of 0.3 s is worth
 /// as much as a minute in a wrong place, times how likely that is, at 2.
 const NEAR: f64 = 2.0;
+
+/// For so long a thread has a faster core by a model's word alone, ns of its CPU time: a visit takes a tenth of it at most.
+pub(super) const TRUSTED_NS: u64 = 5_000_000_000;
 
 /// The longest visit, ns. It is over as soon as both threads were measured.
 const VISIT_NS: u64 = 500_000_000;
@@ -151,14 +155,19 @@ impl Visits {
                 && !self.has(it.seen.task)
         };
         let by_doubt = |a: &&Ranked, b: &&Ranked| a.doubt.total_cmp(&b.doubt);
-        let unsure = |it: &&Ranked| (it.doubt > 0.0 && !it.is_sure()) || it.is_lost();
+        let unsure = |it: &&Ranked| {
+            let untried = it.on_trust && it.seen.on < it.other;
+            (it.doubt > 0.0 && !it.is_sure()) || it.is_lost() || untried
+        };
         let Some(first) = ranked.iter().filter(unsure).filter(may).max_by(by_doubt) else {
             return false;
         };
         let fits = |it: &&Ranked| it.seen.on == first.other && it.other == first.seen.on;
         let others = || ranked.iter().filter(fits).filter(may);
         let second = others().filter(unsure).max_by(by_doubt);
-        // What makes room loses least where it is as near to the border as can be.
+        // Where it makes no difference otherwise, one is tried with it of which a model alone says that it gains little. What makes
+        // room loses least where it is as near to the border as can be.
+        let second = second.or_else(|| others().filter(|it| it.on_trust).max_by(by_doubt));
         let second = second.or_else(|| others().max_by(by_doubt));
         let Some(second) = second else {
             // Another may have better luck at the next look.

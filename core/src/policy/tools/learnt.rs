@@ -294,6 +294,14 @@ impl Learnt {
             .retain(|tgid, _| self.processes.contains(tgid));
     }
 
+    /// Whether no phase of a thread was measured on both core types, now or in earlier runs: a model alone says what it is.
+    pub(crate) fn is_on_trust(&self, task: TaskId) -> bool {
+        let tried = |known: &ThreadProfile| known.phases.iter().flatten().any(|of| of.sf.is_some());
+        self.threads.get(&task).is_some_and(|thread| {
+            thread.measured.is_none() && !thread.known.as_ref().is_some_and(tried)
+        })
+    }
+
     /// Takes note of what earlier runs of its program were like.
     pub(crate) fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         let thread = self.threads.entry(task).or_insert_with(Thread::new);
