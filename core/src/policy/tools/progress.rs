@@ -4,6 +4,11 @@
 //!
 //! The BPF half charges `amp_progress`. No action sets it, so a task's *effective progress* is
 //! `amp_progress` plus an offset that is kept here and changed where the paper resets the counter.
+//!
+//! Not in the paper: progress counts from when the policy begins, and no thread is farther than [`APART_NS`] from
+//! the middle of those that take part. By weight a thread at nice 19 progresses 68 times as fast as others, one at
+//! SCHED_IDLE 341 times, and where there are CPUs to spare nothing holds it back: a newcomer that starts level with
+//! it would get no fast core for hours.
 
 use rustc_hash::FxHashMap;
 
@@ -26,6 +31,14 @@ const MOVE_NS: u64 = 1_000_000_000;
 /// How long a thread stays where it was sent before it is sent elsewhere, ns: until it has been
 /// measured there.
 const REST_NS: u64 = 200_000_000;
+
+/// How far from the middle a thread may be, ns of progress: the most that `amp_threshold` can be
+/// ([`super::threshold`]), so that farther apart nothing is decided otherwise.
+const APART_NS: i64 = 4_000_000_000;
+
+/// Weight of nice 0. A heavier thread has no more say in where the middle is: it cannot have more than a CPU,
+/// and all others would count as far ahead of it.
+const WEIGHT_NICE_0: u32 = 1024;
 
 /// What is remembered of a task.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +67,8 @@ pub(crate) struct Progress {
     looked_at_ns: Option<u64>,
     /// Least and greatest effective progress among those that took part when any did last, ns.
     range: Option<(i64, i64)>,
+    /// Progress and weight of those that take part; kept for its memory.
+    taking_part: Vec<(i64, u32)>,
 }
 
 /// How long a thread may sleep before its counter is reset, ns: the time in which, just swapped to
@@ -73,7 +88,7 @@ impl Progress {
         let elapsed = now.saturating_sub(self.looked_at_ns.unwrap_or(now));
         let first_look = self.looked_at_ns.is_none();
         let range = self.range;
-        let mut reached: Option<(i64, i64)> = None;
+        self.taking_part.clear();
         for task in snapshot.tasks {
             let account = self.accounts.entry(task.id).or_insert_with(|| {
                 let mut fresh = Account::new(task, now);
@@ -105,17 +120,51 @@ impl Progress {
             account.total_ns = task.total_ns();
             account.queued = task.state == TaskState::Queued;
             if account.takes_part(task) {
-                let p = account.progress(task);
-                let (least, most) = reached.unwrap_or((p, p));
-                reached = Some((least.min(p), most.max(p)));
+                let weight = task.weight.clamp(1, WEIGHT_NICE_0);
+                self.taking_part.push((account.progress(task), weight));
             }
         }
+        self.keep_together(snapshot);
         if self.accounts.len() > snapshot.tasks.len() {
             self.accounts.retain(|&id, _| snapshot.is_alive(id));
         }
         self.looked_at_ns = Some(now);
-        // What slept all the while is still to come back level with the others.
-        self.range = reached.or(self.range);
+    }
+
+    /// Brings those that are far from the middle nearer, and notes their range. The middle is the progress that half
+    /// of the weight has not passed: what weighs next to nothing does not move it, however many there are.
+    fn keep_together(&mut self, snapshot: &Snapshot) {
+        self.taking_part.sort_unstable();
+        let all = self.taking_part.iter();
+        let all: u64 = all.map(|&(_, weight)| u64::from(weight)).sum();
+        let mut so_far = 0;
+        let middle = self.taking_part.iter().find(|&&(_, weight)| {
+            so_far += u64::from(weight);
+            2 * so_far >= all
+        });
+        let (Some(&(middle, _)), Some(first), Some(last)) =
+            (middle, self.taking_part.first(), self.taking_part.last())
+        else {
+            // What slept all the while is still to come back level with the others.
+            return;
+        };
+        let near = |progress: i64| {
+            let [least, most] = [-APART_NS, APART_NS].map(|apart| middle.saturating_add(apart));
+            progress.clamp(least, most)
+        };
+        self.range = Some((near(first.0), near(last.0)));
+        if near(first.0) == first.0 && near(last.0) == last.0 {
+            return;
+        }
+        for task in snapshot.tasks {
+            if let Some(account) = self.accounts.get_mut(&task.id)
+                && account.takes_part(task)
+            {
+                let progress = account.progress(task);
+                let nearer = near(progress).wrapping_sub(progress);
+                account.offset = account.offset.wrapping_add(nearer);
+            }
+        }
     }
 
     /// Effective progress of a task, ns.

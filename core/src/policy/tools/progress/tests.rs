@@ -220,3 +220,51 @@ fn what_no_other_is_awake_to_be_compared_with_comes_back_level_all_the_same() {
     bench.step(50 * MS);
     assert_eq!(bench.of(0), bench.of(1));
 }
+
+/// One at this weight that has come `ahead` of two others, and one at nice 0 that begins then: how far those are apart.
+fn newcomer_beside(weight: u32, ahead: u64, indexers: u32) -> i64 {
+    let mut bench = Bench::new(&[0]);
+    for _ in 0..indexers {
+        bench.push(0);
+        bench.tasks.last_mut().unwrap().weight = weight;
+    }
+    for _ in 0..4 {
+        bench.step(50 * MS);
+    }
+    for task in &mut bench.tasks {
+        task.amp_progress += if task.weight == weight {
+            ahead
+        } else {
+            S as u64
+        };
+    }
+    bench.step(50 * MS);
+    bench.push(0);
+    let newcomer = bench.tasks.len() - 1;
+    for _ in 0..4 {
+        bench.step(50 * MS);
+    }
+    bench.of(newcomer) - bench.of(0)
+}
+
+#[test]
+fn a_newcomer_beside_an_indexer_that_is_hours_ahead_has_but_seconds_to_wait() {
+    for indexers in [1, 4] {
+        let apart = newcomer_beside(3, 10_000 * S as u64, indexers);
+        assert_eq!(apart, APART_NS, "{indexers}");
+    }
+}
+
+#[test]
+fn one_that_cannot_have_its_share_leaves_the_order_of_the_others() {
+    // At nice -20, hardly any progress.
+    let mut bench = Bench::new(&[0; 5]);
+    bench.tasks[0].weight = 88_761;
+    for (progress, task) in (0..).zip(&mut bench.tasks) {
+        task.amp_progress += 1000 * S as u64 * u64::from(progress > 0) + progress;
+    }
+    bench.step(50 * MS);
+    let order: Vec<i64> = (1..5).map(|of| bench.of(of) - bench.of(1)).collect();
+    assert_eq!(order, [0, 1, 2, 3]);
+    assert_eq!(bench.of(2) - bench.of(0), APART_NS);
+}
