@@ -5,7 +5,7 @@
 //! makes contention high. It asks neither what the faster core gains that thread, nor how much others
 //! lose by contention, nor whether they can afford it. All three are known here: with the speed of
 //! thread *i* on core type *t*, as part of that alone on the fastest type, *v(i, t)*, what it transfers
-//! there, *b(i, t)*, and how far it lags behind the mean, *lag(i)*, a place is worth
+//! there, *b(i, t)*, and how far it lags behind the mean, *lag(i)*, which is bounded, a place is worth
 //!
 //! ```text
 //! w(i) v(i, t) - b(i, t) H(t)      w(i) = lag(i) + SPEED * amp_threshold
@@ -26,6 +26,10 @@ use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What speed is worth besides lag, in thresholds of it.
 const SPEED: f64 = 1.0;
+
+/// Lags beyond so many thresholds count as that: farther away is what cannot catch up, or be held back. By its distance
+/// it would shift the mean, and all others would lag alike.
+const FAR: f64 = 4.0;
 
 /// A thread as others see it, and what it makes of a core type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +53,8 @@ pub struct Worths {
     load: Vec<f64>,
     /// By contention domain: see H in the module.
     harm: Vec<f64>,
+    /// By runner: progress; kept for its memory.
+    progress: Vec<i64>,
 }
 
 impl Worths {
@@ -87,10 +93,13 @@ impl Worths {
         forecasts: &[Forecast],
         threshold: i64,
     ) {
-        let progress = runners.iter().map(|runner| runner.progress as f64);
-        let mean = progress.sum::<f64>() / runners.len().max(1) as f64;
-        let weight =
-            |runner: &SwapCandidate| mean - runner.progress as f64 + SPEED * threshold as f64;
+        let middle = self.middle(runners);
+        let lag = |runner: &SwapCandidate| {
+            let far = FAR * threshold as f64;
+            (middle - runner.progress as f64).clamp(-far, far)
+        };
+        let mean = runners.iter().map(lag).sum::<f64>() / runners.len().max(1) as f64;
+        let weight = |runner: &SwapCandidate| lag(runner) - mean + SPEED * threshold as f64;
         let suffers = |runner: &SwapCandidate, forecast: &Forecast| {
             weight(runner) * forecast.speed[runner.place] * forecast.sensitivity
         };
@@ -116,6 +125,17 @@ impl Worths {
             worth
         }));
         (self.of, self.harm) = (of, harm);
+    }
+
+    /// The median of their progress, ns.
+    fn middle(&mut self, runners: &[SwapCandidate]) -> f64 {
+        self.progress.clear();
+        self.progress
+            .extend(runners.iter().map(|runner| runner.progress));
+        match self.progress.len() {
+            0 => 0.0,
+            number => *self.progress.select_nth_unstable(number / 2).1 as f64,
+        }
     }
 
     /// What it is worth to the runner with this index to be on the one core type and not on the
@@ -218,6 +238,28 @@ mod tests {
         // Behind the mean by -200 and by 200, and the threshold on top.
         assert_eq!(worths.gain(0, 0, 1), -50.0);
         assert_eq!(worths.gain(1, 0, 1), 150.0);
+    }
+
+    #[test]
+    fn one_that_is_far_away_changes_little_for_the_others() {
+        let of = |far: i64| {
+            let worths = worths(&[
+                (0, 1000, 0.0, 0.0),
+                (0, 1050, 0.0, 0.0),
+                (1, 950, 0.0, 0.0),
+                (1, 1000, 0.0, 0.0),
+                (1, 1000 + far, 0.0, 0.0),
+            ]);
+            [0, 1, 2, 3].map(|runner| worths.gain(runner, 0, 1))
+        };
+        let near = of(0);
+        for far in [-1_000_000, 1_000_000] {
+            // A fifth of the bound at the most, half of which a core type makes.
+            let most = 0.5 * FAR * THRESHOLD as f64 / 5.0;
+            for (far, near) in of(far).into_iter().zip(near) {
+                assert!((far - near).abs() <= most, "{far}, not {near}");
+            }
+        }
     }
 
     #[test]
