@@ -53,11 +53,11 @@ impl Adwrr {
     }
 }
 
-/// CPU time of a task, scaled, ns of the fastest type at nice 0.
+/// CPU time of a task, scaled, ns of the fastest type.
 fn scaled_ns(task: &Task, topology: &Topology) -> i64 {
     let by_type = task.run_ns.iter().zip(&topology.types);
     let scaled = by_type.map(|(&ns, kind)| ns as f64 * f64::from(kind.capacity) / 1024.0);
-    (scaled.sum::<f64>() * WEIGHT_NICE_0 / f64::from(task.weight.max(1))) as i64
+    scaled.sum::<f64>() as i64
 }
 
 impl Policy for Adwrr {
@@ -77,7 +77,9 @@ impl Policy for Adwrr {
         exchange.look(snapshot, |_| u64::MAX);
         exchange.rank(snapshot, |task, _| {
             let scaled = scaled_ns(task, snapshot.topology);
-            ledger.charge(snapshot.now_ns, task.id, scaled, 1.0)
+            // What it had before its weight changed (as where siblings in its cgroup wake up) counts as it did.
+            let rate = WEIGHT_NICE_0 / f64::from(task.weight.max(1));
+            ledger.charge(snapshot.now_ns, task.id, scaled, rate)
         });
         ledger.close(|task| snapshot.is_alive(task));
         exchange.act(snapshot, None, round.as_nanos() as i64, actions);
@@ -100,26 +102,46 @@ mod tests {
     const ROUND: Duration = Duration::from_millis(400);
 
     #[test]
-    fn cpu_time_is_scaled_by_the_rating_of_the_type_and_the_weight() {
+    fn cpu_time_is_scaled_by_the_rating_of_the_type() {
         let topology = board(2, 4); // capacities 1024 and 512
         let mut task = task(0, 0, 0);
         task.run_ns = [100, 100, 0, 0];
         assert_eq!(scaled_ns(&task, &topology), 150);
-        task.weight = 2048;
-        assert_eq!(scaled_ns(&task, &topology), 75);
     }
 
     /// Time in steps of 50 ms until the first swap among threads on one big core and small ones;
     /// and which threads took part in it. None has a counter.
     fn first_swap(weights: &[u32]) -> Option<(u64, u32, u32)> {
+        first_swap_after(weights, weights)
+    }
+
+    /// The same of threads that had other weights for 1000 s, and by these their shares.
+    fn first_swap_after(before: &[u32], weights: &[u32]) -> Option<(u64, u32, u32)> {
         let nr_small = weights.len() as u32 - 1;
         let topology = board(1, nr_small);
         let mut adwrr = Adwrr::new(ROUND);
         let mut tasks: Vec<Task> = Vec::new();
-        for (slot, &weight) in weights.iter().enumerate() {
+        for (slot, &weight) in before.iter().enumerate() {
             let mut task = task(slot as u32, slot as u32, usize::from(slot > 0));
             task.weight = weight;
             tasks.push(task);
+        }
+        if before != weights {
+            for look in 1..=10 {
+                let ms = if look == 10 { 999_000 } else { 50 };
+                for task in &mut tasks {
+                    task.run_ns[0] += u64::from(task.weight) * ms * MS / 1024;
+                }
+                let snapshot = Snapshot {
+                    now_ns: (look - 1) * 50 * MS + ms * MS,
+                    topology: &topology,
+                    tasks: &tasks,
+                };
+                adwrr.decide(&snapshot, &mut Vec::new());
+            }
+            for (task, &weight) in tasks.iter_mut().zip(weights) {
+                task.weight = weight;
+            }
         }
         for look in 1..200 {
             for task in &mut tasks {
@@ -127,7 +149,7 @@ mod tests {
             }
             let mut actions = Vec::new();
             let snapshot = Snapshot {
-                now_ns: look * 50 * MS,
+                now_ns: 1_000_000 * MS + look * 50 * MS,
                 topology: &topology,
                 tasks: &tasks,
             };
@@ -153,5 +175,11 @@ mod tests {
         let (heavy, ..) = first_swap(&[1536, 1024]).unwrap();
         assert!(heavy > 2 * light, "{heavy} ms, not {light}");
         assert_eq!(first_swap(&[4096, 1024]), None);
+    }
+
+    #[test]
+    fn a_change_of_weight_counts_from_then_on() {
+        let (at_ms, ..) = first_swap_after(&[1024, 512], &[1024, 1024]).unwrap();
+        assert!((400..=1000).contains(&at_ms), "{at_ms}");
     }
 }
