@@ -66,11 +66,13 @@ impl Fairness {
             .map(|(task, runner)| sf(task, runner.place, threads, snapshot.topology));
         self.sfs.clear();
         self.sfs.extend(sfs);
-        for (runner, rate) in runners.iter_mut().zip(rates(&self.sfs, self.lead)) {
-            let task = runner.seen.task;
-            runner.progress = self
-                .ledger
-                .charge(snapshot.now_ns, task, runner.progress, rate);
+        let tasks = snapshot.tasks.iter();
+        let taking_part = tasks.filter(|task| progress.takes_part(task));
+        let rates = rates(&self.sfs, self.lead);
+        for ((runner, task), rate) in runners.iter_mut().zip(taking_part).zip(rates) {
+            // What it did itself: the ledger has its own rules for newcomers and sleepers.
+            let done = task.amp_progress as i64;
+            runner.progress = self.ledger.charge(snapshot.now_ns, task.id, done, rate);
         }
         self.ledger.close(|task| snapshot.is_alive(task));
         self.ledger.forgive(elapsed_ns as f64 / FORGOTTEN_NS);
@@ -115,6 +117,8 @@ fn rates(sfs: &[f64], lead: f64) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::TaskState;
+    use crate::testing::{MS, board, task};
 
     fn all(sfs: &[f64], lead: f64) -> Vec<f64> {
         rates(sfs, lead).collect()
@@ -137,6 +141,38 @@ mod tests {
     fn who_is_not_known_counts_as_gaining_most_and_disturbs_nobody() {
         assert_eq!(all(&[1.0, f64::INFINITY, 3.0], 4.0), [2.0, 0.5, 0.5]);
         assert_eq!(all(&[f64::INFINITY], 4.0), [0.5]);
+    }
+
+    #[test]
+    fn what_slept_is_level_with_the_others_and_not_ahead_of_them_for_it() {
+        let topology = board(2, 4);
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0), task(2, 2, 1)];
+        let mut fairness = Fairness::new(50).unwrap();
+        let mut progress = Progress::default();
+        let threads = ThreadEstimators::new(None, 22);
+        let mut runners = Vec::new();
+        for look in 1..=2000 {
+            let sleeps = (100..1995).contains(&look);
+            tasks[2].state = match sleeps {
+                true => TaskState::Blocked,
+                false => TaskState::Running,
+            };
+            for task in &mut tasks[..if sleeps { 2 } else { 3 }] {
+                task.run_ns[task.core_type] += 50 * MS;
+                task.amp_progress += 50 * MS;
+            }
+            let snapshot = Snapshot {
+                now_ns: look * 50 * MS,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            progress.update(&snapshot, |_| 300 * MS);
+            runners.clear();
+            progress.runners(&snapshot, &mut runners);
+            fairness.apply(&snapshot, 50 * MS, &progress, &threads, &mut runners);
+        }
+        let ahead = runners[2].progress - runners[0].progress;
+        assert!(ahead.abs() < 1000 * MS as i64, "{ahead}");
     }
 
     #[test]
