@@ -22,7 +22,6 @@ use crate::topology::{MAX_CORE_TYPES, Topology};
 
 use company::{Company, Witness};
 pub(super) use thread::Thread;
-use thread::asymmetry;
 
 /// The fastest core type.
 const BIG: usize = 0;
@@ -378,12 +377,13 @@ impl ThreadEstimators {
                 self.hits_and_misses.1 += 1;
             }
         }
-        if sample.core_type != BIG && matches!(outcome, ReadingOutcome::Hit | ReadingOutcome::Miss)
+        if sample.core_type != BIG
+            && matches!(outcome, ReadingOutcome::Hit | ReadingOutcome::Miss)
+            && low_contention
+            && sibling.is_some()
+            && let Some(all) = thread.estimator.slowdown(sample.core_type)
         {
-            let part = &mut thread.asymmetry[sample.core_type];
-            let slowdown = thread.estimator.slowdown(sample.core_type);
-            let slowdown = slowdown.map(|all| (all / reading.shared()).max(1.0));
-            *part = asymmetry(*part, slowdown, low_contention && sibling.is_some());
+            thread.asymmetry[sample.core_type] = Some((all / reading.shared()).max(1.0));
         }
         // What it met while the sample was taken: the mean of both looks, where both know.
         let met = |load: &MemoryLoad, cpu: Option<u32>| {

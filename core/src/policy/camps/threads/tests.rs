@@ -77,11 +77,30 @@ fn a_clock_that_was_wrong_once_is_forgotten() {
 }
 
 #[test]
-fn the_part_of_the_core_type_is_no_greater_than_the_whole() {
-    let undisturbed = asymmetry(None, Some(1.8), true);
-    assert_eq!(undisturbed, Some(1.8));
-    assert_eq!(asymmetry(undisturbed, Some(2.4), false), Some(1.8));
-    assert_eq!(asymmetry(undisturbed, Some(1.3), false), Some(1.3));
-    assert_eq!(asymmetry(None, Some(2.4), false), None);
-    assert_eq!(asymmetry(undisturbed, Some(1.5), true), Some(1.5));
+fn the_part_of_the_core_type_is_no_greater_than_the_whole_and_comes_back_with_the_phase() {
+    let mut thread = Thread::new(22);
+    let slower = |thread: &mut Thread, slowdown: f64| {
+        let phase = crate::testing::phase(300.0);
+        thread.estimator.remember(&phase, 2.0, 1e9, true);
+        let reading = Reading {
+            core_type: 1,
+            phase,
+            ips: 2e9 / slowdown,
+            ipc: 2.0 / slowdown,
+            frequency: 1e9,
+            big_frequency: None,
+            low_contention: false,
+            sibling: Some(1.0),
+        };
+        (0..3).for_each(|_| {
+            thread.estimator.observe(&reading, None);
+        });
+        let near = |value: Option<f64>| value.map(|value| (value * 100.0).round() / 100.0);
+        (near(thread.alone(1)), near(thread.contention(1)))
+    };
+    assert_eq!(slower(&mut thread, 2.4), (None, None));
+    thread.asymmetry[1] = Some(2.5);
+    // One that waits for memory.
+    assert_eq!(slower(&mut thread, 1.2), (Some(1.2), Some(1.0)));
+    assert_eq!(slower(&mut thread, 3.0), (Some(2.5), Some(1.2)));
 }

@@ -27,7 +27,7 @@ pub(in crate::policy::camps) struct Thread {
     pub(in crate::policy::camps) shared: [f64; MAX_CORE_TYPES],
     /// By core type: what contention does to it there.
     pub(in crate::policy::camps) sensitivity: [Sensitivity; MAX_CORE_TYPES],
-    /// By slower core type: see [`asymmetry`].
+    /// By slower core type: the slowdown that was measured there last without contention, which the type alone makes.
     pub(in crate::policy::camps) asymmetry: [Option<f64>; MAX_CORE_TYPES],
     /// CPU that it was using at this look, and at the last one.
     pub(in crate::policy::camps) cpu: Option<u32>,
@@ -99,12 +99,15 @@ impl Thread {
         if core_type == BIG {
             return Some(1.0);
         }
-        // Where it was never undisturbed, what contention did to it on the fastest type tells.
-        self.asymmetry[core_type].or_else(|| {
-            let [on_big, here] =
-                [BIG, core_type].map(|on| Some(self.estimator.slowdown(on)? / self.shared[on]));
-            Some((here? / on_big?).max(1.0))
-        })
+        let [on_big, here] =
+            [BIG, core_type].map(|on| Some(self.estimator.slowdown(on)? / self.shared[on]));
+        match (self.asymmetry[core_type], here) {
+            // No more than the whole, which in another phase may be less. What it was there is none for good.
+            (Some(alone), Some(here)) => Some(alone.min(here).max(1.0)),
+            (Some(alone), None) => Some(alone),
+            // Where it was never undisturbed, what contention did to it on the fastest type tells.
+            (None, _) => Some((here? / on_big?).max(1.0)),
+        }
     }
 
     /// The slowdown that contention made on a core type last.
@@ -131,20 +134,5 @@ impl Thread {
         }
         let inverse = self.inverse(topology);
         tell(&mut self.told, inverse).then_some(inverse)
-    }
-}
-
-/// The part of a slowdown that the core type makes: all of one measured without contention; and
-/// with contention no more than the whole, whatever it was in another phase.
-pub(super) fn asymmetry(
-    known: Option<f64>,
-    slowdown: Option<f64>,
-    low_contention: bool,
-) -> Option<f64> {
-    let slowdown = slowdown?;
-    if low_contention {
-        Some(slowdown)
-    } else {
-        known.map(|known| known.min(slowdown))
     }
 }
