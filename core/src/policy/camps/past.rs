@@ -102,6 +102,9 @@ impl Thread {
                 self.asymmetry[core_type] = None;
             }
         }
+        for (core_type, btr) in self.btr_on.iter_mut().enumerate() {
+            *btr = btr.filter(|_| self.sampled & 1 << core_type != 0);
+        }
         self.estimator.forget_the_past();
         self.aggressiveness.forget_the_past();
         self.sibling.forget_the_past();

@@ -104,3 +104,17 @@ fn the_part_of_the_core_type_is_no_greater_than_the_whole_and_comes_back_with_th
     assert_eq!(slower(&mut thread, 1.2), (Some(1.2), Some(1.0)));
     assert_eq!(slower(&mut thread, 3.0), (Some(2.5), Some(1.2)));
 }
+
+#[test]
+fn of_a_past_that_was_wrong_nothing_is_left_of_what_it_transfers() {
+    use crate::knowledge::Sure;
+    let mut known = ThreadProfile::default();
+    known.btr[..2].fill(Sure::of_factor(5e9, 0.01));
+    let mut thread = Thread::new(22);
+    thread.remember(&known);
+    assert!(thread.btr_on[..2].iter().all(Option::is_some));
+    // It was sampled on the fastest type.
+    (thread.btr_on[0], thread.sampled) = (Some(1e6), 1);
+    thread.forget_the_past();
+    assert_eq!(thread.btr_on[..2], [Some(1e6), None]);
+}
