@@ -340,6 +340,8 @@ impl Agent {
                 recording.decided(&actions, &*self.policy);
             }
             self.rules.trade(&mut actions);
+        } else if decider != Decider::Policy {
+            self.policy.rest(&snapshot);
         }
         let by = match decider {
             Decider::Policy => Author::Policy,

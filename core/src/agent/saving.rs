@@ -138,6 +138,8 @@ impl EnergySaving {
         }
         let Some(costs) = self.costs else {
             self.first = None;
+            // Threads that ended are to be forgotten all the same.
+            self.speedups.rest(snapshot);
             if aim == PlaceAim::AtLimit {
                 return Decider::Policy;
             }
@@ -388,7 +390,37 @@ fn take_back(tasks: &[Task], actions: &mut Vec<Action>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{board, task};
+    use crate::testing::{MS, board, sample, task};
+
+    #[test]
+    fn what_is_known_of_threads_that_ended_is_forgotten_without_sensors_too() {
+        let topology = board(2, 2);
+        let mut saving = EnergySaving::default();
+        let mut task = task(0, 0, 0);
+        for look in 1..100 {
+            task.id.generation += 1;
+            (0..3).for_each(|_| saving.observe(&sample(&task, 1.0, 300.0, 0.0)));
+            let snapshot = Snapshot {
+                now_ns: look * 200 * MS,
+                topology: &topology,
+                tasks: &[task],
+            };
+            let (energy, goals) = (EnergyLedger::default(), AgentGoals::default());
+            saving.decide(
+                &snapshot,
+                PlaceAim::Energy,
+                &energy,
+                &goals,
+                &mut Vec::new(),
+            );
+        }
+        let before = crate::table::TaskId {
+            generation: task.id.generation - 1,
+            ..task.id
+        };
+        assert!(saving.speedups.age_ns(task.id, 0).is_some());
+        assert_eq!(saving.speedups.age_ns(before, 0), None);
+    }
 
     #[test]
     fn while_efficient_cores_suffice_nobody_is_wished_elsewhere() {

@@ -9,14 +9,26 @@ use crate::table::TaskState;
 use crate::testing::{MS, board, sample, task};
 
 /// Wants each thread on the fastest core type, and tells how many samples it was shown.
-#[derive(Default)]
 struct Up {
     samples: usize,
+    /// How often another decided.
+    rests: u64,
+    every: Duration,
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Self {
+            samples: 0,
+            rests: 0,
+            every: Duration::from_millis(50),
+        }
+    }
 }
 
 impl Policy for Up {
     fn interval(&self) -> Option<Duration> {
-        Some(Duration::from_millis(50))
+        Some(self.every)
     }
 
     fn observe(&mut self, _: &Sample) {
@@ -28,8 +40,13 @@ impl Policy for Up {
         actions.extend(free.map(|task| Action::Hint(task.into(), Some(0))));
     }
 
+    fn rest(&mut self, _: &Snapshot) {
+        self.rests += 1;
+    }
+
     fn tally(&self) -> crate::policy::PolicyTally {
         crate::policy::PolicyTally {
+            nwc_episodes: self.rests,
             phase_hits: self.samples as u64,
             ..Default::default()
         }
@@ -39,6 +56,8 @@ impl Policy for Up {
 /// Does as it is told, and notes that.
 #[derive(Default)]
 struct Bench {
+    /// After 500 ms.
+    now_ns: u64,
     tasks: Vec<Task>,
     samples: Vec<Sample>,
     applied: Vec<(Author, Action)>,
@@ -52,7 +71,7 @@ impl Backend for Bench {
     type Error = &'static str;
 
     fn now(&self) -> u64 {
-        500 * MS
+        500 * MS + self.now_ns
     }
 
     fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<(), Self::Error> {
@@ -152,6 +171,7 @@ fn while_energy_is_saved_the_policy_is_asked_when_efficient_cores_do_not_suffice
     agent.decide(&mut bench).unwrap();
     let back = Action::Hint(Seen::from(&tasks[0]), None);
     assert_eq!(bench.applied, [(Author::Policy, back)]);
+    assert_eq!(agent.policy().tally().nwc_episodes, 1);
 }
 
 #[test]

@@ -164,6 +164,10 @@ pub trait Policy {
     /// Appends what should be done now to `actions`.
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>);
 
+    /// Called in place of [`Policy::decide`] while another decides, as where energy is saved: what it noted for the next
+    /// decision is out of date, and threads that ended are to be forgotten.
+    fn rest(&mut self, _snapshot: &Snapshot) {}
+
     /// See [`PolicyTally`].
     fn tally(&self) -> PolicyTally {
         PolicyTally::default()

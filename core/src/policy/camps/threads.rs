@@ -288,6 +288,19 @@ impl ThreadEstimators {
         }
     }
 
+    /// Another decides: samples are of no use when nothing is known of what ran beside them, and what ran where is
+    /// not what runs at the next look.
+    pub(super) fn rest(&mut self, snapshot: &Snapshot) {
+        self.noted.clear();
+        self.looked_at_ns = Some(snapshot.now_ns);
+        self.threads
+            .values_mut()
+            .for_each(|thread| thread.cpu = None);
+        if self.threads.keys().any(|&id| !snapshot.is_alive(id)) {
+            self.forget(snapshot);
+        }
+    }
+
     /// Drops what belongs to tasks that ended.
     fn forget(&mut self, snapshot: &Snapshot) {
         self.threads.retain(|&id, _| snapshot.is_alive(id));

@@ -79,6 +79,10 @@ impl Policy for Prim {
         Some(&[Meaning::Loads, Meaning::Branches, Meaning::LlcMisses])
     }
 
+    fn rest(&mut self, snapshot: &Snapshot) {
+        self.threads.retain(|&id, _| snapshot.is_alive(id));
+    }
+
     fn observe(&mut self, sample: &Sample) {
         let seen = features(&sample.metrics);
         if sample.last || seen.iter().any(|value| !value.is_finite()) {

@@ -53,10 +53,14 @@ pub(super) fn tell(
     news
 }
 
-/// What earlier runs of programs were like is known to a field of a policy: see [`super::Policy::remember`] and what
-/// follows it there.
+/// What is known of threads' speeds, in earlier runs of their programs, too, is known to a field of a policy: see
+/// [`super::Policy::rest`], [`super::Policy::remember`] and what follows it there.
 macro_rules! remembers {
     ($field:ident) => {
+        fn rest(&mut self, snapshot: &$crate::policy::Snapshot) {
+            self.$field.rest(snapshot);
+        }
+
         fn remembers(&self) -> bool {
             true
         }

@@ -105,13 +105,8 @@ impl Speedups {
     /// Takes note of the time, forgets threads that ended, and appends to `actions` the slowdowns
     /// that the BPF half is to charge progress with: 1 on the fastest type, the SF elsewhere.
     pub(crate) fn look(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
-        self.now_ns = snapshot.now_ns;
-        self.learnt.look(snapshot, &self.frequency);
-        let known = |id: &TaskId| self.threads.contains_key(id);
+        self.rest(snapshot);
         let alive = || snapshot.tasks.iter().map(|task| task.id);
-        if alive().filter(known).count() < self.threads.len() {
-            self.threads.retain(|&id, _| snapshot.is_alive(id));
-        }
         let prior = Prior::of(snapshot.topology);
         for id in alive() {
             let Some(thread) = self.threads.get_mut(&id) else {
@@ -125,6 +120,17 @@ impl Speedups {
             if tell(&mut thread.told, inverse) {
                 actions.push(Action::Slowdown(id, inverse));
             }
+        }
+    }
+
+    /// Takes note of the time, and forgets threads that ended.
+    pub(crate) fn rest(&mut self, snapshot: &Snapshot) {
+        self.now_ns = snapshot.now_ns;
+        self.learnt.look(snapshot, &self.frequency);
+        let known = |id: &TaskId| self.threads.contains_key(id);
+        let alive = snapshot.tasks.iter().map(|task| task.id);
+        if alive.filter(known).count() < self.threads.len() {
+            self.threads.retain(|&id, _| snapshot.is_alive(id));
         }
     }
 

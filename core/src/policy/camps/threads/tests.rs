@@ -106,6 +106,41 @@ fn the_part_of_the_core_type_is_no_greater_than_the_whole_and_comes_back_with_th
 }
 
 #[test]
+fn while_another_decides_samples_do_not_pile_up() {
+    let topology = board(2, 4);
+    let mut threads = ThreadEstimators::new(None, 22);
+    let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+    let look = |threads: &mut ThreadEstimators, tasks: &[Task], now_ns: u64, rests: bool| {
+        tasks
+            .iter()
+            .for_each(|task| threads.take(&sample(task, 2.0, 300.0, 0.0)));
+        let snapshot = Snapshot {
+            now_ns,
+            topology: &topology,
+            tasks,
+        };
+        match rests {
+            true => threads.rest(&snapshot),
+            false => threads.look(&snapshot, &mut Vec::new()),
+        }
+    };
+    look(&mut threads, &tasks, 50 * MS, false);
+    tasks[1].id.generation += 1;
+    for now in 2..100 {
+        look(&mut threads, &tasks, now * 50 * MS, true);
+    }
+    assert!(threads.noted.is_empty());
+    assert_eq!((threads.threads.len(), threads.applications.len()), (1, 2));
+    // It goes on with what comes then.
+    assert_eq!(
+        threads.last_outcome(tasks[0].id),
+        Some(ReadingOutcome::Discarded)
+    );
+    look(&mut threads, &tasks, 5000 * MS, false);
+    assert_eq!(threads.threads.len(), 2);
+}
+
+#[test]
 fn of_a_past_that_was_wrong_nothing_is_left_of_what_it_transfers() {
     use crate::knowledge::Sure;
     let mut known = ThreadProfile::default();
