@@ -59,8 +59,6 @@ pub(super) struct EnergySaving {
     awake: f64,
     /// What work is worth, J for what a fastest core does in a second.
     price: f64,
-    /// What all threads ran for, ns.
-    ran_ns: u64,
     /// What threads that were there together ran for on each core type, at the most, ns.
     ran_on: [u64; MAX_CORE_TYPES],
     /// The core type to fill first.
@@ -189,17 +187,15 @@ impl EnergySaving {
         self.speedups.look(snapshot, &mut self.told);
         self.progress.update(snapshot, |_| u64::MAX);
         self.paces.look(snapshot, self.is_crowded());
-        let elapsed = self.looked_ns.map(|before| snapshot.now_ns - before);
-        self.looked_ns = Some(snapshot.now_ns);
+        let is_first = self.looked_ns.replace(snapshot.now_ns).is_none();
         for (on, most) in self.ran_on.iter_mut().enumerate() {
             let ran = snapshot.tasks.iter().map(|task| task.run_ns[on]).sum();
             *most = (*most).max(ran);
         }
-        let ran_ns = snapshot.tasks.iter().map(Task::total_ns).sum::<u64>();
-        let ran = ran_ns.saturating_sub(std::mem::replace(&mut self.ran_ns, ran_ns));
-        if let Some(elapsed) = elapsed {
-            let awake = (ran as f64 / elapsed.max(1) as f64).min(1.0);
-            self.awake += AWAKE_STEP * (awake - self.awake);
+        if !is_first {
+            let usage = snapshot.tasks.iter();
+            let usage: f64 = usage.map(|task| self.progress.usage(task.id)).sum();
+            self.awake += AWAKE_STEP * (usage.min(1.0) - self.awake);
         }
     }
 
@@ -391,6 +387,32 @@ fn take_back(tasks: &[Task], actions: &mut Vec<Action>) {
 mod tests {
     use super::*;
     use crate::testing::{MS, board, sample, task};
+
+    #[test]
+    fn while_threads_begin_and_end_the_package_is_awake_all_the_same() {
+        let topology = board(2, 2);
+        let mut saving = EnergySaving::default();
+        // Two compilers at a time, of a second each; what else there is sleeps.
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0), task(2, 2, 1)];
+        tasks[2].state = TaskState::Blocked;
+        tasks[2].run_ns[1] = 1_000_000 * MS;
+        for look in 1..=100 {
+            for (half, task) in [0, 3].into_iter().zip(&mut tasks) {
+                task.run_ns[0] += 200 * MS;
+                if look % 5 == half {
+                    task.id.generation += 1;
+                    task.run_ns = [0; MAX_CORE_TYPES];
+                }
+            }
+            let snapshot = Snapshot {
+                now_ns: look * 200 * MS,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            saving.look(&snapshot);
+        }
+        assert!(saving.awake > 0.7, "{}", saving.awake);
+    }
 
     #[test]
     fn what_is_known_of_threads_that_ended_is_forgotten_without_sensors_too() {
