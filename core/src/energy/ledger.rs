@@ -395,7 +395,8 @@ impl EnergyLedger {
             let known = self.threads.get_mut(of.id.slot as usize);
             let known = known.and_then(Option::as_mut);
             let known = known.filter(|known| known.generation == of.id.generation);
-            if at_ns.saturating_sub(of.ran_ns) > OWNS_FOR || known.is_none() {
+            let ended = tasks.binary_search_by_key(&of.id, |task| task.id).is_err();
+            if at_ns.saturating_sub(of.ran_ns) > OWNS_FOR || ended || known.is_none() {
                 if let Some(known) = known {
                     known.own[of.core_type] = None;
                 }

@@ -282,3 +282,26 @@ fn a_new_thread_a_gone_one_and_a_lost_interval_cost_no_joule() {
     assert!(ledger.joules(tasks[0].id).unwrap() > 0.0);
     assert_eq!(ledger.joules(task(1, 1, 1).id), None);
 }
+
+#[test]
+fn what_has_ended_runs_no_longer() {
+    let topology = machine(&[1, 1]);
+    let mut ledger = EnergyLedger::default();
+    let mut reading = EnergyReading {
+        package: Some(0.0),
+        ..EnergyReading::default()
+    };
+    // One compiler after the other, for half a second each.
+    for look in 0..200_u64 {
+        let mut it = task((look / 5) as u32, 0, 0);
+        it.run_ns[0] = (look % 5 + 1) * 100 * MS;
+        ledger.update(look * 100 * MS, &reading, &[it], &topology);
+        reading.busy_ns[0] += 100 * MS;
+        reading.package = reading.package.map(|sum| sum + 1.0);
+        let own = own_seconds(&ledger.owners, &ledger.threads, 0..2);
+        assert!(
+            own.map(|(_, seconds)| seconds).sum::<f64>() < 0.11,
+            "{look}"
+        );
+    }
+}
