@@ -228,8 +228,10 @@ impl Nwc {
         let most = 2.0 * self.rules.episode_ns as f64;
         self.credit_ns = (self.credit_ns + elapsed as f64 * self.rules.share).min(most);
         if self.episode.is_some() {
-            self.credit_ns -= elapsed as f64;
-            self.spent_ns += elapsed;
+            // No longer than that, and then another decided for a while: CPUs were idled for 100 ms at the most.
+            let spent = elapsed.min(self.rules.episode_ns);
+            self.credit_ns -= spent as f64;
+            self.spent_ns += spent;
         }
         if let Some(exit) = self.exit(look) {
             self.leave(exit, look.now_ns, wishes);

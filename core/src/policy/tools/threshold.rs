@@ -15,6 +15,9 @@ const MOST_OF_ALL_NS: f64 = 4e9;
 /// The rate of migrations is taken over so many that were due or done.
 const MIGRATIONS: u32 = 8;
 
+/// Between looks that are so far apart another decided, ns.
+const GAP_NS: u64 = 1_000_000_000;
+
 /// It changes by no more than this factor at once.
 const MAX_STEP: f64 = 2.0;
 
@@ -52,6 +55,9 @@ impl Threshold {
     /// Notes `migrations` in the last `elapsed_ns`, in which threads competed for faster cores.
     /// Time in which they did not must not be noted: nothing is to be learned from it.
     pub(crate) fn note(&mut self, elapsed_ns: u64, migrations: u32) {
+        if elapsed_ns > GAP_NS {
+            return;
+        }
         self.contested_ns += elapsed_ns as f64;
         self.migrations += migrations;
         let due = self.contested_ns / self.target_ns;
@@ -90,6 +96,14 @@ mod tests {
             let every_ms = 20_000.0 * 50.0 / f64::from(late);
             assert!((350.0..450.0).contains(&every_ms), "{speed}: {every_ms} ms");
         }
+    }
+
+    #[test]
+    fn time_in_which_another_decided_says_nothing() {
+        let mut threshold = Threshold::new(TARGET);
+        let before = threshold.ns();
+        threshold.note(3_600_000_000_000, 0);
+        assert_eq!(threshold.ns(), before);
     }
 
     #[test]

@@ -278,3 +278,17 @@ fn at_most_a_twentieth_of_the_time_whoever_asks() {
     }
     assert!(stays > 0 && nwc.spent_ns() > 20_000 * MS);
 }
+
+#[test]
+fn a_pause_in_an_episode_costs_no_more_than_the_episode() {
+    let mut nwc = ready();
+    let threads = [needy(1, 50.0), thread(2, 500.0)];
+    step(&mut nwc, 100_000, &threads);
+    assert_eq!(nwc.thread(), Some(id(1)));
+    // Energy was saved for an hour.
+    step(&mut nwc, 3_700_000, &threads);
+    assert_eq!(nwc.thread(), None);
+    assert!(nwc.spent_ns() <= nwc.rules().episode_ns);
+    step(&mut nwc, 3_730_000, &threads);
+    assert_eq!(nwc.thread(), Some(id(1)), "credit {}", nwc.credit_ns);
+}
