@@ -248,6 +248,7 @@ impl Camps {
         self.busy_cpus.clear();
         self.busy_cpus
             .extend(snapshot.tasks.iter().filter_map(busy_cpu));
+        nwc::each_cpu_once(&mut self.busy_cpus);
         let look = nwc::NwcView {
             now_ns: snapshot.now_ns,
             threads: &self.nwc_threads,

@@ -365,6 +365,20 @@ impl Nwc {
     }
 }
 
+/// Where several are said to use one CPU, as one that waits and ran for most of the last look: once, with the greatest BTR;
+/// exempt if any of them is.
+pub(super) fn each_cpu_once(cpus: &mut Vec<BusyCpu>) {
+    cpus.sort_unstable_by_key(|cpu| cpu.cpu);
+    cpus.dedup_by(|other, kept| {
+        let same = other.cpu == kept.cpu;
+        if same {
+            kept.btr = kept.btr.max(other.btr);
+            kept.exempt |= other.exempt;
+        }
+        same
+    });
+}
+
 /// Fills `parked` with the fewest CPUs to idle for low contention around `thread`, those with the
 /// highest BTR; none if contention is low, or if idling all would not do. The paper idles big cores,
 /// whose cluster shares its cache with no other; where core types share one, the aggressor may be on any

@@ -292,3 +292,23 @@ fn a_pause_in_an_episode_costs_no_more_than_the_episode() {
     step(&mut nwc, 3_730_000, &threads);
     assert_eq!(nwc.thread(), Some(id(1)), "credit {}", nwc.credit_ns);
 }
+
+#[test]
+fn a_thread_that_waits_does_not_make_its_cpu_two() {
+    let cpu = |cpu: u32, btr: f64, exempt: bool| BusyCpu {
+        cpu,
+        llc: 0,
+        core: cpu,
+        btr,
+        exempt,
+    };
+    let mut cpus = vec![
+        cpu(2, 9.0, true),
+        cpu(1, 60.0, false),
+        cpu(1, 50.0, false),
+        cpu(2, 8.0, false),
+    ];
+    each_cpu_once(&mut cpus);
+    let told: Vec<_> = cpus.iter().map(|it| (it.cpu, it.btr, it.exempt)).collect();
+    assert_eq!(told, [(1, 60.0, false), (2, 9.0, true)]);
+}
