@@ -17,6 +17,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::energy::thrift::GivenWork;
+use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::Sample;
 use crate::policy::Snapshot;
 use crate::policy::tools::progress::BUSY;
@@ -99,7 +100,7 @@ struct Pace {
 pub(super) struct Paces {
     threads: FxHashMap<TaskId, Pace>,
     /// The highest clock that was seen, Hz.
-    highest: [f64; MAX_CORE_TYPES],
+    highest: [HighestClock; MAX_CORE_TYPES],
     looked_ns: Option<u64>,
 }
 
@@ -110,7 +111,7 @@ impl Paces {
         if on >= MAX_CORE_TYPES || clock <= 0.0 {
             return;
         }
-        self.highest[on] = self.highest[on].max(clock);
+        self.highest[on].note(clock);
         if let Some(pace) = self.threads.get_mut(&sample.task) {
             pace.clock[on] = clock;
         }
@@ -252,7 +253,7 @@ impl Pace {
         task: &Task,
         now: u64,
         elapsed: u64,
-        highest: &[f64; MAX_CORE_TYPES],
+        highest: &[HighestClock; MAX_CORE_TYPES],
         is_crowded: bool,
     ) {
         let ran: [u64; MAX_CORE_TYPES] =
@@ -264,9 +265,9 @@ impl Pace {
             return;
         }
         let share = |ran: u64| (ran as f64 / elapsed as f64).min(1.0);
-        let clock = |on: usize| match highest[on] > 0.0 && self.clock[on] > 0.0 {
-            true => self.clock[on] / highest[on],
-            false => 1.0,
+        let clock = |on: usize| match highest[on].hz() {
+            Some(highest) if self.clock[on] > 0.0 => (self.clock[on] / highest).min(1.0),
+            _ => 1.0,
         };
         let at_most: [f64; MAX_CORE_TYPES] = std::array::from_fn(|on| ran[on] as f64 * clock(on));
         self.anywhere.take(share(all), 0.0, now);
@@ -420,8 +421,10 @@ mod tests {
             sample.metrics.frequency = clock;
             bench.paces.observe(&sample);
         };
-        at(&mut bench, 4e9);
-        at(&mut bench, 2e9);
+        // One of them is wrong.
+        for clock in [4e9, 4e9, 16e9, 2e9] {
+            at(&mut bench, clock);
+        }
         bench.runs(0, 0.8, 3);
         assert_eq!(bench.wants(), Some(0.4));
     }

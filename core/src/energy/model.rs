@@ -6,6 +6,7 @@
 //! to follow the clock as [`voltage`] says.
 
 use super::fit::{NonNegativeFit, UNKNOWNS};
+use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::EventCounts;
 use crate::pmu::sets::add_what_fits;
 use crate::pmu::{Event, Meaning, Pmu};
@@ -143,7 +144,7 @@ fn voltage(clock: f64) -> f64 {
 pub struct PowerModel {
     fit: NonNegativeFit,
     /// The highest clock seen of each core type, Hz.
-    highest: [f32; MAX_CORE_TYPES],
+    highest: [HighestClock; MAX_CORE_TYPES],
     /// What each core type's terms are, of those of the fastest, as far as nothing was measured.
     sizes: [f64; MAX_CORE_TYPES],
     /// The most that a row had, W.
@@ -166,21 +167,18 @@ impl PowerModel {
 
     /// Takes note of a core type's clock.
     pub fn observe(&mut self, core_type: usize, rates: &EventRates) {
-        let highest = &mut self.highest[core_type];
-        *highest = highest.max(rates.cycles);
+        self.highest[core_type].note(rates.cycles.into());
     }
 
     /// What `seconds` of run time at these rates are on a core type.
     pub fn work(&self, core_type: usize, seconds: f64, rates: &EventRates) -> CoreWork {
-        let highest = self.highest[core_type];
-        let clock = match highest > 0.0 {
-            true => f64::from((rates.cycles / highest).min(1.0)),
-            false => 1.0,
-        };
+        let cycles = f64::from(rates.cycles);
+        let highest = self.highest[core_type].hz();
+        let clock = highest.map_or(1.0, |highest| (cycles / highest).min(1.0));
         let scale = seconds * voltage(clock) / 1e9;
         let mut work = [0.0; OF_TYPE];
         work[0] = seconds;
-        work[1] = scale * f64::from(rates.cycles);
+        work[1] = scale * cycles;
         for (value, rate) in work[2..].iter_mut().zip(rates.events) {
             *value = scale * f64::from(rate);
         }
@@ -316,10 +314,9 @@ impl PowerModel {
     /// What terms of a core type are to each other, and to those of other types of the same scale.
     fn pattern(&self, core_type: usize) -> [f64; OF_TYPE] {
         let mut pattern = PATTERN.map(|term| self.sizes[core_type] * term);
-        let highest = f64::from(self.highest[core_type]) / 1e9;
         // Of what cycles take at the highest clock, whatever that is.
-        let clock = if highest > 0.0 { highest } else { TYPICAL_GHZ };
-        pattern[0] *= PATTERN[1] * clock;
+        let highest = self.highest[core_type].hz();
+        pattern[0] *= PATTERN[1] * highest.map_or(TYPICAL_GHZ, |hz| hz / 1e9);
         pattern
     }
 

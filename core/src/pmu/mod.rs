@@ -7,6 +7,7 @@
 //! from several sets together again. But for the reading of sysfs there is no I/O here.
 
 pub mod candidates;
+pub mod clock;
 pub mod counts;
 mod event;
 mod facts;
