@@ -93,6 +93,8 @@ pub struct Agent {
     saving: EnergySaving,
     ledger: WorkLedger,
     knowledge: AgentKnowledge,
+    /// When the policy had its turn last, ns.
+    asked_ns: Option<u64>,
     applied: Applied,
     /// What came last.
     samples: Vec<Sample>,
@@ -122,6 +124,7 @@ impl Agent {
             saving: EnergySaving::default(),
             ledger: WorkLedger::default(),
             knowledge: AgentKnowledge::default(),
+            asked_ns: None,
             applied: Applied::default(),
             samples: Vec::new(),
             tasks: Vec::new(),
@@ -330,7 +333,11 @@ impl Agent {
             None if self.saving.end(&self.tasks, &mut actions) => Decider::Saving(Author::Saving),
             None => Decider::Policy,
         };
-        let decides = decider == Decider::Policy;
+        let has_turn = self.is_policys_turn(&snapshot);
+        if has_turn {
+            self.asked_ns = Some(snapshot.now_ns);
+        }
+        let decides = decider == Decider::Policy && has_turn;
         if let Some(recording) = backend.recording() {
             recording.look(&snapshot, decides);
         }
@@ -378,17 +385,41 @@ impl Agent {
 
     /// Time from now on until the next decision is due; `None` is never.
     pub fn due_in(&self, now_ns: u64) -> Option<Duration> {
+        let others = self.others_due_in();
+        let policy = self.policy.due_in(&self.snapshot(now_ns)).map(|every| {
+            let asked_ns = self
+                .asked_ns
+                .filter(|_| others.is_some_and(|it| it < every));
+            let since = asked_ns.map_or(0, |at| now_ns.saturating_sub(at));
+            every.saturating_sub(Duration::from_nanos(since))
+        });
+        policy.into_iter().chain(others).min()
+    }
+
+    /// How often rules, goals, and what places cost are looked at.
+    fn others_due_in(&self) -> Option<Duration> {
         let idle = self.rules.is_idle() && self.goals.is_idle();
         let rules = (!idle).then_some(ruled::LOOK);
         let places = self.aim().is_some() && self.energy.is_on();
         let saving = places.then_some(SAVING_LOOK);
-        let due = self.policy.due_in(&self.snapshot(now_ns)).or(rules);
-        due.or(saving)
+        rules.into_iter().chain(saving).min()
+    }
+
+    /// Whether the policy is to decide, and this is no look between its turns for the others alone.
+    fn is_policys_turn(&self, snapshot: &Snapshot) -> bool {
+        let every = self.policy.due_in(snapshot).zip(self.others_due_in());
+        let every = every.filter(|(policy, others)| others < policy);
+        let since = |at| Duration::from_nanos(snapshot.now_ns.saturating_sub(at));
+        let (Some((policy, _)), Some(at)) = (every, self.asked_ns) else {
+            return true;
+        };
+        since(at) >= policy
     }
 
     /// Puts another policy in the place of the one in force, and changes nothing else.
     pub fn replace_policy(&mut self, name: Name, policy: Box<dyn Policy>) -> Box<dyn Policy> {
         self.name = name;
+        self.asked_ns = None;
         std::mem::replace(&mut self.policy, policy)
     }
 

@@ -221,3 +221,28 @@ fn another_policy_begins_without_the_wishes_of_the_one_before() {
     let due = agent.due_in(0);
     assert_eq!(due, agent.policy().interval());
 }
+
+#[test]
+fn rules_are_looked_at_between_the_turns_of_a_policy_that_decides_rarely() {
+    let tasks = [task(0, 0, 1)];
+    let (mut agent, mut bench) = bench(&tasks);
+    let every = Duration::from_secs(10);
+    let up = Up {
+        every,
+        ..Up::default()
+    };
+    agent.replace_policy(Name::None, Box::new(up));
+    assert_eq!(agent.due_in(bench.now()), Some(every));
+    agent.rules.renew(true);
+    let (mut looks, mut turns) = (0, 0);
+    while bench.now_ns < 30_000 * MS {
+        agent.decide(&mut bench).unwrap();
+        turns += std::mem::take(&mut bench.applied).len();
+        bench.outcomes = vec![Outcome::Applied; 100];
+        let due = agent.due_in(bench.now()).unwrap();
+        assert!(due <= ruled::LOOK && !due.is_zero(), "{due:?}");
+        bench.now_ns += due.as_nanos() as u64;
+        looks += 1;
+    }
+    assert_eq!((turns, looks), (3, 120));
+}
