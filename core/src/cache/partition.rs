@@ -105,6 +105,8 @@ struct Tracked {
     /// When that began, and when it was last there.
     since_ns: u64,
     seen_ns: u64,
+    /// When it brought in enough to be a candidate last.
+    filled_ns: u64,
     /// For how long it is left as it is the next time.
     patience: u32,
     /// Since it has settled, see [`ProcessMisses`].
@@ -121,6 +123,7 @@ impl Tracked {
             stage: Stage::Free,
             since_ns: now_ns,
             seen_ns: now_ns,
+            filled_ns: now_ns,
             patience: 0,
             instructions: 0.0,
             misses: 0.0,
@@ -247,8 +250,16 @@ impl Partition {
             if !runs && tracked.is_confined() {
                 ways.release(pid);
             }
+            if tracked.fill >= fills {
+                tracked.filled_ns = now_ns;
+            }
             let free = matches!(tracked.stage, Stage::Free);
-            runs && (!free || tracked.fill >= fills)
+            if free && tracked.fill < fills {
+                // What it does now is none of a candidate's.
+                tracked.begin_window();
+            }
+            // A quiet second is no reason to try it again sooner.
+            runs && (!free || now_ns - tracked.filled_ns < FORGOTTEN_NS)
         });
         // Always in the same order.
         let mut order = std::mem::take(&mut self.order);
@@ -457,6 +468,22 @@ mod tests {
         assert!((6..=12).contains(&confined(1, 0)), "{}", confined(1, 0));
         assert!((6..=12).contains(&confined(2, 0)), "{}", confined(2, 0));
         assert!(confined(1, 1800) <= 4 && confined(2, 1800) <= 4);
+    }
+
+    #[test]
+    fn one_that_is_quiet_now_and_then_is_tried_as_rarely() {
+        let mut machine = Machine::of(&[(2, 8.0, 30.0), (3, 0.1, 0.3)]);
+        let mut partition = Partition::new(CACHE);
+        for _ in 0..120 {
+            machine.programs[0].1 = 8.0;
+            machine.run(&mut partition, 29);
+            if !partition.is_confined(2) {
+                machine.programs[0].1 = 0.0;
+            }
+            machine.run(&mut partition, 1);
+        }
+        let tried = machine.changes.iter().filter(|of| of.1 == 2 && of.2);
+        assert!((5..=12).contains(&tried.count()), "{:?}", machine.changes);
     }
 
     #[test]
