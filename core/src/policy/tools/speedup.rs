@@ -30,6 +30,9 @@ const AVERAGED: u32 = 8;
 /// A mean that got no sample for so long says nothing about the next one, ns.
 const FORGOTTEN_NS: u64 = 5_000_000_000;
 
+/// Run time of all threads on a core type over which its clock is averaged, ns: one that hardly runs has a low one.
+const CLOCK_NS: f64 = 400e6;
+
 /// The fastest core type.
 const BIG: usize = 0;
 
@@ -50,7 +53,7 @@ struct Thread {
 pub(crate) struct Speedups {
     threads: FxHashMap<TaskId, Thread>,
     learnt: Learnt,
-    /// Latest mean clock by core type, Hz.
+    /// Mean clock of late by core type, Hz.
     frequency: [Option<f64>; MAX_CORE_TYPES],
     now_ns: u64,
 }
@@ -64,7 +67,10 @@ impl Speedups {
         if sample.last || !sound || sample.core_type >= MAX_CORE_TYPES {
             return;
         }
-        self.frequency[sample.core_type] = Some(metrics.frequency);
+        let clock = &mut self.frequency[sample.core_type];
+        let before = clock.unwrap_or(metrics.frequency);
+        let part = (sample.run_ns as f64 / CLOCK_NS).min(1.0);
+        *clock = Some(before + part * (metrics.frequency - before));
         let thread = self.threads.entry(sample.task).or_default();
         thread.samples = thread.samples.saturating_add(1);
         if thread.samples <= DISCARDED {
@@ -331,6 +337,18 @@ mod tests {
         assert_eq!(bench.sampled(1, 2.0, 3), 1.0);
         bench.sampled(1, 1e-6, 100);
         assert!(bench.sampled(1, 1e-6, 100) <= MAX_SLOWDOWN + 0.01);
+    }
+
+    #[test]
+    fn one_that_hardly_runs_does_not_set_the_clock_of_all() {
+        let mut bench = Bench::new();
+        bench.sampled(0, 2.0, 10);
+        assert_eq!(bench.sampled(1, 1.0, 10), 2.0);
+        let mut other = sample(&task(1, 1, 0), 2.0, 300.0, 0.0);
+        (other.metrics.frequency, other.run_ns) = (0.3e9, MS);
+        bench.speedups.observe(&other);
+        let sf = bench.speedups.sf(bench.task.id, &bench.topology);
+        assert!((sf - 2.0).abs() < 0.01, "{sf}");
     }
 
     #[test]
