@@ -3,14 +3,14 @@
 //! kept ([`crate::knowledge`]).
 
 use super::backend::Backend;
-use crate::knowledge::{Past, Remembered, ThreadFinding};
+use crate::knowledge::{Past, Remembered, ThreadFinding, ThreadProfile};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
 
 /// What is found of a thread that lives on is kept so often, ns: what a sudden end loses at the most.
 const KEEP_NS: u64 = 60_000_000_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Acquaintance {
     task: Task,
     /// As it was called when its program was asked for.
@@ -21,6 +21,8 @@ struct Acquaintance {
     kept_ns: u64,
     kept: bool,
     past: Past,
+    /// What the policy was told.
+    told: Option<Box<ThreadProfile>>,
 }
 
 /// See the module; the threads that are known, in ascending order of ids.
@@ -55,8 +57,9 @@ impl AgentKnowledge {
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
             known.task = *task;
             if known.comm != task.comm {
-                // It may run another program now.
-                (known.comm, known.asks) = (task.comm, true);
+                // It may run another program now; but then it is the first of its process, whichever it was before.
+                known.asks |= task.tid == task.tgid;
+                known.comm = task.comm;
             }
             if known.asks {
                 known.ask(backend, policy);
@@ -83,7 +86,9 @@ impl AgentKnowledge {
 
     /// Another policy knows nothing of the threads.
     pub(super) fn ask_again(&mut self) {
-        self.threads.iter_mut().for_each(|known| known.asks = true);
+        for known in &mut self.threads {
+            (known.asks, known.told) = (true, None);
+        }
     }
 
     /// Has all that is found kept: the end may be near.
@@ -103,6 +108,7 @@ impl Acquaintance {
             kept_ns: now_ns,
             kept: false,
             past: Past::Unknown,
+            told: None,
         }
     }
 
@@ -113,11 +119,15 @@ impl Acquaintance {
             Remembered::Known(known) => Some(*known),
         };
         self.asks = false;
-        if let Some(known) = known {
-            policy.remember(self.task.id, &known);
-            if let Some(recording) = backend.recording() {
-                recording.remembered(&self.task, &known);
-            }
+        if self.told.as_deref() == known.as_ref() {
+            // It has but another name: what was found wrong of its program is so still.
+            return;
+        }
+        self.told = known.map(Box::new);
+        let known = known.unwrap_or_default();
+        policy.remember(self.task.id, &known);
+        if let Some(recording) = backend.recording() {
+            recording.remembered(&self.task, &known);
         }
     }
 
@@ -142,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{Author, Outcome};
-    use crate::knowledge::{ProgramFindings, Sure, ThreadProfile};
+    use crate::knowledge::{ProgramFindings, Sure};
     use crate::pmu::sample::Sample;
     use crate::policy::{Action, Name, Settings, Snapshot};
     use crate::testing::{MS, board, sample, task};
@@ -151,6 +161,7 @@ mod tests {
     struct Programs {
         now_ns: u64,
         known: ThreadProfile,
+        is_known: bool,
         asked: usize,
         kept: Vec<ThreadFinding>,
         program: ProgramFindings,
@@ -187,6 +198,7 @@ mod tests {
             self.asked += 1;
             match self.asked {
                 1 => Remembered::Later,
+                _ if !self.is_known => Remembered::Nothing,
                 _ => Remembered::Known(&self.known),
             }
         }
@@ -201,27 +213,32 @@ mod tests {
         }
     }
 
-    /// A thread under a policy for so many looks, each of a sample with this IPC: what the BPF half was told
-    /// last of its speed on the small core, and what became of the rest.
-    fn lives(name: Name, ipc: f64, looks: u64) -> (Option<f32>, Past, Programs) {
-        let topology = board(2, 4);
+    fn programs(it: &Task) -> Programs {
         let mut known = ThreadProfile::default();
         known.sf[1] = Sure::of_factor(4.0, 0.01);
         known.ipc[0] = Sure::of_factor(2.0, 0.01);
-        let mut it = task(0, 0, 0);
         known.phases[0] = Some(crate::knowledge::ProfilePhase {
-            phase: crate::slowdown::Phase::of(&sample(&it, 2.0, 300.0, 0.0).metrics),
+            phase: crate::slowdown::Phase::of(&sample(it, 2.0, 300.0, 0.0).metrics),
             alone: known.ipc[0].map(|ipc| (ipc, 1e9)),
             sf: known.sf[1],
         });
-        let mut programs = Programs {
+        Programs {
             now_ns: 0,
             known,
+            is_known: true,
             asked: 0,
             kept: Vec::new(),
             program: ProgramFindings::default(),
             unlike: 0,
-        };
+        }
+    }
+
+    /// A thread under a policy for so many looks, each of a sample with this IPC: what the BPF half was told
+    /// last of its speed on the small core, and what became of the rest.
+    fn lives(name: Name, ipc: f64, looks: u64) -> (Option<f32>, Past, Programs) {
+        let topology = board(2, 4);
+        let mut it = task(0, 0, 0);
+        let mut programs = programs(&it);
         let mut policy = name.build(Settings::default());
         let mut agent = AgentKnowledge::default();
         let mut told = None;
@@ -305,6 +322,56 @@ mod tests {
             let values = known.phases.iter().map(|phase| phase.alone.values);
             let most = values.chain([known.ipc[0].values]).fold(0.0, f64::max);
             assert_eq!((known.threads, most), (1, 1.0), "{name}");
+        }
+    }
+
+    /// A thread that was like its program for so many looks calls itself otherwise, and the store knows this of it then.
+    fn renames(name: Name, ipc: f64, known: Option<ThreadProfile>) -> (Past, Past) {
+        let topology = board(2, 4);
+        let mut it = task(0, 0, 0);
+        let mut programs = programs(&it);
+        let known = known.map(|known| {
+            if known.is_empty() {
+                programs.known
+            } else {
+                known
+            }
+        });
+        let mut policy = name.build(Settings::default());
+        let mut agent = AgentKnowledge::default();
+        let mut past = [Past::Unknown; 2];
+        for look in 0..40 {
+            if look == 30 {
+                it.comm.0[0] = b'x';
+                programs.known = known.unwrap_or_default();
+                programs.is_known = known.is_some();
+            }
+            programs.now_ns += 50 * MS;
+            it.run_ns[0] += 50 * MS;
+            agent.look(&mut programs, &mut *policy, &[it]);
+            let snapshot = Snapshot {
+                now_ns: programs.now_ns,
+                topology: &topology,
+                tasks: &[it],
+            };
+            policy.decide(&snapshot, &mut Vec::new());
+            policy.observe(&sample(&it, ipc, 300.0, 0.0));
+            past[usize::from(look >= 30)] = policy.past(it.id);
+        }
+        (past[0], past[1])
+    }
+
+    #[test]
+    fn what_runs_an_unknown_program_now_has_no_past_and_what_was_wrong_is_not_told_again() {
+        for name in MEASURE {
+            let unknown = renames(name, 2.0, None);
+            assert_eq!(unknown, (Past::Confirmed, Past::Unknown), "{name}");
+            // The same, by another name.
+            let same = Some(ThreadProfile::default());
+            let wrong = renames(name, 0.7, same);
+            assert_eq!(wrong, (Past::Wrong, Past::Wrong), "{name}");
+            let confirmed = renames(name, 2.0, same);
+            assert_eq!(confirmed, (Past::Confirmed, Past::Confirmed), "{name}");
         }
     }
 

@@ -194,7 +194,8 @@ pub trait Policy {
     }
 
     /// Takes note of what is known of the program that a thread runs, from earlier runs; before
-    /// [`Policy::decide`] sees the thread first, or soon after.
+    /// [`Policy::decide`] sees the thread first, or soon after. It takes the place of what it was told before, as where
+    /// the thread runs another program now, of which nothing may be known.
     fn remember(&mut self, _task: TaskId, _known: &ThreadProfile) {}
 
     /// Adds what it has found of a thread, for later runs.

@@ -59,6 +59,13 @@ impl PastThread {
 impl Thread {
     /// Takes note of what earlier runs were like; what was measured already stays.
     pub(super) fn remember(&mut self, known: &ThreadProfile) {
+        if self.past.known.is_some() {
+            self.forget_the_past();
+        }
+        if known.is_empty() {
+            self.past = PastThread::default();
+            return;
+        }
         self.past = PastThread {
             known: Some(*known),
             check: PastCheck::expected(),

@@ -88,7 +88,12 @@ impl Speedups {
 
     /// Takes note of what earlier runs of its program were like.
     pub(crate) fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
-        self.threads.entry(task).or_default().past = Expected::new(known);
+        let past = &mut self.threads.entry(task).or_default().past;
+        if known.is_empty() {
+            *past = Expected::default();
+            return self.learnt.forget_the_past(task);
+        }
+        *past = Expected::new(known);
         self.learnt.remember(task, known);
     }
 
