@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Action;
-use super::tools::swap::SwapCandidate;
+use super::tools::swap::{MAX_SWAPS, SwapCandidate};
 use crate::table::TaskId;
 use crate::text::grouped;
 
@@ -151,9 +151,10 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// Forgets those of the last decision.
+    /// Forgets those of the last decision, and has room for those of as many swaps as there may be.
     pub fn begin(&mut self) {
         self.moved.clear();
+        self.moved.reserve(2 * MAX_SWAPS);
     }
 
     /// Notes why one thread is moved.

@@ -11,7 +11,7 @@ use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
 /// The most swaps planned in one go; more would be out of date before they are done.
-const MAX_SWAPS: usize = 4;
+pub(in crate::policy) const MAX_SWAPS: usize = 4;
 
 /// A thread that may be swapped.
 #[derive(Clone, Copy, Debug, PartialEq)]
