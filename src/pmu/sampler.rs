@@ -77,16 +77,15 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Plans `needed` events on every core type, and `extra` ones, which are said by core type and its
-    /// PMU. Opens nothing yet. `without` names parts to leave out.
+    /// Plans the events that are `wished` on a core type and its PMU. Opens nothing yet. `without` names parts to
+    /// leave out.
     ///
     /// # Errors
     /// One line that says why nothing can be counted here, and what to do about it.
     pub fn plan(
         machine: &MachinePmus,
         topology: &Topology,
-        needed: &[Meaning],
-        extra: &dyn Fn(usize, &Pmu) -> Vec<Event>,
+        wished: &dyn Fn(usize, &Pmu) -> Vec<Event>,
         user_only: bool,
         without: &[Mechanism],
     ) -> Result<Self> {
@@ -95,9 +94,8 @@ impl Sampler {
         }
         let types = topology.types.iter().enumerate().map(|(core_type, kind)| {
             let pmu = machine.pmu_of(*kind.cpus.first()?)?.clone();
-            let mut wished: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
-            let extra = extra(core_type, &pmu);
-            wished.extend(extra.into_iter().filter(|e| !needed_by(needed, e)));
+            let mut wished = wished(core_type, &pmu);
+            wished.retain(|event| !always(event));
             let plan = plan(&wished, &pmu);
             (!plan.sets.is_empty()).then(|| TypeEvents {
                 pmu,
@@ -176,8 +174,7 @@ impl Sampler {
     pub fn lacks<'e>(&self, core_type: usize, events: &'e [Event]) -> Vec<&'e Event> {
         let of_type = self.types.get(core_type).and_then(Option::as_ref);
         let counted = |event: &Event| {
-            // Instructions and cycles are in every set, wished or not.
-            of_type.is_some_and(|of| needed_by(&[], event) || of.plan.find(event).is_some())
+            of_type.is_some_and(|of| always(event) || of.plan.find(event).is_some())
         };
         events.iter().filter(|event| !counted(event)).collect()
     }
@@ -398,12 +395,12 @@ fn is_possible(raw: &intf::task_sample, limit: f64) -> bool {
             .all(|&count| count as f64 <= cycles * PER_CYCLE)
 }
 
-fn needed_by(needed: &[Meaning], event: &Event) -> bool {
-    match event {
-        Event::Meaning(Meaning::Instructions | Meaning::Cycles) => true,
-        Event::Meaning(meaning) => needed.contains(meaning),
-        Event::Raw(_) => false,
-    }
+/// Instructions and cycles are in every set, wished or not.
+fn always(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Meaning(Meaning::Instructions | Meaning::Cycles)
+    )
 }
 
 /// Instructions and cycles, and then set by set what else is counted.

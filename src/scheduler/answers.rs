@@ -118,6 +118,12 @@ impl Scheduler<'_> {
             disturbed: self.agent.interference.of(task.id).and_then(|found| {
                 DisturbedStory::of(&found, |pid| name_of(self.agent.tasks(), pid))
             }),
+            untold: match &self.half.counting {
+                Some(counting) => counting.untold(task.core_type).map(String::from),
+                None => {
+                    Some("what slows it down beside others is not told: nothing is counted".into())
+                }
+            },
             run_ns: task.run_ns[..nr_types].to_vec(),
             energy: self.agent.energy.thread(task.id).map(|energy| EnergyStory {
                 joules: energy.joules[..nr_types].to_vec(),

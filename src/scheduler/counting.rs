@@ -16,23 +16,24 @@ use log::{debug, info, warn};
 use serde::Serialize;
 
 use super::Options;
+use crate::agent::counted::CountedFor;
 use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
 use crate::ml::estimates;
 use crate::ml::forest::to_number;
 use crate::ml::learning::Learning;
-use crate::ml::live::{LiveEstimator, to_learn_from};
+use crate::ml::live::LiveEstimator;
 use crate::ml::model::Model;
 use crate::pmu::sample::Sample;
 use crate::pmu::sampler::{SampleTally, Sampler, decode};
-use crate::pmu::{Event, MachinePmus, Meaning, Pmu};
+use crate::pmu::{Event, MachinePmus, Meaning};
 use crate::stats::ProcessCounts;
 use crate::table::Task;
 use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
-use hetero_core::energy::model::with_events;
 
 /// Events are chosen, and the BPF half knows how many.
 pub(super) struct PlannedEvents {
     sampler: Sampler,
+    untold: Vec<Option<String>>,
     live: Option<LiveEstimator>,
     sample: Duration,
     log: Option<BufWriter<File>>,
@@ -41,6 +42,8 @@ pub(super) struct PlannedEvents {
 /// Events are open.
 pub(super) struct OpenEvents {
     sampler: Sampler,
+    /// What cannot be told of threads on a core type, and why.
+    untold: Vec<Option<String>>,
     /// The model at work.
     live: Option<LiveEstimator>,
     sample: Duration,
@@ -116,11 +119,15 @@ impl OpenEvents {
         mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<PlannedEvents>> {
-        let mut asked = options.events.clone();
-        if options.partition {
-            asked.extend([Meaning::Instructions, Meaning::LlcMisses].map(Event::from));
-        }
-        if events.is_none() && asked.is_empty() && options.samples.is_none() {
+        let mut counted = CountedFor {
+            policy: events,
+            asked: &options.events,
+            partition: options.partition,
+            learns: learning.is_some(),
+            energy,
+            ..CountedFor::default()
+        };
+        if !counted.anything() && options.samples.is_none() {
             return Ok(None);
         }
         let machine = MachinePmus::detect();
@@ -129,24 +136,15 @@ impl OpenEvents {
             Some(model) => Some(LiveEstimator::new(model, topology, pmu_of)?),
             None => None,
         };
-        let learns = learning.is_some();
-        let extra = |core_type, pmu: &Pmu| {
-            let wishes = live.as_ref().map(|live| live.wishes(core_type, pmu));
-            let mut wishes = wishes.unwrap_or_default();
-            if learns {
-                wishes = to_learn_from(wishes, pmu);
-            }
-            wishes.extend(asked.iter().cloned());
-            if energy {
-                wishes = with_events(events.unwrap_or_default(), wishes, pmu);
-            }
-            wishes
+        let needs = |core_type: usize| {
+            live.as_ref()
+                .map_or(Vec::new(), |live| live.needs(core_type))
         };
+        counted.model = live.as_ref().map(|_| &needs as _);
         let planned = Sampler::plan(
             &machine,
             topology,
-            events.unwrap_or_default(),
-            &extra,
+            &|core_type, pmu| counted.events(core_type, pmu),
             options.user_only,
             &options.without,
         );
@@ -166,10 +164,17 @@ impl OpenEvents {
         for line in live.iter().flat_map(|live| lacks(live, &sampler, topology)) {
             warn!("{line}");
         }
+        let untold = |core_type| counted.untold(core_type, pmu_of(core_type)?);
+        let untold: Vec<_> = (0..topology.types.len()).map(untold).collect();
+        for (kind, untold) in topology.types.iter().zip(&untold) {
+            if let Some(untold) = untold {
+                info!("{}: {untold}", kind.name);
+            }
+        }
         if let Some(learning) = &mut learning {
             learning.begin(topology, &machine, &sampler);
         }
-        if live.is_some() || learns {
+        if live.is_some() || learning.is_some() {
             estimates::make_room(skel)?;
         }
         let log = match &options.samples {
@@ -193,6 +198,7 @@ impl OpenEvents {
         }
         Ok(Some(PlannedEvents {
             sampler,
+            untold,
             live,
             sample: options.sample,
             log,
@@ -306,6 +312,11 @@ impl OpenEvents {
         Ok(())
     }
 
+    /// What cannot be told of what slows threads down on a core type, and why, in words.
+    pub(super) fn untold(&self, core_type: usize) -> Option<&str> {
+        self.untold.get(core_type)?.as_deref()
+    }
+
     pub(super) fn has_model(&self) -> bool {
         self.live.is_some()
     }
@@ -352,6 +363,7 @@ impl PlannedEvents {
             .context("cannot listen to samples")?;
         Ok(Some(OpenEvents {
             sampler: self.sampler,
+            untold: self.untold,
             live: self.live,
             sample: self.sample,
             ring: builder.build().context("cannot listen to samples")?,

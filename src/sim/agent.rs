@@ -11,6 +11,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use rustc_hash::FxHashMap;
 
 use super::caches::CacheTruth;
+use super::counted::SimulatedEvents;
 use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::knowledge::SimulatedKnowledge;
@@ -18,8 +19,7 @@ use super::native;
 use super::partition::SimulatedPartition;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
-use crate::pmu::Meaning;
-use crate::pmu::sample::{EventCounts, Layout, Sample, SfEstimate};
+use crate::pmu::sample::{Sample, SfEstimate};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
@@ -29,19 +29,6 @@ use crate::table::{TableReader, Task, TaskId};
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Remembered, ThreadFinding};
-
-/// What is counted of threads, in the order in which samples have it; all at once.
-pub(super) const COUNTED: [Meaning; 6] = [
-    Meaning::Instructions,
-    Meaning::Cycles,
-    Meaning::LlcMisses,
-    Meaning::Loads,
-    Meaning::Branches,
-    Meaning::LlcReferences,
-];
-
-/// Those that policies are told of, unless more is asked for.
-const TOLD: usize = 5;
 
 /// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
 /// whenever it is seen there.
@@ -122,7 +109,8 @@ impl MemoryRecording {
 pub(super) struct Told {
     /// Where its samples have an SF from.
     model: Option<SimulatedModel>,
-    layout: Layout,
+    /// What is counted.
+    pub(super) events: SimulatedEvents,
     inbox: Vec<Sample>,
     reader: TableReader,
     /// What the model said of tasks' latest samples.
@@ -145,10 +133,14 @@ pub(super) struct Told {
 
 impl Told {
     /// Nothing yet.
-    pub(super) fn new(model: Option<SimulatedModel>, recording: Option<MemoryRecording>) -> Self {
+    pub(super) fn new(
+        model: Option<SimulatedModel>,
+        events: SimulatedEvents,
+        recording: Option<MemoryRecording>,
+    ) -> Self {
         Self {
             model,
-            layout: COUNTED.into_iter().take(TOLD).collect(),
+            events,
             inbox: Vec::new(),
             reader: TableReader::default(),
             sf: FxHashMap::default(),
@@ -162,11 +154,6 @@ impl Told {
         }
     }
 
-    /// Samples have references of the last-level cache, too.
-    pub(super) fn tell_references(&mut self) {
-        self.layout = COUNTED.into_iter().collect();
-    }
-
     /// Takes note of a sample that the BPF half has sent, of a thread whose phase is the `load`-th on
     /// this machine and has an SF of `sf`, and that EF and those watts if the machine's file says what it takes.
     pub(super) fn note(
@@ -175,9 +162,8 @@ impl Told {
         load: usize,
         (sf, energy): (f64, Option<(f64, f64)>),
     ) {
-        let counts = raw.counts.map(|count| count as f64);
-        let counts = EventCounts::new(&self.layout, counts.into_iter().take(COUNTED.len()));
         let core_type = usize::from(raw.core_type);
+        let counts = self.events.counts(core_type, raw.counts.into_iter());
         let sf = self.model.map(|model| SfEstimate {
             sf: model.sf(sf, load, core_type),
             sigma: STATED,

@@ -26,7 +26,7 @@ const LEAST_MPKI: f64 = 1.0;
 /// What the estimates go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CacheEvents {
-    /// Misses, which policies count anyway
+    /// Misses
     Misses,
     /// Misses and references
     References,

@@ -14,6 +14,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use super::agent::{MemoryRecording, SimulatedModel, Told};
 use super::caches::{CacheEvents, CacheOutcome, CacheTruth};
 use super::contention::PhaseLoad;
+use super::counted::SimulatedEvents;
 use super::cpu_set::CpuSet;
 use super::energy::{MixEnergy, MixTotals, RunEnergy};
 use super::fair::Fair;
@@ -30,6 +31,8 @@ use super::partition::SimulatedPartition;
 use super::scheduler;
 use super::switch::Sim;
 use crate::agent::Agent;
+use crate::agent::counted::CountedFor;
+use crate::pmu::{Event, Meaning};
 use crate::policy;
 use crate::record::format::{Begin, Chosen};
 
@@ -292,16 +295,33 @@ impl Bench {
                 kept: false,
             })
         });
-        let mut told = Told::new(model, recording);
+        let asked: &[Meaning] = match options.caches {
+            None => &[],
+            Some(CacheEvents::Misses) => &[Meaning::LlcMisses],
+            Some(CacheEvents::References) => &[Meaning::LlcMisses, Meaning::LlcReferences],
+        };
+        let asked: Vec<Event> = asked.iter().copied().map(Event::from).collect();
+        let cores = &self.machine.cores;
+        let needs = |core_type: usize| cores[core_type].model_counts.clone();
+        let has_sensor = options.saving == Some(SimulatedSaving::Measured);
+        let counted = CountedFor {
+            policy: agent.policy().events(),
+            model: model.is_some().then_some(&needs as _),
+            asked: &asked,
+            partition: options.partition,
+            learns: false,
+            energy: has_sensor,
+        };
+        let sample = match counted.anything() {
+            true => options.sample,
+            false => Duration::ZERO,
+        };
+        let events = SimulatedEvents::plan(&self.machine, &counted);
+        let mut told = Told::new(model, events, recording);
         let before = knowledge.as_ref().map_or(0, SimulatedKnowledge::unlike);
         told.knowledge = knowledge;
-        told.has_sensor = options.saving == Some(SimulatedSaving::Measured);
-        if let Some(events) = options.caches {
-            told.caches = Some(CacheTruth::default());
-            if events == CacheEvents::References {
-                told.tell_references();
-            }
-        }
+        told.has_sensor = has_sensor;
+        told.caches = options.caches.map(|_| CacheTruth::default());
         if options.partition {
             agent.caches.follow_processes();
             told.partition = Some(SimulatedPartition::new(topology.largest_llc()));
@@ -314,8 +334,7 @@ impl Bench {
                 told.goals.add(job, of.to_string(), goal, alone);
             }
         }
-        let (slice, sample) = (options.slice, options.sample);
-        let hetero = Hetero::new(&self.machine, slice, sample, Some(agent), told)?;
+        let hetero = Hetero::new(&self.machine, options.slice, sample, Some(agent), told)?;
         let (mut outcome, hetero) = self.run_with(hetero, options);
         let end = hetero.end().with_context(|| format!("policy {name}"))?;
         outcome.actions = (end.applied.applied, end.applied.stale);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::agent::{COUNTED, MemoryRecording, SimulatedHalf, Told};
+use super::agent::{MemoryRecording, SimulatedHalf, Told};
 use super::caches::CacheTruth;
 use super::energy;
 use super::event::SimulatedEvent;
@@ -63,8 +63,8 @@ pub(super) struct HeteroOutcome {
 }
 
 impl Hetero {
-    /// For a machine, with slices of `slice` and, unless nothing is to be decided, an agent, whose
-    /// samples are of so much run time if its policy wants any.
+    /// For a machine, with slices of `slice` and, unless nothing is to be decided, an agent, with samples of so much
+    /// run time if it is not zero.
     ///
     /// # Errors
     /// If the native BPF half cannot be loaded.
@@ -80,11 +80,8 @@ impl Hetero {
         described.hz = (1_000_000_000 / machine.tick_ns) as u32;
         described.cgroups = false;
         described.slice_ns = Some(slice.as_nanos() as u64);
-        let samples = |agent: &Agent| agent.policy().events().is_some();
-        if agent.as_ref().is_some_and(samples) {
-            described.sample_ns = sample.as_nanos() as u64;
-        }
-        described.set_events = vec![vec![COUNTED.len() as u8]; machine.topology.types.len()];
+        described.sample_ns = sample.as_nanos() as u64;
+        described.set_events = told.events.numbers().map(|number| vec![number]).collect();
         Ok(Self {
             native: native::NativeKernel::new(&described)?,
             twins: Vec::new(),
@@ -157,15 +154,9 @@ impl Hetero {
         };
         let now = k.thread(thread).counters;
         let before = std::mem::replace(&mut twin.counted, now);
-        let since = [
-            now.instructions - before.instructions,
-            now.cycles - before.cycles,
-            now.misses - before.misses,
-            now.loads - before.loads,
-            now.branches - before.branches,
-            now.references - before.references,
-        ];
-        self.native.add_counts(cpu, &since);
+        let core_type = k.cpu(cpu).core_type;
+        let since = self.told.events.between(core_type, &before, &now);
+        self.native.add_counts(cpu, since);
     }
 
     /// Puts onto a CPU what the BPF half's kernel runs there.

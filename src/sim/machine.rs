@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::counted;
 use super::energy::{
     RawSimulatedCoreEnergy, RawSimulatedEnergy, SimulatedCoreEnergy, SimulatedEnergy,
 };
 use super::sourced::{SourceText, Sourced};
 use crate::bpf::intf;
+use crate::pmu::{Event, Pmu};
 use crate::slowdown::Thresholds;
 use crate::topology::{self, CoreType, Cpu, Domain, MAX_CORE_TYPES, Topology};
 
@@ -40,6 +42,10 @@ pub struct Core {
     pub l2_bytes: f64,
     /// What two threads of a core compute together, 1 to 2 of what one computes alone.
     pub smt: f64,
+    /// What counts on it.
+    pub pmu: Pmu,
+    /// What a model of the machine counts there.
+    pub model_counts: Vec<Event>,
 }
 
 /// A last-level cache, and its way to memory.
@@ -162,6 +168,11 @@ struct RawCore {
     l2_kib: Option<Sourced>,
     /// For cores of two threads: see [`Core::smt`].
     smt: Option<Sourced>,
+    /// Microarchitecture whose counters it has; absent: those of [`counted::USUAL`].
+    pmu: Option<Spanned<String>>,
+    /// What a model of the machine counts there; absent: nothing.
+    #[serde(default)]
+    model_counts: Vec<Spanned<String>>,
     /// See [`CoreType::low_power_island`].
     #[serde(default)]
     island: bool,
@@ -330,6 +341,8 @@ fn cores(source: &SourceText, raw: &RawMachine) -> Result<Vec<Core>> {
             walk_ns: optional("walk_ns", &core.walk_ns, 0.0..=1e4, 0.0)?,
             l2_bytes: optional("l2_kib", &core.l2_kib, 16.0..=1e6, 0.0)? * 1024.0,
             smt: optional("smt", &core.smt, 1.0..=2.0, 2.0)?,
+            pmu: counted::pmu(source, core.pmu.as_ref())?,
+            model_counts: counted::meanings(source, &core.model_counts)?,
         })
     };
     all().map(core).collect()

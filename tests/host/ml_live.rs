@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::fixtures::alder_lake;
+use hetero_core::agent::counted::CountedFor;
 use scx_hetero::ml::fixed::feature;
 use scx_hetero::ml::forest::to_number;
-use scx_hetero::ml::live::{LiveEstimator, to_learn_from};
+use scx_hetero::ml::live::LiveEstimator;
 use scx_hetero::ml::model::{Feature, Model};
 use scx_hetero::pmu::sample::EventCounts;
-use scx_hetero::pmu::{Event, MachinePmus, Meaning, plan};
+use scx_hetero::pmu::{Event, MachinePmus, Meaning, Pmu, plan};
 use scx_hetero::topology::Topology;
 
 fn models() -> PathBuf {
@@ -26,6 +27,17 @@ fn live(model: &Model, topology: &Topology, machine: &MachinePmus) -> LiveEstima
     LiveEstimator::new(model, topology, pmu_of).unwrap()
 }
 
+/// What is counted on a core type for a policy that goes by the model alone.
+fn counted(live: &LiveEstimator, core_type: usize, pmu: &Pmu) -> Vec<Event> {
+    let needs = |core_type| live.needs(core_type);
+    let counted = CountedFor {
+        policy: Some(&[]),
+        model: Some(&needs),
+        ..CountedFor::default()
+    };
+    counted.events(core_type, pmu)
+}
+
 #[test]
 fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_room() {
     let (_tree, topology, machine) = alder_lake();
@@ -33,7 +45,7 @@ fn what_it_asks_is_counted_at_once_and_what_tells_phases_apart_where_there_is_ro
     let (mut sets, mut wished) = (Vec::new(), Vec::new());
     for core_type in 0..2 {
         let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
-        let wishes = live.wishes(core_type, pmu);
+        let wishes = counted(&live, core_type, pmu);
         let plan = plan(&wishes, pmu);
         assert_eq!(plan.absent, []);
         sets.push(plan.sets.len());
@@ -85,8 +97,7 @@ fn ef_is_said_where_the_model_was_learnt_with_energy_and_its_events_are_counted_
     let said = live.ef(0, &with.collect()).unwrap();
     assert!((said - 0.75).abs() < 1e-5, "{said}");
     let pmu = machine.pmu_of(topology.types[0].cpus[0]).unwrap();
-    let wishes = live
-        .wishes(0, pmu)
+    let wishes = counted(&live, 0, pmu)
         .iter()
         .map(Event::to_string)
         .collect::<Vec<_>>();
@@ -101,7 +112,11 @@ fn what_there_is_to_learn_from_is_counted_at_once() {
         let machine = MachinePmus::read(tree.root());
         for (core_type, least) in [(0, 7), (1, 5)] {
             let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
-            let wishes = to_learn_from(Vec::new(), pmu);
+            let learns = CountedFor {
+                learns: true,
+                ..CountedFor::default()
+            };
+            let wishes = learns.events(core_type, pmu);
             let plan = plan(&wishes, pmu);
             assert_eq!((plan.sets.len(), &plan.absent[..]), (1, &[][..]));
             assert!(
@@ -124,7 +139,7 @@ fn beside_the_watchdog_it_is_counted_at_once_too() {
     let live = live(&model(), &topology, &machine);
     let sets = [0, 1].map(|core_type| {
         let pmu = machine.pmu_of(topology.types[core_type].cpus[0]).unwrap();
-        plan(&live.wishes(core_type, pmu), pmu).sets.len()
+        plan(&counted(&live, core_type, pmu), pmu).sets.len()
     });
     assert_eq!(sets, [1, 1]);
 }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use crate::support::*;
+use hetero_core::agent::counted::CountedFor;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use scx_hetero::ml::fixed::feature;
@@ -104,8 +105,14 @@ fn the_kernel_estimates_each_sample_as_the_agent_would() {
     let (topology, machine) = (Topology::detect(None).unwrap(), MachinePmus::detect());
     let pmu_of = |core_type: usize| machine.pmu_of(topology.types[core_type].cpus[0]);
     let live = LiveEstimator::new(&model, &topology, pmu_of).unwrap();
-    let wishes = |core_type, pmu: &Pmu| live.wishes(core_type, pmu);
-    let sampler = Sampler::plan(&machine, &topology, &[], &wishes, false, &[]).unwrap();
+    let needs = |core_type| live.needs(core_type);
+    let counted = CountedFor {
+        policy: Some(&[]),
+        model: Some(&needs),
+        ..CountedFor::default()
+    };
+    let events = |core_type, pmu: &Pmu| counted.events(core_type, pmu);
+    let sampler = Sampler::plan(&machine, &topology, &events, false, &[]).unwrap();
     let mut compared = [0; 2];
     for sample in &samples {
         let core_type = sample.core_type as usize;

@@ -25,6 +25,7 @@
 
 mod advice;
 mod backend;
+pub mod counted;
 pub mod disturbed;
 mod goals;
 mod interference;

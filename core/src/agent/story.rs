@@ -65,6 +65,9 @@ pub struct ThreadStory {
     /// What slows it down beside others.
     #[serde(default)]
     pub disturbed: Option<DisturbedStory>,
+    /// What cannot be told of that, and why.
+    #[serde(default)]
+    pub untold: Option<String>,
     /// Time run by core type, ns.
     pub run_ns: Vec<u64>,
     /// What it has taken, where that is known.
@@ -195,6 +198,8 @@ impl ThreadStory {
         item("slowdown", self.slowdowns(story));
         if let Some(disturbed) = &self.disturbed {
             item("beside", hang_words(&disturbed.told(self.pid), 11, 11));
+        } else if let Some(untold) = &self.untold {
+            item("beside", hang_words(untold, 11, 11));
         }
         if let Some(goal) = &self.goal {
             item("goal", hang_words(goal, 11, 11));
@@ -330,6 +335,7 @@ impl EnergyStory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interference::{Interference, InterferenceClass};
 
     fn story() -> Story {
         let moved = |ago_ns, from, to| Move {
@@ -439,6 +445,27 @@ mod tests {
             "{text}"
         );
         assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn what_cannot_be_told_of_company_is_said_where_nothing_is_told() {
+        let mut story = story();
+        let untold = "contention for last-level cache and memory bandwidth cannot be told: no \
+                      counter of cpu_core is left for llc-misses";
+        story.threads[0].untold = Some(untold.into());
+        let text = story.lines().join("\n");
+        assert!(text.contains("  beside   contention for last"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+        let found = Interference {
+            slowdown: 1.4,
+            class: InterferenceClass::Sibling,
+            confidence: 0.9,
+            culprit: None,
+        };
+        story.threads[0].disturbed = DisturbedStory::of(&found, |_| None);
+        let text = story.lines().join("\n");
+        assert!(text.contains("  beside   slowed 1.40x"), "{text}");
+        assert!(!text.contains("cannot be told"), "{text}");
     }
 
     #[test]

@@ -6,10 +6,9 @@
 //! to follow the clock as [`voltage`] says.
 
 use super::fit::{NonNegativeFit, UNKNOWNS};
+use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::EventCounts;
-use crate::pmu::sets::add_what_fits;
-use crate::pmu::{Event, Meaning, Pmu};
 use crate::topology::MAX_CORE_TYPES;
 
 /// Events that cost energy of their own, beside cycles. Of these the model has what is counted anyway.
@@ -27,20 +26,12 @@ pub const EVENTS: [Meaning; 9] = [
 
 /// Of these, those that are counted for energy's sake alone, where counters are free: what takes much of it and is in
 /// no policy's set, the first most.
-const FOR_ENERGY: [Meaning; 4] = [
+pub const FOR_ENERGY: [Meaning; 4] = [
     Meaning::BranchMisses,
     Meaning::FpOps,
     Meaning::Stores,
     Meaning::LlcReferences,
 ];
-
-/// `needed` and `wishes`, and what else tells threads' energy, as far as no event has to take turns for it.
-pub fn with_events(needed: &[Meaning], wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
-    let mut all: Vec<Event> = needed.iter().map(|&meaning| meaning.into()).collect();
-    all.extend(wishes);
-    add_what_fits(&mut all, &FOR_ENERGY, pmu);
-    all
-}
 
 /// What terms of one core are to each other, as far as nothing was measured: of a second at the highest clock without an
 /// event but cycles, 10^9 cycles, and as many of each event. Of the order of published figures, and made up beyond that.

@@ -71,6 +71,11 @@ impl InterferenceClass {
         self.into()
     }
 
+    /// Whether it is told by misses of the last-level cache alone: where these are not counted it never is.
+    pub fn takes_misses(self) -> bool {
+        matches!(self, Self::Llc | Self::Bandwidth)
+    }
+
     /// For people.
     pub fn told(self) -> &'static str {
         match self {

@@ -12,15 +12,14 @@ use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
 use super::model::{Feature, Model, Speedup};
 use crate::pmu::sample::{EventCounts, SfEstimate};
-use crate::pmu::sets::add_what_fits;
 use crate::pmu::{Event, Meaning, Pmu};
 use crate::topology::Topology;
 
 /// By which phases are told apart ([`crate::slowdown::Phase`]).
-const OF_PHASES: [Meaning; 2] = [Meaning::Loads, Meaning::Branches];
+pub const OF_PHASES: [Meaning; 2] = [Meaning::Loads, Meaning::Branches];
 
-/// What is counted to learn from, those first that models mostly ask for.
-const TO_LEARN_FROM: [Meaning; 12] = [
+/// What is counted to learn from (`--learn`), those first that models mostly ask for.
+pub const TO_LEARN_FROM: [Meaning; 12] = [
     Meaning::Loads,
     Meaning::Branches,
     Meaning::BranchMisses,
@@ -34,12 +33,6 @@ const TO_LEARN_FROM: [Meaning; 12] = [
     Meaning::L2Misses,
     Meaning::DtlbMisses,
 ];
-
-/// `wishes`, and what else can be counted to learn from (`--learn`).
-pub fn to_learn_from(mut wishes: Vec<Event>, pmu: &Pmu) -> Vec<Event> {
-    add_what_fits(&mut wishes, &TO_LEARN_FROM, pmu);
-    wishes
-}
 
 /// Estimates SF and EF of threads on this machine. Allocates nothing once it is made.
 pub struct LiveEstimator {
@@ -127,16 +120,14 @@ impl LiveEstimator {
         Some(&self.on(core_type)?.events)
     }
 
-    /// What is to be counted on a core type: that, and the events by which phases are told apart,
-    /// as far as nothing has to take turns for them.
-    pub fn wishes(&self, core_type: usize, pmu: &Pmu) -> Vec<Event> {
-        let mut wishes: Vec<Event> = self.events(core_type).unwrap_or_default().to_vec();
+    /// What its estimates from a core type are made of, those of EF included.
+    pub fn needs(&self, core_type: usize) -> Vec<Event> {
+        let mut needs = self.events(core_type).unwrap_or_default().to_vec();
         if let Some(Some(of)) = self.efficiency.get(core_type) {
-            let more = of.events.iter().filter(|event| !wishes.contains(event));
-            wishes.extend(more.cloned().collect::<Vec<_>>());
+            let more = of.events.iter().filter(|event| !needs.contains(event));
+            needs.extend(more.cloned().collect::<Vec<_>>());
         }
-        add_what_fits(&mut wishes, &OF_PHASES, pmu);
-        wishes
+        needs
     }
 
     /// How sure it is of `sf`, which it has said of these counts; `None` if something was not counted.

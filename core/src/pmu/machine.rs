@@ -43,6 +43,20 @@ pub struct Countable {
 }
 
 impl Pmu {
+    /// One that counts what this microarchitecture does, beside the NMI watchdog that x86 kernels mostly have.
+    pub fn of_table(table: &'static EventTable) -> Self {
+        Self {
+            name: table.name.to_string(),
+            type_id: 0,
+            cpus: Vec::new(),
+            counters: table.counters,
+            watchdog: table.layout != ConfigLayout::Arm,
+            table: Some(table),
+            extended: false,
+            facts: PmuFacts::default(),
+        }
+    }
+
     /// The microarchitecture's name, such as `golden-cove`, or `unknown`.
     pub fn microarchitecture(&self) -> &'static str {
         self.table.map_or("unknown", |table| table.name)

@@ -70,7 +70,7 @@ impl NativeKernel {
     }
 
     /// The events of a CPU have counted so much more than the rates of what runs there say.
-    pub fn add_counts(&self, cpu: u32, counts: &[f64]) {
+    pub fn add_counts(&self, cpu: u32, counts: impl Iterator<Item = f64>) {
         self.count(cpu);
         let of = &mut self.st().cpus[cpu as usize];
         for (event, count) in of.events.iter_mut().zip(counts) {
