@@ -3,6 +3,7 @@
 
 mod advice;
 mod answers;
+mod caches;
 mod carry;
 mod counting;
 mod describe;
@@ -359,6 +360,7 @@ impl Scheduler<'_> {
             self.watch_cgroups(now);
             self.watch_power(now);
             self.learn();
+            self.look_for_caches(due.is_some());
             self.watch_caches();
             if goals_due.is_some_and(|at| now >= at) {
                 goals_due = self.steer().map(|wait| now + wait);
@@ -456,20 +458,6 @@ impl Scheduler<'_> {
         }
         self.agent.forget_the_gone();
         Ok(())
-    }
-
-    /// Takes in what resctrl has counted, and tells which processes there are.
-    fn watch_caches(&mut self) {
-        let Some(resctrl) = self.resctrl.as_mut().filter(|it| it.is_due()) else {
-            return;
-        };
-        let (tasks, caches, topology) = self.agent.tasks_and_caches();
-        resctrl.look(tasks, caches.processes.as_mut());
-        for known in resctrl.all() {
-            if let Some(bytes) = known.settled(topology.largest_llc()) {
-                caches.measured(known.pid, bytes, topology);
-            }
-        }
     }
 
     /// Time until the next decision, if any is to be made.

@@ -223,6 +223,20 @@ fn the_scheduler_monitors_and_confines_processes_and_leaves_nothing_behind() {
     assert!(all.lines().any(|task| task == pid));
 }
 
+/// Its agent decides nothing, so that no look at tasks is made for a policy.
+#[test]
+fn under_none_too_a_process_is_monitored_soon_after_it_has_begun() {
+    mount();
+    let scheduler = Scheduler::start(&["--policy", "none"]);
+    thread::sleep(s(2));
+    let busy = ours();
+    let stream = Running::start("stream --pin 1");
+    wait_until(s(5), "monitored", || ours() > busy);
+    drop(stream);
+    scheduler.stop();
+    assert_eq!(ours(), 0);
+}
+
 /// `pmc` counts what a program has of them itself.
 #[test]
 fn pmc_tells_a_programs_part_of_caches() {

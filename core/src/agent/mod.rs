@@ -100,6 +100,8 @@ pub struct Agent {
     /// What came last.
     samples: Vec<Sample>,
     tasks: Vec<Task>,
+    /// When these were read, ns.
+    looked_ns: u64,
     /// Kept for their memory.
     actions: Vec<Action>,
     outcomes: Vec<Outcome>,
@@ -129,6 +131,7 @@ impl Agent {
             applied: Applied::default(),
             samples: Vec::new(),
             tasks: Vec::new(),
+            looked_ns: 0,
             actions: Vec::new(),
             outcomes: Vec::new(),
         }
@@ -212,13 +215,22 @@ impl Agent {
 
     /// Reads the task table.
     pub fn look<B: Backend>(&mut self, backend: &mut B) {
+        self.looked_ns = backend.now();
         backend.snapshot(&mut self.tasks);
         let capacities = self.topology.types.iter().map(|kind| kind.capacity);
         self.ledger
-            .update(backend.now(), &self.tasks, capacities, |task| {
+            .update(self.looked_ns, &self.tasks, capacities, |task| {
                 self.policy.insight(task, &self.topology)
             });
         self.caches.update(&self.tasks, &self.topology);
+    }
+
+    /// Reads the task table, unless that was done less than `age` ago: for what goes by looks where the policy makes
+    /// few, or none.
+    pub fn look_again<B: Backend>(&mut self, backend: &mut B, age: Duration) {
+        if backend.now().saturating_sub(self.looked_ns) >= age.as_nanos() as u64 {
+            self.look(backend);
+        }
     }
 
     /// Reads the task table as the policy is to see it: the user's rules have had their say, and the

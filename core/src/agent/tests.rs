@@ -159,6 +159,21 @@ fn rules_come_first_and_neither_theirs_nor_its_own_threads_are_the_policys() {
 }
 
 #[test]
+fn an_old_table_is_read_again_and_a_new_one_is_not() {
+    let (mut agent, mut bench) = bench(&[task(0, 0, 0)]);
+    let age = Duration::from_millis(200);
+    let mut seen = |bench: &mut Bench, passed: u64| {
+        bench.now_ns += passed * MS;
+        bench.tasks.push(task(bench.tasks.len() as u32, 1, 1));
+        agent.look_again(bench, age);
+        agent.tasks().len()
+    };
+    assert_eq!(seen(&mut bench, 0), 2);
+    assert_eq!(seen(&mut bench, 199), 2);
+    assert_eq!(seen(&mut bench, 1), 4);
+}
+
+#[test]
 fn while_energy_is_saved_the_policy_is_asked_when_efficient_cores_do_not_suffice() {
     let mut tasks = [task(0, 0, 0), task(1, 1, 1), task(2, 2, 1)];
     tasks[0].hint = Some(0);

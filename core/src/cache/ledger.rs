@@ -83,6 +83,11 @@ impl CacheLedger {
         self.processes.get_or_insert_default();
     }
 
+    /// Whether there is anything that goes by [`Self::update`].
+    pub fn is_on(&self) -> bool {
+        !self.threads.is_empty() || self.processes.is_some()
+    }
+
     /// Takes note of what a thread missed.
     pub fn observe(&mut self, sample: &Sample, topology: &Topology) {
         let Some(misses) = sample.counts.get(Meaning::LlcMisses) else {
