@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
+use hetero_core::interference::InterferenceClass;
+
 use super::Check;
+use crate::agent::counted::CountedFor;
 use crate::energy::{Energy, EnergyDomain, EnergySensor, SensorStatus};
 use crate::ml::model::{self, Model};
 use crate::pmu::{MachinePmus, availability};
@@ -141,6 +144,7 @@ pub(super) fn counters(root: &Path, permissions: Option<&Permissions>) -> Vec<Ch
     });
     let mut checks: Vec<_> = known.collect();
     checks.extend(uncounted(root, &machine));
+    checks.push(interference(root, &machine));
     if machine.pmus.iter().any(|pmu| pmu.watchdog) {
         checks.push(
             Check::note("watchdog", "the NMI watchdog takes one counter of each CPU")
@@ -162,6 +166,37 @@ pub(super) fn counters(root: &Path, permissions: Option<&Permissions>) -> Vec<Ch
         });
     }
     checks
+}
+
+/// What can be told of what slows a thread down, under a policy that counts and asks for no events of its own.
+fn interference(root: &Path, machine: &MachinePmus) -> Check {
+    let counted = CountedFor {
+        policy: Some(&[]),
+        ..CountedFor::default()
+    };
+    let untold = machine.pmus.iter().find_map(|pmu| counted.untold(0, pmu));
+    let topology = Topology::read(&Sysfs::new(root), None).ok();
+    let has = |what: fn(&Topology) -> bool| topology.as_ref().is_some_and(what);
+    let (smt, l2) = (
+        has(|it| it.smt),
+        has(|it| it.domains.iter().any(|domain| domain.shares_l2)),
+    );
+    let is_told = |class: InterferenceClass| match class {
+        InterferenceClass::None => false,
+        InterferenceClass::Sibling => smt,
+        InterferenceClass::L2 => l2,
+        class => untold.is_none() || !class.takes_misses(),
+    };
+    let classes = InterferenceClass::ALL.iter().copied();
+    let told: Vec<&str> = classes
+        .filter(|&of| is_told(of))
+        .map(|of| of.told())
+        .collect();
+    let told = format!("what slows a thread down is told: {}", told.join(", "));
+    match untold {
+        None => Check::ok("interference", told),
+        Some(untold) => Check::note("interference", format!("{told}; {untold}")),
+    }
 }
 
 /// The CPUs that no PMU serves.

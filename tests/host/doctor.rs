@@ -86,6 +86,12 @@ fn on_a_good_machine_nothing_is_amiss() {
         let section = report.sections.iter().find(|s| s.topic == topic).unwrap();
         assert!(!section.checks.is_empty(), "{topic}");
     }
+    let interference = all(&report).find(|check| check.name == "interference");
+    assert_eq!(
+        interference.unwrap().found,
+        "what slows a thread down is told: last-level cache, L2 cache of its cluster, memory \
+         bandwidth, SMT sibling, power or heat, lock or barrier"
+    );
     let output = run(&machine, &[], &[]);
     assert!(output.status.success());
     let text = stdout(&output);
