@@ -63,11 +63,12 @@ impl CountedFor<'_> {
         if self.model.is_some() {
             add_what_fits(&OF_PHASES);
         }
-        if self.policy.is_some() {
-            add_what_fits(&FOR_INTERFERENCE);
-        }
+        // You have asked for that, so it comes before what is only good to have.
         if self.learns {
             add_what_fits(&TO_LEARN_FROM);
+        }
+        if self.policy.is_some() {
+            add_what_fits(&FOR_INTERFERENCE);
         }
         if self.energy {
             add_what_fits(&FOR_ENERGY);
@@ -183,5 +184,21 @@ mod tests {
             names(&counted, &pmu("golden-cove")),
             "dtlb-misses stalled-mem"
         );
+    }
+
+    #[test]
+    fn what_is_learnt_from_comes_before_what_interference_would_like() {
+        let counted = CountedFor {
+            policy: Some(&[]),
+            learns: true,
+            ..CountedFor::default()
+        };
+        // Beside the watchdog there are seven.
+        let events = names(&counted, &pmu("golden-cove"));
+        assert!(
+            events.contains("fp-ops") && !events.contains("llc-misses"),
+            "{events}"
+        );
+        assert!(counted.untold(0, &pmu("golden-cove")).is_some());
     }
 }
