@@ -15,7 +15,7 @@ use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
 use hetero_core::limits::MAX_SLOTS;
 use hetero_core::mechanism::Mechanism;
-use log::{LevelFilter, warn};
+use log::{LevelFilter, info, warn};
 use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
 use scx_hetero::goals::GoalTimingArgs;
@@ -379,7 +379,12 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Some(Command::Replay(args)) => replay::run(&args).map(|()| 0),
         Some(Command::Report(args)) => report::run(&args).map(|()| 0),
         Some(Command::Restore) => {
-            power::preference::restore_left(Path::new("/"));
+            let root = Path::new("/");
+            // The preferences are those of one that runs, as where the service was started beside it.
+            match preflight::attached_hetero(root) {
+                Some(ops) => info!("{ops} is attached: energy preferences are its own"),
+                None => _ = power::preference::restore_left(root),
+            }
             Ok(0)
         }
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),

@@ -148,6 +148,13 @@ pub(crate) fn btf(root: &Path) -> Result<(), Obstacle> {
     }
 }
 
+/// The name and version of the scx_hetero that is attached, if one is.
+pub fn attached_hetero(root: &Path) -> Option<String> {
+    let ops = read_trimmed(root.join(SCHED_EXT).join("root/ops"))?;
+    // Its version follows, after an underscore.
+    (ops.split('_').next() == Some("hetero")).then_some(ops)
+}
+
 /// No other scheduler may be attached.
 pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
     let dir = root.join(SCHED_EXT);
@@ -198,6 +205,18 @@ mod tests {
     #[test]
     fn a_good_machine_passes() {
         check(machine().path(), true).unwrap();
+    }
+
+    #[test]
+    fn one_of_our_own_that_is_attached_is_known_by_its_name() {
+        let dir = machine();
+        assert_eq!(attached_hetero(dir.path()), None);
+        let root = dir.path().join(SCHED_EXT).join("root");
+        fs::create_dir(&root).unwrap();
+        for (ops, ours) in [("lavd_1.1.4\n", false), ("hetero_0.1.0\n", true)] {
+            fs::write(root.join("ops"), ops).unwrap();
+            assert_eq!(attached_hetero(dir.path()).is_some(), ours, "{ops}");
+        }
     }
 
     #[test]

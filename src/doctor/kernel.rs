@@ -151,11 +151,8 @@ fn lockdown(root: &Path) -> Option<Check> {
 
 fn scheduler(root: &Path) -> Check {
     const NAME: &str = "scheduler";
-    let ops = fs::read_to_string(root.join(preflight::SCHED_EXT).join("root/ops"));
-    let ops = ops.unwrap_or_default();
-    // Its version follows, after an underscore.
-    if ops.trim().split('_').next() == Some("hetero") {
-        return Check::ok(NAME, format!("{} is attached", ops.trim()));
+    if let Some(ops) = preflight::attached_hetero(root) {
+        return Check::ok(NAME, format!("{ops} is attached"));
     }
     judge(
         NAME,
