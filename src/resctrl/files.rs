@@ -84,12 +84,22 @@ impl Resctrl {
         format!("{PREFIX}{}-{what}", self.owner)
     }
 
-    /// Moves all threads of a process into a group. Those that it makes later follow by themselves.
+    /// Moves all threads of a process into a group, or none where one belongs to a group of another's, as libvirt
+    /// does with the virtual CPUs of a QEMU. Those that it makes later follow by themselves.
     pub(super) fn move_process(&self, pid: u32, group: &Path) -> Result<(), GroupError> {
+        let is_others = |tid: &u32| self.is_others(pid, *tid);
+        match self.threads(pid).iter().any(is_others) {
+            true => Err(GroupError::NotThisOne),
+            false => self.move_ours(pid, group),
+        }
+    }
+
+    /// Moves those threads of a process into a group that belong to no group of another's.
+    pub(super) fn move_ours(&self, pid: u32, group: &Path) -> Result<(), GroupError> {
         let mut moved = Vec::new();
         for _ in 0..ROUNDS {
             let mut new = self.threads(pid);
-            new.retain(|tid| !moved.contains(tid));
+            new.retain(|tid| !moved.contains(tid) && !self.is_others(pid, *tid));
             if new.is_empty() {
                 break;
             }
@@ -105,11 +115,24 @@ impl Resctrl {
         }
     }
 
-    /// The control group that a process belongs to if we may move it: the root's folder or that of one of ours.
+    /// The control group that a process belongs to, by its first thread, if we may move it: the root's folder or that of one of ours.
     pub(super) fn home(&self, pid: u32) -> Option<PathBuf> {
-        let file = self.root.join(format!("proc/{pid}/cpu_resctrl_groups"));
-        // Kernels without that file: the kernel refuses what it must.
-        let text = fs::read_to_string(file).unwrap_or_default();
+        self.home_by(&self.groups_of(&pid.to_string()))
+    }
+
+    /// Whether a thread of a process belongs to a group of another's.
+    fn is_others(&self, pid: u32, tid: u32) -> bool {
+        let groups = self.groups_of(&format!("{pid}/task/{tid}"));
+        self.home_by(&groups).is_none()
+    }
+
+    /// What the kernel says of a process or thread; nothing where it is too old: it refuses then what it must.
+    fn groups_of(&self, task: &str) -> String {
+        let file = format!("proc/{task}/cpu_resctrl_groups");
+        fs::read_to_string(self.root.join(file)).unwrap_or_default()
+    }
+
+    fn home_by(&self, text: &str) -> Option<PathBuf> {
         let mut home = self.path("");
         for line in text.lines() {
             let Some((kind, group)) = line.split_once(':') else {

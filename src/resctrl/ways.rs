@@ -153,7 +153,7 @@ impl CacheWays for ResctrlWays {
 
     fn release(&mut self, pid: u32) {
         if self.holds(pid) {
-            let _ = self.resctrl.move_process(pid, &self.resctrl.path(""));
+            let _ = self.resctrl.move_ours(pid, &self.resctrl.path(""));
         }
     }
 }

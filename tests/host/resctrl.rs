@@ -172,6 +172,14 @@ fn processes_of_others_groups_are_left_alone() {
     process(&root, 100, "res:/\nmon:theirs\n");
     process(&root, 200, "res:theirs\nmon:/\n");
     process(&root, 300, "res:/\nmon:scx_hetero-7-1\n");
+    // As a QEMU of libvirt's: a thread alone is in a group, and not the first.
+    process(&root, 500, "res:/\nmon:/\n");
+    let second = root.join("proc/500/task/501/cpu_resctrl_groups");
+    write(second.clone(), "res:theirs\nmon:/\n");
+    assert_eq!(kernel.open(500), Err(GroupError::NotThisOne));
+    assert!(!kernel.group(500).exists());
+    write(second, "res:/\nmon:scx_hetero-7-1\n");
+    assert_eq!(kernel.open(500), Ok(()));
     assert_eq!(kernel.open(100), Err(GroupError::NotThisOne));
     assert_eq!(kernel.open(200), Err(GroupError::NotThisOne));
     assert_eq!(kernel.open(300), Ok(()));
