@@ -129,12 +129,12 @@ impl MonitoringGroups for ResctrlGroups {
             let mut sum = None;
             for cache in &self.caches {
                 match fs::read_to_string(group.join(cache).join(event)) {
-                    Ok(text) => {
-                        // "Unavailable" and "Error" are what the hardware says at times.
-                        if let Ok(bytes) = text.trim().parse::<u64>() {
-                            *sum.get_or_insert(0.0) += bytes as f64;
-                        }
-                    }
+                    // "Unavailable" and "Error" are what the hardware says at times. A sum without one cache would be
+                    // a smaller number, and what comes with it again a rate that there never was.
+                    Ok(text) => match text.trim().parse::<u64>() {
+                        Ok(bytes) => *sum.get_or_insert(0.0) += bytes as f64,
+                        Err(_) => return Ok(None),
+                    },
                     Err(_) if !group.exists() => return Err(GroupError::Gone),
                     Err(_) => {}
                 }

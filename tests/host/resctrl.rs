@@ -115,6 +115,22 @@ fn processes_are_monitored_in_groups_of_ours_which_end_with_them() {
 }
 
 #[test]
+fn a_cache_that_says_nothing_makes_no_rate_of_what_the_others_say() {
+    let mut kernel = Kernel::new();
+    process(kernel.folder.path(), 100, "");
+    let mut pool = GroupPool::new(4);
+    let second = kernel.group(100).join("mon_data/mon_L3_01/mbm_total_bytes");
+    let mut rates = Vec::new();
+    for (at, says) in [(1, "1000\n"), (2, "Unavailable\n"), (3, "1000\n"), (4, "2000\n")] {
+        pool.update(at * S, &[100], &mut kernel);
+        write(second.clone(), says);
+        pool.update(at * S + S / 2, &[100], &mut kernel);
+        rates.extend(pool.monitored().map(|of| of.rate));
+    }
+    assert_eq!(rates, [Some(0.0), None, None, Some(2000.0)]);
+}
+
+#[test]
 fn half_of_the_numbers_are_left_to_others_and_processes_take_turns() {
     let mut kernel = Kernel::new();
     assert_eq!(kernel.groups.most(), 4);
