@@ -35,7 +35,7 @@ impl CacheGroup {
         // Where there is none, the virtual counters say so.
         let mut groups = ResctrlGroups::find(Path::new("/"), std::process::id()).ok()?;
         let (name, opened) = match args.pid {
-            Some(pid) => (pid, groups.open(pid)),
+            Some(pid) => (pid, groups.take_over(pid)),
             None => {
                 let launcher = *watched.tids.first()? as u32;
                 (launcher, groups.open_for_thread(launcher, launcher))
@@ -49,7 +49,9 @@ impl CacheGroup {
                     match why {
                         GroupError::NoneLeft => "resctrl has no monitoring group left",
                         GroupError::Ended => "the process has ended",
-                        GroupError::NotThisOne => "the process is in a group of resctrl's already",
+                        GroupError::NotThisOne | GroupError::Taken => {
+                            "the process is in a group of resctrl's already"
+                        }
                         GroupError::Gone => "no monitoring group can be made (are you root?)",
                     }
                 );

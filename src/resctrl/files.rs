@@ -58,11 +58,7 @@ impl Resctrl {
     /// Removes folders in `folder` that are ours by name and that no owner that runs has made.
     fn remove_leftovers(&self, folder: &Path) {
         for name in names(folder) {
-            let Some(of) = name.strip_prefix(PREFIX) else {
-                continue;
-            };
-            let of = of.split('-').next().and_then(|pid| pid.parse().ok());
-            if of.is_none_or(|of| of == self.owner || !self.is_ours(of)) {
+            if name.starts_with(PREFIX) && !self.is_of_another(&name) {
                 remove(&folder.join(&name));
             }
         }
@@ -155,6 +151,23 @@ impl Resctrl {
         let mut tids = names(&self.root.join(format!("proc/{pid}/task")));
         tids.truncate(MOST_THREADS);
         tids.iter().filter_map(|tid| tid.parse().ok()).collect()
+    }
+
+    /// The monitoring group that a process belongs to, by its first thread; nothing is the one that all belong to at
+    /// first, and `None` that the kernel does not say.
+    pub(super) fn monitored_in(&self, pid: u32) -> Option<String> {
+        let groups = self.groups_of(&pid.to_string());
+        let mut lines = groups.lines();
+        let group = lines.find_map(|line| line.strip_prefix("mon:"))?;
+        Some(group.trim_matches('/').to_string())
+    }
+
+    /// Whether a folder's name is that of another scx_hetero that runs.
+    pub(super) fn is_of_another(&self, name: &str) -> bool {
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|of| of.split('-').next()?.parse().ok());
+        owner.is_some_and(|owner| owner != self.owner && self.is_ours(owner))
     }
 
     /// Whether a process is a scx_hetero that runs.

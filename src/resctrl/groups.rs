@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Monitoring groups: what processes hold of caches and move to memory. A process has one group alone.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,6 +79,18 @@ impl ResctrlGroups {
         self.open_in(&home, name, |_, group| files::move_threads(&[tid], group))
     }
 
+    /// Makes a group for a process, also where another scx_hetero has one for it, as the scheduler may have for
+    /// one that is to be counted.
+    ///
+    /// # Errors
+    /// See [`MonitoringGroups::open`].
+    pub fn take_over(&mut self, pid: u32) -> Result<(), GroupError> {
+        let home = self.resctrl.home(pid).ok_or(GroupError::NotThisOne)?;
+        self.open_in(&home, pid, |resctrl, group| {
+            resctrl.move_process(pid, group)
+        })
+    }
+
     /// The folder of a group of ours, if it is open.
     pub fn folder_of(&self, pid: u32) -> Option<&Path> {
         self.folders.get(&pid).map(PathBuf::as_path)
@@ -117,14 +130,21 @@ impl ResctrlGroups {
 
 impl MonitoringGroups for ResctrlGroups {
     fn open(&mut self, pid: u32) -> Result<(), GroupError> {
-        let home = self.resctrl.home(pid).ok_or(GroupError::NotThisOne)?;
-        self.open_in(&home, pid, |resctrl, group| {
-            resctrl.move_process(pid, group)
-        })
+        let group = self.resctrl.monitored_in(pid).unwrap_or_default();
+        if self.resctrl.is_of_another(&group) {
+            return Err(GroupError::Taken);
+        }
+        self.take_over(pid)
     }
 
     fn read(&mut self, pid: u32) -> Result<MonitoredBytes, GroupError> {
         let group = self.folders.get(&pid).ok_or(GroupError::Gone)?;
+        // `pmc` may have taken it into a group of its own, and what is left here stands still.
+        let own = group.file_name().and_then(OsStr::to_str);
+        let now = self.resctrl.monitored_in(pid);
+        if now.is_some_and(|now| own != Some(&now)) {
+            return Err(GroupError::Gone);
+        }
         let sum = |event: &str| -> Result<Option<f64>, GroupError> {
             let mut sum = None;
             for cache in &self.caches {

@@ -72,6 +72,8 @@ impl MonitoringGroups for Kernel {
     fn open(&mut self, pid: u32) -> Result<(), GroupError> {
         self.groups.open(pid)?;
         tell(&self.group(pid), "500\n", "1000\n");
+        let groups = format!("res:/\nmon:scx_hetero-{OWNER}-{pid}\n");
+        process(self.folder.path(), pid, &groups);
         Ok(())
     }
 
@@ -121,7 +123,12 @@ fn a_cache_that_says_nothing_makes_no_rate_of_what_the_others_say() {
     let mut pool = GroupPool::new(4);
     let second = kernel.group(100).join("mon_data/mon_L3_01/mbm_total_bytes");
     let mut rates = Vec::new();
-    for (at, says) in [(1, "1000\n"), (2, "Unavailable\n"), (3, "1000\n"), (4, "2000\n")] {
+    for (at, says) in [
+        (1, "1000\n"),
+        (2, "Unavailable\n"),
+        (3, "1000\n"),
+        (4, "2000\n"),
+    ] {
         pool.update(at * S, &[100], &mut kernel);
         write(second.clone(), says);
         pool.update(at * S + S / 2, &[100], &mut kernel);
@@ -219,6 +226,30 @@ fn a_group_that_another_removes_and_an_unmounted_resctrl_are_told() {
         pool.update(second * S, &[100], &mut kernel);
     }
     assert_eq!((pool.monitored().len(), pool.waiting()), (0, 1));
+}
+
+#[test]
+fn a_process_that_pmc_takes_for_a_while_is_monitored_again_afterwards() {
+    let mut kernel = Kernel::new();
+    let root = kernel.folder.path().to_path_buf();
+    process(&root, 100, "res:/\nmon:\n");
+    let mut pool = GroupPool::new(4);
+    pool.update(S, &[100], &mut kernel);
+    assert_eq!(pool.monitored().len(), 1);
+    // It has a group of its own, into which it moves what the scheduler's holds.
+    let mut pmc = ResctrlGroups::find(&root, 55).unwrap();
+    write(root.join("proc/55/comm"), "scx_hetero\n");
+    assert_eq!(pmc.take_over(100), Ok(()));
+    process(&root, 100, "res:/\nmon:scx_hetero-55-100\n");
+    for second in 2..12 {
+        pool.update(second * S, &[100], &mut kernel);
+        assert_eq!(pool.monitored().len(), 0);
+    }
+    // It ends, and its group with it.
+    fs::remove_dir_all(root.join("proc/55")).unwrap();
+    process(&root, 100, "res:/\nmon:\n");
+    pool.update(12 * S, &[100], &mut kernel);
+    assert_eq!(pool.monitored().len(), 1);
 }
 
 #[test]

@@ -37,7 +37,9 @@ pub enum GroupError {
     Ended,
     /// It belongs to a group of another's, or may not be moved.
     NotThisOne,
-    /// The group is gone: removed by another, or resctrl was unmounted.
+    /// It is in a group of another scx_hetero's, as of `pmc`, which ends some time.
+    Taken,
+    /// The group is gone, or the process is no longer in it: removed by another, or resctrl was unmounted.
     Gone,
 }
 
@@ -185,7 +187,8 @@ impl GroupPool {
                     self.waiting.pop_front();
                     self.refused.push(pid);
                 }
-                Err(GroupError::Ended) => _ = self.waiting.pop_front(),
+                // One that is still busy is asked for again at the next update.
+                Err(GroupError::Ended | GroupError::Taken) => _ = self.waiting.pop_front(),
                 Err(GroupError::NoneLeft) => {
                     // There are fewer than we were told: others have them.
                     let over = |held: &MonitoredProcess| now_ns - held.since_ns >= TURN_NS;
