@@ -5,7 +5,8 @@
 //!
 //! What was there before is noted in a file before anything is changed, and put back at the end; after a crash by
 //! the service (`ExecStopPost=scx_hetero restore`), or the next start. Nothing is put back, nor set again, where
-//! another tool has set something else meanwhile: it is then that tool's. What cannot be read, as of a CPU that is
+//! another tool has set something else meanwhile: it is then that tool's, and where that is the same on all CPUs, so are those
+//! on which it is what was set here. What cannot be read, as of a CPU that is
 //! offline, comes back with what was set here: it stays noted, and is put back later.
 
 use std::fs;
@@ -123,7 +124,7 @@ impl EnergyPreferences {
     /// Notices what others have set meanwhile, and leaves that to them. Puts back what could not be before.
     pub fn look(&mut self) {
         self.pay();
-        let before = self.set.len();
+        let mut theirs = Vec::new();
         for _ in 0..self.set.len().min(LOOKS) {
             let at = self.next % self.set.len().max(1);
             let Some(set) = self.set.get(at) else {
@@ -137,10 +138,13 @@ impl EnergyPreferences {
                 "the energy preference of {} was set by another tool: left alone",
                 set.policy
             );
-            self.set.swap_remove(at);
+            theirs.push(self.set.swap_remove(at));
         }
-        if self.set.len() == before {
+        if theirs.is_empty() {
             return;
+        }
+        if let Some(all) = set_everywhere(&self.root, self.set.iter().chain(&theirs)) {
+            self.set.retain(|set| set.set != all);
         }
         if self.set.is_empty() {
             info!("another tool has set the CPUs' energy preferences: they are left alone");
@@ -315,12 +319,13 @@ fn forget(root: &Path) {
 fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>) {
     let mut back = 0;
     let mut owed = Vec::new();
+    let is_known = |name: &str| NAMES.contains(&name);
+    let mut set = set;
+    set.retain(|it| is_policy(&it.policy) && is_known(&it.found) && is_known(&it.set));
+    let theirs = set_everywhere(root, set.iter());
     for it in set {
-        let is_known = |name: &str| NAMES.contains(&name);
-        if !is_policy(&it.policy) || !is_known(&it.found) || !is_known(&it.set) {
-            continue;
-        }
         match is_ours(root, &it) {
+            Some(true) if theirs.as_ref() == Some(&it.set) => continue,
             Some(true) => {}
             Some(false) => continue,
             None => {
@@ -337,6 +342,24 @@ fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>)
         }
     }
     (back, owed)
+}
+
+/// What another tool has set on all CPUs whose preference was set here and can be read: they show the same, and not all of
+/// them were set to that here.
+fn set_everywhere<'a>(root: &Path, set: impl Iterator<Item = &'a SetPreference>) -> Option<String> {
+    let mut all: Option<String> = None;
+    let mut is_theirs = false;
+    for it in set {
+        let Some(now) = read_trimmed(path_of(root, &it.policy)) else {
+            continue;
+        };
+        if all.as_ref().is_some_and(|all| *all != now) {
+            return None;
+        }
+        is_theirs |= now != it.set;
+        all = Some(now);
+    }
+    all.filter(|_| is_theirs)
 }
 
 /// Whether a preference is still as it was set here; `None` where that cannot be told, as the kernel answers EBUSY for

@@ -94,6 +94,33 @@ fn what_another_tool_sets_meanwhile_is_its_own() {
 }
 
 #[test]
+fn what_another_tool_sets_on_all_cpus_is_its_own_also_where_it_is_what_was_set() {
+    let files = laptop(BALANCED);
+    let mut preferences = EnergyPreferences::new(files.root());
+    let choose = |to: &str| (0..4).for_each(|cpu| set(&files, cpu, to));
+    // The user chooses to save power, which the desktop writes everywhere.
+    preferences.lower(&board(2, 2));
+    choose("power");
+    preferences.look();
+    assert_eq!(preferences.found("policy0"), None);
+    preferences.restore();
+    assert_eq!(now(&files), ["power"; 4]);
+    assert!(!has_state(&files));
+    // The same where it is not seen before the end, or after a crash.
+    choose("balance_performance");
+    preferences.lower(&board(2, 2));
+    choose("power");
+    preferences.restore();
+    assert_eq!(now(&files), ["power"; 4]);
+    choose("balance_performance");
+    preferences.lower(&board(2, 2));
+    choose("power");
+    std::mem::forget(preferences);
+    assert_eq!(restore_left(files.root()), 0);
+    assert_eq!(now(&files), ["power"; 4]);
+}
+
+#[test]
 fn more_frugal_or_odd_values_and_missing_files_are_left_alone() {
     let found = ["power", "128", "", "balance_power"];
     let files = laptop(found);
