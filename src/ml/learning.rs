@@ -53,7 +53,14 @@ pub(crate) struct Learning {
     values: Vec<f64>,
     /// How many examples had come when it was last learnt from them, and when that was.
     learnt: (u64, Instant),
-    job: Option<Receiver<Result<Option<Refit>>>>,
+    job: Option<Receiver<Result<Option<Learnt>>>>,
+}
+
+/// What the thread that learns has to say.
+struct Learnt {
+    refit: Refit,
+    /// Whether the model could be written; one that is no better was not to be.
+    kept: Result<()>,
 }
 
 impl Learning {
@@ -219,11 +226,11 @@ impl Learning {
                 debug!("too few examples or programs to learn from yet");
                 None
             }
-            Ok(Some(refit)) => self.judge(refit),
+            Ok(Some(learnt)) => self.judge(learnt),
         }
     }
 
-    fn judge(&mut self, refit: Refit) -> Option<&Model> {
+    fn judge(&mut self, Learnt { refit, kept }: Learnt) -> Option<&Model> {
         let Refit {
             error, old_error, ..
         } = refit;
@@ -238,7 +245,7 @@ impl Learning {
             return None;
         }
         info!("{outcome}; the new one takes its place");
-        if let Err(error) = keep(&self.path, &refit.model) {
+        if let Err(error) = kept {
             warn!("it is not kept beyond this run: {error:#}");
         }
         self.model = Some(refit.model);
@@ -259,10 +266,21 @@ impl Learning {
             old: self.model.clone(),
         };
         let (sender, receiver) = bounded(1);
+        let path = self.path.clone();
         let learn = move || {
             let found = run_when_idle()
                 .context("cannot go to idle priority")
                 .and_then(|()| task.run());
+            // Here, as a disk may be slow, and the scheduler must not wait for it.
+            let found = found.map(|found| {
+                found.map(|refit| {
+                    let kept = match refit.is_better() {
+                        true => keep(&path, &refit.model),
+                        false => Ok(()),
+                    };
+                    Learnt { refit, kept }
+                })
+            });
             // Nothing waits for it any longer when the scheduler ends.
             let _ = sender.send(found);
         };
