@@ -34,6 +34,10 @@ const WORST: usize = 20;
 /// would wait for that.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// A page is repeated for so long: whoever can connect is not to have the scheduler look at its threads without end,
+/// nor to make what is since the last scrape a matter of moments for the others.
+const SAME: Duration = Duration::from_secs(1);
+
 /// Reads an address; a port alone is one of this machine's.
 ///
 /// # Errors
@@ -104,6 +108,8 @@ impl Exporter {
 #[derive(Default)]
 struct Asker {
     client: Option<Client>,
+    /// The last page, and when it was made.
+    page: Option<(Instant, String)>,
     /// Until when it is not asked again, and why.
     silent: Option<(Instant, String)>,
 }
@@ -120,8 +126,15 @@ impl Asker {
         if stop.load(Ordering::Relaxed) {
             return (503, "This exporter ends.\n".into());
         }
+        if let Some(page) = self.repeated(now) {
+            return (200, page.to_string());
+        }
         match self.ask(socket) {
-            Ok(live) => (200, render(&live)),
+            Ok(live) => {
+                let page = render(&live);
+                self.page = Some((Instant::now(), page.clone()));
+                (200, page)
+            }
             Err(error) => {
                 let why = format!("{error:#}\n");
                 let took = now.elapsed();
@@ -131,6 +144,12 @@ impl Asker {
                 (503, why)
             }
         }
+    }
+
+    /// The last page, as long as it stands.
+    fn repeated(&self, now: Instant) -> Option<&str> {
+        let (at, page) = self.page.as_ref()?;
+        (now.saturating_duration_since(*at) < SAME).then_some(page)
     }
 
     /// Asks over the connection that there is, or a new one: the scheduler may have started anew.
@@ -357,6 +376,18 @@ mod tests {
         for bad in ["", "localhost", "1.2.3.4", "70000", "-1"] {
             assert!(parse_address(bad).unwrap_err().contains("9754"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_page_is_repeated_for_a_second() {
+        let at = Instant::now();
+        let asker = Asker {
+            page: Some((at, "page".into())),
+            ..Asker::default()
+        };
+        assert_eq!(asker.repeated(at + SAME / 2), Some("page"));
+        assert_eq!(asker.repeated(at + SAME), None);
+        assert_eq!(Asker::default().repeated(at), None);
     }
 
     #[test]

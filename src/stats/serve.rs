@@ -49,9 +49,11 @@ const LIMITS: ClientLimits = ClientLimits {
     may_idle: MayIdle::Always,
 };
 
-/// Requests are answered no faster than this, whatever clients want: for some the scheduler looks
-/// at each thread.
+/// After an answer the thread rests for so long, or for so many times as long as that took, whatever clients want: for
+/// some the scheduler looks at each thread. But no longer than the last of these, as the next client waits for it.
 const REST: Duration = Duration::from_millis(10);
+const REST_TIMES: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_millis(250);
 
 /// And clients are listened to no faster than this: as one of the agent's, the thread goes before
 /// all other tasks, and no client is to keep it busy.
@@ -148,7 +150,7 @@ impl StatisticsServer {
             request,
             answer,
             over: Arc::clone(&over),
-            asked: Instant::now(),
+            ready: Instant::now(),
         };
         let thread = thread::Builder::new()
             .name("stats".into())
@@ -222,8 +224,8 @@ struct Lines {
     request: Sender<Request>,
     answer: Receiver<Answer>,
     over: Arc<AtomicBool>,
-    /// When a client asked last.
-    asked: Instant,
+    /// When the next is answered.
+    ready: Instant,
 }
 
 impl Service for Lines {
@@ -281,8 +283,14 @@ fn response(errno: i32, value: serde_json::Value) -> StatsResponse {
 
 impl Lines {
     fn respond(&mut self, client: &mut Asker, line: &[u8]) -> Result<StatsResponse> {
-        thread::sleep(REST.saturating_sub(self.asked.elapsed()));
-        self.asked = Instant::now();
+        thread::sleep(self.ready.saturating_duration_since(Instant::now()));
+        let began = Instant::now();
+        let answer = self.answer_to(client, line);
+        self.ready = Instant::now() + rest(began.elapsed());
+        answer
+    }
+
+    fn answer_to(&mut self, client: &mut Asker, line: &[u8]) -> Result<StatsResponse> {
         let request: StatsRequest = serde_json::from_slice(line)?;
         let unknown = |what: &str, name: &str| {
             anyhow!("unknown {what} {name:?}").context(StatsErrno(Errno::EINVAL as i32))
@@ -384,10 +392,28 @@ impl Lines {
     }
 }
 
+/// How long the thread rests after an answer that took so long.
+fn rest(took: Duration) -> Duration {
+    took.saturating_mul(REST_TIMES).clamp(REST, LONGEST_REST)
+}
+
 fn to_response(value: impl Serialize) -> Result<StatsResponse> {
     Ok(response(0, serde_json::to_value(value)?))
 }
 
 fn odd(answer: &Answer) -> anyhow::Error {
     anyhow!("the scheduler answered something else: {answer:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_long_answer_the_thread_rests_for_longer_but_the_next_client_is_answered() {
+        let ms = Duration::from_millis;
+        assert_eq!(rest(ms(1)), REST);
+        assert_eq!(rest(ms(20)), ms(80));
+        assert_eq!(rest(ms(2000)), LONGEST_REST);
+    }
 }

@@ -423,7 +423,11 @@ fn prometheus_gets_what_the_dashboard_shows_and_hears_when_nobody_schedules() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| exporter.serve(&socket, &stop).unwrap());
-        let scrape = || get(address, "GET /metrics");
+        // A page is repeated for a second.
+        let scrape = || {
+            thread::sleep(Duration::from_millis(1100));
+            get(address, "GET /metrics")
+        };
         let (status, why) = scrape();
         assert_eq!(status, 503);
         assert!(why.contains("start it with"), "{why}");
