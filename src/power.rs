@@ -129,7 +129,7 @@ impl PowerSupplies {
         for supply in supplies.into_iter().flatten().flatten() {
             let supply = supply.path();
             if !is_battery(&supply) {
-                read.is_plugged |= says(&supply, "online", "1");
+                read.is_plugged |= is_online(&supply);
             } else if feeds_the_machine(&supply) {
                 read.discharges |= says(&supply, "status", "Discharging");
                 let one = charge(&supply);
@@ -159,6 +159,11 @@ fn says(supply: &Path, file: &str, what: &str) -> bool {
 /// Whether a folder of `/sys/class/power_supply` is a battery.
 pub(crate) fn is_battery(supply: &Path) -> bool {
     says(supply, "type", "Battery")
+}
+
+/// Whether one that is no battery is plugged in; 2 is of one that can be programmed (USB PD).
+pub(crate) fn is_online(supply: &Path) -> bool {
+    says(supply, "online", "1") || says(supply, "online", "2")
 }
 
 /// Whether it is no mouse's, say, which has the scope Device.

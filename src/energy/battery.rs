@@ -5,22 +5,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_trimmed;
-use crate::power::{feeds_the_machine, is_battery};
+use crate::power::{feeds_the_machine, is_battery, is_online};
 
 /// See the module.
 pub(super) struct Battery {
+    /// Where all supplies are; chargers come and go.
+    supplies: PathBuf,
     dirs: Vec<PathBuf>,
     watts: Option<f64>,
 }
 
 impl Battery {
     pub(super) fn find(root: &Path) -> Self {
-        let supplies = fs::read_dir(root.join("sys/class/power_supply"));
-        let dirs = supplies.into_iter().flatten().flatten();
-        let dirs = dirs.map(|supply| supply.path());
+        let supplies = root.join("sys/class/power_supply");
+        let dirs = all(&supplies);
         let dirs = dirs.filter(|dir| is_battery(dir) && feeds_the_machine(dir));
         Self {
             dirs: dirs.collect(),
+            supplies,
             watts: None,
         }
     }
@@ -32,13 +34,21 @@ impl Battery {
     /// Asks the gauges.
     pub(super) fn look(&mut self) {
         let watts = self.dirs.iter().map(|dir| discharge(dir));
-        self.watts = watts.sum::<Option<f64>>().filter(|&watts| watts > 0.0);
+        let watts = watts.sum::<Option<f64>>().filter(|&watts| watts > 0.0);
+        // Beside a charger that is too weak, batteries give only what it lacks.
+        let is_plugged = || all(&self.supplies).any(|dir| !is_battery(&dir) && is_online(&dir));
+        self.watts = watts.filter(|_| !is_plugged());
     }
 
-    /// What they give, W, all together; `None` while one charges, all rest, or one does not say.
+    /// What they give, W, all together; `None` while a charger is plugged in, one charges, all rest, or one does not say.
     pub(super) fn watts(&self) -> Option<f64> {
         self.watts
     }
+}
+
+fn all(supplies: &Path) -> impl Iterator<Item = PathBuf> {
+    let there = fs::read_dir(supplies).into_iter().flatten().flatten();
+    there.map(|supply| supply.path())
 }
 
 /// What one gives, W: 0 where it rests.

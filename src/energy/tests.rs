@@ -171,6 +171,22 @@ fn a_sensor_that_lies_is_named_and_no_longer_used() {
 }
 
 #[test]
+fn beside_a_weak_charger_the_battery_gives_only_a_part() {
+    let machine = rapl();
+    machine.set("power_supply/BAT0/type", "Battery");
+    machine.set("power_supply/BAT0/status", "Discharging");
+    machine.set("power_supply/BAT0/power_now", "900000");
+    machine.set("power_supply/ADP1/type", "Mains");
+    machine.set("power_supply/ADP1/online", "1");
+    let mut battery = Battery::find(machine.root());
+    battery.look();
+    assert_eq!(battery.watts(), None);
+    machine.set("power_supply/ADP1/online", "0");
+    battery.look();
+    assert_eq!(battery.watts(), Some(0.9));
+}
+
+#[test]
 fn cores_above_their_package_and_a_package_above_the_battery_are_lies() {
     let machine = rapl();
     machine.set("power_supply/BAT0/type", "Battery");
