@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use log::{info, warn};
+use nix::time::{ClockId, clock_gettime};
 
 use hetero_core::energy::judge::{SensorLie, WholeCheck};
 use hetero_core::energy::reading::EnergyReading;
@@ -25,6 +26,9 @@ pub use sensor::{EnergySensor, SensorStatus};
 
 /// A battery's gauge is looked at no more often: its firmware reckons as slowly.
 const BATTERY_LOOK: Duration = Duration::from_secs(5);
+
+/// The machine slept between two looks if the clocks that count that and do not are so much further apart.
+const ASLEEP: Duration = Duration::from_millis(500);
 
 /// What a sensor measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,9 +91,18 @@ pub struct Energy {
     /// Each interval since it was made is known.
     is_whole: bool,
     looked: Option<Instant>,
+    /// For how long the machine had slept by then, see [`asleep`].
+    asleep: Duration,
     began: Instant,
     /// What the last look took.
     took: Duration,
+}
+
+/// For how long the machine has been suspended since it was started: [`Instant`] does not count that.
+fn asleep() -> Duration {
+    let of = |clock| clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+    let running = of(ClockId::CLOCK_MONOTONIC);
+    of(ClockId::CLOCK_BOOTTIME).saturating_sub(running)
 }
 
 impl Energy {
@@ -111,6 +124,7 @@ impl Energy {
             sums: [None; EnergyDomain::SUMS],
             is_whole: true,
             looked: None,
+            asleep: asleep(),
             began: Instant::now(),
             took: Duration::ZERO,
         };
@@ -176,6 +190,16 @@ impl Energy {
 
     /// Reads all sensors. CPUs have been busy for `busy` seconds since the last look, together; 0 is not known.
     pub fn look(&mut self, now: Instant, busy: f64) {
+        self.look_at(now, busy, asleep());
+    }
+
+    /// The same on a machine that has slept for so long.
+    fn look_at(&mut self, now: Instant, busy: f64, asleep: Duration) {
+        let before = std::mem::replace(&mut self.asleep, asleep);
+        if asleep.saturating_sub(before) >= ASLEEP {
+            // `now` does not tell of that time, and what was taken in it was for no thread.
+            self.sensors.iter_mut().for_each(EnergySensor::resume);
+        }
         let at_ns = (now - self.began).as_nanos() as u64;
         let seconds = self
             .looked

@@ -121,6 +121,11 @@ impl EnergySensor {
         self.judge.distrust(lie);
     }
 
+    /// The machine slept, see [`SensorJudge::resume`].
+    pub(super) fn resume(&mut self) {
+        self.judge.resume();
+    }
+
     /// That it lies, once.
     pub(super) fn take_news(&mut self) -> Option<SensorLie> {
         let lie = self.judge.lie()?;

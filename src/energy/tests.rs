@@ -148,6 +148,24 @@ fn amds_cores_add_up_by_core_type() {
 }
 
 #[test]
+fn what_was_taken_while_the_machine_slept_is_of_no_interval() {
+    let machine = rapl();
+    let mut energy = machine.energy(2);
+    let (begin, slept) = (Instant::now(), energy.asleep);
+    let mut look = |seconds, asleep, micro: &str| {
+        machine.set(&format!("{ZONE}/energy_uj"), micro);
+        let now = begin + Duration::from_secs(seconds);
+        energy.look_at(now, 1.0, slept + Duration::from_secs(asleep));
+        energy.of(EnergyDomain::Package)
+    };
+    assert!(look(1, 0, "9500000").is_some());
+    // An hour of sleep, in which 400 J were taken of which 6 are seen.
+    assert_eq!(look(2, 3600, "5500000"), None);
+    let next = look(3, 3600, "6000000").unwrap();
+    assert!((next - 0.5).abs() < 1e-9, "{next}");
+}
+
+#[test]
 fn a_sensor_that_lies_is_named_and_no_longer_used() {
     let machine = rapl();
     let mut energy = machine.energy(2);

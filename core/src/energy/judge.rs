@@ -105,6 +105,12 @@ impl SensorJudge {
         self.lie.get_or_insert(lie);
     }
 
+    /// Time has passed that clocks do not tell of: what it showed before is not compared with what it shows next.
+    pub fn resume(&mut self) {
+        self.before = None;
+        self.still = None;
+    }
+
     /// Joules since it was last looked at, by what it shows at `at_ns` in joules or watts; `busy` is for how many
     /// CPU seconds CPUs have run since. `None` where that is not known.
     pub fn look(&mut self, at_ns: u64, busy: f64, value: Option<f64>) -> Option<f64> {
@@ -264,6 +270,16 @@ mod tests {
         assert_eq!(lie, Some(SensorLie::Negative));
         let (_, lie) = judged(SensorKind::Power, &[-3.0; 4]);
         assert_eq!(lie, Some(SensorLie::Negative));
+    }
+
+    #[test]
+    fn what_came_while_all_slept_is_of_no_interval() {
+        let mut judge = SensorJudge::new(RAPL);
+        judge.look(SECOND, 1.0, Some(10.0));
+        judge.resume();
+        assert_eq!(judge.look(2 * SECOND, 1.0, Some(1010.0)), None);
+        assert_eq!(judge.look(3 * SECOND, 1.0, Some(1015.0)), Some(5.0));
+        assert_eq!(judge.lie(), None);
     }
 
     #[test]
