@@ -40,6 +40,7 @@ pub mod sim;
 pub mod slowdown;
 pub mod spin;
 pub mod stats;
+mod stream;
 pub mod table;
 #[cfg(test)]
 mod testing;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recordings ([`hetero_core::record`]), written while scheduling (`--record`).
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
@@ -11,8 +14,19 @@ use hetero_core::record::format::Record;
 pub use hetero_core::record::*;
 
 use crate::energy::Energy;
+use crate::stream;
 
-/// Members written by a thread of their own: the disk may be slow, and the agent may not wait.
+/// Begins a recording's file, in place of one that may be there.
+///
+/// # Errors
+/// It cannot be written.
+pub fn create(path: &Path) -> Result<Members> {
+    let file = stream::create(path);
+    let file = file.with_context(|| format!("cannot write the recording {}", path.display()))?;
+    Ok(Members::new(path, file))
+}
+
+/// A file that a thread of its own writes: the disk may be slow, and the agent may not wait.
 pub struct Background {
     full: Option<Sender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
@@ -25,13 +39,31 @@ impl Background {
     /// # Errors
     /// No thread can be had.
     pub fn start(file: Members) -> Result<Self> {
+        Self::spawn("recording", |records, back| write_all(file, records, back))
+    }
+
+    /// Writes what comes to `file`, which is at `path`, as it is.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(crate) fn plain(path: &Path, file: File) -> Result<Self> {
+        let path = path.to_path_buf();
+        Self::spawn("samples", move |records, back| {
+            write_plain(&path, file, records, back);
+        })
+    }
+
+    fn spawn(
+        name: &str,
+        write: impl FnOnce(&Receiver<Vec<u8>>, &Sender<Vec<u8>>) + Send + 'static,
+    ) -> Result<Self> {
         let (full, records) = bounded(1);
         let (give_back, empty) = bounded(2);
         let thread = thread::Builder::new()
-            .name("recording".to_string())
+            .name(name.to_string())
             // Locked in memory.
             .stack_size(256 << 10)
-            .spawn(move || write_all(file, &records, &give_back))
+            .spawn(move || write(&records, &give_back))
             .context("cannot start a thread")?;
         Ok(Self {
             full: Some(full),
@@ -103,4 +135,17 @@ fn write_all(mut file: Members, records: &Receiver<Vec<u8>>, give_back: &Sender<
         let _ = give_back.try_send(full);
     }
     info!("recorded to {}", file.path().display());
+}
+
+fn write_plain(path: &Path, mut file: File, full: &Receiver<Vec<u8>>, give_back: &Sender<Vec<u8>>) {
+    for bytes in full {
+        if let Err(error) = file.write_all(&bytes) {
+            warn!(
+                "cannot write {}: {error}; the scheduler goes on without",
+                path.display()
+            );
+            return;
+        }
+        let _ = give_back.try_send(bytes);
+    }
 }

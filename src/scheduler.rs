@@ -17,6 +17,7 @@ pub(crate) mod priority;
 mod recording;
 mod rest;
 mod rules;
+mod samples;
 mod saving;
 mod slots;
 mod spinning;
@@ -45,6 +46,7 @@ use hetero_core::goals::GoalSettings;
 use limits::CgroupLimits;
 use recording::Recording;
 use rest::{Bell, Rest};
+use samples::SampleLog;
 use saving::Saver;
 use slots::Sleepers;
 
@@ -150,6 +152,7 @@ struct Lasting {
     model: Option<Model>,
     learning: Option<Learning>,
     recording: Recording,
+    log: SampleLog,
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
     programs: ProgramGoals,
@@ -199,9 +202,6 @@ pub fn run(
 ) -> Result<()> {
     try_set_rlimit_infinity();
     raise_file_limit();
-    if let Some(path) = &options.samples {
-        counting::create_log(path)?;
-    }
     if options.partition {
         ResctrlWays::find(Path::new("/"), std::process::id())
             .and_then(|ways| ways.check())
@@ -231,7 +231,8 @@ pub fn run(
         },
         model,
         learning,
-        recording: Recording::create(options.record.as_deref())?,
+        recording: Recording::new(options.record.as_deref()),
+        log: SampleLog::new(options.samples.as_deref()),
         carried: None,
         programs: ProgramGoals::listen(),
         advice: ProgramAdvice::listen(),

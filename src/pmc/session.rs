@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Counting from begin to end.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitStatus;
@@ -26,6 +25,7 @@ use super::totals::{OutputRow, PmcTotals, Slice};
 use crate::pmu::sets::Absent;
 use crate::pmu::virtual_counters::{CounterStatus, VirtualCounters, VirtualReading, difference};
 use crate::pmu::{Event, MachinePmus, Plan, Pmu, availability, plan};
+use crate::stream;
 use crate::topology::Topology;
 
 /// The longest turn of a set of events, and the longest time that is lost when another program
@@ -256,7 +256,7 @@ impl Session {
     ) -> Result<Self> {
         let out: Box<dyn Write> = match &args.output {
             Some(path) => {
-                let file = File::create(path)
+                let file = stream::create(path)
                     .with_context(|| format!("cannot write {}", path.display()))?;
                 Box::new(BufWriter::new(file))
             }

@@ -4,11 +4,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
@@ -16,6 +13,7 @@ use log::{debug, info, warn};
 use serde::Serialize;
 
 use super::Options;
+use super::samples::SampleLog;
 use crate::agent::counted::CountedFor;
 use crate::bpf::{BpfSkel, OpenBpfSkel, intf};
 use crate::ml::estimates;
@@ -36,7 +34,6 @@ pub(super) struct PlannedEvents {
     untold: Vec<Option<String>>,
     live: Option<LiveEstimator>,
     sample: Duration,
-    log: Option<BufWriter<File>>,
 }
 
 /// Events are open.
@@ -50,7 +47,6 @@ pub(super) struct OpenEvents {
     ring: RingBuffer<'static>,
     inbox: Rc<RefCell<Vec<intf::task_sample>>>,
     processes: BTreeMap<u32, ProcessCounts>,
-    log: Option<BufWriter<File>>,
 }
 
 /// A line of `--samples`.
@@ -177,17 +173,6 @@ impl OpenEvents {
         if live.is_some() || learning.is_some() {
             estimates::make_room(skel)?;
         }
-        let log = match &options.samples {
-            Some(path) => {
-                // Not emptied: after hotplug the scheduler starts anew.
-                let file = File::options()
-                    .append(true)
-                    .open(path)
-                    .with_context(|| cannot_write(path))?;
-                Some(BufWriter::new(file))
-            }
-            None => None,
-        };
         skel.maps
             .events
             .set_max_entries(sampler.map_entries())
@@ -201,7 +186,6 @@ impl OpenEvents {
             untold,
             live,
             sample: options.sample,
-            log,
         }))
     }
 
@@ -215,8 +199,8 @@ impl OpenEvents {
         self.sampler.turn(self.sample)
     }
 
-    /// Appends the samples that BPF has sent since the last time.
-    pub(super) fn take(&mut self, samples: &mut Vec<Sample>) -> Result<()> {
+    /// Appends the samples that BPF has sent since the last time, and writes them to `log`.
+    pub(super) fn take(&mut self, samples: &mut Vec<Sample>, log: &mut SampleLog) -> Result<()> {
         self.ring.consume().context("cannot read samples")?;
         let mut inbox = self.inbox.borrow_mut();
         for raw in inbox.drain(..) {
@@ -228,8 +212,8 @@ impl OpenEvents {
             process.run_ns += raw.run_ns;
             process.instructions += raw.counts[0];
             process.cycles += raw.counts[1];
-            if let Some(log) = &mut self.log {
-                let line = Line {
+            if log.is_open() {
+                log.add(&Line {
                     at_ns: raw.at,
                     tid: raw.tid,
                     tgid: raw.tgid,
@@ -243,14 +227,7 @@ impl OpenEvents {
                     slowdown: slowdown(raw.inv_slowdown),
                     sf: raw.sf,
                     ef: raw.ef,
-                };
-                let written = serde_json::to_writer(&mut *log, &line)
-                    .map_err(std::io::Error::from)
-                    .and_then(|()| log.write_all(b"\n"));
-                if let Err(error) = written {
-                    warn!("no more samples are written: {error}");
-                    self.log = None;
-                }
+                });
             }
             let live = self.live.as_ref();
             let sample = self.sampler.sample(&raw, |core_type, counts| {
@@ -266,6 +243,7 @@ impl OpenEvents {
             });
             samples.extend(sample);
         }
+        log.flush(Instant::now());
         Ok(())
     }
 
@@ -326,19 +304,6 @@ impl OpenEvents {
     }
 }
 
-/// Makes an empty file for `--samples`.
-///
-/// # Errors
-/// Where the file cannot be written.
-pub(super) fn create_log(path: &Path) -> Result<()> {
-    File::create(path).with_context(|| cannot_write(path))?;
-    Ok(())
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write samples to {}", path.display())
-}
-
 impl PlannedEvents {
     /// Opens the events. Where that fails, says why once and goes on without.
     pub(super) fn open(mut self, skel: &mut BpfSkel) -> Result<Option<OpenEvents>> {
@@ -369,7 +334,6 @@ impl PlannedEvents {
             ring: builder.build().context("cannot listen to samples")?,
             inbox,
             processes: BTreeMap::new(),
-            log: self.log,
         }))
     }
 }

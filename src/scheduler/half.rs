@@ -13,6 +13,7 @@ use super::encode::{allot, encode, outcome};
 use super::goals::ProgramGoals;
 use super::recording::Recording;
 use super::rules::RulesFile;
+use super::samples::SampleLog;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats, Verdict};
 use crate::bpf::{BpfSkel, intf};
 use crate::energy::Energy;
@@ -38,6 +39,7 @@ pub(super) struct BpfHalf<'a> {
     pub(super) counting: Option<OpenEvents>,
     pub(super) rules: RulesFile,
     pub(super) recording: &'a mut Recording,
+    pub(super) log: &'a mut SampleLog,
     pub(super) reader: table::TableReader,
     pub(super) programs: &'a mut ProgramGoals,
     pub(super) familiar: &'a mut Option<Familiar>,
@@ -82,7 +84,7 @@ impl Backend for BpfHalf<'_> {
 
     fn samples(&mut self, samples: &mut Vec<Sample>) -> Result<()> {
         match &mut self.counting {
-            Some(counting) => counting.take(samples),
+            Some(counting) => counting.take(samples, self.log),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 //! `--record`: what the policy sees and decides goes to a file, which another thread writes. The
 //! agent never waits for it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
@@ -12,7 +12,7 @@ use scx_utils::build_id;
 use super::Scheduler;
 use crate::policy::{self, Settings};
 use crate::record::format::{Begin, Chosen};
-use crate::record::{Background, Encoder, FLUSH, Members};
+use crate::record::{self, Background, Encoder, FLUSH};
 use crate::slowdown::calibrate;
 use crate::text::stamp;
 use crate::topology::{Topology, cpu_name};
@@ -27,6 +27,8 @@ const MOST: usize = 32 << 20;
 /// Nothing, unless a recording was asked for.
 #[derive(Default)]
 pub(super) struct Recording {
+    /// Where it is to be, before it begins.
+    path: Option<PathBuf>,
     open: Option<Open>,
 }
 
@@ -38,24 +40,25 @@ struct Open {
 }
 
 impl Recording {
-    /// Begins a file, if there is to be one.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(super) fn create(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self::default());
-        };
-        let file = Background::start(Members::create(path)?)?;
-        let now = Instant::now();
-        Ok(Self {
-            open: Some(Open {
+    /// To a file at `path`, if there is to be one. Nothing is written yet: a start that fails leaves what is there.
+    pub(super) fn new(path: Option<&Path>) -> Self {
+        Self {
+            path: path.map(Path::to_path_buf),
+            open: None,
+        }
+    }
+
+    fn open(&mut self) -> Result<()> {
+        if let Some(path) = self.path.take() {
+            let now = Instant::now();
+            self.open = Some(Open {
                 encoder: Encoder::default(),
-                file,
+                file: Background::start(record::create(&path)?)?,
                 flushed: now,
                 looked: now,
-            }),
-        })
+            });
+        }
+        Ok(())
     }
 
     /// Where to note what is to be recorded, if anything is.
@@ -71,13 +74,18 @@ impl Recording {
         }
     }
 
+    /// Begins, the first time with the file, or goes on in it after a restart.
+    ///
+    /// # Errors
+    /// It cannot be written.
     pub(super) fn begin(
         &mut self,
         topology: &Topology,
         name: policy::Name,
         settings: &Settings,
         kept: bool,
-    ) {
+    ) -> Result<()> {
+        self.open()?;
         if let Some(encoder) = self.encoder() {
             encoder.begin(Begin {
                 version: build_id::full_version(env!("CARGO_PKG_VERSION")),
@@ -89,6 +97,7 @@ impl Recording {
                 kept,
             });
         }
+        Ok(())
     }
 
     /// When it wants to look at the task table, if nothing else does before.

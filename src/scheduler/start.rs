@@ -45,6 +45,7 @@ impl<'a> Scheduler<'a> {
             model,
             learning,
             recording,
+            log,
             carried: kept_place,
             programs,
             advice,
@@ -119,7 +120,8 @@ impl<'a> Scheduler<'a> {
         }
         info!("policy {policy_name}");
         let kept = carried.as_ref().is_some_and(CarriedState::gave_policy);
-        recording.begin(&topology, policy_name, &settings, kept);
+        recording.begin(&topology, policy_name, &settings, kept)?;
+        log.begin()?;
         if let Some(carried) = &carried {
             carried.restore(&mut skel)?;
         }
@@ -180,6 +182,7 @@ impl<'a> Scheduler<'a> {
                 counting,
                 rules,
                 recording,
+                log,
                 reader: table::TableReader::default(),
                 programs,
                 familiar,

@@ -57,7 +57,7 @@ use library::Library;
 
 use crate::output;
 use crate::policy::{Name, Settings};
-use crate::record::Members;
+use crate::record;
 
 /// Simulates what `args` say, and prints what came of it.
 ///
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         jobs.push((mix, Rc::new(machine)));
     }
-    let recording = args.record.as_deref().map(Members::create);
+    let recording = args.record.as_deref().map(record::create);
     let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {
         let bench = Bench::new(&library, machine, mix)?;

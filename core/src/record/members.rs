@@ -23,10 +23,17 @@ impl Members {
     /// # Errors
     /// It cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
-        let path = path.to_path_buf();
-        let file = File::create(&path).with_context(|| cannot_write(&path))?;
-        let member = Vec::new();
-        Ok(Self { path, file, member })
+        let file = File::create(path).with_context(|| cannot_write(path))?;
+        Ok(Self::new(path, file))
+    }
+
+    /// Begins in a file that is empty, and is at `path`.
+    pub fn new(path: &Path, file: File) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            file,
+            member: Vec::new(),
+        }
     }
 
     /// Where it is.

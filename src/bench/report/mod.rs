@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::results::Results;
 
+use crate::files::write_whole;
 use crate::output;
 pub use summary::Summary;
 
@@ -58,15 +59,14 @@ pub fn run(args: &Args) -> Result<()> {
     );
     let summary = Summary::of(&results)?;
     if let Some(path) = &args.csv {
-        let written = csv::table(&results).and_then(|text| Ok(fs::write(path, text)?));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
+        write_whole(path, &csv::table(&results)?)?;
     }
     if let Some(folder) = &args.svg {
         let cannot = || format!("cannot write to {}", folder.display());
         fs::create_dir_all(folder).with_context(cannot)?;
         let scatter = scatter::draw(&summary).map(|drawing| ("edp", drawing));
         for (name, chart) in chart::all(&summary).into_iter().chain(scatter) {
-            fs::write(folder.join(format!("{name}.svg")), chart).with_context(cannot)?;
+            write_whole(&folder.join(format!("{name}.svg")), chart.as_bytes())?;
         }
     }
     if args.json {
