@@ -251,7 +251,8 @@ fn start(command: &Command) -> Result<Child> {
         .with_context(|| format!("cannot run '{program}', which is '{}'", command.program))
 }
 
-/// However we end, the process ends with us: else it would disturb whoever measures next.
+/// However we end, the process ends with us: else it would disturb whoever measures next. The thread that starts it is
+/// to live as long as it.
 pub fn end_with_us(process: &mut process::Command) {
     // SAFETY: between fork and exec this only makes a system call.
     unsafe {

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 
 use super::meter::Meter;
 use super::windows::{Cutter, Window};
+use crate::bench::processes::end_with_us;
 use crate::pmc::counting::places;
 use crate::pmc::perf::How;
 use crate::pmc::sampling::{SampledThreads, Sampling, Trigger};
@@ -71,6 +72,7 @@ pub(super) fn launcher_on(words: &[String], cpus: &[u32]) -> Result<Launcher> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    end_with_us(&mut child);
     let launcher = Launcher::new(child)?;
     bind(launcher.tid, cpus)?;
     Ok(launcher)
@@ -267,4 +269,23 @@ pub(super) fn end_group(pid: i32, end: &Receiver<ExitStatus>) {
     let _ = end.recv_timeout(GRACE);
     let _ = killpg(group, Signal::SIGKILL);
     let _ = end.recv_timeout(GRACE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_ends_with_what_started_it() {
+        let words = ["sleep", "600"].map(String::from);
+        let all = nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let cpus: Vec<u32> = (0..CpuSet::count() as u32)
+            .filter(|&cpu| all.is_set(cpu as usize).unwrap_or(false))
+            .collect();
+        let launcher = launcher_on(&words, &cpus).unwrap();
+        let (_, end) = launcher.start(&words[0]).unwrap();
+        // As where all of us is killed.
+        launcher.end();
+        assert_eq!(exit_code(end.recv().unwrap()), 128 + 9);
+    }
 }
