@@ -36,6 +36,8 @@ const RUNS_ALONE: usize = 3;
 const PATIENCE: f64 = 20.0;
 /// The longest that a program may take alone.
 const LONGEST_ALONE: Duration = Duration::from_secs(24 * 3600);
+/// And a mix, whatever times alone a file lends.
+const LONGEST_MIX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -297,8 +299,13 @@ impl Session<'_> {
             geometric_mean(alone.slowest.iter().copied())
         });
         let slowest = slowest.fold(1.0, f64::max);
-        Duration::from_secs_f64(PATIENCE * RUNS as f64 * crowd.max(1.0) * slowest)
+        patience(PATIENCE * RUNS as f64 * crowd.max(1.0) * slowest)
     }
+}
+
+/// So many seconds, within reason.
+fn patience(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).map_or(LONGEST_MIX, |patience| patience.min(LONGEST_MIX))
 }
 
 /// A file that lends its times alone to that of this header.
@@ -389,6 +396,14 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_cannot_be_are_waited_for_within_reason() {
+        assert_eq!(patience(90.0), Duration::from_secs(90));
+        for absurd in [1e12, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(patience(absurd), LONGEST_MIX, "{absurd}");
+        }
+    }
 
     #[test]
     fn repeats_are_a_number_or_a_range() {

@@ -62,7 +62,7 @@ fn drawing(
     let values = || curves.iter().flat_map(|c| c.curve).map(|point| point.1);
     let high = values().chain(level).fold(f64::NEG_INFINITY, f64::max);
     let low = values().fold(f64::INFINITY, f64::min);
-    if !(high.is_finite() && low.is_finite()) {
+    if !(high.is_finite() && low.is_finite() && (high - low).is_finite()) {
         return None;
     }
     let base = if from_zero { 0.0 } else { low.min(1.0) };
@@ -163,6 +163,8 @@ mod tests {
     #[test]
     fn nothing_to_draw_is_no_drawing_and_one_curve_needs_no_legend() {
         let (none, some) = (Vec::new(), vec![(0.0, 1.0), (1.0, 3.0)]);
+        // Further apart than numbers can say.
+        let endless = vec![(0.0, 1.5e308), (1.0, -1.5e308)];
         let named = |curve| Named {
             name: "xz <1>".into(),
             curve,
@@ -173,6 +175,7 @@ mod tests {
         let two = draw("t", 1.0, true, &[named(&some), named(&some)]).unwrap();
         assert_eq!(two.matches("<path").count(), 4);
         assert!(two.contains("xz &lt;1&gt;"), "{two}");
+        assert_eq!(draw("t", 1.0, true, &[named(&endless)]), None);
         let point = draw("t", 0.0, true, &[named(&vec![(0.0, f64::NAN)])]);
         assert_eq!(point, None);
     }

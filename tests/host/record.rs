@@ -8,7 +8,8 @@ use std::process::Command;
 use crate::program::{command, error, output, stdout};
 use nix::sys::resource::{UsageWho, getrusage};
 use scx_hetero::policy::Snapshot;
-use scx_hetero::record::{BUDGET, Encoder, Input, Members, RecordReader, Tail};
+use scx_hetero::record::format::Record;
+use scx_hetero::record::{BUDGET, Encoder, Input, Members, RecordReader, Tail, append};
 use scx_hetero::replay::{Changes, compare};
 use serde_json::Value;
 
@@ -232,6 +233,14 @@ fn a_file_made_to_fill_memory_is_refused_within_the_budget() {
         refused(&[long(&[5, 1, 0, 0], zeros)]);
         refused(&[long(&[5, 1, 0], zeros)]);
         refused(&[long(&[3], zeros)]);
+    }
+    for joules in [-1.0, f64::NAN, f64::INFINITY, 1.5e308] {
+        let mut bytes = start();
+        append(&mut bytes, &Record::Energy(joules));
+        assert!(
+            refused(&[bytes]).contains("joules that cannot be"),
+            "{joules}"
+        );
     }
     let mut many = (*begin).clone();
     many.topology.nr_cpu_ids = u32::MAX;

@@ -49,6 +49,9 @@ const SESSIONS: usize = 100_000;
 /// Texts of a machine about itself.
 const TEXTS: usize = 1000;
 
+/// No machine has taken more by the end of a recording, J: a gigawatt for days.
+const JOULES: f64 = 1e15;
+
 /// The next thing that happened.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -342,7 +345,14 @@ impl RecordReader {
                 self.open -= outcomes.len();
                 Input::CarriedOut(outcomes)
             }
-            Record::Energy(joules) => Input::Energy(joules),
+            Record::Energy(joules) => {
+                ensure!(
+                    can_be(joules),
+                    "{}: joules that cannot be",
+                    self.path.display()
+                );
+                Input::Energy(joules)
+            }
             Record::Session(mut named) => {
                 self.sessions += 1;
                 ensure!(
@@ -368,7 +378,7 @@ impl RecordReader {
                 let of_programs = look.programs.iter().map(|(_, joules)| joules);
                 let mut all = look.threads.iter().chain(&parts).chain(of_programs);
                 ensure!(
-                    look.programs.len() <= PROGRAMS && all.all(|j| j.is_finite() && *j >= 0.0),
+                    look.programs.len() <= PROGRAMS && all.all(|&j| can_be(j.into())),
                     "{}: joules that cannot be, or of more than {PROGRAMS} programs",
                     self.path.display()
                 );
@@ -506,6 +516,11 @@ impl RecordReader {
         );
         Ok(())
     }
+}
+
+/// Whether something can have taken so much.
+fn can_be(joules: f64) -> bool {
+    (0.0..=JOULES).contains(&joules)
 }
 
 /// Whether a topology names no core type, domain, cache or CPU that it has not, and no more CPUs than the
