@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::familiar::KnownProcess;
 use super::process::{ProcessLookup, ProgramKey};
-use super::store::{KnowledgeStore, PROGRAMS, StoredProgram};
+use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredProgram};
 use crate::table::Task;
 
 /// What a sudden end loses at the most.
@@ -87,6 +87,8 @@ pub(super) struct KnowledgeService {
     lookup: ProcessLookup,
     /// Threads that are told apart, see [`LIVING`].
     living: usize,
+    /// Threads live and end by the clock that starts here, and that nobody sets.
+    began: Instant,
     /// That nothing can be written was said.
     complained: bool,
 }
@@ -109,6 +111,7 @@ impl KnowledgeService {
             processes: FxHashMap::default(),
             lookup: ProcessLookup::default(),
             living: 0,
+            began: Instant::now(),
             complained: false,
         };
         service.load();
@@ -142,19 +145,24 @@ impl KnowledgeService {
                     let _ = answers.try_send(KnownProcess { tgid, known });
                     std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
                 }
-                Ok(ToService::Found(task, found)) => self.take(&task, &found, now()),
+                Ok(ToService::Found(task, found)) => self.take(&task, &found, self.up()),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.save(now());
+                    self.save(now(), self.up());
                     save_at = Instant::now() + SAVE;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if Instant::now() >= save_at {
-                self.save(now());
+                self.save(now(), self.up());
                 save_at = Instant::now() + SAVE;
             }
         }
-        self.save(now());
+        self.save(now(), self.up());
+    }
+
+    /// Seconds since it began, those of a suspend left out.
+    fn up(&self) -> i64 {
+        self.began.elapsed().as_secs() as i64
     }
 
     fn load(&mut self) {
@@ -192,7 +200,8 @@ impl KnowledgeService {
             Entry::Occupied(mut there) => {
                 let there = there.get_mut();
                 there.program.runs = there.program.runs.saturating_add(1);
-                there.program.seen.1 = now;
+                // The clock may have been set back.
+                there.program.seen.1 = there.program.seen.1.max(now);
             }
             Entry::Vacant(room) => {
                 let program = StoredProgram {
@@ -215,7 +224,7 @@ impl KnowledgeService {
         if self.programs.contains_key(key) {
             return;
         }
-        self.make_room();
+        self.make_room(key.uid);
         match self.store.as_ref().map(|store| store.find(key)) {
             Some(Ok(Some(program))) => {
                 self.programs
@@ -242,42 +251,54 @@ impl KnowledgeService {
         known.map(|known| known.vaguely(VAGUE))
     }
 
-    fn take(&mut self, task: &Task, found: &ThreadFinding, now: i64) {
+    fn take(&mut self, task: &Task, found: &ThreadFinding, up: i64) {
         let key = self.processes.get(&task.tgid);
         let Some(of) = key.and_then(|key| self.programs.get_mut(key)) else {
             return;
         };
         if found.last || self.living < LIVING {
             let before = of.findings.living();
-            of.findings.take(task, found, now);
+            of.findings.take(task, found, up);
             self.living = (self.living + of.findings.living()).saturating_sub(before);
             of.dirty = true;
         }
     }
 
     /// Threads of which nothing has come for long are gone, as where there was no room to say so.
-    fn settle(&mut self, now: i64) {
+    fn settle(&mut self, up: i64) {
         let programs = self.programs.values_mut();
         self.living = programs
             .map(|of| {
-                of.findings.settle(now - SILENT);
+                of.findings.settle(up - SILENT);
                 of.findings.living()
             })
             .sum();
     }
 
-    /// Forgets what is worth least, if there are too many.
-    fn make_room(&mut self) {
-        if self.programs.len() < PROGRAMS {
-            return;
+    /// Forgets what is worth least, if there are too many to take in another one of this user's.
+    fn make_room(&mut self, uid: u32) {
+        let is_theirs = |of: &ServedProgram| of.program.key.uid == uid;
+        let theirs = self.programs.values().filter(|of| is_theirs(of)).count();
+        if uid != 0 && theirs >= OF_A_USER {
+            self.forget_oldest(OF_A_USER / 8, is_theirs);
         }
-        let mut seen: Vec<i64> = self.programs.values().map(|of| of.program.seen.1).collect();
-        let (_, &mut oldest, _) = seen.select_nth_unstable(PROGRAMS / 8);
-        self.programs.retain(|_, of| of.program.seen.1 > oldest);
+        if self.programs.len() >= PROGRAMS {
+            self.forget_oldest(PROGRAMS / 8, |_| true);
+        }
     }
 
-    fn save(&mut self, now: i64) {
-        self.settle(now);
+    /// Forgets so many, or some more that are as old as these, of those that are meant.
+    fn forget_oldest(&mut self, number: usize, is_meant: impl Fn(&ServedProgram) -> bool) {
+        let meant = self.programs.values().filter(|of| is_meant(of));
+        let mut seen: Vec<i64> = meant.map(|of| of.program.seen.1).collect();
+        let (_, &mut oldest, _) = seen.select_nth_unstable(number);
+        self.programs
+            .retain(|_, of| !is_meant(of) || of.program.seen.1 > oldest);
+    }
+
+    /// Writes what is new, at a time since 1970 and one since it began.
+    fn save(&mut self, now: i64, up: i64) {
+        self.settle(up);
         let Some(store) = &mut self.store else { return };
         for of in self.programs.values_mut().filter(|of| of.dirty) {
             of.program.known = of.findings.known();
@@ -372,7 +393,7 @@ mod tests {
         service.take(&thread(own), &found(2.0, true), 100);
         let sf = |known: Option<ThreadProfile>| known.unwrap().sf[1].unwrap();
         assert!((sf(service.known_of(own, 101)).factor() - 2.0).abs() < 1e-9);
-        service.save(200);
+        service.save(200, 200);
         let mut next = KnowledgeService::open(&path, "m");
         let sure = sf(next.known_of(own, 300));
         assert!((sure.factor() - 2.0).abs() < 1e-9);
@@ -400,7 +421,7 @@ mod tests {
             .filter_map(|of| of.id)
             .collect();
         other.forget(&ids).unwrap();
-        next.save(400);
+        next.save(400, 400);
         assert!(next.recollect(&next.processes[&own]).is_none());
         assert!(other.load().unwrap().is_empty());
     }
@@ -421,7 +442,7 @@ mod tests {
                 ..thread(own)
             };
             service.take(&thread, &found(2.0, true), run);
-            service.save(run);
+            service.save(run, run);
         }
         let kept = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
         assert_eq!(kept.len(), 1);
@@ -443,22 +464,40 @@ mod tests {
                 &found(1.0 + 0.1 * minute as f64, false),
                 60 * minute,
             );
-            service.save(60 * minute);
+            service.save(60 * minute, 60 * minute);
             let known = &stored()[0].known;
             assert_eq!((known.threads, known.sf[1].values), (1, 1.0));
             assert_eq!(service.living, 1);
         }
         assert!((stored()[0].known.sf[1].mean - 1.9f64.ln()).abs() < 1e-9);
         // It ends, which is not heard of; and another one comes.
-        service.save(60 * 9 + SILENT + 1);
+        service.save(60 * 9 + SILENT + 1, 60 * 9 + SILENT + 1);
         assert_eq!(service.living, 0);
         let other = Task {
             tid: 7,
             ..thread(own)
         };
         service.take(&other, &found(1.9, true), 900);
-        service.save(900);
+        service.save(900, 900);
         assert_eq!(stored()[0].known.threads, 2);
+    }
+
+    #[test]
+    fn threads_live_on_whatever_becomes_of_the_clock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("knowledge.db");
+        let own = std::process::id();
+        let mut service = KnowledgeService::open(&path, "m");
+        service.known_of(own, 1000);
+        service.take(&thread(own), &found(2.0, false), 60);
+        // A suspend of an hour, or a clock that is set.
+        for now in [4600, 10, 1000] {
+            service.save(now, 61);
+            assert_eq!(service.living, 1);
+            service.known_of(own, now);
+        }
+        let stored = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+        assert_eq!((stored[0].known.threads, stored[0].seen), (1, (1000, 4600)));
     }
 
     #[test]
@@ -466,7 +505,7 @@ mod tests {
         let mut service = KnowledgeService::open(Path::new("/proc/none/knowledge.db"), "m");
         assert!(service.store.is_none());
         for nth in 0..3 * PROGRAMS as u32 {
-            service.make_room();
+            service.make_room(0);
             let key = ProgramKey {
                 args: nth,
                 ..ProgramKey::default()
@@ -478,6 +517,23 @@ mod tests {
             service.programs.insert(key, served);
         }
         assert!(service.programs.len() <= PROGRAMS);
-        service.save(0);
+        // A user's own give way to more of that user's.
+        for nth in 0..3 * PROGRAMS as u32 {
+            service.make_room(1000);
+            let key = ProgramKey {
+                args: nth,
+                uid: 1000,
+                ..ProgramKey::default()
+            };
+            let mut program = StoredProgram::default();
+            (program.key.uid, program.seen.1) = (1000, i64::from(4 * PROGRAMS as u32 + nth));
+            service.programs.insert(key, ServedProgram::new(program));
+        }
+        let of = |uid| {
+            let all = service.programs.values();
+            all.filter(|of| of.program.key.uid == uid).count()
+        };
+        assert!(of(1000) <= OF_A_USER && of(0) >= PROGRAMS / 2);
+        service.save(0, 0);
     }
 }

@@ -8,7 +8,7 @@ mod schema;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use hetero_core::knowledge::ProgramKnowledge;
@@ -25,6 +25,9 @@ pub const PATH: &str = "/var/lib/scx_hetero/knowledge.db";
 
 /// Programs that are kept.
 pub const PROGRAMS: usize = 2048;
+
+/// And of each user but root, who could else have those of all others forgotten.
+pub const OF_A_USER: usize = PROGRAMS / 4;
 
 /// What has not been seen for so long is forgotten, s.
 const OLDEST: i64 = 365 * DAY;
@@ -72,6 +75,8 @@ pub struct KnowledgeStore {
     path: PathBuf,
     /// Changes by others, as SQLite counts them.
     version: i64,
+    /// When any program was seen last by then, seconds since 1970, and when that was read.
+    newest: (Option<i64>, Instant),
 }
 
 impl KnowledgeStore {
@@ -190,11 +195,14 @@ impl KnowledgeStore {
             .optional()?;
         let machine = known.unwrap_or(-1);
         let version = number(&connection, "data_version")?;
+        let newest =
+            connection.query_row("SELECT max(last_seen) FROM program", [], |row| row.get(0))?;
         Ok(Self {
             connection,
             machine,
             path,
             version,
+            newest: (newest, Instant::now()),
         })
     }
 
@@ -257,6 +265,11 @@ impl KnowledgeStore {
     /// They cannot be written: nothing is lost of what is there.
     pub fn save(&mut self, programs: &[&StoredProgram], now: i64) -> Result<Vec<Option<i64>>> {
         let machine = self.machine;
+        // A clock that is ahead by years would have all forgotten: of what is there, nothing is older than it is
+        // by the newest of that.
+        let (newest, read) = self.newest;
+        let passed = read.elapsed().as_secs() as i64;
+        let now = newest.map_or(now, |newest| now.min(newest.saturating_add(passed)));
         let mut work = || -> Result<Vec<Option<i64>>> {
             let write = self
                 .connection
@@ -301,7 +314,18 @@ impl KnowledgeStore {
                     )?;
                 ids.push(Some(id));
             }
-            write.execute("DELETE FROM program WHERE last_seen < ?1", [now - OLDEST])?;
+            write.execute(
+                "DELETE FROM program WHERE last_seen < ?1",
+                [now.saturating_sub(OLDEST)],
+            )?;
+            write.execute(
+                "DELETE FROM program WHERE id IN (SELECT id FROM
+                   (SELECT id, row_number() OVER
+                     (PARTITION BY uid ORDER BY last_seen + min(runs, ?1) * ?2 DESC) AS place
+                    FROM program WHERE uid <> 0)
+                 WHERE place > ?3)",
+                params![WORTH, DAY, OF_A_USER as i64],
+            )?;
             write.execute(
                 "DELETE FROM program WHERE id NOT IN
                    (SELECT id FROM program ORDER BY last_seen + min(runs, ?1) * ?2 DESC LIMIT ?3)",
@@ -406,6 +430,48 @@ mod tests {
         assert!(store.has_changed().unwrap());
         assert_eq!(store.save(&[&kept[0]], 30).unwrap(), [None]);
         assert!(store.load().unwrap().is_empty());
+    }
+
+    fn of_user(uid: u32, nth: usize, seen: i64) -> StoredProgram {
+        let mut program = StoredProgram::default();
+        (program.key.uid, program.key.image) = (uid, nth.to_string());
+        program.seen = (seen, seen);
+        program
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_has_nothing_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("k.db");
+        let now = 2 * OLDEST;
+        let programs = [now - OLDEST / 2, now].map(|seen| of_user(0, seen as usize, seen));
+        let open = || KnowledgeStore::open(&path, "m").unwrap();
+        let mut store = open();
+        store.save(&programs.each_ref(), now).unwrap();
+        let mut store = open();
+        let later = of_user(0, 1, now + 2 * OLDEST);
+        for _ in 0..2 {
+            store.save(&[&later], now + 2 * OLDEST).unwrap();
+            assert_eq!(store.load().unwrap().len(), 3);
+        }
+        // Once it is right again, what is old goes.
+        let then = now + OLDEST / 2 + 10;
+        open().save(&[], then).unwrap();
+        assert_eq!(store.load().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_user_keeps_no_more_than_a_quarter() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
+        let roots = (0..OF_A_USER + 5).map(|nth| of_user(0, nth, 1));
+        let theirs = (0..PROGRAMS).map(|nth| of_user(1000, nth, 100 + nth as i64));
+        let all: Vec<_> = roots.chain(theirs).collect();
+        store.save(&all.iter().collect::<Vec<_>>(), 3000).unwrap();
+        let kept = store.load().unwrap();
+        let of = |uid| kept.iter().filter(|of| of.key.uid == uid).count();
+        assert_eq!((of(0), of(1000)), (OF_A_USER + 5, OF_A_USER));
+        assert_eq!(kept[0].key.image, (PROGRAMS - 1).to_string());
     }
 
     #[test]
