@@ -153,6 +153,7 @@ struct Lasting {
     learning: Option<Learning>,
     recording: Recording,
     log: SampleLog,
+    cgroup_limits: CgroupLimits,
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
     programs: ProgramGoals,
@@ -176,8 +177,8 @@ pub struct Scheduler<'a> {
     spin_server: Option<spin::server::SpinServer>,
     advice: &'a mut ProgramAdvice,
     resctrl: Option<ResctrlService>,
-    limits: CgroupLimits,
-    bell: Bell,
+    limits: &'a mut CgroupLimits,
+    bell: Option<Bell>,
     /// Places in the task table.
     nr_slots: usize,
     /// Whether the agent may sleep while nothing computes.
@@ -233,6 +234,7 @@ pub fn run(
         learning,
         recording: Recording::new(options.record.as_deref()),
         log: SampleLog::new(options.samples.as_deref()),
+        cgroup_limits: CgroupLimits::new(),
         carried: None,
         programs: ProgramGoals::listen(),
         advice: ProgramAdvice::listen(),
@@ -277,7 +279,8 @@ impl Scheduler<'_> {
         let turn = self.half.counting.as_ref().and_then(OpenEvents::turn);
         let mut turn_due = turn.map(|turn| Instant::now() + turn);
         let mut tidied = Instant::now();
-        let mut bell = self.bell.rung().clone();
+        let bell = self.bell.as_ref();
+        let mut bell = bell.map_or_else(never, |bell| bell.rung().clone());
         let mut rest = Rest::new(tidied);
 
         while !uei_exited!(&self.half.skel, uei) {

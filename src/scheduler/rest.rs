@@ -3,23 +3,23 @@
 //! and the BPF half rings as soon as something computes.
 
 use std::cell::Cell;
-use std::sync::{Arc, Weak};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, Sender, bounded};
-use libbpf_rs::{ErrorKind, MapHandle, RingBufferBuilder};
+use libbpf_rs::{MapHandle, RingBufferBuilder};
 use log::warn;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A machine that is busy for less than this part of one CPU's time needs no agent.
 const QUIET: f64 = 0.1;
 
 /// So long it must have been, at least.
 const WINDOW: Duration = Duration::from_millis(250);
-
-/// How often the listener looks whether it is still needed.
-const CHECK: Duration = Duration::from_secs(10);
 
 /// Watches how busy the machine is.
 pub(super) struct Rest {
@@ -62,21 +62,21 @@ impl Rest {
 /// What the BPF half rings; ends with the scheduler that it belongs to.
 pub(super) struct Bell {
     rung: Receiver<()>,
-    _alive: Arc<()>,
+    /// Closed, it wakes the thread that listens, which then ends.
+    _alive: UnixStream,
 }
 
 impl Bell {
     /// Listens to the ring buffer `map`.
     pub(super) fn listen(map: MapHandle) -> Result<Self> {
-        let alive = Arc::new(());
-        let watched = Arc::downgrade(&alive);
+        let (alive, ended) = UnixStream::pair().context("cannot make a socket")?;
         let (sender, rung) = bounded(1);
         thread::Builder::new()
             .name("bell".to_string())
             // Locked in memory.
             .stack_size(64 << 10)
             .spawn(move || {
-                if let Err(error) = wait(&map, &watched, &sender) {
+                if let Err(error) = wait(&map, &ended, &sender) {
                     warn!("the agent no longer hears what begins to compute: {error:#}");
                 }
             })
@@ -92,7 +92,7 @@ impl Bell {
     }
 }
 
-fn wait(map: &MapHandle, watched: &Weak<()>, sender: &Sender<()>) -> Result<()> {
+fn wait(map: &MapHandle, ended: &UnixStream, sender: &Sender<()>) -> Result<()> {
     let rung = Cell::new(false);
     let mut builder = RingBufferBuilder::new();
     builder.add(map, |_| {
@@ -100,18 +100,24 @@ fn wait(map: &MapHandle, watched: &Weak<()>, sender: &Sender<()>) -> Result<()> 
         0
     })?;
     let ring = builder.build()?;
-    while watched.strong_count() > 0 {
-        match ring.poll(CHECK) {
+    // SAFETY: it is the ring's, and open as long as that, which lives longer.
+    let readable = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+    loop {
+        let mut all = [readable, ended.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut all, PollTimeout::NONE) {
             // As by a suspend.
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(Errno::EINTR) => continue,
             polled => polled?,
+        };
+        if all[1].any() != Some(false) {
+            return Ok(());
         }
+        ring.consume()?;
         if rung.take() {
             // If the last ring has not been heard yet, this one is the same.
             let _ = sender.try_send(());
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

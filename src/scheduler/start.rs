@@ -17,7 +17,6 @@ use super::explain::{
     check_type_information, explain_attach_error, explain_load_error, report_verifier_cost,
 };
 use super::half::{BpfHalf, EnergySensors, beat};
-use super::limits::CgroupLimits;
 use super::rest::Bell;
 use super::rules::RulesFile;
 use super::saving::Saver;
@@ -46,6 +45,7 @@ impl<'a> Scheduler<'a> {
             learning,
             recording,
             log,
+            cgroup_limits,
             carried: kept_place,
             programs,
             advice,
@@ -138,7 +138,8 @@ impl<'a> Scheduler<'a> {
         let bell = MapHandle::try_from(&skel.maps.bell)
             .map_err(Into::into)
             .and_then(Bell::listen)
-            .context("cannot listen to the BPF half")?;
+            .inspect_err(|error| warn!("the agent looks as often on an idle machine: {error:#}"))
+            .ok();
 
         // A page fault in the agent could wait for a thread that waits for it.
         let lock = nix::sys::mman::MlockAllFlags::all();
@@ -169,6 +170,8 @@ impl<'a> Scheduler<'a> {
         agent.own = Some(std::process::id());
         agent.rules.renew(!rules.is_empty());
         programs.renew_rules();
+        // What changed between two of us was not counted.
+        cgroup_limits.changed();
         let mut started = Instant::now();
         if let Some(carried) = carried {
             (started, agent.moves) = (carried.started, carried.moves);
@@ -202,9 +205,9 @@ impl<'a> Scheduler<'a> {
             spin_server: spinning::listen(),
             advice,
             resctrl,
-            limits: CgroupLimits::new(),
+            limits: cgroup_limits,
+            may_rest: bell.is_some() && !options.without.contains(&Mechanism::Rest),
             bell,
-            may_rest: !options.without.contains(&Mechanism::Rest),
             cgroups_seen: (0, 0),
         })
     }
