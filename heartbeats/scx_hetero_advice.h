@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -164,13 +165,20 @@ static inline void scx_hetero_advice_take(struct scx_hetero_advice *self)
 		scx_hetero_advice_close(self);
 }
 
+/* As secure_getenv(), which is not declared everywhere: whoever runs a setuid program does not choose its socket. */
+static inline const char *scx_hetero_advice_getenv(const char *name)
+{
+	return getauxval(AT_SECURE) ? NULL : getenv(name);
+}
+
 /* Out of line: while there is no page, and once a second. */
 __attribute__((noinline, cold, unused)) static void
 scx_hetero_advice_look(struct scx_hetero_advice *self, time_t now)
 {
-	const char *path = self->socket ? self->socket : getenv("SCX_HETERO_ADVICE_SOCKET");
-	struct sockaddr_un to;
 	int error = errno, fd;
+	const char *path =
+		self->socket ? self->socket : scx_hetero_advice_getenv("SCX_HETERO_ADVICE_SOCKET");
+	struct sockaddr_un to;
 	char byte;
 	ssize_t got;
 
@@ -231,6 +239,11 @@ static inline int scx_hetero_advice_read(struct scx_hetero_advice *self,
 		    __atomic_load_n(&self->page->sequence, __ATOMIC_RELAXED) == sequence) {
 			self->seen = sequence;
 			record->sequence = sequence;
+			/* Whoever serves it, no reader looks beyond its arrays. */
+			if (record->types > SCX_HETERO_ADVICE_TYPES)
+				record->types = SCX_HETERO_ADVICE_TYPES;
+			if (record->nr_place > SCX_HETERO_ADVICE_CPUS)
+				record->nr_place = SCX_HETERO_ADVICE_CPUS;
 			return sequence ? 0 : -1;
 		}
 	}
