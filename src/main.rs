@@ -20,7 +20,7 @@ use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
 use scx_hetero::goals::GoalTimingArgs;
 use scx_hetero::pmu::Event;
-use scx_hetero::profile::Profile;
+use scx_hetero::profile::{Profile, Saving};
 use scx_hetero::scheduler::{self, NAME, Options};
 use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
@@ -243,12 +243,12 @@ struct Run {
     stats: Option<Duration>,
 
     /// Only print a running scheduler's statistics every so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = SCHEDULING)]
     monitor: Option<Duration>,
 
     /// Only serve a running scheduler's statistics to Prometheus, over HTTP at
     /// this address and port [default: 127.0.0.1:9754]
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor")]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor", conflicts_with_all = SCHEDULING)]
     prometheus: Option<SocketAddr>,
 
     /// Let members of this group, too, read the statistics; only root changes
@@ -281,6 +281,37 @@ struct Run {
     #[arg(long, hide = true, value_enum, value_delimiter = ',')]
     without: Vec<Mechanism>,
 }
+
+/// Options of what schedules: beside one that only looks they would do nothing.
+const SCHEDULING: [&str; 27] = [
+    "policy",
+    "core_types",
+    "profile",
+    "low_battery",
+    "keep_epp",
+    "slice_us",
+    "goal_look_ms",
+    "goal_interval_ms",
+    "swap_ms",
+    "fairness",
+    "oversubscribe",
+    "objective",
+    "model",
+    "rules",
+    "learn",
+    "knowledge",
+    "partition",
+    "events",
+    "user_only",
+    "sample_ms",
+    "samples",
+    "record",
+    "partial",
+    "stats",
+    "group",
+    "exit_dump_len",
+    "slots",
+];
 
 impl Cli {
     /// Whether it takes over this machine's scheduling.
@@ -437,6 +468,15 @@ fn schedule(args: Run) -> Result<()> {
     unknown("--objective", args.objective.is_some(), Knows::Energy);
     unknown("--model", args.model.is_some(), Knows::Model);
     unknown("--learn", args.learn, Knows::Model);
+    let (profile, saving) = (args.profile, args.profile.saving());
+    if args.low_battery != power::LOW_BATTERY && saving != Saving::Asked {
+        warn!("--low-battery is for profile auto, and this is {profile}");
+    }
+    if args.keep_epp && saving == Saving::Never {
+        warn!(
+            "profile {profile} saves no energy, and leaves energy preferences alone without --keep-epp"
+        );
+    }
     let options = Options {
         policy: args.policy,
         model: args.model,

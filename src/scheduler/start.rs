@@ -26,7 +26,7 @@ use crate::agent::{Agent, AgentGoals};
 use crate::bpf::BpfSkelBuilder;
 use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
-use crate::policy;
+use crate::policy::{self, Knows};
 use crate::resctrl::service::ResctrlService;
 use crate::slowdown::calibrate;
 use crate::stats;
@@ -118,8 +118,14 @@ impl<'a> Scheduler<'a> {
             policy_name = best(false);
             policy = make_policy(policy_name);
         }
-        info!("policy {policy_name}");
         let kept = carried.as_ref().is_some_and(CarriedState::gave_policy);
+        info!("policy {policy_name}");
+        // Of one that was named, the command line has said so already.
+        let is_first = !kept && wish.policy.is_none();
+        if is_first && options.settings.fairness < 100 && !policy_name.knows(Knows::Fairness) {
+            let those = policy::Name::all_that_know(Knows::Fairness);
+            warn!("--fairness is for --policy {those}");
+        }
         recording.begin(&topology, policy_name, &settings, kept)?;
         log.begin()?;
         if let Some(carried) = &carried {

@@ -484,6 +484,20 @@ fn prometheus_gets_what_the_dashboard_shows_and_hears_when_nobody_schedules() {
 }
 
 #[test]
+fn what_only_looks_takes_no_option_of_what_schedules() {
+    for looks in [["--monitor", "1"], ["--prometheus", "127.0.0.1:0"]] {
+        for schedules in [
+            ["--policy", "hsp"],
+            ["--slice-us", "5000"],
+            ["--record", "r"],
+        ] {
+            let told = program::error(&[looks, schedules].concat());
+            assert!(told.contains("cannot be used with"), "{told}");
+        }
+    }
+}
+
+#[test]
 fn a_group_may_be_let_in() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("stats");
