@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile};
@@ -49,7 +50,7 @@ pub(crate) struct Familiar {
     alive: FxHashSet<u32>,
     /// Names of programs that behaved unlike before.
     said: FxHashSet<[u8; 16]>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<JoinHandle<KnowledgeService>>,
     /// Answers are not waited for any longer.
     ends: Arc<AtomicBool>,
 }
@@ -64,10 +65,7 @@ impl Familiar {
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
         let serve = move || KnowledgeService::open(&path, &name).run(&messages, &answer, &told);
-        let thread = std::thread::Builder::new()
-            .name("know".into())
-            .stack_size(STACK);
-        match thread.spawn(serve) {
+        match builder().spawn(serve) {
             Ok(thread) => Some(Self {
                 machine,
                 to,
@@ -141,8 +139,26 @@ impl Drop for Familiar {
         self.ends.store(true, Ordering::Relaxed);
         let (never, _) = bounded(0);
         drop(std::mem::replace(&mut self.to, never));
-        if let Some(thread) = self.thread.take() {
-            join_in_time(thread);
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // By another thread: that one may hardly get to it, and the disk may be slow.
+        let finish = move || {
+            if let Ok(service) = thread.join() {
+                service.finish();
+            }
+        };
+        match builder().spawn(finish) {
+            Ok(finishes) => join_in_time(finishes),
+            Err(error) => {
+                warn!("what was found of programs in the last minute is lost: cannot start a thread ({error})");
+            }
         }
     }
+}
+
+fn builder() -> thread::Builder {
+    thread::Builder::new()
+        .name("know".into())
+        .stack_size(STACK)
 }

@@ -15,13 +15,11 @@ use rustc_hash::FxHashMap;
 use super::familiar::KnownProcess;
 use super::process::{ProcessLookup, ProgramKey};
 use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredProgram};
+use crate::scheduler::priority::run_when_idle;
 use crate::table::Task;
 
 /// What a sudden end loses at the most.
 const SAVE: Duration = Duration::from_secs(60);
-
-/// How much nicer than others the thread is.
-const NICE: i32 = 19;
 
 /// After a look-up it rests for so many times as long as that took, but no longer than [`REST`].
 const REST_TIMES: u32 = 10;
@@ -122,17 +120,16 @@ impl KnowledgeService {
         service
     }
 
-    /// Serves until the agent ends, and then writes what is left. Once it `ends`, questions find no answer.
+    /// Serves until the agent ends; what is left is to be written then ([`Self::finish`]). Once it `ends`, questions find no answer.
     pub(super) fn run(
         mut self,
         messages: &Receiver<ToService>,
         answers: &Sender<KnownProcess>,
         ends: &AtomicBool,
-    ) {
-        // SAFETY: it changes the calling thread alone.
-        let niced = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
-        if niced != 0 {
-            debug!("the thread that knows programs is as nice as others");
+    ) -> Self {
+        // Else it would go before all other tasks, as one of the agent's.
+        if let Err(why) = run_when_idle() {
+            debug!("the thread that knows programs goes before others: {why}");
         }
         let mut save_at = Instant::now() + SAVE;
         loop {
@@ -157,6 +154,11 @@ impl KnowledgeService {
                 save_at = Instant::now() + SAVE;
             }
         }
+        self
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(mut self) {
         self.save(now(), self.up());
     }
 

@@ -14,15 +14,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::groups::ResctrlGroups;
 use super::ways::ResctrlWays;
+use crate::scheduler::priority::run_when_idle;
 use crate::table::Task;
 
 /// Groups are read so often, and reading takes at most this part of the time.
 const STEP: Duration = Duration::from_secs(1);
 const PART: u32 = 100;
 const LONGEST: Duration = Duration::from_secs(30);
-
-/// How much nicer than others the thread is.
-const NICE: i32 = 19;
 
 /// A process is monitored that has run for so long within a step, ns, and until it has not for so long.
 const BUSY_NS: u64 = 20_000_000;
@@ -52,7 +50,7 @@ struct Told {
 pub(crate) struct ResctrlService {
     ask: Sender<Asked>,
     known: Arc<Mutex<Told>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Caches>>,
     due: Instant,
     busy: BusyProcesses,
     latest: Told,
@@ -200,8 +198,9 @@ impl Drop for ResctrlService {
     fn drop(&mut self) {
         let (nothing, _) = bounded(0);
         self.ask = nothing;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // Not by that thread, which may hardly get to it.
+        if let Some(Ok(mut caches)) = self.thread.take().map(JoinHandle::join) {
+            caches.close();
         }
     }
 }
@@ -281,6 +280,14 @@ impl Caches {
         }
     }
 
+    /// Removes all monitoring groups.
+    fn close(&mut self) {
+        let Processes { pool, groups, .. } = &mut self.processes;
+        if let Some(groups) = groups {
+            pool.close(groups);
+        }
+    }
+
     fn tell(&self, told: &mut Told) {
         told.monitored.clear();
         told.monitored.extend(self.processes.pool.monitored());
@@ -289,10 +296,10 @@ impl Caches {
     }
 }
 
-fn serve(mut caches: Caches, asked: &Receiver<Asked>, told: &Mutex<Told>) {
-    // SAFETY: it changes the calling thread alone.
-    if unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) } != 0 {
-        debug!("the thread that reads resctrl is as nice as others");
+fn serve(mut caches: Caches, asked: &Receiver<Asked>, told: &Mutex<Told>) -> Caches {
+    // Else it would go before all other tasks, as one of the agent's.
+    if let Err(why) = run_when_idle() {
+        debug!("the thread that reads resctrl goes before others: {why}");
     }
     let began = Instant::now();
     let mut ready = began;
@@ -309,8 +316,5 @@ fn serve(mut caches: Caches, asked: &Receiver<Asked>, told: &Mutex<Told>) {
         }
         ready = from + (PART * from.elapsed()).min(LONGEST);
     }
-    let Processes { pool, groups, .. } = &mut caches.processes;
-    if let Some(groups) = groups {
-        pool.close(groups);
-    }
+    caches
 }
