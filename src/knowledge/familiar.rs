@@ -151,14 +151,14 @@ impl Drop for Familiar {
         match builder().spawn(finish) {
             Ok(finishes) => join_in_time(finishes),
             Err(error) => {
-                warn!("what was found of programs in the last minute is lost: cannot start a thread ({error})");
+                warn!(
+                    "what was found of programs in the last minute is lost: cannot start a thread ({error})"
+                );
             }
         }
     }
 }
 
 fn builder() -> thread::Builder {
-    thread::Builder::new()
-        .name("know".into())
-        .stack_size(STACK)
+    thread::Builder::new().name("know".into()).stack_size(STACK)
 }

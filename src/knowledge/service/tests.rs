@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use hetero_core::knowledge::Sure;
+use hetero_core::testing::task;
+
+fn found(sf: f64, last: bool) -> ThreadFinding {
+    let mut found = ThreadFinding {
+        last,
+        ..ThreadFinding::default()
+    };
+    found.profile.sf[1] = Sure::of_factor(sf, 0.005);
+    found
+}
+
+fn thread(tgid: u32) -> Task {
+    Task {
+        tgid,
+        ..task(0, 0, 0)
+    }
+}
+
+#[test]
+fn what_was_found_of_a_process_is_told_to_the_next_that_runs_the_same_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    assert_eq!(service.known_of(own, 100), None);
+    service.take(&thread(own), &found(2.0, true), 100);
+    let sf = |known: Option<ThreadProfile>| known.unwrap().sf[1].unwrap();
+    assert!((sf(service.known_of(own, 101)).factor() - 2.0).abs() < 1e-9);
+    service.save(200, 200);
+    let mut next = KnowledgeService::open(&path, "m");
+    let sure = sf(next.known_of(own, 300));
+    assert!((sure.factor() - 2.0).abs() < 1e-9);
+    // With other options it is only like it.
+    let key = next.processes[&own].clone();
+    let other = ProgramKey {
+        args: !key.args,
+        ..key.clone()
+    };
+    assert!(sf(next.recollect(&other)).variance > 3.0 * sure.variance);
+    let another_users = ProgramKey {
+        uid: !key.uid,
+        ..key
+    };
+    assert!(next.recollect(&another_users).is_none());
+    let runs: Vec<u64> = next.programs.values().map(|of| of.program.runs).collect();
+    assert_eq!(runs, [3]);
+    // What another process forgets is not told, nor written again.
+    next.take(&thread(own), &found(2.0, false), 300);
+    let mut other = KnowledgeStore::open(&path, "m").unwrap();
+    let ids: Vec<i64> = other
+        .load()
+        .unwrap()
+        .iter()
+        .filter_map(|of| of.id)
+        .collect();
+    other.forget(&ids).unwrap();
+    next.save(400, 400);
+    assert!(next.recollect(&next.processes[&own]).is_none());
+    assert!(other.load().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_longer_in_memory_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    for run in 1..=3 {
+        // As when there were too many.
+        service.programs.clear();
+        let known = service.known_of(own, run);
+        assert_eq!(known.is_some(), run > 1);
+        let thread = Task {
+            tid: run as u32,
+            ..thread(own)
+        };
+        service.take(&thread, &found(2.0, true), run);
+        service.save(run, run);
+    }
+    let kept = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!((kept[0].runs, kept[0].known.threads), (3, 3));
+    assert_eq!(kept[0].seen, (1, 3));
+}
+
+#[test]
+fn a_thread_that_lives_on_is_written_each_minute_and_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    service.known_of(own, 0);
+    let stored = || KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+    for minute in 1..10 {
+        service.take(
+            &thread(own),
+            &found(1.0 + 0.1 * minute as f64, false),
+            60 * minute,
+        );
+        service.save(60 * minute, 60 * minute);
+        let known = &stored()[0].known;
+        assert_eq!((known.threads, known.sf[1].values), (1, 1.0));
+        assert_eq!(service.living, 1);
+    }
+    assert!((stored()[0].known.sf[1].mean - 1.9f64.ln()).abs() < 1e-9);
+    // It ends, which is not heard of; and another one comes.
+    service.save(60 * 9 + SILENT + 1, 60 * 9 + SILENT + 1);
+    assert_eq!(service.living, 0);
+    let other = Task {
+        tid: 7,
+        ..thread(own)
+    };
+    service.take(&other, &found(1.9, true), 900);
+    service.save(900, 900);
+    assert_eq!(stored()[0].known.threads, 2);
+}
+
+#[test]
+fn threads_live_on_whatever_becomes_of_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    service.known_of(own, 1000);
+    service.take(&thread(own), &found(2.0, false), 60);
+    // A suspend of an hour, or a clock that is set.
+    for now in [4600, 10, 1000] {
+        service.save(now, 61);
+        assert_eq!(service.living, 1);
+        service.known_of(own, now);
+    }
+    let stored = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+    assert_eq!(stored[0].known.threads, 1);
+    let program = &service.programs[&service.processes[&own]].program;
+    assert_eq!(program.seen, (1000, 4600));
+}
+
+#[test]
+fn without_a_store_it_goes_on_and_programs_are_bounded() {
+    let mut service = KnowledgeService::open(Path::new("/proc/none/knowledge.db"), "m");
+    assert!(service.store.is_none());
+    for nth in 0..3 * PROGRAMS as u32 {
+        service.make_room(0);
+        let key = ProgramKey {
+            args: nth,
+            ..ProgramKey::default()
+        };
+        let mut program = StoredProgram::default();
+        program.seen.1 = i64::from(nth);
+        let mut served = ServedProgram::new(program);
+        served.dirty = true;
+        service.programs.insert(key, served);
+    }
+    assert!(service.programs.len() <= PROGRAMS);
+    // A user's own give way to more of that user's.
+    for nth in 0..3 * PROGRAMS as u32 {
+        service.make_room(1000);
+        let key = ProgramKey {
+            args: nth,
+            uid: 1000,
+            ..ProgramKey::default()
+        };
+        let mut program = StoredProgram::default();
+        (program.key.uid, program.seen.1) = (1000, i64::from(4 * PROGRAMS as u32 + nth));
+        service.programs.insert(key, ServedProgram::new(program));
+    }
+    let of = |uid| {
+        let all = service.programs.values();
+        all.filter(|of| of.program.key.uid == uid).count()
+    };
+    assert!(of(1000) <= OF_A_USER && of(0) >= PROGRAMS / 2);
+    service.save(0, 0);
+}
