@@ -162,8 +162,16 @@ impl Thread {
 
     /// SF of the phase that this estimate belongs to.
     fn take(&mut self, sample: &Sample, said: SfEstimate, machine: &KnownMachine) -> f64 {
-        let (phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
+        let (mut phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
+        // A core type that counts nothing of phases tells of none: it is the one of before.
+        if let Some(entry) = self.phases.get_mut(self.now) {
+            if phase == Phase::default() {
+                phase = entry.phase;
+            } else if entry.phase == Phase::default() {
+                entry.phase = phase;
+            }
+        }
         let distances = self.phases.iter().map(|entry| entry.phase.distance(&phase));
         let nearest = distances.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
         let same = |&(index, _): &(usize, f64)| self.phases[index].phase.is_same(&phase);
@@ -411,6 +419,26 @@ mod tests {
         assert_eq!(back, 2.0, "as before, and a third");
         let usual = learnt.usual(&it).unwrap();
         assert!((1.5..3.0).contains(&usual), "{usual}");
+    }
+
+    #[test]
+    fn a_core_type_that_counts_nothing_of_phases_leaves_a_thread_in_its_phase() {
+        let blind = |learnt: &mut Learnt, task: &mut Task, sf: f64| {
+            task.core_type = 1;
+            let mut sample = sample(task, 1.0, 0.0, 0.0);
+            (sample.metrics.l1_per_kilo, sample.metrics.branch_fraction) = (None, None);
+            sample.sf = Some(SfEstimate { sf, sigma: 10.0 });
+            learnt.observe(&sample);
+            learnt.sf(task.id).unwrap().sf
+        };
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        take(&mut learnt, &mut it, 0, 300.0, 2.0);
+        assert_eq!(blind(&mut learnt, &mut it, 1.0), 1.5, "of both types");
+        assert_eq!(take(&mut learnt, &mut it, 0, 500.0, 3.0), 3.0);
+        let mut other = task(1, 1, 1);
+        assert_eq!(blind(&mut learnt, &mut other, 1.0), 1.0);
+        let seen = take(&mut learnt, &mut other, 0, 300.0, 2.0);
+        assert_eq!(seen, 1.5, "it was this one");
     }
 
     #[test]
