@@ -54,22 +54,23 @@ fn take_descriptors(socket: &impl AsFd, takes: bool) -> io::Result<()> {
     }
 }
 
-/// Waits for a thread that was told to end, but not for long: whatever holds it up, the scheduler ends.
-pub(crate) fn join_in_time(thread: JoinHandle<()>) {
-    join_within(thread, LONGEST);
+/// Waits for a thread that was told to end, but not for long: whatever holds it up, the scheduler ends. What it leaves; `None`
+/// where it does not end in time, or has panicked.
+pub(crate) fn join_in_time<T>(thread: JoinHandle<T>) -> Option<T> {
+    join_within(thread, LONGEST)
 }
 
-fn join_within(thread: JoinHandle<()>, limit: Duration) -> bool {
+fn join_within<T>(thread: JoinHandle<T>, limit: Duration) -> Option<T> {
     let began = Instant::now();
     while !thread.is_finished() {
         if began.elapsed() >= limit {
             let name = thread.thread().name().unwrap_or("unnamed");
             warn!("the thread '{name}' has not ended within {limit:?}, and is left behind");
-            return false;
+            return None;
         }
         thread::sleep(GLANCE);
     }
-    thread.join().is_ok()
+    thread.join().ok()
 }
 
 #[cfg(test)]
@@ -86,9 +87,10 @@ mod tests {
         let hangs = thread::spawn(move || {
             let _ = ended.recv();
         });
-        assert!(!join_within(hangs, limit));
+        assert_eq!(join_within(hangs, limit), None);
         drop(end);
-        assert!(join_within(thread::spawn(|| ()), Duration::from_secs(60)));
+        let ends = thread::spawn(|| 7);
+        assert_eq!(join_within(ends, Duration::from_secs(60)), Some(7));
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Drop for Familiar {
             }
         };
         match builder().spawn(finish) {
-            Ok(finishes) => join_in_time(finishes),
+            Ok(finishes) => _ = join_in_time(finishes),
             Err(error) => {
                 warn!(
                     "what was found of programs in the last minute is lost: cannot start a thread ({error})"

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::groups::ResctrlGroups;
 use super::ways::ResctrlWays;
+use crate::connections::join_in_time;
 use crate::scheduler::priority::run_when_idle;
 use crate::table::Task;
 
@@ -198,8 +199,8 @@ impl Drop for ResctrlService {
     fn drop(&mut self) {
         let (nothing, _) = bounded(0);
         self.ask = nothing;
-        // Not by that thread, which may hardly get to it.
-        if let Some(Ok(mut caches)) = self.thread.take().map(JoinHandle::join) {
+        // Not by that thread, which may hardly get to it. What is left behind the next scheduler removes.
+        if let Some(mut caches) = self.thread.take().and_then(join_in_time) {
             caches.close();
         }
     }
