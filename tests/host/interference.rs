@@ -46,7 +46,8 @@ dependent = { value = 0, assumed = "as stream" }
 /// What was told of threads other than the aggressor, at looks.
 #[derive(Debug, Default)]
 struct Told {
-    /// While it transferred much, threads that were told to lack cache or bandwidth: by it, and by others.
+    /// While it transferred much, threads that were told to lack cache or bandwidth: by it, or by what transferred as much
+    /// (what it drives out of the cache does), and by others.
     by_it: u32,
     by_others: u32,
     /// While it transferred nothing, looks at threads that were told to lack either, and all such looks.
@@ -111,6 +112,11 @@ fn told(path: &Path) -> Told {
                 if now_ns - since_ns < 500_000_000 {
                     continue;
                 }
+                let takes = |tgid: u32| {
+                    let of_it = tasks.iter().filter(|task| task.tgid == tgid);
+                    of_it.filter_map(|task| traffic.get(&task.id)).sum::<f64>()
+                };
+                let most = takes(aggressor.tgid);
                 for task in tasks.iter().filter(|task| task.tgid != aggressor.tgid) {
                     let Some(found) = player.interference(task.id) else {
                         continue;
@@ -120,7 +126,7 @@ fn told(path: &Path) -> Told {
                     let lacks = lacks && found.confidence >= SURE && found.slowdown >= 1.1;
                     told.calm += u32::from(!loud);
                     match (loud, lacks) {
-                        (true, true) if found.culprit.is_some_and(|of| of.0 == aggressor.tgid) => {
+                        (true, true) if found.culprit.is_some_and(|of| takes(of.0) >= most) => {
                             told.by_it += 1;
                         }
                         (true, true) => told.by_others += 1,

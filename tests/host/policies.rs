@@ -91,8 +91,8 @@ fn rank_has_the_best_throughput_at_once_and_moves_few_after_that() {
         machine.run(&mut *build(Name::Rank), 60, |_| {});
         let share = machine.asp() / best_asp(&sfs, 4);
         assert!(share > 0.98, "{turn}: {share}");
-        // Four to their places; and a model that was not tried yet is worth a visit or two.
-        assert!(machine.swaps <= 8, "{turn}: {}", machine.swaps);
+        // Four to their places; each is tried once, there and back; and a model that was not tried yet is worth a visit or two.
+        assert!(machine.swaps <= 16, "{turn}: {}", machine.swaps);
     }
 }
 
