@@ -11,6 +11,7 @@ use crate::interference::signs::{InterferenceSigns, SignRates, at};
 use crate::interference::undisturbed::{BESIDE, Undisturbed};
 use crate::interference::{CLASSES, DISTURBED, Interference, InterferenceClass};
 use crate::pmu::Meaning;
+use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::{LINE_BYTES, Sample};
 use crate::slowdown::{Phase, Thresholds};
 use crate::table::{Task, TaskId, TaskState};
@@ -93,7 +94,7 @@ struct DisturbedThread {
 pub struct AgentInterference {
     limits: Option<Thresholds>,
     /// The highest clock of each core type so far, Hz.
-    clocks: [f64; MAX_CORE_TYPES],
+    clocks: [HighestClock; MAX_CORE_TYPES],
     loads: Vec<SlotLoad>,
     threads: Vec<Option<Box<DisturbedThread>>>,
     /// Slots that ran lately.
@@ -116,8 +117,8 @@ impl AgentInterference {
 
     /// What memory transfers at the most, bytes/s, as far as is known.
     fn bandwidth(&self) -> f64 {
-        let clock = Some(self.clocks[0]).filter(|&hz| hz > 0.0);
-        let limits = self.limits.unwrap_or_else(|| Thresholds::assumed(clock));
+        let clock = || self.clocks[0].hz();
+        let limits = self.limits.unwrap_or_else(|| Thresholds::assumed(clock()));
         limits.high_btr / 0.3
     }
 
@@ -331,8 +332,7 @@ impl AgentInterference {
             stalled: each(Meaning::StalledMem),
             awake: None,
         };
-        let clock = &mut self.clocks[core_type];
-        *clock = clock.max(now.frequency);
+        self.clocks[core_type].note(now.frequency);
         let load = &mut self.loads[slot];
         if load.generation != sample.task.generation {
             return;
@@ -360,7 +360,7 @@ impl AgentInterference {
         if thread.samples > COLD
             && let Some(company) = self.company(slot, topology)
         {
-            let clock = self.clocks[core_type];
+            let clock = self.clocks[core_type].hz().unwrap_or(now.frequency);
             let beside = || self.loudest(slot);
             thread.take(&now, &Phase::of(metrics), company, beside, clock);
         }
