@@ -51,6 +51,8 @@ test:            ## run the checks and the tests: on this machine, then in virtu
 	@# Meanwhile: what waits for the network, and what compilers leave of two CPUs. What needs it says what failed.
 	@{ testbed/hybrid/qemu; for k in $(KERNELS); do testbed/kernel $$k; done; } >/dev/null 2>&1 &
 	@$(MAKE) -s check
+	@# All test programs at once, with what virtual machines run: two CPUs have something to compile to the end.
+	$(cargo) test --release --no-run --lib --examples --test '*'
 	$(cargo) test --release
 	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 

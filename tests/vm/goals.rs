@@ -77,7 +77,7 @@ fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
         ("barrier", "barrier --threads 4", 40.0),
     ];
     let started = goals.map(|(name, args, rate)| {
-        let args = format!("{args} --rate {rate} --seconds 6 --progress 1000 --json");
+        let args = format!("{args} --rate {rate} --seconds 5 --progress 1000 --json");
         let mut command = program(&args);
         (name, rate, command.stdout(Stdio::piped()).spawn().unwrap())
     });

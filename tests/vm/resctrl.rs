@@ -207,7 +207,7 @@ fn the_scheduler_monitors_and_confines_processes_and_leaves_nothing_behind() {
     scheduler.signal(libc::SIGKILL);
     drop(scheduler);
     assert!(ours() >= 1 && confined().is_some());
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let scheduler = Scheduler::start(&["--policy", "none"]);
     wait_until(s(10), "removed by the next one", || {
         let left = fs::read_dir(Path::new(RESCTRL).join("mon_groups")).unwrap();
         let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
