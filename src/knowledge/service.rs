@@ -85,7 +85,7 @@ pub(super) struct KnowledgeService {
     lookup: ProcessLookup,
     /// Threads that are told apart, see [`LIVING`].
     living: usize,
-    /// Threads live and end by the clock that starts here, and that nobody sets.
+    /// Threads live and end by the clock that starts here, and is never set.
     began: Instant,
     /// That nothing can be written was said.
     complained: bool,
@@ -226,7 +226,7 @@ impl KnowledgeService {
         if self.programs.contains_key(key) {
             return;
         }
-        self.make_room(key.uid);
+        self.make_room();
         match self.store.as_ref().map(|store| store.find(key)) {
             Some(Ok(Some(program))) => {
                 self.programs
@@ -277,15 +277,20 @@ impl KnowledgeService {
             .sum();
     }
 
-    /// Forgets what is worth least, if there are too many to take in another one of this user's.
-    fn make_room(&mut self, uid: u32) {
-        let is_theirs = |of: &ServedProgram| of.program.key.uid == uid;
-        let theirs = self.programs.values().filter(|of| is_theirs(of)).count();
-        if uid != 0 && theirs >= OF_A_USER {
-            self.forget_oldest(OF_A_USER / 8, is_theirs);
+    /// Forgets what is worth least, if there are too many: first of a user who has more than their part.
+    fn make_room(&mut self) {
+        if self.programs.len() < PROGRAMS {
+            return;
         }
-        if self.programs.len() >= PROGRAMS {
-            self.forget_oldest(PROGRAMS / 8, |_| true);
+        let mut of_users: FxHashMap<u32, usize> = FxHashMap::default();
+        let uids = self.programs.values().map(|of| of.program.key.uid);
+        uids.filter(|&uid| uid != 0)
+            .for_each(|uid| *of_users.entry(uid).or_default() += 1);
+        match of_users.into_iter().max_by_key(|of| of.1) {
+            Some((uid, number)) if number > OF_A_USER => {
+                self.forget_oldest(OF_A_USER / 8, |of| of.program.key.uid == uid);
+            }
+            _ => self.forget_oldest(PROGRAMS / 8, |_| true),
         }
     }
 
