@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
-use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam::channel::{Receiver, Sender, bounded};
 use log::{info, warn};
 
 use hetero_core::record::format::Record;
@@ -72,33 +72,20 @@ impl Background {
         })
     }
 
-    /// Whether the thread would take records now; an error if it has given up, as it has said.
+    /// Hands on what `fill` makes of a buffer that was written, if the thread would take it now; says whether it does. Does not wait.
     ///
     /// # Errors
-    /// The recording has ended.
-    pub fn is_free(&self) -> Result<bool, Ended> {
-        match &self.full {
-            Some(full) if self.thread.as_ref().is_some_and(|t| !t.is_finished()) => {
-                Ok(!full.is_full())
-            }
-            _ => Err(Ended),
+    /// The thread has given up, as it has said.
+    pub fn offer(&self, fill: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Result<bool, Ended> {
+        let is_alive = self.thread.as_ref().is_some_and(|it| !it.is_finished());
+        let full = self.full.as_ref().filter(|_| is_alive).ok_or(Ended)?;
+        let free = !full.is_full();
+        if free {
+            let written = self.empty.try_recv();
+            // It can only have given up since, and has said so then.
+            let _ = full.try_send(fill(written.unwrap_or_default()));
         }
-    }
-
-    /// A buffer that was written.
-    pub fn empty(&self) -> Vec<u8> {
-        self.empty.try_recv().unwrap_or_default()
-    }
-
-    /// Hands records on; does not wait.
-    ///
-    /// # Errors
-    /// The recording has ended.
-    pub fn write(&self, records: Vec<u8>) -> Result<(), Ended> {
-        match self.full.as_ref().map(|full| full.try_send(records)) {
-            Some(Ok(())) => Ok(()),
-            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => Err(Ended),
-        }
+        Ok(free)
     }
 
     /// Writes the last records, and waits until they are written.

@@ -9,6 +9,8 @@ use std::path::Path;
 use nix::libc;
 use nix::unistd::geteuid;
 
+use crate::files::folder_of;
+
 /// Creates a file, or empties the one that is there. Root follows no symlink in a folder that others may write to: that
 /// user could have root empty any file.
 ///
@@ -35,11 +37,8 @@ fn open(path: &Path, follows: bool) -> io::Result<File> {
 
 /// Whether only root may write to a file's folder, as to /dev with its symlink `stdout`.
 fn is_roots(path: &Path) -> bool {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    fs::metadata(folder).is_ok_and(|folder| folder.uid() == 0 && folder.mode() & 0o022 == 0)
+    fs::metadata(folder_of(path))
+        .is_ok_and(|folder| folder.uid() == 0 && folder.mode() & 0o022 == 0)
 }
 
 #[cfg(test)]

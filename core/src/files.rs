@@ -46,15 +46,19 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
         let why = "what is there is no file; name another place";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     Builder::new()
         .prefix(".scx_hetero-")
         // Less what the umask takes away, like any other file.
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
+        .tempfile_in(folder_of(path))
+}
+
+/// The folder that a file is in, by its path alone.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]

@@ -111,18 +111,16 @@ impl Recording {
         if now - open.flushed < FLUSH || open.encoder.pending() == 0 {
             return;
         }
-        let Ok(free) = open.file.is_free() else {
-            self.open = None;
-            return;
-        };
-        if free {
-            let records = open.encoder.take(open.file.empty());
-            open.flushed = now;
-            // It can only have given up since, and has said so then.
-            let _ = open.file.write(records);
-        } else if open.encoder.pending() > MOST {
-            warn!("the recording ends here: its disk is too slow; the scheduler goes on without");
-            self.open = None;
+        match open.file.offer(|empty| open.encoder.take(empty)) {
+            Ok(true) => open.flushed = now,
+            Ok(false) if open.encoder.pending() <= MOST => {}
+            Ok(false) => {
+                warn!(
+                    "the recording ends here: its disk is too slow; the scheduler goes on without"
+                );
+                self.open = None;
+            }
+            Err(_) => self.open = None,
         }
     }
 }

@@ -78,20 +78,18 @@ impl SampleLog {
         if open.lines.is_empty() || open.lines.len() < CHUNK && now - open.flushed < FLUSH {
             return;
         }
-        let Ok(free) = open.file.is_free() else {
-            // As the thread has said.
-            self.open = None;
-            return;
+        let fill = |mut empty: Vec<u8>| {
+            empty.clear();
+            std::mem::replace(&mut open.lines, empty)
         };
-        if free {
-            let mut next = open.file.empty();
-            next.clear();
-            // It can only have given up since, and has said so then.
-            let _ = open.file.write(std::mem::replace(&mut open.lines, next));
-            open.flushed = now;
-        } else if open.lines.len() > MOST {
-            warn!("no more samples are written: their disk is too slow");
-            self.open = None;
+        match open.file.offer(fill) {
+            Ok(true) => open.flushed = now,
+            Ok(false) if open.lines.len() <= MOST => {}
+            Ok(false) => {
+                warn!("no more samples are written: their disk is too slow");
+                self.open = None;
+            }
+            Err(_) => self.open = None,
         }
     }
 }

@@ -117,8 +117,8 @@ impl AgentInterference {
 
     /// What memory transfers at the most, bytes/s, as far as is known.
     fn bandwidth(&self) -> f64 {
-        let clock = || self.clocks[0].hz();
-        let limits = self.limits.unwrap_or_else(|| Thresholds::assumed(clock()));
+        let assumed = || Thresholds::assumed(self.clocks[0].hz());
+        let limits = self.limits.unwrap_or_else(assumed);
         limits.high_btr / 0.3
     }
 

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::libc;
 use rusqlite::ErrorCode;
 
+use crate::files::folder_of;
+
 /// What it is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreAccess {
@@ -53,10 +55,7 @@ pub(super) fn has_journal(path: &Path) -> bool {
 pub(super) fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
     let create = access == StoreAccess::Make;
     let name = path.file_name().context("a database needs a name")?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     if create {
         make_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
