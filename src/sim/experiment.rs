@@ -414,6 +414,7 @@ impl Bench {
                 slow,
                 scheduled: mean.unwrap_or_else(by_work),
                 runs: took.len(),
+                times: took.clone(),
                 frames: Some(sim.frames[job]).filter(|&(done, _)| done > 0),
                 energy,
             }

@@ -282,10 +282,7 @@ impl Fair {
 
     /// A thread is to wait.
     fn enqueue(&mut self, k: &mut SimulatedKernel, thread: u32, wakes_up: bool) {
-        let mut cpu = k.thread(thread).cpu;
-        if wakes_up && k.thread(thread).sum_exec == 0 {
-            cpu = self.least_loaded(k, thread);
-        }
+        let cpu = k.thread(thread).cpu;
         if wakes_up {
             // No claim to the time that it slept, but for a slice.
             let floor = self.cpus[cpu as usize].vtime.saturating_sub(SLICE_NS);
@@ -428,18 +425,18 @@ impl SimulatedScheduler for Fair {
         let selected = choice
             .then(|| self.select_cpu(k, thread, previous))
             .flatten();
-        let cpu = selected.unwrap_or_else(|| {
-            let allowed = k.allowed(thread);
-            if allowed.contains(previous) {
-                previous
-            } else {
-                allowed.first().unwrap_or(previous)
-            }
-        });
+        let is_new = k.thread(thread).sum_exec == 0;
+        let cpu = match selected {
+            Some(cpu) => cpu,
+            // The CPU of a program that has ended has nothing to do, though it does not count as idle.
+            None if is_new => self.least_loaded(k, thread),
+            None if k.allowed(thread).contains(previous) => previous,
+            None => k.allowed(thread).first().unwrap_or(previous),
+        };
         let t = k.thread_mut(thread);
         t.cpu = cpu;
         t.state = ThreadState::Queued;
-        if t.sum_exec == 0 {
+        if is_new {
             self.ctx(thread).vtime = self.cpus[cpu as usize].vtime;
             let capacity = capacity(k, cpu);
             self.ctx(thread).utilization.begin(k.now, capacity);

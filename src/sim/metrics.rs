@@ -18,6 +18,8 @@ pub struct Times {
     pub scheduled: f64,
     /// Runs that it completed.
     pub runs: usize,
+    /// How long each of them took.
+    pub times: Vec<f64>,
     /// Frames done, and those of them that were late, of a program that has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<(u64, u64)>,
@@ -87,6 +89,7 @@ mod tests {
             slow,
             scheduled,
             runs: 3,
+            times: Vec::new(),
             frames: None,
             energy: Some(RunEnergy {
                 alone: 2.0,

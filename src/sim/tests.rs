@@ -219,6 +219,20 @@ fn equals_that_crowd_a_machine_get_equal_time() {
 }
 
 #[test]
+fn by_default_a_program_begins_anew_where_it_ended_unless_that_cpu_idles_for_a_moment() {
+    let mut sim = sim(&[("short gamess", None); 6], Fair::default());
+    run_for(&mut sim, 3000);
+    let (moves, runs) = (sim.moves(), sim.completions.len() as u64);
+    assert!(runs > 200, "{runs}");
+    assert!(moves > 0 && moves < runs / 12, "{moves} moves, {runs} runs");
+    let busy: u64 = sim.kernel.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+    assert!(
+        busy > 6 * 3000 * MS * 9 / 10,
+        "nothing waits beside an idle CPU"
+    );
+}
+
+#[test]
 fn an_idle_big_core_is_taken_by_the_next_tick() {
     let big: &[u32] = &[4, 5];
     let programs = [

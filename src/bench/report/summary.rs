@@ -165,6 +165,7 @@ fn of_program(
         slow: mean(&alone.slowest)?,
         scheduled: mean(&scheduled)?,
         runs: scheduled.len(),
+        times: scheduled,
     })
 }
 

@@ -240,7 +240,8 @@ enum By {
 /// A part that is left out, and within how many seeds random lives, or calm ones, break a rule then.
 ///
 /// Not here: `Kick` and `Iterate`, for which there is another way, which half of the random machines
-/// take anyhow; and `RealTime`, `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which
+/// take anyhow; `Goals`, `Frames` and `TakeBack`, for which random lives have no rule: how much a session gets, when a
+/// frame would be late and whose CPU is taken back follow from what was meant, so that each has a scenario; and `RealTime`, `Rest`, `Carry`, `History`, `Escape`, `Nwc`, `Rotation` and `Jump`, which
 /// are of the agent.
 const MECHANISMS: &[(Mechanism, By, u64)] = &[
     (Mechanism::Validity, By::Chaos, 100),
