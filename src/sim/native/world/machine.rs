@@ -23,7 +23,7 @@ pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> NativeMa
     }
     let smt: Vec<usize> = (0..types).filter(|_| dice.one_in(4)).collect();
     if dice.one_in(64) {
-        clusters.push((0, dice.of(&[64, 120])));
+        clusters.push((0, dice.of(&[64, 120, 900])));
     }
     let mut machine = NativeMachine::on(topology(&clusters, &smt));
     machine.version = dice.of(&[
