@@ -9,9 +9,18 @@ from guest import root
 LIBRARY = "usr/lib/x86_64-linux-gnu/libx264.so.164"
 FUNCTION = "x264_encoder_encode"
 
+# The encoder of PARSEC, which Sironi et al. (2013) have: what its input "native" gives (`--qp 20 --partitions b8x8,i4x4 --ref 5
+# --direct auto --b-pyramid --weightb --mixed-refs --no-fast-pskip --me umh --subme 7`), and of what has another default today
+# what the x264 of 2008 had: no B-pictures, so that the options about them change nothing, and no look ahead.
+PARSEC = ("--qp 20 --partitions b8x8,i4x4 --ref 5 --no-fast-pskip --me umh --subme 7 --bframes 0 --weightp 0 "
+          "--no-8x8dct --trellis 0 --no-psy --no-mbtree --rc-lookahead 0 --sync-lookahead 0")
+
+KINDS = ("calm", "calm", "busy")
+
 # For the machine's script: `films N...` makes film.N each for a program x264-N, which is called so that it is told
-# from others. $PHASE pictures are calm, as many again, and as many busy; odd films begin with the busy ones.
+# from others: $ROUNDS times $PHASE pictures of each of KINDS; odd films begin with the last.
 SHELL = """
+some() { for part in $(seq $((PHASE / 16))); do cat film-$1; done; }
 films() {
 	mkdir -p /usr/lib
 	ln -s /real/$LIBRARY /usr/lib/
@@ -22,7 +31,7 @@ films() {
 			cat film-head
 			for round in $(seq $ROUNDS); do
 				for kind in $([ $((n % 2)) = 0 ] && echo calm calm busy || echo busy calm calm); do
-					for part in $(seq $((PHASE / 16))); do cat film-$kind; done
+					some $kind
 				done
 			done
 		} >film.$n
@@ -41,6 +50,11 @@ def fetch():
 def needs(folder):
     """Options of testbed/boot."""
     return ["--add-tree", f"{folder}:/real", "--add-bin", f"{root}/experiments/real/real:/bin/real", "--mem", "2G"]
+
+
+def kind(film, phase, picture):
+    """Of which kind a picture of film.N is."""
+    return KINDS[(picture // phase - film % 2) % len(KINDS)]
 
 
 def films(phase, pictures):
