@@ -58,15 +58,15 @@ def sound(some, seconds, rate=44100):
     return b"RIFF" + little(36 + len(data)) + b"WAVEfmt " + little(16) + form + b"data" + little(len(data)) + data
 
 
-def film(some, width, height, frames, speed=1, noise=6):
-    """YUV4MPEG2: a pattern that moves, a square that crosses it, and noise."""
+def film(some, width, height, frames, speed=1, noise=6, waves=(9, 13), step=4):
+    """YUV4MPEG2: a pattern that moves, a square that crosses it, and noise. Waves are 2 pi times that long."""
     out = [b"YUV4MPEG2 W%d H%d F25:1 Ip A1:1 C420jpeg\n" % (width, height)]
     for frame in range(frames):
         luma = bytearray()
         for y in range(height):
             for x in range(width):
-                value = 110 + 60 * math.sin((x + 3 * speed * frame) / 9) * math.cos((y - 2 * speed * frame) / 13)
-                if 0 <= x - 4 * frame % width < 32 and 0 <= y - height // 3 < 32:
+                value = 110 + 60 * math.sin((x + 3 * speed * frame) / waves[0]) * math.cos((y - 2 * speed * frame) / waves[1])
+                if 0 <= x - step * frame % width < 32 and 0 <= y - height // 3 < 32:
                     value = 230 - (x ^ y) % 64
                 luma.append(int(value) + some.randrange(noise))
         plane = width * height // 4
@@ -136,12 +136,14 @@ def main():
         "work.c": lambda some: source(some, 7),
         "scene": lambda some: scene(some, 60),
     }
+    # The seventeenth picture would be the first: where they are put together nothing leaps. A leap is a picture that takes several times as much.
+    seamless = {"waves": (24 / math.pi, 16 / math.pi), "step": 10}
     if sys.argv[2:] == ["x264"]:
         files = {
             # Upright: an encoder works on as many pictures at once as they have lines for.
             "film-head": lambda some: film(some, 160, 384, 0),
-            "film-calm": lambda some: frames(film(some, 160, 384, 16)),
-            "film-busy": lambda some: frames(film(some, 160, 384, 16, 2, 20)),
+            "film-calm": lambda some: frames(film(some, 160, 384, 16, **seamless)),
+            "film-busy": lambda some: frames(film(some, 160, 384, 16, 2, 20, **seamless)),
         }
     for name, make in files.items():
         # A seed of its own: a change to one leaves the others as they were.
