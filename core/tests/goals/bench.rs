@@ -62,6 +62,8 @@ pub(crate) struct Bench {
     pub(crate) plants: Vec<Plant>,
     pub(crate) rng: Pcg64Mcg,
     pub(crate) ms: u64,
+    /// How often goals look, ms: [`LOOK`] unless changed.
+    pub(crate) look_ms: u64,
     /// What each may spend now.
     given: Vec<f64>,
     /// What of it the BPF half really lets it spend.
@@ -80,6 +82,7 @@ impl Bench {
             plants,
             rng,
             ms: 0,
+            look_ms: LOOK,
             given: Vec::new(),
             delivered: 1.0,
             near: Nearness::default(),
@@ -113,7 +116,7 @@ impl Bench {
     /// For so many ms.
     pub(crate) fn run(&mut self, ms: u64) {
         for _ in 0..ms {
-            if self.ms.is_multiple_of(LOOK) {
+            if self.ms.is_multiple_of(self.look_ms) {
                 self.look();
             }
             let mut free = self.machine.fast_cores;

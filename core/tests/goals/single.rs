@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! One program at a time, on a machine that suffices.
 
-use hetero_core::goals::Miss;
+use std::time::Duration;
+
+use hetero_core::goals::{GoalSettings, Goals, Miss};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
@@ -40,6 +42,30 @@ fn thousands_of_random_programs_are_kept_at_their_targets() {
     let [all, settled, beyond] = near.percent();
     assert!(all > 98.0 && settled > 99.8 && beyond < 0.05, "{near:?}");
     assert!(near.worst < 0.3, "{near:?}");
+}
+
+/// docs/decisions/goal-interval.md
+#[test]
+fn what_is_measured_and_in_force_at_once_is_nearer_than_every_500_ms() {
+    let mut percent = [
+        ("", 0, 150),
+        ("measured over 500 ms", 0, 500),
+        ("every 500 ms", 500, 500),
+    ]
+    .map(|(what, look_ms, interval)| {
+        let near = random(90_000, 300, |bench| {
+            let interval = Duration::from_millis(interval);
+            bench.goals = Goals::new(GoalSettings {
+                interval,
+                ..GoalSettings::default()
+            });
+            bench.look_ms = if look_ms == 0 { bench.look_ms } else { look_ms };
+        });
+        println!("{what}: {:.2?} %, worst {:.2}", near.percent(), near.worst);
+        near.percent()[0]
+    });
+    percent.reverse();
+    assert!(percent.is_sorted(), "{percent:?}");
 }
 
 #[test]
