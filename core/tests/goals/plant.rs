@@ -47,6 +47,9 @@ pub(crate) struct Plant {
     pub(crate) fills: u64,
     /// How long after its work a beat comes, ms.
     pub(crate) lag: u64,
+    /// It comes up to so much later still, but never before the one ahead of it, ms: an encoder that works on several pictures at once
+    /// hands them out in order.
+    pub(crate) jitter: u64,
     /// From when on a beat takes so many times the work, ms.
     pub(crate) phases: Vec<(u64, f64)>,
     /// It waits for a clock: no more beats/s than this.
@@ -87,6 +90,7 @@ impl Plant {
             group: Vec::new(),
             fills: 0,
             lag: 0,
+            jitter: 0,
             phases: Vec::new(),
             paced: f64::INFINITY,
             timed: false,
@@ -169,7 +173,10 @@ impl Plant {
             let began = self.began_ns.take().unwrap_or(now);
             self.worked_ns += now + MS - began;
             self.done -= self.cost;
-            self.pending.push_back(now + MS + self.lag * MS);
+            let late = between(rng, 0.0, self.jitter as f64) as u64;
+            let at = now + MS + (self.lag + late) * MS;
+            self.pending
+                .push_back(at.max(self.pending.back().copied().unwrap_or(0)));
             let ms = now / MS;
             let phase = self.phases.iter().rev().find(|(at, _)| *at <= ms);
             let factor = phase.map_or(1.0, |(_, factor)| *factor);
