@@ -11,15 +11,17 @@ FUNCTION = "x264_encoder_encode"
 
 # The encoder of PARSEC, which Sironi et al. (2013) have: what its input "native" gives (`--qp 20 --partitions b8x8,i4x4 --ref 5
 # --direct auto --b-pyramid --weightb --mixed-refs --no-fast-pskip --me umh --subme 7`), and of what has another default today
-# what the x264 of 2008 had: no B-pictures, so that the options about them change nothing, and no look ahead.
+# what the x264 of 2008 had: no B-pictures, so that the options about them change nothing, and no look ahead. With as many threads as CPUs, at
+# least which the paper has (section 3.4): x264 itself takes half as many more, and has as many pictures in work at once.
 PARSEC = ("--qp 20 --partitions b8x8,i4x4 --ref 5 --no-fast-pskip --me umh --subme 7 --bframes 0 --weightp 0 "
-          "--no-8x8dct --trellis 0 --no-psy --no-mbtree --rc-lookahead 0 --sync-lookahead 0")
+          "--no-8x8dct --trellis 0 --no-psy --no-mbtree --rc-lookahead 0 --sync-lookahead 0 --threads CPUS")
 
 KINDS = ("calm", "calm", "busy")
 
 # For the machine's script: `films N...` makes film.N each for a program x264-N, which is called so that it is told
 # from others: $ROUNDS times $PHASE pictures of each of KINDS; odd films begin with the last.
 SHELL = """
+OPTIONS=$(echo "$OPTIONS" | sed "s/CPUS/$(nproc)/")
 some() { for part in $(seq $((PHASE / 16))); do cat film-$1; done; }
 films() {
 	mkdir -p /usr/lib
