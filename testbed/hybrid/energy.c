@@ -221,15 +221,15 @@ static uint64_t watts_field(double watts)
 static uint64_t time_field(double seconds)
 {
 	double units = fmax(seconds * (1 << TIME_BITS), 1);
-	unsigned y = fmin(floor(log2(units)), 31);
-	unsigned z = fmin(floor((units / exp2(y) - 1) * 4), 3);
+	unsigned y = fmin(floor(elementary_log2(units)), 31);
+	unsigned z = fmin(floor((units / elementary_exp2(y) - 1) * 4), 3);
 
 	return y | z << 5;
 }
 
 static double seconds_of(unsigned field)
 {
-	return exp2(field & 0x1f) * (1 + (field >> 5 & 3) / 4.0) / (1 << TIME_BITS);
+	return elementary_exp2(field & 0x1f) * (1 + (field >> 5 & 3) / 4.0) / (1 << TIME_BITS);
 }
 
 static uint64_t limit(void)
@@ -264,11 +264,11 @@ static void spend(double now_ns)
 	budget.ns = now_ns;
 	budget.nj = nj;
 	heat_window(watts, ns);
-	budget.recent += (1 - exp(-ns / 1e6)) * (watts - budget.recent);
+	budget.recent += (1 - elementary_exp(-ns / 1e6)) * (watts - budget.recent);
 	if (l & ENABLED) {
 		double pl1 = (l & 0x7fff) / (double)(1 << POWER_BITS);
 
-		budget.average += (1 - exp(-ns / 1e9 / seconds_of(l >> 17 & 0x7f))) *
+		budget.average += (1 - elementary_exp(-ns / 1e9 / seconds_of(l >> 17 & 0x7f))) *
 				  (watts - budget.average);
 		allowed = pl1 + 8 * fmax(pl1 - budget.average, 0);
 	}

@@ -28,12 +28,12 @@ void heat_window(double watts, double ns)
 	const struct machine_energy *e = &machine.energy;
 
 	if (e->thermal_r > 0)
-		above_k += (1 - exp(-ns / 1e9 / e->thermal_s)) * (watts * e->thermal_r - above_k);
+		above_k += (1 - elementary_exp(-ns / 1e9 / e->thermal_s)) * (watts * e->thermal_r - above_k);
 }
 
 double heat_leakage(void)
 {
-	return machine.energy.thermal_r > 0 ? exp2((celsius() - LEAKAGE_AT_C) / DOUBLES_K) : 1;
+	return machine.energy.thermal_r > 0 ? elementary_exp2((celsius() - LEAKAGE_AT_C) / DOUBLES_K) : 1;
 }
 
 double heat_limit_w(void)

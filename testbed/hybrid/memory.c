@@ -118,8 +118,8 @@ static void bus_window(struct bus *b, double ns)
 	double use = b->bytes / (b->bytes_per_ns * ns);
 	double windows = fmin(ns / WINDOW_NS, 100); /* several if all were asleep */
 	b->bytes = 0;
-	b->load += (1 - pow(1 - SMOOTH, windows)) * (fmin(use, 1) - b->load);
-	b->queue = fmin(fmax(b->queue * exp(GAIN * windows * (use - FULL)), 1), 100);
+	b->load += (1 - elementary_pow(1 - SMOOTH, windows)) * (fmin(use, 1) - b->load);
+	b->queue = fmin(fmax(b->queue * elementary_exp(GAIN * windows * (use - FULL)), 1), 100);
 }
 
 void memory_window(double ns)

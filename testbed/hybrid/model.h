@@ -345,6 +345,12 @@ bool heat_rdmsr(uint32_t msr, uint64_t *val);
 void sensor_window(double now_ns);
 bool sensor_read(unsigned address, uint8_t command, uint32_t *value);
 
+/* elementary.c: instead of the C library's, which differ from CPU to CPU */
+double elementary_exp(double x);
+double elementary_exp2(double x);
+double elementary_log2(double x); /* x > 0, as for pow() */
+double elementary_pow(double x, double y);
+
 /* noise.c: all but noise_seed() is called only on a machine with noise */
 void noise_seed(uint64_t seed);
 void noise_window(double ns);    /* draws anew what holds for the next one */

@@ -48,7 +48,7 @@ double noise_draw(double sigma)
 
 void noise_window(double ns)
 {
-	double kept = exp(-ns / WANDER_NS), fresh = sqrt(1 - kept * kept);
+	double kept = elementary_exp(-ns / WANDER_NS), fresh = sqrt(1 - kept * kept);
 
 	memory = kept * memory + fresh * normal();
 	noise_memory = fmax(1 + machine.noise.memory * memory, 0.5);

@@ -26,9 +26,9 @@ static uint16_t linear11(double value)
 {
 	int exponent = LEAST_EXPONENT;
 
-	while (lround(value * exp2(-exponent)) > MOST_MANTISSA)
+	while (lround(value * elementary_exp2(-exponent)) > MOST_MANTISSA)
 		exponent++;
-	return (uint16_t)((unsigned)exponent << 11) | (uint16_t)lround(value * exp2(-exponent));
+	return (uint16_t)((unsigned)exponent << 11) | (uint16_t)lround(value * elementary_exp2(-exponent));
 }
 
 void sensor_window(double now_ns)
