@@ -7,8 +7,23 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::fixtures::real_hardware;
-use crate::real_figures::{number, of_whole_runs};
+use crate::real_figures::{Pair, number, of_whole_runs};
 use crate::tables::{Row, rows, spread};
+
+/// Programs of a virtual machine with what they take by the terms of one with energy (experiments/joules).
+fn priced(machine: &str, energies: &str) -> Vec<Pair> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("joules.csv");
+    let status = Command::new(root.join("experiments/joules"))
+        .arg(root.join(format!("models/{machine}.csv")))
+        .arg(energies)
+        .arg(&out)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    of_whole_runs(rows(&out))
+}
 
 /// Least, median and most of programs.
 struct Energies {
@@ -28,24 +43,14 @@ impl Energies {
         }
     }
 
-    /// Of a virtual machine's programs, by the terms of `odroid-xu4-energy` (experiments/joules).
+    /// Of a virtual machine's programs, by the terms of `odroid-xu4-energy`.
     fn of_virtual(machine: &str) -> Self {
         /// By how much time is stretched there: `[scale]` of testbed/machines/odroid-xu4.toml.
         const TIME: f64 = 8.0;
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("joules.csv");
-        let status = Command::new(root.join("experiments/joules"))
-            .arg(root.join(format!("models/{machine}.csv")))
-            .arg("odroid-xu4-energy")
-            .arg(&out)
-            .status()
-            .unwrap();
-        assert!(status.success());
         let ns = |row: &Row| number(row, "run-ns").unwrap() / TIME;
         let watts = |row| 1e9 * number(row, "joules").unwrap() / ns(row);
         let speed = |row| number(row, "instructions").unwrap() / ns(row);
-        let programs: Vec<_> = of_whole_runs(rows(&out))
+        let programs: Vec<_> = priced(machine, "odroid-xu4-energy")
             .iter()
             .map(|[fast, slow]| [watts(fast), watts(slow), speed(fast) / speed(slow)])
             .collect();
@@ -102,4 +107,31 @@ fn what_programs_take_is_beside_a_real_xu3() {
     // Energies of A15 over A7 are too low, for our programs gain too much there: less with a pipeline.
     Energies::of_virtual("odroid-xu4").assert_medians(&real, [10.0, 10.0, 45.0]);
     Energies::of_virtual("odroid-xu4-pipeline").assert_medians(&real, [10.0, 15.0, 35.0]);
+}
+
+/// 530 and 140 uW/MHz/V2 by Arm, at 1 V, of sysbench, which looks for primes. No table is needed for that.
+#[test]
+fn what_a_core_of_a_juno_takes_is_beside_arms_figures() {
+    const ARM_W: [f64; 2] = [530e-6 * 1150.0, 140e-6 * 850.0];
+    /// Of testbed/machines/juno-r1.toml, and what a line of memory takes there, which is no core's.
+    const TIME: f64 = 5.0;
+    const LINE_NJ: f64 = 36.0;
+    let pairs = priced("juno-r1", "juno-r1-energy");
+    for (side, [of_primes, of_all]) in [[10.0, 20.0], [10.0, 15.0]].into_iter().enumerate() {
+        let watts = |pair: &Pair| {
+            let [joules, lines, ns] =
+                ["joules", "llc-misses", "run-ns"].map(|key| number(&pair[side], key).unwrap());
+            (joules * 1e9 - lines * LINE_NJ) / (ns / TIME)
+        };
+        let primes = pairs
+            .iter()
+            .filter(|pair| pair[side]["program"] == "cpu-prime");
+        let primes = spread(primes.map(watts).collect());
+        let all = spread(pairs.iter().map(watts).collect());
+        println!("{primes:.3?} | {all:.3?} | {:.3}", ARM_W[side]);
+        for (ours, most) in [(primes, of_primes), (all, of_all)] {
+            let apart = 100.0 * (ours[1] / ARM_W[side] - 1.0);
+            assert!(apart.abs() <= most, "{apart:.1} % apart");
+        }
+    }
 }
