@@ -4,18 +4,20 @@
 //! A look at the task table says what runs beside what; a sample says how a thread fares there. What it takes is
 //! bounded: a look goes through the table once, and seeks the culprits of no more than [`SOUGHT`] threads.
 
+mod thread;
+
 use crate::interference::company::ThreadCompany;
 use crate::interference::culprit::{Neighbour, culprit};
-use crate::interference::rules::{best, classify};
-use crate::interference::signs::{InterferenceSigns, SignRates, at};
-use crate::interference::undisturbed::{BESIDE, Undisturbed};
-use crate::interference::{CLASSES, DISTURBED, Interference, InterferenceClass};
+use crate::interference::signs::SignRates;
+use crate::interference::undisturbed::BESIDE;
+use crate::interference::{CLASSES, Interference, InterferenceClass};
 use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::{LINE_BYTES, Sample};
 use crate::slowdown::{Phase, Thresholds};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+use thread::{COLD, DisturbedThread, ENOUGH};
 
 /// Looks closer than this say nothing of what ran between them, ns.
 const LEAST_NS: u64 = 10_000_000;
@@ -25,18 +27,6 @@ const SOUGHT: usize = 64;
 
 /// Threads that can be culprits: those that ran, the first so many.
 const ACTIVE: usize = 512;
-
-/// A new sample counts for one in so many in what is told.
-const AVERAGED: f64 = 4.0;
-
-/// A thread that has moved to another core type finds cold caches there: so many samples say nothing.
-const COLD: u32 = 1;
-
-/// Samples after which something is told.
-const ENOUGH: u32 = 3;
-
-/// Looks over which sleep is averaged.
-const SLEEP: f64 = 32.0;
 
 /// What ran for less than this part of the time is no culprit.
 const RUNS: f64 = 0.02;
@@ -63,30 +53,6 @@ struct SlotLoad {
     l2: Option<f64>,
     /// Look at which it was there.
     look: u32,
-}
-
-/// A thread of which there are samples.
-#[derive(Clone, Debug, Default)]
-struct DisturbedThread {
-    generation: u32,
-    undisturbed: Undisturbed,
-    core_type: usize,
-    /// On this core type.
-    samples: u32,
-    /// Logarithm of the slowdown by run time.
-    slow: f64,
-    /// How likely each class was.
-    likely: [f64; CLASSES],
-    /// What transferred most beside it when its phase was fastest.
-    before: [(u32, f64); BESIDE],
-    /// Part of the looks at which it slept, how many there were, and the least such part.
-    sleep: f64,
-    looks: u32,
-    least_sleep: f64,
-    /// Logarithm of how many times longer it takes for a late thread of its process, and what keeps that.
-    waits: f64,
-    late: Option<(u32, f64)>,
-    culprit: Option<(u32, f64)>,
 }
 
 /// See the module.
@@ -198,16 +164,7 @@ impl AgentInterference {
         let Some(thread) = self.thread_mut(task.id) else {
             return;
         };
-        thread.looks = thread.looks.saturating_add(1);
-        let asleep = f64::from(u8::from(task.state == TaskState::Blocked && !task.spinning));
-        let weight = 1.0 / f64::from(thread.looks).min(SLEEP);
-        thread.sleep += (asleep - thread.sleep) * weight;
-        if f64::from(thread.looks) >= SLEEP {
-            // What was long ago may be another part of the program.
-            thread.least_sleep = (thread.least_sleep * 1.001 + 1e-6).min(thread.sleep);
-        } else {
-            thread.least_sleep = 1.0;
-        }
+        thread.look(task.state == TaskState::Blocked && !task.spinning);
     }
 
     /// Finds out what disturbs threads, those whose turn it is.
@@ -337,6 +294,10 @@ impl AgentInterference {
         if load.generation != sample.task.generation {
             return;
         }
+        // What disturbs another begins in the same batch of samples as the disturbance.
+        if let Some(domain) = load.llc.and_then(|llc| self.domains.get_mut(llc)) {
+            *domain = (*domain + load.share * (now.btr() - load.btr)).max(0.0);
+        }
         load.btr = now.btr();
         load.l2 = now.l2_misses.map(|of| of * now.ips() * LINE_BYTES);
         if self.threads.len() <= slot {
@@ -436,88 +397,6 @@ impl AgentInterference {
             {
                 *thread = None;
             }
-        }
-    }
-}
-
-impl DisturbedThread {
-    fn new(id: TaskId) -> Self {
-        Self {
-            generation: id.generation,
-            core_type: usize::MAX,
-            least_sleep: 1.0,
-            ..Self::default()
-        }
-    }
-
-    /// Takes in its rates beside this company; `clock` is the highest of its core type, Hz.
-    fn take(
-        &mut self,
-        now: &SignRates,
-        phase: &Phase,
-        company: ThreadCompany,
-        beside: impl FnOnce() -> [(u32, f64); BESIDE],
-        clock: f64,
-    ) {
-        let quiet = company.is_quiet(now.btr());
-        self.undisturbed
-            .learn(self.core_type, phase, now, quiet, beside);
-        let Some(entry) = self.undisturbed.find(self.core_type, phase) else {
-            return;
-        };
-        self.before = entry.beside;
-        let alone = SignRates {
-            frequency: entry.rates.frequency.max(clock),
-            ..entry.rates
-        };
-        let fast = self.core_type == 0;
-        let Some(signs) = InterferenceSigns::of(now, &alone, &company, fast) else {
-            return;
-        };
-        // The first ones count for more.
-        let weight = 1.0 / f64::from(self.samples.saturating_sub(COLD).max(1)).min(AVERAGED);
-        self.slow += (signs.values[at::SLOW].max(0.0) - self.slow) * weight;
-        for (of, likely) in self.likely.iter_mut().zip(classify(&signs)) {
-            *of += (likely - *of) * weight;
-        }
-    }
-
-    /// How many times longer it takes for it sleeps more than it did, as a logarithm.
-    fn sleeps_longer(&self) -> Option<f64> {
-        let awake = |asleep: f64| (1.0 - asleep).max(1e-3);
-        let longer = (awake(self.least_sleep) / awake(self.sleep)).ln();
-        let enough = f64::from(self.looks) >= 2.0 * SLEEP && longer >= DISTURBED.ln();
-        enough.then_some(longer)
-    }
-
-    /// The class by its samples alone, and how sure that is.
-    fn suspected(&self) -> (InterferenceClass, f64) {
-        let (class, confidence) = best(&self.likely);
-        match self.slow.exp() < DISTURBED {
-            true => (
-                InterferenceClass::None,
-                self.likely[InterferenceClass::None as usize],
-            ),
-            false => (class, confidence),
-        }
-    }
-
-    fn told(&self) -> Interference {
-        if self.waits > self.slow.max(DISTURBED.ln()) {
-            return Interference {
-                slowdown: (self.slow + self.waits).exp(),
-                class: InterferenceClass::Wait,
-                confidence: self.waits / (self.slow + self.waits),
-                culprit: self.late,
-            };
-        }
-        let (class, confidence) = self.suspected();
-        Interference {
-            slowdown: self.slow.exp(),
-            // Where nothing disturbs it, it is slower by its own doing: cold caches, or other data.
-            class: self.culprit.map_or(InterferenceClass::None, |_| class),
-            confidence,
-            culprit: self.culprit,
         }
     }
 }

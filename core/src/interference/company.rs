@@ -16,6 +16,17 @@ pub struct ThreadCompany {
     pub bandwidth: f64,
 }
 
+/// How far a thread is undisturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quietness {
+    /// Something may be in its way.
+    Disturbed,
+    /// It needs too little, or all together do, for anything to be in its way.
+    Quiet,
+    /// Nothing else transfers anything worth mentioning.
+    Alone,
+}
+
 impl ThreadCompany {
     /// No company, on a machine whose memory can transfer so many bytes/s.
     pub fn alone(bandwidth: f64) -> Self {
@@ -29,6 +40,23 @@ impl ThreadCompany {
     /// `domains` in all: memory is shared by all of them, if most of it is near on large machines; bytes/s.
     pub fn traffic(near: f64, far: f64, domains: usize) -> f64 {
         near + far / domains.saturating_sub(1).max(1) as f64
+    }
+
+    /// How far a thread beside it is undisturbed that transfers `own_btr`, bytes/s.
+    pub fn quietness(&self, own_btr: f64) -> Quietness {
+        match (self.is_quiet(own_btr), self.leaves_room(f64::INFINITY)) {
+            (false, _) => Quietness::Disturbed,
+            (true, false) => Quietness::Quiet,
+            (true, true) => Quietness::Alone,
+        }
+    }
+
+    /// Whether what others transfer leaves room for a thread that transfers `own_btr`, bytes/s: else it is undisturbed only in that it
+    /// hardly needs memory itself.
+    pub fn leaves_room(&self, own_btr: f64) -> bool {
+        let limits = Thresholds::from_bandwidth(self.bandwidth);
+        let needy = own_btr.max(limits.low_btr);
+        crate::slowdown::contention::is_low(needy, self.btr, &limits)
     }
 
     /// Whether a thread beside it is as good as alone: nothing else on its core, nor much behind its L2, and too
@@ -58,5 +86,13 @@ mod tests {
         assert!(!busy(|of| of.cluster = 1.0));
         assert!(!busy(|of| of.btr = 2e9));
         assert!(busy(|of| of.btr = 2e8));
+        // A tenth of three tenths is where others begin to count.
+        let told = |btr: f64, own: f64| ThreadCompany { btr, ..quiet }.quietness(own);
+        assert_eq!(told(2e8, 9e9), Quietness::Alone);
+        assert_eq!(told(4e8, 1e9), Quietness::Quiet);
+        assert_eq!(told(9e9, 1e6), Quietness::Quiet, "it needs nothing");
+        assert_eq!(told(9e9, 1e9), Quietness::Disturbed);
+        let room = |btr: f64, own: f64| ThreadCompany { btr, ..quiet }.leaves_room(own);
+        assert!(room(1e9, 1e6) && !room(9e9, 1e6));
     }
 }

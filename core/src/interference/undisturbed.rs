@@ -5,6 +5,7 @@
 //! seen stands in, for contention makes nothing faster; so a thread that was never undisturbed seems less slowed
 //! down than it is.
 
+use super::company::Quietness;
 use super::signs::SignRates;
 use crate::slowdown::Phase;
 
@@ -39,6 +40,18 @@ pub struct UndisturbedEntry {
     pub beside: [(u32, f64); BESIDE],
 }
 
+/// So many more misses for an instruction are not chance.
+const MORE_MISSES: f64 = 1.1;
+
+impl UndisturbedEntry {
+    /// Whether these rates are slower, and for misses that it did not have.
+    fn is_less(&self, now: &SignRates) -> bool {
+        let misses = now.llc_misses.zip(self.rates.llc_misses);
+        now.ipc * FASTER < self.rates.ipc
+            && misses.is_some_and(|(now, known)| now > MORE_MISSES * known)
+    }
+}
+
 /// See the module; of fixed size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undisturbed {
@@ -56,16 +69,22 @@ impl Undisturbed {
         nearest.phase.is_same(phase).then_some(nearest)
     }
 
-    /// Takes in what a phase did: `quiet` if nothing was in its way. `beside` finds the processes that transferred most beside it, where
-    /// that is to be kept.
+    /// Whether a phase was seen on a core type with nothing in its way.
+    pub fn is_quiet(&self, core_type: usize, phase: &Phase) -> bool {
+        self.find(core_type, phase).is_some_and(|entry| entry.quiet)
+    }
+
+    /// Takes in what a phase did beside this company. `beside` finds the processes that transferred most beside it, where that is
+    /// to be kept.
     pub fn learn(
         &mut self,
         core_type: usize,
         phase: &Phase,
         now: &SignRates,
-        quiet: bool,
+        company: Quietness,
         beside: impl FnOnce() -> [(u32, f64); BESIDE],
     ) {
+        let (quiet, is_alone) = (company != Quietness::Disturbed, company == Quietness::Alone);
         self.uses = self.uses.wrapping_add(1);
         let used = self.uses;
         let fresh = |beside| UndisturbedEntry {
@@ -90,8 +109,10 @@ impl Undisturbed {
         let takes = match (quiet, entry.quiet) {
             // What it is undisturbed is worth more than any number of others.
             (true, false) => return *entry = fresh(beside()),
-            (true, true) => true,
-            (false, true) => faster > FASTER,
+            (true, true) => is_alone || !entry.is_less(now),
+            // It was not undisturbed after all: the next that is quiet stands in its place, with its company.
+            (false, true) if faster > FASTER => return *entry = fresh(beside()),
+            (false, true) => false,
             (false, false) => faster > 1.0,
         };
         if takes {
@@ -148,18 +169,63 @@ mod tests {
     fn quiet_samples_are_averaged_and_outdo_the_best_of_others() {
         let mut known = Undisturbed::default();
         let none = [(0, 0.0); BESIDE];
-        let mut learn = |ipc: f64, quiet: bool| {
-            known.learn(0, &phase(300.0), &rates(ipc), quiet, || none);
+        use Quietness::{Disturbed, Quiet};
+        let mut learn = |ipc: f64, company: Quietness| {
+            known.learn(0, &phase(300.0), &rates(ipc), company, || none);
             known.find(0, &phase(300.0)).unwrap().rates.ipc
         };
-        assert_eq!(learn(1.0, false), 1.0);
-        assert_eq!(learn(0.5, false), 1.0, "the best");
-        assert_eq!(learn(2.0, true), 2.0);
-        assert_eq!(learn(1.0, false), 2.0);
-        assert_eq!(learn(1.0, true), 1.5);
-        assert!(learn(3.0, false) > 1.9, "it was not undisturbed");
+        assert_eq!(learn(1.0, Disturbed), 1.0);
+        assert_eq!(learn(0.5, Disturbed), 1.0, "the best");
+        assert_eq!(learn(2.0, Quiet), 2.0);
+        assert_eq!(learn(1.0, Disturbed), 2.0);
+        assert_eq!(learn(1.0, Quiet), 1.5);
+        assert_eq!(learn(3.0, Disturbed), 3.0, "it was not undisturbed");
         assert_eq!(known.find(1, &phase(300.0)), None);
         assert_eq!(known.find(0, &phase(500.0)), None);
+    }
+
+    #[test]
+    fn what_was_not_undisturbed_gives_way_to_the_next_that_is_with_its_company() {
+        let mut known = Undisturbed::default();
+        let beside = |btr: f64| [(7, btr), (0, 0.0), (0, 0.0)];
+        let mut learn = |ipc: f64, company: Quietness, btr: f64| {
+            known.learn(0, &phase(300.0), &rates(ipc), company, || beside(btr));
+            *known.find(0, &phase(300.0)).unwrap()
+        };
+        // It seemed quiet, and was low beside the one that disturbs it.
+        learn(1.0, Quietness::Quiet, 0.0);
+        let entry = learn(1.1, Quietness::Disturbed, 5e9);
+        assert_eq!((entry.quiet, entry.beside), (false, beside(5e9)));
+        let entry = learn(1.5, Quietness::Quiet, 1e6);
+        assert_eq!((entry.quiet, entry.beside), (true, beside(1e6)));
+        assert_eq!(entry.rates.ipc, 1.5);
+        let entry = learn(1.52, Quietness::Disturbed, 5e9);
+        assert_eq!((entry.rates.ipc, entry.beside), (1.5, beside(1e6)));
+    }
+
+    #[test]
+    fn new_misses_beside_others_are_not_what_it_is_undisturbed() {
+        let with = |ipc: f64, misses: f64| SignRates {
+            llc_misses: Some(misses),
+            ..rates(ipc)
+        };
+        let none = [(0, 0.0); BESIDE];
+        for (company, now, learnt) in [
+            (Quietness::Quiet, with(1.0, 0.002), 2.0),
+            (Quietness::Alone, with(1.0, 0.002), 1.5),
+            // Slower without more misses, or by chance.
+            (Quietness::Quiet, with(1.0, 0.001), 1.5),
+            (Quietness::Quiet, with(1.95, 0.002), 1.975),
+        ] {
+            let mut known = Undisturbed::default();
+            let mut learn = |now: &SignRates, company| {
+                known.learn(0, &phase(300.0), now, company, || none);
+            };
+            learn(&with(2.0, 0.001), Quietness::Alone);
+            learn(&now, company);
+            let entry = known.find(0, &phase(300.0)).unwrap();
+            assert!((entry.rates.ipc - learnt).abs() < 1e-9, "{company:?}");
+        }
     }
 
     #[test]
@@ -167,7 +233,9 @@ mod tests {
         let mut known = Undisturbed::default();
         for n in 0..=ENTRIES {
             let phase = phase(100.0 * n as f64);
-            known.learn(0, &phase, &rates(1.0), true, || [(0, 0.0); BESIDE]);
+            known.learn(0, &phase, &rates(1.0), Quietness::Quiet, || {
+                [(0, 0.0); BESIDE]
+            });
         }
         assert_eq!(known.find(0, &phase(0.0)), None);
         assert!(known.find(0, &phase(100.0)).is_some());

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use crossbeam::channel::Receiver;
-use hetero_core::interference::company::ThreadCompany;
+use hetero_core::interference::company::{Quietness, ThreadCompany};
 use hetero_core::interference::signs::{InterferenceSigns, SignRates, at};
 use hetero_core::interference::undisturbed::{BESIDE, Undisturbed};
 use hetero_core::slowdown::Phase;
@@ -300,7 +300,7 @@ impl<'p> Pairs<'p> {
             let none = || [(0, 0.0); BESIDE];
             alone
                 .rates
-                .learn(self.core_type, &phase, &rates, true, none);
+                .learn(self.core_type, &phase, &rates, Quietness::Alone, none);
         }
         alone
     }

@@ -148,3 +148,17 @@ fn what_takes_a_slot_over_begins_anew_and_the_gone_are_forgotten() {
     stage.agent.forget_the_gone();
     assert!(stage.agent.threads[0].is_none());
 }
+
+#[test]
+fn what_a_sample_says_of_one_is_company_of_the_next_at_once() {
+    let mut stage = Stage::new(shared(machine(&[4])), 2);
+    stage.run(3, &[(1.0, 1e6), (1.0, 1e6)]);
+    let others = |stage: &Stage| stage.agent.company(0, &stage.topology).unwrap().btr;
+    assert!(others(&stage) < 2e6);
+    let loud = sample(&stage.tasks[1], 1.0, 300.0, 8e9);
+    stage.agent.observe(&loud, &stage.topology);
+    assert!((others(&stage) - 8e9).abs() < 1e8, "{}", others(&stage));
+    let silent = sample(&stage.tasks[1], 1.0, 300.0, 0.0);
+    stage.agent.observe(&silent, &stage.topology);
+    assert!(others(&stage) < 1e8);
+}
