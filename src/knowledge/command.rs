@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use glob::Pattern;
+use hetero_core::interference::InterferenceClass;
+use hetero_core::knowledge::{KeptBeside, KeptCompany, KeptMean, Sure};
 use serde::Serialize;
 
 use super::service::now;
-use super::store::{KnowledgeStore, PATH, StoredProgram};
+use super::store::{KnowledgeStore, PATH, StoredMachine, StoredProgram};
 use super::{machine_name, transfer};
 use crate::output;
+use crate::text::plain;
 use crate::topology::Topology;
 
 /// Arguments of `scx_hetero know`.
@@ -77,7 +80,7 @@ pub fn run(args: &KnowArgs) -> Result<()> {
     let existing = |read| KnowledgeStore::open_existing(path, &machine, read);
     match &args.what {
         None => {
-            let all = existing(true)?.map_or(Ok(Vec::new()), |store| store.load())?;
+            let (told, all) = everything(existing(true)?)?;
             let programs = fitting(all, args.program.as_deref())?;
             if args.json {
                 let told: Vec<ToldProgram> = programs
@@ -86,17 +89,24 @@ pub fn run(args: &KnowArgs) -> Result<()> {
                     .collect();
                 return output::json(&told);
             }
-            output::print(text(&programs, &topology, args.program.is_some()))
+            let is_one = args.program.is_some();
+            let machine = if is_one { String::new() } else { about(&told) };
+            output::print(text(&programs, &topology, is_one) + &machine)
         }
         Some(KnowCommand::Export { file }) => {
-            let all = existing(true)?.map_or(Ok(Vec::new()), |store| store.load())?;
-            transfer::write(file, &machine, &all)?;
+            let (told, all) = everything(existing(true)?)?;
+            transfer::write(file, &machine, told, &all)?;
             output::print(format_args!("{} programs in {}", all.len(), file.display()))
         }
         Some(KnowCommand::Import { file }) => {
             let now = now();
-            let theirs = transfer::read(file, &machine, now)?;
+            let (told, theirs) = transfer::read(file, &machine, now)?;
             let mut store = KnowledgeStore::open(path, &machine)?;
+            let known = store.machine()?;
+            let told = known.clone().or(told);
+            if told != known {
+                store.tell(&told)?;
+            }
             let mut merged = store.load()?;
             let (known, all) = (merged.len(), theirs.len());
             for other in theirs {
@@ -129,6 +139,38 @@ pub fn run(args: &KnowArgs) -> Result<()> {
                 "{gone} programs forgotten; a scheduler that runs forgets them within a minute"
             ))
         }
+    }
+}
+
+/// All that a store has.
+fn everything(store: Option<KnowledgeStore>) -> Result<(StoredMachine, Vec<StoredProgram>)> {
+    store.map_or(Ok(Default::default()), |store| {
+        Ok((store.machine()?, store.load()?))
+    })
+}
+
+/// What is known of the machine, in lines of at most 80 columns; nothing where that is nothing.
+fn about(machine: &StoredMachine) -> String {
+    let parts = [
+        ("calibrated", &machine.calibrated),
+        ("events", &machine.events),
+    ];
+    let mut told = String::new();
+    for (what, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        let mut line = format!("\n{what:<12}");
+        for word in text.split(' ') {
+            if line.chars().count() + word.chars().count() > 80 && line.trim().len() > 12 {
+                told += line.trim_end();
+                line = format!("\n{:<12}", "");
+            }
+            line = line + word + " ";
+        }
+        told += line.trim_end();
+    }
+    if told.is_empty() {
+        told
+    } else {
+        format!("\n{told}")
     }
 }
 
@@ -244,6 +286,7 @@ fn details(of: &StoredProgram) -> Vec<String> {
             aggressiveness.factor()
         ));
     }
+    lines.extend(company(&known.company));
     for phase in &known.phases {
         let number = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.1}"));
         let alone = phase.alone.next().map(|ipc| ipc.factor());
@@ -255,6 +298,39 @@ fn details(of: &StoredProgram) -> Vec<String> {
             number(phase.phase.branch_percent),
             two(alone),
             two(sf)
+        ));
+    }
+    lines
+}
+
+/// Beside which programs it lost time, and what it suffers and does.
+fn company(known: &KeptCompany) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (&class, (suffers, harms)) in InterferenceClass::ALL
+        .iter()
+        .zip(known.suffers.iter().zip(&known.harms))
+    {
+        let [own, others] = [suffers, harms].map(KeptMean::next);
+        if own.is_none() && others.is_none() {
+            continue;
+        }
+        let times = |of: Option<Sure>| of.map_or("-".into(), |of| format!("{:.2}x", of.factor()));
+        lines.push(format!(
+            "  {}: slowed down {}; others beside it {}",
+            class.told(),
+            times(own),
+            times(others)
+        ));
+    }
+    let mut beside: Vec<&KeptBeside> = known.beside.iter().collect();
+    beside.sort_by(|a, b| b.lost_s.total_cmp(&a.lost_s));
+    for of in beside {
+        let program: String = plain(&of.program).chars().take(24).collect();
+        lines.push(format!(
+            "  beside {program}: lost {:.1} s of {:.1} s to {}",
+            of.lost_s,
+            of.lost_s + of.alone_s,
+            of.class
         ));
     }
     lines
@@ -273,8 +349,24 @@ fn ago(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hetero_core::knowledge::{Sure, ThreadProfile};
+    use hetero_core::knowledge::{ThreadLoss, ThreadProfile};
     use hetero_core::testing::board;
+
+    #[test]
+    fn the_machine_is_told_in_80_columns() {
+        assert_eq!(about(&StoredMachine::default()), "");
+        let machine = StoredMachine {
+            calibrated: "contention is low below 15 MB/s".into(),
+            events: "P: instructions, cycles, llc-misses, ".repeat(8),
+        };
+        let told = about(&machine);
+        assert!(told.contains("\ncalibrated  contention is low"), "{told}");
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(
+            lines.len() > 6 && lines.iter().all(|line| line.chars().count() <= 80),
+            "{told}"
+        );
+    }
 
     #[test]
     fn the_table_fits_a_terminal_and_programs_are_found_by_name_and_id() {
@@ -290,6 +382,16 @@ mod tests {
         found.sf[1] = Sure::of_factor(2.5, 0.005);
         found.sibling = Sure::of_factor(1.5, 0.01);
         of.known.take(&found, false);
+        let loss = |class| ThreadLoss {
+            by: 1,
+            class,
+            alone_s: 1e8,
+            lost_s: 5e7,
+        };
+        for class in [InterferenceClass::L2, InterferenceClass::Bandwidth] {
+            of.known.company.lose(&"stream".repeat(20), &loss(class));
+        }
+        of.known.company.harm(&loss(InterferenceClass::L2));
         let told = text(&[of.clone()], &board(2, 4), true);
         assert!(
             told.lines().all(|line| line.chars().count() <= 80),
@@ -298,7 +400,11 @@ mod tests {
         assert!(
             told.contains("2.50 +-12%")
                 && told.contains("1 h")
-                && told.contains("1.50 times slower"),
+                && told.contains("1.50 times slower")
+                && told
+                    .contains("L2 cache of its cluster: slowed down 1.50x; others beside it 1.50x")
+                && told.contains("memory bandwidth: slowed down 1.50x; others beside it -")
+                && told.contains("s to bandwidth"),
             "{told}"
         );
         for wanted in ["a-very*", "456789abc"] {

@@ -13,6 +13,7 @@ use log::{info, warn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::service::{KnowledgeService, ToService};
+use super::store::StoredMachine;
 use crate::connections::join_in_time;
 use crate::table::{Comm, Task};
 
@@ -107,6 +108,11 @@ impl Familiar {
             Some(Some(known)) => Remembered::Known(known),
             Some(None) => Remembered::Nothing,
         }
+    }
+
+    /// Hands on what is known of the machine itself.
+    pub(crate) fn tell(&mut self, machine: StoredMachine) {
+        let _ = self.to.try_send(ToService::Machine(machine));
     }
 
     /// Hands on what was found of a thread.

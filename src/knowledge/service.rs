@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::familiar::KnownProcess;
 use super::process::{ProcessLookup, ProgramKey};
-use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredProgram};
+use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredMachine, StoredProgram};
 use crate::scheduler::priority::run_when_idle;
 use crate::table::Task;
 
@@ -47,6 +47,8 @@ pub(super) enum ToService {
     WhoIs(u32),
     /// What was found of a thread.
     Found(Task, ThreadFinding),
+    /// What is known of the machine.
+    Machine(StoredMachine),
 }
 
 #[derive(Debug)]
@@ -142,6 +144,7 @@ impl KnowledgeService {
                     let _ = answers.try_send(KnownProcess { tgid, known });
                     std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
                 }
+                Ok(ToService::Machine(machine)) => self.tell(&machine),
                 Ok(ToService::Found(task, found)) => self.take(&task, &found, self.up()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.save(now(), self.up());
@@ -253,7 +256,36 @@ impl KnowledgeService {
         known.map(|known| known.vaguely(VAGUE))
     }
 
+    /// Keeps what is known of the machine.
+    fn tell(&mut self, machine: &StoredMachine) {
+        if let Some(Err(why)) = self.store.as_mut().map(|store| store.tell(machine)) {
+            debug!("{why:#}");
+        }
+    }
+
+    /// Takes in what a process lost to others, on both sides.
+    fn take_losses(&mut self, tgid: u32, found: &ThreadFinding) {
+        for loss in found.losses.iter().flatten() {
+            // What is not known by now ran too short to be asked for.
+            let Some((own, by)) = self.processes.get(&tgid).zip(self.processes.get(&loss.by))
+            else {
+                continue;
+            };
+            let Some(there) = self.programs.get_mut(by) else {
+                continue;
+            };
+            there.findings.harm(loss);
+            there.dirty = true;
+            let name = there.program.name.clone();
+            if let Some(of) = self.programs.get_mut(own) {
+                of.findings.lose(&name, loss);
+                of.dirty = true;
+            }
+        }
+    }
+
     fn take(&mut self, task: &Task, found: &ThreadFinding, up: i64) {
+        self.take_losses(task.tgid, found);
         let key = self.processes.get(&task.tgid);
         let Some(of) = key.and_then(|key| self.programs.get_mut(key)) else {
             return;

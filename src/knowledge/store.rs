@@ -15,7 +15,10 @@ use hetero_core::knowledge::ProgramKnowledge;
 use log::warn;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
+use serde::{Deserialize, Serialize};
+
 use super::process::ProgramKey;
+use crate::text::plain;
 use file::{StoreAccess, Unusable, has_journal, prepare, set_aside};
 pub use schema::SCHEMA;
 use schema::{APPLICATION, migrate};
@@ -45,11 +48,44 @@ const LARGEST: u64 = 2 * 4096 * PAGES as u64;
 /// Of what is kept of one program, bytes: eight times what it takes.
 const LONGEST: usize = 64 << 10;
 
+/// Letters of what is kept of a machine, of each of both.
+pub const TOLD: usize = 1000;
+
 /// As [`program`] has them.
 const COLUMNS: &str = "id, image, args, unit, uid, name, runs, first_seen, last_seen, known";
 
 /// How long another process may be at it.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known of a machine itself, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredMachine {
+    /// What was calibrated.
+    pub calibrated: String,
+    /// Which events tell of programs, by core type.
+    pub events: String,
+}
+
+impl StoredMachine {
+    /// No longer than may be kept, and without what a terminal would take for a command.
+    pub fn cut(&self) -> Self {
+        let cut = |text: &str| plain(text).chars().take(TOLD).collect();
+        Self {
+            calibrated: cut(&self.calibrated),
+            events: cut(&self.events),
+        }
+    }
+
+    /// This, and what is known of the other where this says nothing.
+    pub fn or(self, other: Self) -> Self {
+        let or = |own: String, other: String| if own.is_empty() { other } else { own };
+        Self {
+            calibrated: or(self.calibrated, other.calibrated),
+            events: or(self.events, other.events),
+        }
+    }
+}
 
 /// A program in the store.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,11 +136,7 @@ impl KnowledgeStore {
             }
             opened => opened,
         };
-        opened.map_err(|why| match why {
-            Unusable::Foreign(why) | Unusable::Other(why) => {
-                why.context(format!("cannot use {}", path.display()))
-            }
-        })
+        opened.map_err(|why| why.told(path))
     }
 
     /// Opens it only if it is there, to change it or to `read` alone. It is left as it is if it cannot be used.
@@ -121,6 +153,7 @@ impl KnowledgeStore {
         };
         let opened = match Self::try_open(path, machine, access) {
             // What a crash has left half written is played back by what may write.
+            Err(Unusable::Older) => Self::try_open(path, machine, StoreAccess::Change),
             Err(Unusable::Other(_)) if read && has_journal(path) => {
                 Self::try_open(path, machine, StoreAccess::Change)
             }
@@ -128,9 +161,7 @@ impl KnowledgeStore {
         };
         match opened {
             Ok(store) => Ok(Some(store)),
-            Err(Unusable::Foreign(why) | Unusable::Other(why)) => {
-                Err(why.context(format!("cannot use {}", path.display())))
-            }
+            Err(why) => Err(why.told(path)),
         }
     }
 
@@ -176,7 +207,7 @@ impl KnowledgeStore {
         if check != "ok" {
             return Err(Unusable::Foreign(anyhow!(
                 "it is damaged ({})",
-                crate::text::plain(&check)
+                plain(&check)
             )));
         }
         if !reads {
@@ -186,8 +217,10 @@ impl KnowledgeStore {
                 "INSERT OR IGNORE INTO machine (name) VALUES (?1)",
                 [machine],
             )?;
-        } else if schema != SCHEMA {
+        } else if schema == 0 {
             return Err(Unusable::Other(anyhow!("there is nothing in it yet")));
+        } else if schema != SCHEMA {
+            return Err(Unusable::Older);
         }
         let known = connection
             .query_row("SELECT id FROM machine WHERE name = ?1", [machine], |row| {
@@ -205,6 +238,40 @@ impl KnowledgeStore {
             version,
             newest: (newest, Instant::now()),
         })
+    }
+
+    /// What is known of the machine itself.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn machine(&self) -> Result<StoredMachine> {
+        let told = self.connection.query_row(
+            "SELECT calibrated, events FROM machine
+             WHERE id = ?1 AND length(calibrated) <= ?2 AND length(events) <= ?2",
+            params![self.machine, TOLD as i64],
+            |row| {
+                Ok(StoredMachine {
+                    calibrated: row.get(0)?,
+                    events: row.get(1)?,
+                })
+            },
+        );
+        Ok(told.optional()?.unwrap_or_default().cut())
+    }
+
+    /// Keeps what is known of the machine itself, in the place of what was.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn tell(&mut self, machine: &StoredMachine) -> Result<()> {
+        let StoredMachine { calibrated, events } = machine.cut();
+        self.connection
+            .execute(
+                "UPDATE machine SET calibrated = ?2, events = ?3 WHERE id = ?1",
+                params![self.machine, calibrated, events],
+            )
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        Ok(())
     }
 
     /// All that is known of this machine's programs, those seen last first.
@@ -363,7 +430,7 @@ fn program(row: &Row) -> Result<StoredProgram> {
     let text = |at: usize| -> Result<String> {
         let text: String = row.get(at)?;
         ensure!(text.len() <= 256, "too long");
-        Ok(crate::text::plain(&text).into_owned())
+        Ok(plain(&text).into_owned())
     };
     let known: String = row.get(9)?;
     let known: ProgramKnowledge = serde_json::from_str(&known)?;
@@ -384,119 +451,4 @@ fn program(row: &Row) -> Result<StoredProgram> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_is_there_when_it_is_opened_again_and_is_for_its_owner_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/knowledge.db");
-        let program = StoredProgram {
-            key: ProgramKey {
-                image: "build:ab".into(),
-                args: u32::MAX,
-                unit: "a.service".into(),
-                uid: 1000,
-            },
-            name: "cc1".into(),
-            runs: 3,
-            seen: (10, 20),
-            ..StoredProgram::default()
-        };
-        let mut store = KnowledgeStore::open(&path, "m").unwrap();
-        let ids = store.save(&[&program], 30).unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-        let folder_of_it = path.parent().unwrap();
-        assert_eq!((mode(&path), mode(folder_of_it)), (0o600, 0o700));
-        drop(store);
-        let mut store = KnowledgeStore::open(&path, "m").unwrap();
-        let kept = store.load().unwrap();
-        assert_eq!(
-            kept,
-            [StoredProgram {
-                id: ids[0],
-                ..program.clone()
-            }]
-        );
-        let other = KnowledgeStore::open(&path, "another machine").unwrap();
-        assert!(other.load().unwrap().is_empty());
-        // What another process forgets is not written again.
-        assert!(store.has_changed().unwrap());
-        let mut other = KnowledgeStore::open(&path, "m").unwrap();
-        assert_eq!(other.forget(&[ids[0].unwrap()]).unwrap(), 1);
-        assert!(store.has_changed().unwrap());
-        assert_eq!(store.save(&[&kept[0]], 30).unwrap(), [None]);
-        assert!(store.load().unwrap().is_empty());
-    }
-
-    fn of_user(uid: u32, nth: usize, seen: i64) -> StoredProgram {
-        let mut program = StoredProgram::default();
-        (program.key.uid, program.key.image) = (uid, nth.to_string());
-        program.seen = (seen, seen);
-        program
-    }
-
-    #[test]
-    fn a_clock_that_is_ahead_has_nothing_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("k.db");
-        let now = 2 * OLDEST;
-        let programs = [now - OLDEST / 2, now].map(|seen| of_user(0, seen as usize, seen));
-        let open = || KnowledgeStore::open(&path, "m").unwrap();
-        let mut store = open();
-        store.save(&programs.each_ref(), now).unwrap();
-        let mut store = open();
-        let later = of_user(0, 1, now + 2 * OLDEST);
-        for _ in 0..2 {
-            store.save(&[&later], now + 2 * OLDEST).unwrap();
-            assert_eq!(store.load().unwrap().len(), 3);
-        }
-        // Once it is right again, what is old goes.
-        let then = now + OLDEST / 2 + 10;
-        open().save(&[], then).unwrap();
-        assert_eq!(store.load().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn what_a_user_has_beyond_a_quarter_goes_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
-        let roots = (0..OF_A_USER + 5).map(|nth| of_user(0, nth, 1));
-        let theirs = (0..PROGRAMS).map(|nth| of_user(1000, nth, 100 + nth as i64));
-        let all: Vec<_> = roots.chain(theirs).collect();
-        store.save(&all.iter().collect::<Vec<_>>(), 3000).unwrap();
-        let kept = store.load().unwrap();
-        let of = |uid| kept.iter().filter(|of| of.key.uid == uid).count();
-        assert_eq!(of(0), OF_A_USER + 5);
-        assert_eq!(kept.len(), PROGRAMS);
-        assert_eq!(kept[0].key.image, (PROGRAMS - 1).to_string());
-    }
-
-    #[test]
-    fn the_number_of_programs_is_bounded_and_those_seen_long_ago_and_seldom_go_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
-        let now = 2 * OLDEST;
-        let programs: Vec<StoredProgram> = (0..PROGRAMS as i64 + 3)
-            .map(|nth| {
-                let mut program = StoredProgram::default();
-                program.key.image = nth.to_string();
-                program.seen = (0, now - nth);
-                program.runs = 1;
-                program
-            })
-            .collect();
-        let mut programs = programs;
-        programs[0].seen.1 = now - OLDEST - 1;
-        programs.last_mut().unwrap().runs = 40;
-        let all: Vec<&StoredProgram> = programs.iter().collect();
-        store.save(&all, now).unwrap();
-        let kept = store.load().unwrap();
-        let has = |nth: usize| kept.iter().any(|of| of.key.image == nth.to_string());
-        assert_eq!(kept.len(), PROGRAMS);
-        assert!(!has(0) && has(1) && has(PROGRAMS + 2) && !has(PROGRAMS + 1));
-        // At the longest that one can be, too, the file has room for all.
-        let size = fs::metadata(&store.path).unwrap().size();
-        assert!(size < LARGEST / 4, "{size}");
-    }
-}
+mod tests;

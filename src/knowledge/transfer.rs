@@ -10,12 +10,15 @@ use hetero_core::knowledge::ProgramKnowledge;
 use serde::{Deserialize, Serialize};
 
 use super::process::ProgramKey;
-use super::store::{PROGRAMS, StoredProgram};
+use super::store::{PROGRAMS, StoredMachine, StoredProgram};
 use crate::files::write_whole;
 use crate::text::plain;
 
 /// Grows when a field changes its meaning.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+
+/// The oldest that is read.
+const OLDEST: u32 = 1;
 
 /// The largest file that is read, bytes.
 const LARGEST: u64 = 32 << 20;
@@ -25,6 +28,9 @@ const LARGEST: u64 = 32 << 20;
 struct TransferFile {
     schema: u32,
     machine: String,
+    /// What is known of the machine itself; nothing in schema 1.
+    #[serde(default)]
+    told: StoredMachine,
     programs: Vec<TransferProgram>,
 }
 
@@ -78,10 +84,16 @@ impl From<TransferProgram> for StoredProgram {
 }
 
 /// Writes programs of a machine called so.
-pub(super) fn write(path: &Path, machine: &str, programs: &[StoredProgram]) -> Result<()> {
+pub(super) fn write(
+    path: &Path,
+    machine: &str,
+    told: StoredMachine,
+    programs: &[StoredProgram],
+) -> Result<()> {
     let file = TransferFile {
         schema: SCHEMA,
         machine: machine.to_string(),
+        told,
         programs: programs.iter().map(TransferProgram::from).collect(),
     };
     write_whole(
@@ -91,7 +103,11 @@ pub(super) fn write(path: &Path, machine: &str, programs: &[StoredProgram]) -> R
 }
 
 /// Reads what [`write()`] wrote on a machine called so.
-pub(super) fn read(path: &Path, machine: &str, now: i64) -> Result<Vec<StoredProgram>> {
+pub(super) fn read(
+    path: &Path,
+    machine: &str,
+    now: i64,
+) -> Result<(StoredMachine, Vec<StoredProgram>)> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut text = String::new();
     let read = file.take(LARGEST + 1).read_to_string(&mut text);
@@ -101,7 +117,7 @@ pub(super) fn read(path: &Path, machine: &str, now: i64) -> Result<Vec<StoredPro
         let value: serde_json::Value = crate::text::parse_json(&text).context("it is damaged")?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         ensure!(
-            schema == Some(SCHEMA.into()),
+            schema.is_some_and(|of| (OLDEST.into()..=SCHEMA.into()).contains(&of)),
             "it is not in the form that this version writes"
         );
         serde_json::from_value(value).context("it is damaged")
@@ -125,5 +141,6 @@ pub(super) fn read(path: &Path, machine: &str, now: i64) -> Result<Vec<StoredPro
         "{}: its numbers make no sense, or it is of more than {PROGRAMS} programs",
         path.display()
     );
-    Ok(file.programs.into_iter().map(StoredProgram::from).collect())
+    let programs = file.programs.into_iter().map(StoredProgram::from);
+    Ok((file.told.cut(), programs.collect()))
 }

@@ -189,6 +189,11 @@ impl OpenEvents {
         }))
     }
 
+    /// What is counted, by core type, for people.
+    pub(super) fn describe(&self, topology: &Topology) -> Vec<String> {
+        self.sampler.describe(topology)
+    }
+
     /// Hands the next sets of events their turn; returns the sets that count now.
     pub(super) fn rotate(&mut self) -> [u8; MAX_CORE_TYPES] {
         self.sampler.rotate()

@@ -162,6 +162,15 @@ impl<'a> Scheduler<'a> {
             *familiar = None;
             *familiar = Familiar::start(Path::new(knowledge::store::PATH), machine);
         }
+        if let (Some(familiar), true) = (&mut *familiar, options.knowledge) {
+            let events = counting
+                .as_ref()
+                .map(|of| of.describe(&topology).join("; "));
+            familiar.tell(knowledge::store::StoredMachine {
+                calibrated: knowledge::calibrated(limits, &topology),
+                events: events.unwrap_or_else(|| "none are counted".into()),
+            });
+        }
         let mut agent = Agent::new(topology, policy_name, policy);
         let resctrl = ResctrlService::start(
             Path::new("/"),

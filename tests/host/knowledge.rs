@@ -152,7 +152,7 @@ fn what_comes_of_another_machine_or_makes_no_sense_is_refused() {
     assert!(
         refused(&|of| of["machine"] = json!("Another CPU: 1 P")).contains("of another machine")
     );
-    assert!(refused(&|of| of["schema"] = json!(2)).contains("not in the form"));
+    assert!(refused(&|of| of["schema"] = json!(3)).contains("not in the form"));
     assert!(refused(&|of| of["programs"][0]["command"] = json!("secret")).contains("damaged"));
     let of = |known: &'static str, value: Value| {
         refused(&move |all| all["programs"][1]["known"][known] = value.clone())
@@ -171,6 +171,11 @@ fn what_comes_of_another_machine_or_makes_no_sense_is_refused() {
         )
         .contains("no sense")
     );
+    let too_many = json!({"beside": vec![json!({
+        "program": "x", "class": "llc", "alone_s": 1.0, "lost_s": 1.0,
+    }); 9]});
+    assert!(of("company", too_many).contains("no sense"));
+    assert!(refused(&|of| of["told"]["other"] = json!("x")).contains("damaged"));
     fs::write(&file, "{").unwrap();
     assert!(
         place
@@ -183,6 +188,31 @@ fn what_comes_of_another_machine_or_makes_no_sense_is_refused() {
             .contains("/dev/zero")
     );
     assert!(!place.store().exists());
+}
+
+#[test]
+fn what_an_older_version_exported_is_taken_in_and_the_machine_is_told_of() {
+    let place = Place::new();
+    let file = place.exported(2);
+    let mut old: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    old["schema"] = json!(1);
+    old.as_object_mut().unwrap().remove("told").unwrap();
+    fs::write(&file, old.to_string()).unwrap();
+    let path = file.to_str().unwrap();
+    assert!(place.know(&["import", path]).contains("2 programs"));
+    assert!(!place.know(&[]).contains("events"));
+    old["schema"] = json!(2);
+    old["told"] = json!({"calibrated": "P 1024, E 500", "events": "P counts loads"});
+    fs::write(&file, old.to_string()).unwrap();
+    place.know(&["import", path]);
+    let table = place.know(&[]);
+    assert!(
+        table.contains("\ncalibrated  P 1024, E 500\nevents      P counts loads"),
+        "{table}"
+    );
+    place.know(&["export", path]);
+    let again: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(again["told"], old["told"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::interference::culprit::{Neighbour, culprit};
 use crate::interference::signs::SignRates;
 use crate::interference::undisturbed::BESIDE;
 use crate::interference::{CLASSES, Interference, InterferenceClass};
+use crate::knowledge::ThreadLosses;
 use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::{LINE_BYTES, Sample};
@@ -164,6 +165,7 @@ impl AgentInterference {
         let Some(thread) = self.thread_mut(task.id) else {
             return;
         };
+        thread.lose(share.min(1.0) * passed / 1e9);
         thread.look(task.state == TaskState::Blocked && !task.spinning);
     }
 
@@ -385,6 +387,14 @@ impl AgentInterference {
         let thread = self.threads.get(task.slot as usize)?.as_deref()?;
         let known = thread.generation == task.generation && thread.samples >= ENOUGH;
         known.then(|| thread.told())
+    }
+
+    /// What a thread has lost to others since this was asked last.
+    pub(super) fn take_losses(&mut self, task: TaskId) -> ThreadLosses {
+        let thread = self.thread_mut(task);
+        thread.map_or_else(Default::default, |thread| {
+            std::mem::take(&mut thread.losses)
+        })
     }
 
     /// Forgets threads that were not there at the last look.

@@ -3,6 +3,7 @@
 //! kept ([`crate::knowledge`]).
 
 use super::backend::Backend;
+use super::interference::AgentInterference;
 use crate::knowledge::{Past, Remembered, ThreadFinding, ThreadProfile};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
@@ -40,6 +41,7 @@ impl AgentKnowledge {
         &mut self,
         backend: &mut B,
         policy: &mut dyn Policy,
+        interference: &mut AgentInterference,
         tasks: &[Task],
     ) {
         if !backend.remembers() || !policy.remembers() {
@@ -51,7 +53,7 @@ impl AgentKnowledge {
         let mut before = self.before.drain(..).peekable();
         for task in tasks.iter().filter(|task| !task.kthread) {
             while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
-                gone.keep(backend, policy, true);
+                gone.keep(backend, policy, interference, true);
             }
             let known = before.next_if(|of| of.task.id == task.id);
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
@@ -65,7 +67,7 @@ impl AgentKnowledge {
                 known.ask(backend, policy);
             }
             if now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
-                known.keep(backend, policy, false);
+                known.keep(backend, policy, interference, false);
                 known.kept_ns = now_ns;
             }
             let past = policy.past(task.id);
@@ -75,7 +77,7 @@ impl AgentKnowledge {
             known.past = past;
             self.threads.push(known);
         }
-        before.for_each(|mut gone| gone.keep(backend, policy, true));
+        before.for_each(|mut gone| gone.keep(backend, policy, interference, true));
     }
 
     /// What became of what was known of a thread's program.
@@ -92,9 +94,14 @@ impl AgentKnowledge {
     }
 
     /// Has all that is found kept: the end may be near.
-    pub(super) fn keep_all<B: Backend>(&mut self, backend: &mut B, policy: &dyn Policy) {
+    pub(super) fn keep_all<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        policy: &dyn Policy,
+        interference: &mut AgentInterference,
+    ) {
         for known in &mut self.threads {
-            known.keep(backend, policy, false);
+            known.keep(backend, policy, interference, false);
         }
     }
 }
@@ -132,13 +139,21 @@ impl Acquaintance {
     }
 
     /// Has what is found of it kept; `last` if it has ended.
-    fn keep<B: Backend>(&mut self, backend: &mut B, policy: &dyn Policy, last: bool) {
+    fn keep<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        policy: &dyn Policy,
+        interference: &mut AgentInterference,
+        last: bool,
+    ) {
         let mut found = ThreadFinding {
             last,
+            losses: interference.take_losses(self.task.id),
             ..ThreadFinding::default()
         };
         policy.find(self.task.id, &mut found.profile);
-        if !found.profile.is_empty() || (self.kept && last) {
+        let lost = found.losses.iter().any(Option::is_some);
+        if !found.profile.is_empty() || lost || (self.kept && last) {
             found.unlike = policy.past(self.task.id) == Past::Wrong;
             self.kept = true;
             backend.keep(&self.task, &found);
@@ -244,7 +259,12 @@ mod tests {
         let mut told = None;
         let mut step = |programs: &mut Programs, tasks: &[Task]| {
             programs.now_ns += 50 * MS;
-            agent.look(programs, &mut *policy, tasks);
+            agent.look(
+                programs,
+                &mut *policy,
+                &mut AgentInterference::default(),
+                tasks,
+            );
             let mut actions = Vec::new();
             let now_ns = programs.now_ns;
             let snapshot = Snapshot {
@@ -348,7 +368,12 @@ mod tests {
             }
             programs.now_ns += 50 * MS;
             it.run_ns[0] += 50 * MS;
-            agent.look(&mut programs, &mut *policy, &[it]);
+            agent.look(
+                &mut programs,
+                &mut *policy,
+                &mut AgentInterference::default(),
+                &[it],
+            );
             let snapshot = Snapshot {
                 now_ns: programs.now_ns,
                 topology: &topology,

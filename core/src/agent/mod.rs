@@ -179,7 +179,8 @@ impl Agent {
 
     /// Has all that the policy has found of threads kept, as before the scheduler ends.
     pub fn keep_all<B: Backend>(&mut self, backend: &mut B) {
-        self.knowledge.keep_all(backend, &*self.policy);
+        self.knowledge
+            .keep_all(backend, &*self.policy, &mut self.interference);
     }
 
     /// What became of all actions so far.
@@ -252,7 +253,7 @@ impl Agent {
             tasks,
             ..
         } = self;
-        knowledge.look(backend, &mut **policy, tasks);
+        knowledge.look(backend, &mut **policy, interference, tasks);
         let watts = |task, core_type| energy.watts(task, core_type);
         interference.look(backend.now(), tasks, topology, watts);
         let mut actions = take(&mut self.actions);

@@ -2,6 +2,7 @@
 //! What was found of a program's threads, each of which counts once: what is found of a thread that lives on
 //! stands in the place of what was found of it before.
 
+use super::losses::ThreadLoss;
 use super::profile::{ThreadFinding, ThreadProfile};
 use super::program::ProgramKnowledge;
 use crate::table::Task;
@@ -64,6 +65,16 @@ impl ProgramFindings {
             None if self.living.len() < LIVING => self.living.push(now),
             None => {}
         }
+    }
+
+    /// Takes in what a thread of it lost to a process of another program, called so.
+    pub fn lose(&mut self, program: &str, loss: &ThreadLoss) {
+        self.settled.company.lose(program, loss);
+    }
+
+    /// Takes in what a thread of another program lost to it.
+    pub fn harm(&mut self, loss: &ThreadLoss) {
+        self.settled.company.harm(loss);
     }
 
     /// Threads of which nothing came since then have ended.

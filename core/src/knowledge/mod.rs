@@ -16,6 +16,7 @@
 mod check;
 mod findings;
 mod kept;
+mod losses;
 mod profile;
 mod program;
 
@@ -23,5 +24,6 @@ pub(crate) use check::agrees;
 pub use check::{Past, PastCheck};
 pub use findings::ProgramFindings;
 pub use kept::{KeptMean, Sure};
+pub use losses::{KeptBeside, KeptCompany, ThreadLoss, ThreadLosses};
 pub use profile::{PHASES, ProfilePhase, Remembered, Slope, ThreadFinding, ThreadProfile};
 pub use program::{KeptPhase, ProgramKnowledge};

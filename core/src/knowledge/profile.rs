@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::kept::Sure;
+use super::losses::ThreadLosses;
 use crate::slowdown::Phase;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -139,6 +140,8 @@ impl ThreadProfile {
 pub struct ThreadFinding {
     /// What it is like. Of a thread that lives on this comes again, and stands in the place of what came before.
     pub profile: ThreadProfile,
+    /// What it lost to others since this was told last; unlike the profile that is added to what came before.
+    pub losses: ThreadLosses,
     /// It is unlike what was known of its program.
     pub unlike: bool,
     /// The thread has ended: no more comes of it.

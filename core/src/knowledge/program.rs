@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::kept::{KeptMean, MOST, Sure};
+use super::losses::KeptCompany;
 use super::profile::{PHASES, ProfilePhase, Slope, ThreadProfile};
 use crate::slowdown::Phase;
 use crate::topology::MAX_CORE_TYPES;
@@ -49,6 +50,9 @@ pub struct ProgramKnowledge {
     /// How many times slower a busy thread of the same core makes it.
     #[serde(default)]
     pub sibling: KeptMean,
+    /// What it loses beside others, and others beside it.
+    #[serde(default)]
+    pub company: KeptCompany,
     /// At most [`PHASES`].
     pub phases: Vec<KeptPhase>,
 }
@@ -68,6 +72,7 @@ impl ProgramKnowledge {
         if unlike {
             self.unlike += 1;
             means(self).for_each(KeptMean::doubt);
+            self.company.doubt();
             self.sensitivity = Default::default();
         }
         let each = [
@@ -122,6 +127,7 @@ impl ProgramKnowledge {
         self.energy.merge(&other.energy);
         self.sibling.merge(&other.sibling);
         self.aggressiveness.merge(&other.aggressiveness);
+        self.company.merge(&other.company);
         for (kept, other) in self.sensitivity.iter_mut().zip(&other.sensitivity) {
             kept.add(other);
         }
@@ -195,6 +201,7 @@ impl ProgramKnowledge {
         });
         self.phases.len() <= PHASES
             && self.unlike <= self.threads
+            && self.company.is_sound()
             && means.chain(phases).all(KeptMean::is_sound)
             && sums.all(|of| number(&of))
             && parts.all(|of| of.is_none_or(|of| number(&of)))

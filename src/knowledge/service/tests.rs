@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
-use hetero_core::knowledge::Sure;
+use hetero_core::interference::InterferenceClass;
+use hetero_core::knowledge::{Sure, ThreadLoss};
 use hetero_core::testing::task;
 
 fn found(sf: f64, last: bool) -> ThreadFinding {
@@ -174,4 +175,64 @@ fn without_a_store_it_goes_on_and_programs_are_bounded() {
     assert!(of(1000) <= 2 * OF_A_USER && of(0) >= PROGRAMS / 2);
     assert!(service.programs.len() <= PROGRAMS);
     service.save(0, 0);
+}
+
+#[test]
+fn time_lost_is_kept_of_both_programs_and_the_machine_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    service.known_of(own, 0);
+    // Another program, as if it had been looked up.
+    let key = ProgramKey {
+        image: "build:ab".into(),
+        ..ProgramKey::default()
+    };
+    let other = StoredProgram {
+        key: key.clone(),
+        name: "stream".into(),
+        ..StoredProgram::default()
+    };
+    service
+        .programs
+        .insert(key.clone(), ServedProgram::new(other));
+    service.processes.insert(7, key.clone());
+    let loss = |by| {
+        Some(ThreadLoss {
+            by,
+            class: InterferenceClass::Llc,
+            alone_s: 2.0,
+            lost_s: 1.0,
+        })
+    };
+    let mut found = ThreadFinding::default();
+    // The last one is not known.
+    (found.losses[0], found.losses[1]) = (loss(7), loss(8));
+    service.take(&thread(own), &found, 1);
+    service.take(&thread(9), &found, 1);
+    let machine = StoredMachine {
+        calibrated: "all".into(),
+        events: "P: loads".into(),
+    };
+    service.tell(&machine);
+    service.save(60, 60);
+    let store = KnowledgeStore::open(&path, "m").unwrap();
+    assert_eq!(store.machine().unwrap(), machine);
+    let kept = store.load().unwrap();
+    let of = |is_other: bool| {
+        let mut all = kept.iter();
+        &all.find(|of| (of.key == key) == is_other)
+            .unwrap()
+            .known
+            .company
+    };
+    let [beside] = &of(false).beside[..] else {
+        panic!("{:?}", of(false));
+    };
+    assert_eq!((beside.program.as_str(), beside.lost_s), ("stream", 1.0));
+    let llc = InterferenceClass::Llc as usize;
+    let harms = of(true).harms[llc].next().unwrap().factor();
+    assert!((harms - 1.5).abs() < 1e-9, "{harms}");
+    assert!(of(true).beside.is_empty() && of(false).suffers[llc].next().is_some());
 }

@@ -28,8 +28,21 @@ pub(super) enum StoreAccess {
 pub(super) enum Unusable {
     /// It is none of ours, or damaged: it can be set aside.
     Foreign(anyhow::Error),
+    /// An older version has written it: what may write brings it to the present form.
+    Older,
     /// It must stay as it is.
     Other(anyhow::Error),
+}
+
+impl Unusable {
+    /// For people, with the file's name.
+    pub(super) fn told(self, path: &Path) -> anyhow::Error {
+        let why = match self {
+            Self::Foreign(why) | Self::Other(why) => why,
+            Self::Older => anyhow!("an older version has written it"),
+        };
+        why.context(format!("cannot use {}", path.display()))
+    }
 }
 
 impl From<rusqlite::Error> for Unusable {

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// Grows when tables change; older ones are migrated ([`migrate`]).
-pub const SCHEMA: i64 = 1;
+pub const SCHEMA: i64 = 2;
 
 /// Says that the file is ours: "scxh".
 pub(super) const APPLICATION: i64 = 0x7363_7868;
@@ -23,9 +23,28 @@ pub(super) fn migrate(connection: &mut Connection, schema: i64) -> rusqlite::Res
             |_| Ok(()),
         )
         .optional()?;
+    // Schema 2 says of a machine what was calibrated, and which events tell of programs there.
+    let told = write
+        .query_row(
+            "SELECT 1 FROM pragma_table_info('machine') WHERE name = 'events'",
+            [],
+            |_| Ok(()),
+        )
+        .optional()?;
+    if made.is_some() && told.is_none() {
+        write.execute_batch(
+            "ALTER TABLE machine ADD COLUMN calibrated TEXT NOT NULL DEFAULT '';
+             ALTER TABLE machine ADD COLUMN events TEXT NOT NULL DEFAULT '';",
+        )?;
+    }
     if made.is_none() {
         write.execute_batch(
-            "CREATE TABLE machine (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+            "CREATE TABLE machine (
+               id INTEGER PRIMARY KEY,
+               name TEXT NOT NULL UNIQUE,
+               calibrated TEXT NOT NULL DEFAULT '',
+               events TEXT NOT NULL DEFAULT ''
+             );
              CREATE TABLE program (
                id INTEGER PRIMARY KEY AUTOINCREMENT,
                machine INTEGER NOT NULL,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is known of a thread, and what slows it down.
 
+use crate::agent::disturbed::SURE;
 use crate::interference::company::{Quietness, ThreadCompany};
 use crate::interference::rules::{best, classify};
 use crate::interference::signs::{InterferenceSigns, SignRates, at};
 use crate::interference::undisturbed::{BESIDE, Undisturbed};
 use crate::interference::{CLASSES, DISTURBED, Interference, InterferenceClass};
+use crate::knowledge::{ThreadLoss, ThreadLosses};
 use crate::slowdown::Phase;
 use crate::table::TaskId;
 
@@ -58,6 +60,8 @@ pub(super) struct DisturbedThread {
     pub(super) waits: f64,
     pub(super) late: Option<(u32, f64)>,
     pub(super) culprit: Option<(u32, f64)>,
+    /// What it lost to others and was not told yet.
+    pub(super) losses: ThreadLosses,
 }
 
 impl DisturbedThread {
@@ -153,6 +157,15 @@ impl DisturbedThread {
             self.least_sleep = (self.least_sleep * 1.001 + 1e-6).min(self.sleep);
         } else {
             self.least_sleep = 1.0;
+        }
+    }
+
+    /// It has run for so long as it is told to be disturbed now, s.
+    pub(super) fn lose(&mut self, ran_s: f64) {
+        let told = self.told();
+        let sure = self.samples >= ENOUGH && told.confidence >= SURE && told.slowdown >= DISTURBED;
+        if let Some(loss) = ThreadLoss::of(&told, ran_s).filter(|_| sure) {
+            loss.add_to(&mut self.losses);
         }
     }
 
@@ -284,5 +297,29 @@ mod tests {
         let entry = thread.undisturbed.find(0, &phase(300.0)).unwrap();
         assert!(entry.quiet);
         assert_eq!(entry.beside, [(0, 0.0); BESIDE]);
+    }
+
+    #[test]
+    fn time_lost_is_told_once() {
+        let mut thread = thread();
+        for _ in 0..10 {
+            take(&mut thread, 2.0, QUIET, [(0, 0.0); BESIDE]);
+        }
+        for _ in 0..20 {
+            take(&mut thread, 1.0, LOUD, [(0, 0.0); BESIDE]);
+        }
+        thread.lose(1.0);
+        assert_eq!(
+            thread.losses,
+            ThreadLosses::default(),
+            "it is not known by which"
+        );
+        thread.culprit = Some((7, 1.0));
+        thread.lose(1.0);
+        thread.lose(1.0);
+        let loss = thread.losses[0].unwrap();
+        assert_eq!((loss.by, loss.class), (7, InterferenceClass::Bandwidth));
+        assert!((loss.lost_s - 1.0).abs() < 0.1, "{loss:?}");
+        assert!((loss.lost_s + loss.alone_s - 2.0).abs() < 1e-9, "{loss:?}");
     }
 }
