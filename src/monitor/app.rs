@@ -51,6 +51,8 @@ pub enum Screen {
     Story(u32, usize),
     /// Programs with goals, from this line on.
     Goals(usize),
+    /// Which program slows down which, from this row on.
+    Beside(usize),
     /// Power over the last minutes, with programs from this one on.
     Energy(usize),
     /// The list of policies, with the one that is pointed at.
@@ -312,6 +314,7 @@ impl App {
                 self.view = Screen::Goals(0);
                 return Some(Question::Goals(true));
             }
+            KeyAction::Beside => self.view = Screen::Beside(0),
             KeyAction::Energy => self.view = Screen::Energy(0),
             KeyAction::Back => return self.back(),
             KeyAction::Enter => return self.enter(),
@@ -333,7 +336,11 @@ impl App {
                 self.filter.clear();
                 None
             }
-            Screen::Energy(_) | Screen::Filter | Screen::Policies(_) | Screen::Help => None,
+            Screen::Beside(_)
+            | Screen::Energy(_)
+            | Screen::Filter
+            | Screen::Policies(_)
+            | Screen::Help => None,
         }
     }
 
@@ -353,6 +360,7 @@ impl App {
             }
             Screen::Story(..)
             | Screen::Goals(_)
+            | Screen::Beside(_)
             | Screen::Energy(_)
             | Screen::Filter
             | Screen::Help => self.back(),
@@ -369,6 +377,11 @@ impl App {
             Screen::Goals(line) => {
                 let goals = self.goals.as_deref().unwrap_or_default();
                 self.view = Screen::Goals(step(line, super::goals::lines(goals).len()));
+            }
+            Screen::Beside(row) => {
+                let rows = self.live.as_ref();
+                let rows = rows.map_or(0, |live| super::beside::lines(live, 0).rows.len());
+                self.view = Screen::Beside(step(row, rows));
             }
             Screen::Energy(program) => {
                 self.view = Screen::Energy(step(program, self.energy.programs.len()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How the monitor looks: pure, state in and a frame out.
 
+mod beside;
 mod cpus;
 mod curve;
 mod energy;
@@ -157,6 +158,7 @@ pub fn draw(frame: &mut Frame, app: &App, look: Appearance) {
     match app.view {
         Screen::Story(tid, first) => draw_story(frame, below, app, (tid, first), look),
         Screen::Goals(first) => goals::draw(frame, below, app, first, look),
+        Screen::Beside(first) => beside::draw(frame, below, app, first, look),
         Screen::Energy(first) => energy::draw(frame, below, app, first, look),
         _ => threads::draw(frame, below, app, look),
     }

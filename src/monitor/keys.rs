@@ -39,6 +39,8 @@ pub enum KeyAction {
     Policies,
     /// Show programs with goals.
     Goals,
+    /// Show which program slows down which.
+    Beside,
     /// Show power over time.
     Energy,
     /// Leave what is shown over the table.
@@ -51,10 +53,10 @@ pub enum KeyAction {
 pub fn hint(view: &Screen) -> &'static str {
     match view {
         Screen::Threads => {
-            "? help  s sort  / filter  Enter why  g goals  e energy  p policy  q quit"
+            "? help  s sort  / find  Enter why  b pairs  g goals  e energy  p policy  q quit"
         }
         Screen::Filter => "Enter keep  Esc clear",
-        Screen::Story(..) | Screen::Goals(_) | Screen::Energy(_) => {
+        Screen::Story(..) | Screen::Goals(_) | Screen::Beside(_) | Screen::Energy(_) => {
             "arrows scroll  space pause  Esc back  Ctrl-C quit"
         }
         Screen::Policies(_) => "arrows choose  Enter switch  Esc back",
@@ -63,7 +65,7 @@ pub fn hint(view: &Screen) -> &'static str {
 }
 
 /// All keys of the table, with what they do.
-pub const KEYS: [(&str, &str); 10] = [
+pub const KEYS: [(&str, &str); 11] = [
     ("Up Down, k j", "choose a thread; PgUp, PgDn, Home, End"),
     ("Enter", "why it is where it is: its phases and last moves"),
     (
@@ -75,6 +77,7 @@ pub const KEYS: [(&str, &str); 10] = [
         "only threads with this in their name or id; Esc clears",
     ),
     ("space", "pause, and go on"),
+    ("b", "pairs: which program slows down which, and by what"),
     ("g, e", "goals of programs; energy: power over minutes"),
     ("p", "switch the policy, without detaching"),
     ("?, h, F1", "this"),
@@ -109,6 +112,7 @@ pub fn action(view: &Screen, key: KeyEvent) -> Option<KeyAction> {
         KeyCode::PageUp => KeyAction::Up(PAGE),
         KeyCode::End | KeyCode::Char('G') => KeyAction::Down(isize::MAX as usize),
         KeyCode::Char('g') if in_table => KeyAction::Goals,
+        KeyCode::Char('b') if in_table => KeyAction::Beside,
         KeyCode::Char('e') if in_table => KeyAction::Energy,
         KeyCode::Home | KeyCode::Char('g') => KeyAction::Up(isize::MAX as usize),
         KeyCode::Char(' ') => KeyAction::Pause,
@@ -163,6 +167,7 @@ mod tests {
             Screen::Filter,
             Screen::Story(1, 0),
             Screen::Goals(0),
+            Screen::Beside(0),
             Screen::Energy(0),
             Screen::Policies(0),
             Screen::Help,

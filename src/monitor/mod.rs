@@ -5,6 +5,7 @@
 //! [`client`] asks the scheduler, and this file owns the terminal.
 
 pub mod app;
+mod beside;
 pub mod client;
 pub mod draw;
 pub mod energy;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
+use hetero_core::interference::InterferenceClass;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::agent::disturbed::DisturbedStory;
 use crate::monitor::app::Update;
 use crate::monitor::app::tests::{app, live};
 use crate::monitor::keys::KeyAction;
@@ -87,6 +89,59 @@ fn power_by_core_type_has_a_line_with_curves_where_energy_is_counted() {
     assert!(lines[2].ends_with("  uncore 3.0"), "{}", lines[2]);
     assert!(lines[3].contains("NWC"), "{}", lines[3]);
     assert!(lines[2].chars().count() <= 80);
+}
+
+#[test]
+fn which_program_slows_down_which_is_a_matrix_in_80_columns() {
+    let mut app = app();
+    app.act(KeyAction::Beside);
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(text.contains("No program slows another down"), "{text}");
+    let mut live = live();
+    let by = |pid: u32, name: &str, slowdown, class| {
+        Some(DisturbedStory {
+            slowdown,
+            class,
+            confidence: 0.9,
+            pid: Some(pid),
+            by: Some(name.into()),
+            part: Some(1.0),
+        })
+    };
+    use InterferenceClass::{Bandwidth, Llc, Wait};
+    live.threads[0].disturbed = by(102, "openssl", 1.4, Bandwidth);
+    live.threads[1].disturbed = by(4_194_303, "a-name-of-15-ch", 12.0, Wait);
+    live.threads[2].disturbed = by(102, "openssl", 1.2, Llc);
+    // Another thread of the last program, for reasons that are not known; and one that is not sure.
+    let mut other = live.threads[2].clone();
+    (other.tid, other.comm) = (234, "worker".into());
+    let found = other.disturbed.as_mut().unwrap();
+    (found.pid, found.by) = (None, None);
+    live.threads.push(other.clone());
+    other.tid = 235;
+    other.disturbed = by(101, "xz", 9.0, Llc);
+    other.disturbed.as_mut().unwrap().confidence = 0.3;
+    live.threads.push(other);
+    app.update(Update::Live(Box::new(live)));
+    let lines = screen(&app, 80, 24, PLAIN);
+    let heading = lines.iter().position(|line| line.contains("SLOWED DOWN"));
+    let heading = heading.unwrap();
+    assert_eq!(
+        lines[heading..heading + 4],
+        [
+            " SLOWED DOWN             BY a-n 4194303 BY openssl 102 BY not known",
+            " openssl 102             12.00 wait",
+            " xz 101                                 1.40 bandwidth",
+            " a-name-of-15-ch 233                    1.20 llc       1.20 llc",
+        ]
+    );
+    app.act(KeyAction::Down(1));
+    let text = screen(&app, 80, 24, PLAIN).join("\n");
+    assert!(!text.contains("12.00 wait") && text.contains("1.40 bandwidth"));
+    app.act(KeyAction::Down(100));
+    assert_eq!(app.view, Screen::Beside(2));
+    assert_eq!(app.act(KeyAction::Back), None);
+    assert_eq!(app.view, Screen::Threads);
 }
 
 #[test]
