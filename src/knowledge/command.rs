@@ -325,7 +325,7 @@ fn company(known: &KeptCompany) -> Vec<String> {
     let mut beside: Vec<&KeptBeside> = known.beside.iter().collect();
     beside.sort_by(|a, b| b.lost_s.total_cmp(&a.lost_s));
     for of in beside {
-        let program: String = plain(&of.program).chars().take(24).collect();
+        let program: String = plain(&of.program).chars().take(16).collect();
         lines.push(format!(
             "  beside {program}: lost {:.1} s of {:.1} s to {}",
             of.lost_s,

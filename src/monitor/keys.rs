@@ -65,7 +65,7 @@ pub fn hint(view: &Screen) -> &'static str {
 }
 
 /// All keys of the table, with what they do.
-pub const KEYS: [(&str, &str); 11] = [
+pub const KEYS: [(&str, &str); 10] = [
     ("Up Down, k j", "choose a thread; PgUp, PgDn, Home, End"),
     ("Enter", "why it is where it is: its phases and last moves"),
     (
@@ -77,8 +77,10 @@ pub const KEYS: [(&str, &str); 11] = [
         "only threads with this in their name or id; Esc clears",
     ),
     ("space", "pause, and go on"),
-    ("b", "pairs: which program slows down which, and by what"),
-    ("g, e", "goals of programs; energy: power over minutes"),
+    (
+        "b, g, e",
+        "pairs: which slows down which; goals; power over minutes",
+    ),
     ("p", "switch the policy, without detaching"),
     ("?, h, F1", "this"),
     ("Esc", "back"),

@@ -395,6 +395,7 @@ fn any_size_can_be_drawn() {
         Screen::Threads,
         Screen::Filter,
         Screen::Story(101, 0),
+        Screen::Beside(0),
         Screen::Energy(0),
         Screen::Policies(1),
         Screen::Help,
