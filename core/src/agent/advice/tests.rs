@@ -121,3 +121,39 @@ fn a_process_without_threads_in_the_table_is_told_what_there_is() {
     assert_eq!(client.advice.rooms.len(), 2);
     assert!(client.advice.interference.is_none());
 }
+
+#[test]
+fn lies_about_groups_change_nothing_for_others() {
+    let told = |lies: bool| {
+        let mut agent = agent();
+        let mut board = Board::new(4, 4);
+        let mut clients = [AdviceClient::new(7), AdviceClient::new(8)];
+        if lies {
+            // Threads of the other process, of none, and more of these than it can have.
+            let others = board.tasks[4..].iter().map(|task| task.tid);
+            for tid in others.chain([0, u32::MAX]).chain(10_000..20_000) {
+                clients[0].told.hear(ProgramSays::Member(tid, true));
+            }
+        }
+        for _ in 0..20 {
+            board.now_ns += 100 * MS;
+            for task in &mut board.tasks {
+                task.run_ns[task.core_type] += 100 * MS;
+            }
+            agent.advise(&mut board, clients.iter_mut());
+        }
+        clients
+    };
+    let ([_, honest], [liar, other]) = (told(false), told(true));
+    assert_eq!(other.advice, honest.advice);
+    assert_eq!(other.advice.threads, 4, "{:?}", other.advice);
+    // Of what it names nothing is its own: its threads are company to it, and so are the others.
+    assert_eq!(liar.told.members(), crate::advice::told::MOST_MEMBERS);
+    assert!(
+        (liar.advice.company - 8.0).abs() < 0.01,
+        "{:?}",
+        liar.advice
+    );
+    assert!((1..=8).contains(&liar.advice.threads));
+    assert!(liar.advice.interference.is_none());
+}
