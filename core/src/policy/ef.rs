@@ -13,7 +13,7 @@
 //! changes of the logarithm of that product, `2 Δspeed / Σspeed - Δwatts / Σwatts`, and by EF elsewhere.
 //!
 //! SF is what a model says, and what is measured on both types counts beside that. Where watts are
-//! known, threads are sent to both types now and then ([`super::tools::explore`]), for a model knows nothing
+//! known, with a model or without, threads are sent to both types now and then ([`super::tools::explore`]), for a model knows nothing
 //! of what others leave of a cache: two threads that want all of the fast cores' are slow there, and take
 //! more. Else none is sent anywhere to be measured. E_small / E_big is what a model says. Where it says nothing
 //! of a thread, the mean of the others stands in, and where it says nothing at all, 1: then SF counts, and
@@ -289,6 +289,8 @@ mod tests {
         topology: Topology,
         tasks: Vec<Task>,
         said: Vec<(f64, Option<f64>)>,
+        /// Else nothing is said, and it is so all the same.
+        has_model: bool,
         /// On the big core, W; on the small one what follows from SF and EF.
         watts: Vec<f64>,
         policy: Efficient,
@@ -303,6 +305,7 @@ mod tests {
             Self {
                 tasks: tasks.collect(),
                 said: said.to_vec(),
+                has_model: true,
                 watts: Vec::new(),
                 policy: Efficient::new(objective),
                 now_ns: 0,
@@ -317,8 +320,10 @@ mod tests {
                 task.run_ns[task.core_type] += 50 * MS;
                 let ipc = if task.core_type == 0 { 1.0 } else { 1.0 / sf };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
-                sample.sf = Some(SfEstimate { sf, sigma: 0.05 });
-                sample.ef = ef;
+                if self.has_model {
+                    sample.sf = Some(SfEstimate { sf, sigma: 0.05 });
+                    sample.ef = ef;
+                }
                 sample.watts = self.watts.get(index).map(|watts| match task.core_type {
                     0 => *watts,
                     _ => watts * ef.unwrap_or(1.0) / (sf * sf),
@@ -421,6 +426,20 @@ mod tests {
                 "{watts:?}"
             );
         }
+    }
+
+    #[test]
+    fn without_a_model_what_is_measured_counts() {
+        // The second is not as much faster, and takes as much on the small core.
+        let said = [(2.0, Some(1.0)), (1.8, Some(2.6))];
+        let mut bench = Bench::new(board(1, 1), Objective::Edp, &said);
+        bench.watts = vec![12.0, 12.0];
+        bench.has_model = false;
+        assert_eq!(bench.settled(), [1, 0]);
+        bench.said.swap(0, 1);
+        // What was measured is out of date, and is looked at again.
+        (0..600).for_each(|_| _ = bench.step());
+        assert_eq!(bench.settled(), [0, 1]);
     }
 
     #[test]

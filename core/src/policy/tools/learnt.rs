@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What a model says of threads ([`Sample::sf`]), averaged by phase as history tables do it (CAMPS
 //! 2018, section 4.2), so that one sample more or less changes little, and a phase that comes back
-//! is known at once.
+//! is known at once. So are the watts of threads, which need no model.
 //!
 //! Estimates from different core types have errors of their own. A phase's SF is the mean over the
 //! types that it was seen on, however often on each: else a thread's SF would depend on where it is,
@@ -73,6 +73,11 @@ fn over_types(means: &[Mean; MAX_CORE_TYPES]) -> Option<f64> {
 }
 
 impl Entry {
+    /// Whether a model has said anything of it.
+    fn is_estimated(&self) -> bool {
+        self.by_type.iter().any(|mean| mean.get().is_some())
+    }
+
     /// SF of the fastest core type over the slowest, by a model alone.
     fn estimate(&self) -> f64 {
         over_types(&self.by_type).unwrap_or_default()
@@ -160,8 +165,13 @@ impl Thread {
         }
     }
 
-    /// SF of the phase that this estimate belongs to.
-    fn take(&mut self, sample: &Sample, said: SfEstimate, machine: &KnownMachine) -> f64 {
+    /// SF of the phase that this sample belongs to, if a model says any.
+    fn take(
+        &mut self,
+        sample: &Sample,
+        said: Option<SfEstimate>,
+        machine: &KnownMachine,
+    ) -> Option<f64> {
         let (mut phase, core_type) = (Phase::of(&sample.metrics), sample.core_type);
         self.samples += 1;
         // A core type that counts nothing of phases tells of none: it is the one of before.
@@ -181,10 +191,12 @@ impl Thread {
         };
         let entry = &mut self.phases[self.now];
         entry.used = self.samples;
-        entry.by_type[core_type].take(said.sf, AVERAGED);
-        entry.variance.take(said.sigma * said.sigma, AVERAGED);
-        if let Some(ef) = sample.ef.filter(|&ef| ef.is_finite() && ef > 0.0) {
-            entry.energy[core_type].take(ef / said.sf, AVERAGED);
+        if let Some(said) = said {
+            entry.by_type[core_type].take(said.sf, AVERAGED);
+            entry.variance.take(said.sigma * said.sigma, AVERAGED);
+            if let Some(ef) = sample.ef.filter(|&ef| ef.is_finite() && ef > 0.0) {
+                entry.energy[core_type].take(ef / said.sf, AVERAGED);
+            }
         }
         // The first sample after a move is one of cold caches.
         let stays = self.on.replace(core_type) == Some(core_type);
@@ -194,12 +206,15 @@ impl Thread {
         if let Some(watts) = sample.watts.filter(|w| stays && w.is_finite() && *w > 0.0) {
             entry.watts[core_type].take(watts, AVERAGED);
         }
+        if !entry.is_estimated() {
+            return None;
+        }
         entry.residual = entry.measured_over_said(machine);
         entry.another = self.measured;
         self.measured = entry.residual.or(self.measured);
         let sf = entry.sf(machine).sf;
         self.usual.take(sf, AVERAGED_USUAL);
-        sf
+        Some(sf)
     }
 
     /// Of the phase that it is in, see [`Entry::residual`].
@@ -248,25 +263,27 @@ pub(crate) struct Learnt {
 }
 
 impl Learnt {
-    /// Takes an estimate in, if the sample has one.
+    /// Takes an estimate in, and watts, if the sample has any.
     pub(crate) fn observe(&mut self, sample: &Sample) {
         let sound = |said: &SfEstimate| said.sf.is_finite() && said.sigma.is_finite();
-        let Some(said) = sample.sf.filter(sound) else {
-            return;
-        };
-        if sample.core_type >= MAX_CORE_TYPES {
+        let said = sample.sf.filter(sound);
+        let tells = said.is_some() || sample.watts.is_some();
+        if sample.core_type >= MAX_CORE_TYPES || !tells {
             return;
         }
-        let program = self.programs.entry(sample.tgid).or_default();
-        if sample.last {
+        let sf = match (sample.last, said) {
             // All that is known of a thread that lives for less than a sample.
-            let said = self.machine.trust.of(said.sf, 0.0);
-            program.take(said.sf, AVERAGED_USUAL);
-            return;
+            (true, Some(said)) => Some(self.machine.trust.of(said.sf, 0.0).sf),
+            (true, None) => None,
+            (false, said) => {
+                let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
+                thread.take(sample, said, &self.machine)
+            }
+        };
+        if let Some(sf) = sf {
+            let program = self.programs.entry(sample.tgid).or_default();
+            program.take(sf, AVERAGED_USUAL);
         }
-        let thread = self.threads.entry(sample.task).or_insert_with(Thread::new);
-        let sf = thread.take(sample, said, &self.machine);
-        program.take(sf, AVERAGED_USUAL);
     }
 
     /// Takes note of the mean clock of each core type, Hz, and forgets threads and programs that have
@@ -306,7 +323,8 @@ impl Learnt {
     pub(crate) fn is_on_trust(&self, task: TaskId) -> bool {
         let tried = |known: &ThreadProfile| known.phases.iter().flatten().any(|of| of.sf.is_some());
         self.threads.get(&task).is_some_and(|thread| {
-            thread.measured.is_none() && !thread.known.as_ref().is_some_and(tried)
+            let is_said = thread.samples == 0 || thread.usual.get().is_some();
+            is_said && thread.measured.is_none() && !thread.known.as_ref().is_some_and(tried)
         })
     }
 
@@ -333,7 +351,7 @@ impl Learnt {
             return;
         };
         let slowest = self.machine.prior.slowest();
-        for entry in &thread.phases {
+        for entry in thread.phases.iter().filter(|entry| entry.is_estimated()) {
             let on = |of| entry.measured(of, &self.machine);
             if let (true, Some(fast), Some(slow)) = (slowest > 0, on(0), on(slowest)) {
                 found.add_phase(ProfilePhase {
@@ -347,9 +365,9 @@ impl Learnt {
         found.energy = ratio.and_then(|ratio| Sure::of_factor(ratio, ENERGY * ENERGY));
     }
 
-    /// SF of a thread in the phase that it was in last.
+    /// SF of a thread in the phase that it was in last, where a model says any.
     pub(crate) fn sf(&self, task: TaskId) -> Option<SfEstimate> {
-        Some(self.phase(task)?.sf(&self.machine))
+        Some(self.estimated(task)?.sf(&self.machine))
     }
 
     /// What a thread takes on the slowest core type over what it takes on the fastest for the same work, in the
@@ -371,9 +389,9 @@ impl Learnt {
         std::array::from_fn(|on| phase?.watts[on].get())
     }
 
-    /// Speeds of a thread by core type in the phase that it was in last.
+    /// Speeds of a thread by core type in the phase that it was in last, where a model says any.
     pub(crate) fn speeds(&self, task: TaskId) -> Option<SureSpeeds> {
-        Some(self.phase(task)?.speeds(&self.machine))
+        Some(self.estimated(task)?.speeds(&self.machine))
     }
 
     /// What a thread is assumed to be on core types where it was not measured: what the model says,
@@ -386,6 +404,10 @@ impl Learnt {
     fn phase(&self, task: TaskId) -> Option<&Entry> {
         let thread = self.threads.get(&task)?;
         thread.phases.get(thread.now)
+    }
+
+    fn estimated(&self, task: TaskId) -> Option<&Entry> {
+        self.phase(task).filter(|entry| entry.is_estimated())
     }
 
     /// SF of a thread over all that it does; of a new one, that of its program.
@@ -454,6 +476,33 @@ mod tests {
             learnt.observe(&sample);
         }
         assert_eq!(learnt.energy_ratio(it.id), Some(0.5));
+    }
+
+    #[test]
+    fn without_a_model_watts_are_known_and_nothing_else() {
+        let (mut learnt, mut it) = (Learnt::default(), task(0, 0, 0));
+        let topology = board(2, 4);
+        for place in [0, 0, 0, 0, 1, 1, 1, 1] {
+            it.core_type = place;
+            let snapshot = Snapshot {
+                now_ns: 0,
+                topology: &topology,
+                tasks: std::slice::from_ref(&it),
+            };
+            learnt.look(&snapshot, &[Some(2e9), Some(1e9), None, None]);
+            let mut sample = sample(&it, 1.0, 300.0, 0.0);
+            sample.watts = Some(if place == 0 { 12.0 } else { 4.0 });
+            learnt.observe(&sample);
+        }
+        assert_eq!(learnt.watts(it.id), [Some(12.0), Some(4.0), None, None]);
+        assert_eq!((learnt.sf(it.id), learnt.usual(&it)), (None, None));
+        assert!(learnt.speeds(it.id).is_none() && !learnt.is_on_trust(it.id));
+        let mut found = ThreadProfile::default();
+        learnt.find(it.id, &mut found);
+        assert!(found.is_empty());
+        // A model that comes later knows what was measured before.
+        assert_eq!(take(&mut learnt, &mut it, 1, 300.0, 2.0), 2.0);
+        assert_eq!(learnt.watts(it.id)[0], Some(12.0));
     }
 
     #[test]
