@@ -19,7 +19,7 @@ use super::native;
 use super::partition::SimulatedPartition;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
-use crate::pmu::sample::{Sample, SfEstimate};
+use crate::pmu::sample::{Sample, SampleWatts, SfEstimate};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
@@ -173,7 +173,10 @@ impl Told {
         let Some(mut sample) = complete(raw, counts, sf, ef) else {
             return;
         };
-        sample.watts = known.map(|(model, (_, watts))| model.watts(watts, load, core_type));
+        sample.watts = known.map(|(model, (_, watts))| {
+            let watts = model.watts(watts, load, core_type);
+            SampleWatts::on(core_type, watts, STATED * watts)
+        });
         match sample.sf {
             _ if sample.last => _ = self.sf.remove(&sample.task),
             Some(said) => _ = self.sf.insert(sample.task, said.sf),

@@ -11,7 +11,7 @@ use hetero_core::testing::{machine, task_of};
 use scx_hetero::ml::live::LiveEstimator;
 use scx_hetero::ml::model::Model;
 use scx_hetero::pmu::Meaning;
-use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SampleWatts, SfEstimate};
 use scx_hetero::policy::{Name, Settings, Snapshot};
 use scx_hetero::table::{Task, TaskState};
 
@@ -62,7 +62,7 @@ fn looks() {
                 },
                 sf: Some(SfEstimate { sf, sigma: 0.05 }),
                 ef: Some(0.4 * sf),
-                watts: Some(1.0),
+                watts: Some(SampleWatts::on(task.core_type, 1.0, 0.1)),
             });
         }
         let snapshot = Snapshot {

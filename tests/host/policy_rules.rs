@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use hetero_core::testing::{machine, task_of};
 use proptest::prelude::*;
-use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
+use scx_hetero::pmu::sample::{EventCounts, Sample, SampleMetrics, SampleWatts, SfEstimate};
 use scx_hetero::policy::{Action, Name, Policy, Seen, Settings, Snapshot};
 use scx_hetero::table::{Task, TaskId, TaskState};
 use scx_hetero::topology::Topology;
@@ -240,7 +240,7 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             sigma: 0.05,
         }),
         ef: Some(0.3 + ipc),
-        watts: (ipc < 2.0).then_some(0.5 + ipc),
+        watts: (ipc < 2.0).then(|| SampleWatts::on(task.core_type, 0.5 + ipc, 0.1)),
     }
 }
 

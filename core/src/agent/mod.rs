@@ -56,7 +56,7 @@ use crate::energy::thrift::PlaceAim;
 use crate::knowledge::{Past, ThreadProfile};
 use crate::placement;
 use crate::pmu::sample::Sample;
-use crate::policy::{Action, Insight, Name, Policy, Reason, Settings, Snapshot};
+use crate::policy::{Action, Insight, Knows, Name, Policy, Reason, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use knowledge::AgentKnowledge;
@@ -196,11 +196,13 @@ impl Agent {
         self.samples.clear();
         let taken = backend.samples(&mut self.samples);
         let places = self.aim().is_some();
+        let goes_by_watts = self.name.knows(Knows::Energy);
         for sample in &mut self.samples {
             self.energy.observe(sample);
             self.caches.observe(sample, &self.topology);
-            if sample.watts.is_none() {
-                sample.watts = self.energy.watts(sample.task, sample.core_type);
+            if sample.watts.is_none() && (goes_by_watts || backend.recording().is_some()) {
+                let nr_types = self.topology.types.len();
+                sample.watts = self.energy.sample_watts(sample.task, nr_types);
             }
             if let Some(recording) = backend.recording() {
                 recording.sample(sample);

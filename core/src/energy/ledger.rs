@@ -11,7 +11,7 @@ use super::reading::EnergyReading;
 use super::sharing::CoreShares;
 use super::thrift::PlaceCosts;
 use crate::limits::MAX_SLOTS;
-use crate::pmu::sample::Sample;
+use crate::pmu::sample::{Sample, SampleWatts, SureWatts};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use known::{Known, shared};
@@ -147,6 +147,51 @@ impl EnergyLedger {
         Some(watts + self.model.error(core_type, &work, owner))
     }
 
+    /// What a thread takes on each of so many core types where it has run, all by the model as it is now, and what is usual
+    /// there; `None` while the model has seen little. It takes some 10 µs for each type.
+    pub fn sample_watts(&self, id: TaskId, nr_types: usize) -> Option<SampleWatts> {
+        let known = self
+            .find(id)
+            .filter(|_| self.model.seconds() >= LEARNT_AFTER)?;
+        let mut told = SampleWatts::default();
+        for core_type in 0..nr_types.min(MAX_CORE_TYPES) {
+            let Some((seen, usual, work)) = self.usual_near(core_type, nr_types) else {
+                continue;
+            };
+            told.usual[core_type] = match seen == core_type {
+                true => usual,
+                false => self.model.as_on(seen, core_type, usual).0,
+            };
+            let owner = known.own[core_type].map(usize::from);
+            let on = known
+                .watts(core_type, &self.model)
+                .filter(|_| seen == core_type);
+            told.on[core_type] = on.map(|(watts, own)| SureWatts {
+                watts,
+                sigma: self.model.error_beside(core_type, &own, &work, owner),
+            });
+        }
+        Some(told)
+    }
+
+    /// What a usual thread takes on a core type, W, and what it does there in a second.
+    fn usual(&self, core_type: usize) -> Option<(f64, CoreWork)> {
+        let rates = self.means[core_type].as_ref()?;
+        let work = self.model.work(core_type, 1.0, rates);
+        Some((self.model.joules(core_type, &work), work))
+    }
+
+    /// The same of the nearest core type on which anything has run, and which that is.
+    fn usual_near(&self, core_type: usize, nr_types: usize) -> Option<(usize, f64, CoreWork)> {
+        let order = 0..nr_types.min(MAX_CORE_TYPES);
+        let nearest = order.min_by_key(|&other| {
+            let is_seen = self.usual(other).is_some_and(|(watts, _)| watts > 0.0);
+            (!is_seen, other.abs_diff(core_type))
+        })?;
+        let (watts, work) = self.usual(nearest)?;
+        Some((nearest, watts, work))
+    }
+
     /// What places cost, on a machine of so many core types; `None` while the model has seen little.
     pub fn place_costs(&self, nr_types: usize) -> Option<PlaceCosts> {
         if self.model.seconds() < LEARNT_AFTER {
@@ -159,9 +204,8 @@ impl EnergyLedger {
         let nr_types = nr_types.min(MAX_CORE_TYPES);
         let slowest = nr_types.checked_sub(1)?;
         let seen = |core_type: usize| {
-            let rates = self.means[core_type].as_ref()?;
-            let work = self.model.work(core_type, 1.0, rates);
-            let watts = self.model.joules(core_type, &work) - self.model.idle_watts(core_type);
+            let (watts, work) = self.usual(core_type)?;
+            let watts = watts - self.model.idle_watts(core_type);
             (watts > 0.0).then_some((watts, work))
         };
         for core_type in 0..nr_types {

@@ -196,9 +196,39 @@ impl PowerModel {
             row[OWN + owner] = work[0];
         }
         row[core_type * OF_TYPE..][..OF_TYPE].copy_from_slice(work);
+        self.variance(&row).sqrt()
+    }
+
+    /// Standard error of how much more an owner takes in a second of `work` on a core type than `usual` work does there, W. What
+    /// the model errs by of both alike, as where all CPUs are busy and P cores' watts cannot be told from E cores',
+    /// is not in it.
+    pub fn error_beside(
+        &self,
+        core_type: usize,
+        work: &CoreWork,
+        usual: &CoreWork,
+        owner: Option<usize>,
+    ) -> f64 {
+        let mut row = [0.0; UNKNOWNS];
+        let of_type = &mut row[core_type * OF_TYPE..][..OF_TYPE];
+        for (value, (work, usual)) in of_type.iter_mut().zip(work.iter().zip(usual)) {
+            *value = work - usual;
+        }
+        let own = match owner {
+            Some(owner) => {
+                row[OWN + owner] = 1.0;
+                0.0
+            }
+            None => (OWN_SPREAD * self.joules(core_type, work)).powi(2),
+        };
+        (self.variance(&row) + own).sqrt()
+    }
+
+    /// Of what the solution makes of a row.
+    fn variance(&self, row: &[f64; UNKNOWNS]) -> f64 {
         // Rows weigh by what they should err by.
         let noise = self.fit.unexplained().max(1.0);
-        self.fit.variance(&row, noise).sqrt()
+        self.fit.variance(row, noise)
     }
 
     /// What an owner takes beyond what the model makes of its work, W.
@@ -238,8 +268,7 @@ impl PowerModel {
         row[fast.0 * OF_TYPE..][..OF_TYPE].copy_from_slice(fast.1);
         let of_slow = row[slow.0 * OF_TYPE..][..OF_TYPE].iter_mut().zip(slow.1);
         of_slow.for_each(|(value, work)| *value -= ratio * work);
-        let noise = self.fit.unexplained().max(1.0);
-        self.fit.variance(&row, noise).sqrt()
+        self.variance(&row).sqrt()
     }
 
     /// Watts on a core type where nothing was seen yet, by those on another, and how far that may err.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Meaning;
 pub use super::counts::{EventCounts, Layout};
 use crate::table::TaskId;
+use crate::topology::MAX_CORE_TYPES;
 
 /// Bytes that a miss of the last-level cache moves over the bus.
 pub const LINE_BYTES: f64 = 64.0;
@@ -50,8 +51,38 @@ pub struct Sample {
     /// Efficiency factor, EDP_small / EDP_big, as a model of this machine estimates it (PMCTrack 2017,
     /// Eq. 3); `None` without one.
     pub ef: Option<f64>,
-    /// What it takes while it runs there, core and memory, W; `None` where nothing tells.
-    pub watts: Option<f64>,
+    /// What it takes while it runs, core and memory; `None` where nothing tells.
+    pub watts: Option<SampleWatts>,
+}
+
+/// What a thread takes while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SampleWatts {
+    /// On each core type; `None` where it has not run.
+    pub on: [Option<SureWatts>; MAX_CORE_TYPES],
+    /// What is usual there, W; 0 where nothing tells.
+    pub usual: [f64; MAX_CORE_TYPES],
+}
+
+/// Watts of a thread on a core type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SureWatts {
+    /// While it runs, W.
+    pub watts: f64,
+    /// Standard error of how much more that is than other threads take there, W: what all of them err by alike
+    /// is not in it.
+    pub sigma: f64,
+}
+
+impl SampleWatts {
+    /// Of a thread of which it is known on one core type alone.
+    pub fn on(core_type: usize, watts: f64, sigma: f64) -> Self {
+        let mut all = Self::default();
+        if let Some(on) = all.on.get_mut(core_type) {
+            *on = Some(SureWatts { watts, sigma });
+        }
+        all
+    }
 }
 
 /// What counts mean. `None` where this machine cannot count what it takes.

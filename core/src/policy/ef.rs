@@ -180,7 +180,7 @@ impl Profile {
         let mut profile = Self {
             speeds: speedups.speeds(task.id, topology),
             energy: energy.map_or(usual.energy, f64::ln),
-            measured: learnt.watts(task.id),
+            measured: learnt.watts(task.id).map(|on| Some(on?.watts)),
             fast_watts: None,
         };
         let (mut sum, mut known) = (0.0, 0u32);
@@ -281,7 +281,7 @@ impl Policy for Efficient {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::sample::SfEstimate;
+    use crate::pmu::sample::{SampleWatts, SfEstimate};
     use crate::testing::{MS, board, machine, sample, task_of};
 
     /// Threads on a machine, of which a model says SF and EF.
@@ -293,6 +293,8 @@ mod tests {
         has_model: bool,
         /// On the big core, W; on the small one what follows from SF and EF.
         watts: Vec<f64>,
+        /// What these err by, of themselves.
+        sigma: f64,
         policy: Efficient,
         now_ns: u64,
     }
@@ -307,6 +309,7 @@ mod tests {
                 said: said.to_vec(),
                 has_model: true,
                 watts: Vec::new(),
+                sigma: 0.01,
                 policy: Efficient::new(objective),
                 now_ns: 0,
                 topology,
@@ -324,9 +327,12 @@ mod tests {
                     sample.sf = Some(SfEstimate { sf, sigma: 0.05 });
                     sample.ef = ef;
                 }
-                sample.watts = self.watts.get(index).map(|watts| match task.core_type {
-                    0 => *watts,
-                    _ => watts * ef.unwrap_or(1.0) / (sf * sf),
+                sample.watts = self.watts.get(index).map(|&watts| {
+                    let watts = match task.core_type {
+                        0 => watts,
+                        _ => watts * ef.unwrap_or(1.0) / (sf * sf),
+                    };
+                    SampleWatts::on(task.core_type, watts, self.sigma * watts)
                 });
                 self.policy.observe(&sample);
             }

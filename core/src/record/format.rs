@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::goals::{GoalState, Miss};
 use crate::knowledge::ThreadProfile;
-use crate::pmu::sample::SfEstimate;
+use crate::pmu::sample::{SampleWatts, SfEstimate};
 use crate::policy::{Action, Objective, Reason};
 use crate::slowdown::Thresholds;
 use crate::table::{Task, TaskId, TaskState};
@@ -17,7 +17,7 @@ use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
-pub const MAGIC: &[u8] = b"scx_hetero recording 5\n";
+pub const MAGIC: &[u8] = b"scx_hetero recording 6\n";
 
 /// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
 /// holds.
@@ -122,7 +122,7 @@ pub struct SampleRecord {
     /// EF by a model.
     pub ef: Option<f64>,
     /// As in [`crate::pmu::sample::Sample`].
-    pub watts: Option<f64>,
+    pub watts: Option<SampleWatts>,
 }
 
 /// A count: most are whole, and shorter so.

@@ -204,6 +204,8 @@ fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (V
                 ledger.watts(task.id, core_type),
                 watts.map(|(watts, _)| watts)
             );
+            let told = ledger.sample_watts(task.id, 2).unwrap().on[core_type];
+            assert_eq!(told.map(|on| on.watts), watts.map(|(watts, _)| watts));
         }
     }
     errors.sort_by(f64::total_cmp);
@@ -236,6 +238,53 @@ fn programs_get_the_joules_that_they_took() {
         let found = [at(&all, 0.5), at(&all, 0.95)];
         assert!(found[0] < median && found[1] < most, "{found:?}");
     }
+}
+
+#[test]
+fn where_all_cpus_are_busy_threads_are_told_apart_better_than_core_types() {
+    let mut random = Lcg(Pcg64Mcg::new(1));
+    let programs: Vec<Program> = (0..8).map(|_| Program::new(&mut random)).collect();
+    let topology = machine(&[CORES, CORES]);
+    let mut tasks: Vec<Task> = (0..8).map(|n| task(n, n, 0)).collect();
+    let mut ledger = EnergyLedger::default();
+    let mut reading = EnergyReading {
+        package: Some(0.0),
+        ..EnergyReading::default()
+    };
+    ledger.update(0, &reading, &tasks, &topology);
+    for look in 1..=240 {
+        // Two change places each second.
+        let turned = look / 4 * 3;
+        let mut joules = UNCORE * 0.25;
+        for (n, program) in programs.iter().enumerate() {
+            let cpu = (n + turned) % 8;
+            let core_type = cpu / CORES as usize;
+            joules += 0.25 * program.watts(core_type, CLOCK[core_type], 1.0);
+            (tasks[n].cpu, tasks[n].core_type) = (cpu as i32, core_type);
+            tasks[n].run_ns[core_type] += 250 * MS;
+            reading.busy_ns[core_type] += 250 * MS;
+            let mut sample = program.counts(core_type, CLOCK[core_type], 20 * MS);
+            sample.task = tasks[n].id;
+            ledger.observe(&sample);
+        }
+        *reading.package.as_mut().unwrap() += joules;
+        ledger.update(look as u64 * 250 * MS, &reading, &tasks, &topology);
+    }
+    let mut off = Vec::new();
+    let mut sigmas = (0.0, 0.0);
+    for (program, task) in programs.iter().zip(&tasks) {
+        let told = ledger.sample_watts(task.id, 2).unwrap();
+        let sure = ledger.thread(task.id).unwrap();
+        let [p, e] = [0, 1].map(|on| told.on[on].unwrap());
+        let really = program.watts(0, CLOCK[0], 1.0) - program.watts(1, CLOCK[1], 1.0);
+        off.push(p.watts - e.watts - really);
+        sigmas.0 += p.sigma.hypot(e.sigma) / 8.0;
+        sigmas.1 += sure.watts[0].unwrap().1.hypot(sure.watts[1].unwrap().1) / 8.0;
+    }
+    let mean = off.iter().sum::<f64>() / 8.0;
+    let spread = (off.iter().map(|off| (off - mean).powi(2)).sum::<f64>() / 7.0).sqrt();
+    assert!(sigmas.0 < sigmas.1, "{sigmas:?}");
+    assert!(spread < 1.5 * sigmas.0, "{spread} {sigmas:?}");
 }
 
 #[test]

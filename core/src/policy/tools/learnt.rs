@@ -20,7 +20,7 @@ use super::mean::{Mean, MeasuredMean, MeasuredSpeed};
 use super::speeds::{Prior, SureSpeeds};
 use super::trust::{Residual, Residuals, Trust};
 use crate::knowledge::{ProfilePhase, Sure, ThreadProfile};
-use crate::pmu::sample::{Sample, SfEstimate};
+use crate::pmu::sample::{Sample, SfEstimate, SureWatts};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
 use crate::slowdown::estimator::DISCARDED;
@@ -51,8 +51,8 @@ struct Entry {
     variance: Mean,
     /// Estimates of EF/SF from each core type, where there are any.
     energy: [Mean; MAX_CORE_TYPES],
-    /// What it took on each core type, W.
-    watts: [Mean; MAX_CORE_TYPES],
+    /// What it takes on each core type, W, and the square of the standard error.
+    watts: [(Mean, Mean); MAX_CORE_TYPES],
     /// Instructions per cycle on each core type.
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
@@ -203,8 +203,18 @@ impl Thread {
         if stays && self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
         }
-        if let Some(watts) = sample.watts.filter(|w| stays && w.is_finite() && *w > 0.0) {
-            entry.watts[core_type].take(watts, AVERAGED);
+        let told = sample
+            .watts
+            .filter(|_| stays)
+            .map_or([None; MAX_CORE_TYPES], |told| told.on);
+        for ((watts, variance), told) in entry.watts.iter_mut().zip(told) {
+            let sound = |told: &SureWatts| {
+                told.watts.is_finite() && told.watts > 0.0 && told.sigma.is_finite()
+            };
+            if let Some(told) = told.filter(sound) {
+                watts.take(told.watts, AVERAGED);
+                variance.take(told.sigma * told.sigma, AVERAGED);
+            }
         }
         if !entry.is_estimated() {
             return None;
@@ -260,6 +270,8 @@ pub(crate) struct Learnt {
     machine: KnownMachine,
     /// Of threads that have ended.
     past: Residuals,
+    /// What is usual on each core type, W; 0 where it is not known.
+    usual_watts: [f64; MAX_CORE_TYPES],
 }
 
 impl Learnt {
@@ -270,6 +282,9 @@ impl Learnt {
         let tells = said.is_some() || sample.watts.is_some();
         if sample.core_type >= MAX_CORE_TYPES || !tells {
             return;
+        }
+        if let Some(told) = sample.watts {
+            self.usual_watts = told.usual;
         }
         let sf = match (sample.last, said) {
             // All that is known of a thread that lives for less than a sample.
@@ -383,10 +398,22 @@ impl Learnt {
         over_types(&self.phase(task)?.energy)
     }
 
-    /// What a thread took on each core type in the phase that it was in last, W.
-    pub(crate) fn watts(&self, task: TaskId) -> [Option<f64>; MAX_CORE_TYPES] {
+    /// What a thread takes on each core type, in the phase that it was in last.
+    pub(crate) fn watts(&self, task: TaskId) -> [Option<SureWatts>; MAX_CORE_TYPES] {
         let phase = self.phase(task);
-        std::array::from_fn(|on| phase?.watts[on].get())
+        std::array::from_fn(|on| {
+            let (watts, variance) = &phase?.watts[on];
+            Some(SureWatts {
+                watts: watts.get()?,
+                sigma: variance.get()?.sqrt(),
+            })
+        })
+    }
+
+    /// What is usual on a core type, W; 0 where it is not known.
+    #[expect(dead_code, reason = "the next change")]
+    pub(crate) fn usual_watts(&self, on: usize) -> f64 {
+        self.usual_watts[on]
     }
 
     /// Speeds of a thread by core type in the phase that it was in last, where a model says any.
@@ -420,6 +447,7 @@ impl Learnt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::sample::SampleWatts;
     use crate::testing::{board, sample, task};
 
     /// After a sample of this instruction mix from a core type.
@@ -491,10 +519,14 @@ mod tests {
             };
             learnt.look(&snapshot, &[Some(2e9), Some(1e9), None, None]);
             let mut sample = sample(&it, 1.0, 300.0, 0.0);
-            sample.watts = Some(if place == 0 { 12.0 } else { 4.0 });
+            let (watts, sigma) = if place == 0 { (12.0, 1.0) } else { (4.0, 0.5) };
+            sample.watts = Some(SampleWatts::on(place, watts, sigma));
             learnt.observe(&sample);
         }
-        assert_eq!(learnt.watts(it.id), [Some(12.0), Some(4.0), None, None]);
+        let told = learnt
+            .watts(it.id)
+            .map(|on| on.map(|on| (on.watts, on.sigma)));
+        assert_eq!(told, [Some((12.0, 1.0)), Some((4.0, 0.5)), None, None]);
         assert_eq!((learnt.sf(it.id), learnt.usual(&it)), (None, None));
         assert!(learnt.speeds(it.id).is_none() && !learnt.is_on_trust(it.id));
         let mut found = ThreadProfile::default();
@@ -502,7 +534,7 @@ mod tests {
         assert!(found.is_empty());
         // A model that comes later knows what was measured before.
         assert_eq!(take(&mut learnt, &mut it, 1, 300.0, 2.0), 2.0);
-        assert_eq!(learnt.watts(it.id)[0], Some(12.0));
+        assert_eq!(learnt.watts(it.id)[0].map(|on| on.watts), Some(12.0));
     }
 
     #[test]
