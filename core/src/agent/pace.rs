@@ -44,9 +44,13 @@ const AVERAGED: u32 = 3;
 /// or end after are then few beside those in between.
 const MIXED_NS: u64 = 600_000_000;
 
-/// What is found asleep at so many looks, of the latest, has a pace even where threads wait for CPUs, and run for less of the time than they want.
-const ASLEEP: f64 = 0.3;
-const ASLEEP_OF: f64 = 4.0;
+/// What is found asleep for so much of the latest time, ns, has a pace even where threads wait for CPUs, and run for less of the time than they
+/// want. A video that shares its core sleeps for a quarter of the time; what only computes never does.
+const ASLEEP: f64 = 0.12;
+const ASLEEP_OF_NS: u64 = 1_500_000_000;
+
+/// What is found asleep for less of it wants a CPU for itself.
+const EVER_ASLEEP: f64 = 0.03;
 
 /// A thread is new for so long, ns: what it does as it begins is not what it goes on with.
 const NEW_NS: u64 = 1_000_000_000;
@@ -91,8 +95,9 @@ struct Pace {
     told: Option<(Mixed, u64)>,
     /// When it was first seen, ns.
     since_ns: u64,
-    /// Part of the latest looks at which it slept.
+    /// Part of the latest time at which it slept, and how long that is, ns.
     asleep: f64,
+    noticed_ns: u64,
 }
 
 /// Of all threads.
@@ -102,9 +107,29 @@ pub(super) struct Paces {
     /// The highest clock that was seen, Hz.
     highest: [HighestClock; MAX_CORE_TYPES],
     looked_ns: Option<u64>,
+    noticed_ns: Option<u64>,
 }
 
 impl Paces {
+    /// Takes note of which threads sleep. As often as there is an occasion: six frames of a video take as long as it is from one
+    /// look to the next, so that looks alone would find it asleep for many seconds, or awake.
+    pub(super) fn notice(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.now_ns;
+        let elapsed = self.noticed_ns.map_or(0, |at| now.saturating_sub(at));
+        self.noticed_ns = Some(now);
+        if elapsed == 0 {
+            return;
+        }
+        for task in snapshot.tasks {
+            if let Some(pace) = self.threads.get_mut(&task.id) {
+                pace.noticed_ns = (pace.noticed_ns + elapsed).min(ASLEEP_OF_NS);
+                let asleep = f64::from(u8::from(task.state == TaskState::Blocked));
+                let part = (elapsed as f64 / pace.noticed_ns as f64).min(1.0);
+                pace.asleep += part * (asleep - pace.asleep);
+            }
+        }
+    }
+
     /// Takes note of a thread's clock.
     pub(super) fn observe(&mut self, sample: &Sample) {
         let (on, clock) = (sample.core_type, sample.metrics.frequency);
@@ -128,8 +153,6 @@ impl Paces {
                 since_ns: now,
                 ..Pace::default()
             });
-            let asleep = f64::from(u8::from(task.state == TaskState::Blocked));
-            pace.asleep += (asleep - pace.asleep) / ASLEEP_OF;
             if elapsed > 0 {
                 pace.look(task, now, elapsed, &self.highest, is_crowded);
             }
@@ -218,6 +241,12 @@ impl Paces {
     pub(super) fn is_paced(&self, task: TaskId) -> bool {
         let pace = self.threads.get(&task);
         self.is_busy(task) && pace.is_some_and(|pace| pace.asleep >= ASLEEP)
+    }
+
+    /// Whether a thread was found asleep of late.
+    pub(super) fn is_found_asleep(&self, task: TaskId) -> bool {
+        let pace = self.threads.get(&task);
+        pace.is_some_and(|pace| pace.asleep >= EVER_ASLEEP)
     }
 
     /// Whether a thread sleeps in between.
@@ -361,6 +390,7 @@ mod tests {
                     topology: &self.topology,
                     tasks: &self.tasks,
                 };
+                self.paces.notice(&snapshot);
                 self.paces.look(&snapshot, is_crowded);
             }
         }
@@ -471,6 +501,42 @@ mod tests {
         bench.tasks[0].state = TaskState::Blocked;
         bench.runs(1, 0.5, 2);
         assert!(is_paced(&bench));
+    }
+
+    #[test]
+    fn a_video_that_shares_its_core_has_a_pace_and_what_hardly_ever_sleeps_has_none() {
+        let mut bench = Bench::new();
+        // Of each frame it sleeps for 28 % of the time; looks and what is noticed in between come each 50 ms and some.
+        let mut paced = |asleep: f64| {
+            let (mut found, mut of) = (0, 0);
+            for n in 0..400_u64 {
+                bench.now_ns += 53 * MS;
+                let part = (n as f64 * 53.0 / 33.3).fract();
+                bench.tasks[0].state = match part < asleep {
+                    true => TaskState::Blocked,
+                    false => TaskState::Running,
+                };
+                bench.tasks[0].run_ns[0] += 20 * MS;
+                let snapshot = Snapshot {
+                    now_ns: bench.now_ns,
+                    topology: &bench.topology,
+                    tasks: &bench.tasks,
+                };
+                bench.paces.notice(&snapshot);
+                if n % 4 == 0 {
+                    bench.paces.look(&snapshot, true);
+                }
+                if n > 40 {
+                    (found, of) = (
+                        found + u32::from(bench.paces.is_paced(bench.tasks[0].id)),
+                        of + 1,
+                    );
+                }
+            }
+            f64::from(found) / f64::from(of)
+        };
+        assert!(paced(0.28) > 0.99);
+        assert!(paced(0.03) < 0.05);
     }
 
     #[test]

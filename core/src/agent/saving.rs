@@ -146,6 +146,7 @@ impl EnergySaving {
                 false => Decider::Policy,
             };
         };
+        self.paces.notice(snapshot);
         if !is_due(self.looked_ns, SAVING_LOOK.as_nanos() as u64) {
             return match self.crowded_ns {
                 Some(_) => Decider::Policy,
@@ -208,12 +209,17 @@ impl EnergySaving {
         costs.cheapest(topology.types.len(), &speeds, self.awake, self.first)
     }
 
-    /// Whether each busy thread can have a core for itself.
+    /// Whether there are cores for all that busy threads want, be they asleep just now: looks may fall into the same
+    /// part of each frame for many seconds.
     fn fits(&self, snapshot: &Snapshot) -> bool {
         let types = 0..snapshot.topology.types.len();
         let cores: usize = types.map(|of| snapshot.topology.cores_of(of)).sum();
-        let busy = snapshot.tasks.iter();
-        busy.filter(|task| self.progress.is_busy(task)).count() <= cores
+        let wants = |task: &Task| match self.progress.is_wanting(task) {
+            false => 0.0,
+            true if self.paces.is_found_asleep(task.id) => self.progress.usage(task.id),
+            true => 1.0,
+        };
+        snapshot.tasks.iter().map(wants).sum::<f64>() <= cores as f64
     }
 
     /// Where each busy thread is best: `next`.
@@ -412,6 +418,42 @@ mod tests {
             saving.look(&snapshot);
         }
         assert!(saving.awake > 0.7, "{}", saving.awake);
+    }
+
+    #[test]
+    fn threads_are_too_many_by_what_they_want_whenever_they_are_looked_at() {
+        let topology = board(2, 2);
+        let fits = |busy: usize, video: TaskState| {
+            let mut saving = EnergySaving::default();
+            let mut tasks: Vec<Task> = (0..=busy as u32).map(|n| task(n, n % 4, 0)).collect();
+            for look in 1..=20 {
+                // Each frame takes a third of its time; looks fall into the same part of all of them.
+                for (n, task) in tasks.iter_mut().enumerate() {
+                    task.run_ns[0] += if n == busy { 70 * MS } else { 200 * MS };
+                }
+                let middle = look * 200 * MS - 90 * MS;
+                for (now_ns, state) in [(middle, TaskState::Blocked), (look * 200 * MS, video)] {
+                    tasks[busy].state = state;
+                    let snapshot = Snapshot {
+                        now_ns,
+                        topology: &topology,
+                        tasks: &tasks,
+                    };
+                    saving.paces.notice(&snapshot);
+                    if now_ns > middle {
+                        saving.look(&snapshot);
+                        if look == 20 {
+                            return saving.fits(&snapshot);
+                        }
+                    }
+                }
+            }
+            unreachable!()
+        };
+        for video in [TaskState::Blocked, TaskState::Running] {
+            assert!(fits(3, video));
+            assert!(!fits(4, video));
+        }
     }
 
     #[test]

@@ -68,13 +68,28 @@ impl EnergySaving {
                 age.is_none_or(|age| age > stale)
                     && (is_new(on) || thread.could_gain(self.price, on, hoped))
             };
-            let wanted = (0..nr_types).find(|&on| {
-                on != next.to
-                    && thread.allowed & 1 << on != 0
-                    && there[on] < topology.types[on].cpus.len()
-                    && (is_held(on) || (is_known && is_free && is_due(on)))
+            let has_room = |on: usize| there[on] < topology.types[on].cpus.len();
+            let wanted = (0..nr_types).find_map(|on| {
+                let may = on != next.to && thread.allowed & 1 << on != 0;
+                let is_wanted = is_held(on) || (is_known && is_free && is_due(on));
+                if !may || !is_wanted {
+                    return None;
+                }
+                match has_room(on) {
+                    true => Some((on, None)),
+                    false if is_held(on) => Some((on, Some(self.makes_room(at, on, goals)?))),
+                    false => None,
+                }
             });
-            if let Some(to) = wanted {
+            if let Some((to, other)) = wanted {
+                match other {
+                    Some(other) => {
+                        self.next[other].to = next.to;
+                        self.next[other].visits = Some(now + UNSEEN_NS);
+                        is_free = false;
+                    }
+                    None => there[to] += 1,
+                }
                 self.next[at].to = to;
                 let takes = if is_new(to) || is_held(to) {
                     UNSEEN_NS
@@ -82,10 +97,27 @@ impl EnergySaving {
                     VISIT_NS
                 };
                 self.next[at].visits = Some(now + takes);
-                there[to] += 1;
                 is_free &= is_held(to);
             }
         }
+    }
+
+    /// Which thread on a core type that is full is to change places with the one `at` for a visit: of those that compute all
+    /// the time, the one that loses least by that.
+    fn makes_room(&self, at: usize, on: usize, goals: &AgentGoals) -> Option<usize> {
+        let back = self.next[at].to;
+        let may = |&other: &usize| {
+            let (next, thread) = (&self.next[other], &self.threads[other]);
+            let is_there = next.to == on && next.visits.is_none() && !thread.is_given;
+            is_there && thread.allowed & 1 << back != 0 && goals.needs(next.id).is_none()
+        };
+        let loss = |other: usize| {
+            let thread = &self.threads[other];
+            let worth = |on: usize| self.price * thread.speeds[on] - thread.watts[on];
+            worth(on) - worth(back)
+        };
+        let others = (0..self.next.len()).filter(may);
+        others.min_by(|&a, &b| loss(a).total_cmp(&loss(b)))
     }
 
     /// In a crowd: what has a pace is not to wait for its turn on a slow core, which makes it late whatever it gets. The
@@ -136,4 +168,73 @@ impl EnergySaving {
 /// How old what was measured of a thread may be, ns.
 pub(super) fn stale_ns(topology: &Topology) -> u64 {
     STALE_NS * topology.types.len().saturating_sub(1) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::energy::thrift::PlacedThread;
+    use crate::testing::{MS, board, task};
+
+    #[test]
+    fn where_fast_cores_are_full_what_sleeps_is_seen_there_in_the_place_of_what_loses_least() {
+        let topology = board(2, 2);
+        let mut saving = EnergySaving::default();
+        // Two that compute on big cores; on a small one a video that drops frames, which it is not known to do.
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0), task(2, 2, 1)];
+        let mut now_ns = 0;
+        for _ in 0..5 {
+            now_ns += 200 * MS;
+            for (task, ran) in tasks.iter_mut().zip([200, 200, 100]) {
+                task.run_ns[task.core_type] += ran * MS;
+            }
+            let tasks = &tasks[..];
+            let topology = &topology;
+            saving.look(&Snapshot {
+                now_ns,
+                topology,
+                tasks,
+            });
+        }
+        let placed = |task: &crate::table::Task, small: f64| {
+            let next = Placed {
+                id: task.id,
+                to: task.core_type,
+                home: task.core_type,
+                visits: None,
+                is_loose: false,
+            };
+            let thread = PlacedThread {
+                speeds: [1.0, small, 1.0, 1.0],
+                watts: [10.0, 4.0, 0.0, 0.0],
+                is_given: false,
+                allowed: 0b11,
+                now: task.core_type,
+                best: task.core_type,
+                kept: task.core_type,
+            };
+            (next, thread)
+        };
+        for (task, small) in tasks.iter().zip([0.4, 0.6, 0.5]) {
+            let (next, thread) = placed(task, small);
+            saving.next.push(next);
+            saving.threads.push(thread);
+        }
+        (saving.threads[2].is_given, saving.price) = (true, 12.0);
+        let snapshot = Snapshot {
+            now_ns,
+            topology: &topology,
+            tasks: &tasks,
+        };
+        saving.visit(&snapshot, &AgentGoals::default(), 0);
+        let until = Some(now_ns + UNSEEN_NS);
+        let next: Vec<_> = saving.next.iter().map(|it| (it.to, it.visits)).collect();
+        assert_eq!(next, [(0, None), (1, until), (0, until)]);
+        // They change places, for neither would find an idle CPU.
+        let mut actions = Vec::new();
+        saving.tell(&snapshot, &mut actions);
+        let swaps =
+            |action: &&crate::policy::Action| matches!(action, crate::policy::Action::Swap(_));
+        assert_eq!(actions.iter().filter(swaps).count(), 1, "{actions:?}");
+    }
 }

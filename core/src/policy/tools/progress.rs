@@ -178,10 +178,15 @@ impl Progress {
         account.is_some_and(|account| account.is_busy(task))
     }
 
+    /// Whether a task wants a good part of a CPU, be it asleep just now.
+    pub(crate) fn is_wanting(&self, task: &Task) -> bool {
+        let account = self.accounts.get(&task.id);
+        account.is_some_and(|account| account.busy) && !task.kthread
+    }
+
     /// Whether a task wants a good part of a CPU, be it asleep just now, and is free to choose between core types.
     pub(crate) fn wants_much(&self, task: &Task) -> bool {
-        let account = self.accounts.get(&task.id);
-        account.is_some_and(|account| account.busy) && !task.kthread && task.may_choose()
+        self.is_wanting(task) && task.may_choose()
     }
 
     /// The share of a CPU that a task wants, 0 to 1.
