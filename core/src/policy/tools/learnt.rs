@@ -40,7 +40,7 @@ const MEASURED: u32 = 2;
 const AVERAGED_USUAL: u32 = 64;
 
 /// What a model's EF/SF errs by, of the logarithm, as far as is known.
-const ENERGY: f64 = 0.1;
+pub(crate) const ENERGY: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -411,7 +411,6 @@ impl Learnt {
     }
 
     /// What is usual on a core type, W; 0 where it is not known.
-    #[expect(dead_code, reason = "the next change")]
     pub(crate) fn usual_watts(&self, on: usize) -> f64 {
         self.usual_watts[on]
     }
