@@ -106,9 +106,9 @@ static void run(const struct program *program, const struct options *options)
 		       (unsigned long long)m.units, m.seconds, m.units / m.seconds,
 		       (unsigned long long)m.checksum);
 		if (m.frames)
-			printf("%s: %llu frames, %llu late, the longest %.2f ms\n", program->name,
+			printf("%s: %llu frames, %llu late, p99 %.2f ms, the longest %.2f ms\n", program->name,
 			       (unsigned long long)m.frames, (unsigned long long)m.late,
-			       m.longest_ms);
+			       m.p99_ms, m.longest_ms);
 		return;
 	}
 	printf("{\"program\":\"%s\",\"units\":%llu,\"seconds\":%.9f,\"rate\":%.9g,\"threads\":%u,"
@@ -117,8 +117,8 @@ static void run(const struct program *program, const struct options *options)
 	for (unsigned int i = 0; i < options->pin.nr; i++)
 		printf(i ? ",%d" : "%d", options->pin.cpu[i]);
 	if (m.frames)
-		printf("],\"frames\":%llu,\"late\":%llu,\"longest_ms\":%.3f", (unsigned long long)m.frames,
-		       (unsigned long long)m.late, m.longest_ms);
+		printf("],\"frames\":%llu,\"late\":%llu,\"longest_ms\":%.3f,\"p99_ms\":%.3f",
+		       (unsigned long long)m.frames, (unsigned long long)m.late, m.longest_ms, m.p99_ms);
 	else
 		printf("]");
 	printf(",\"checksum\":\"%016llx\"}\n", (unsigned long long)m.checksum);

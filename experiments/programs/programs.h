@@ -107,6 +107,7 @@ struct measurement {
 	uint64_t frames;
 	uint64_t late; /* of these: not done when the next was to begin */
 	double longest_ms; /* from when a frame was to begin until it was done */
+	double p99_ms; /* 99 of 100 took no longer */
 };
 void warm_up(const struct program *program, void *state, const struct options *options);
 struct measurement measure(const struct program *program, void *state,
