@@ -60,6 +60,7 @@ impl Scheduler<'_> {
             capacities: types.map(|kind| kind.capacity).collect(),
             cpus: cpus.collect(),
             threads: threads.collect(),
+            programs: self.agent.energy.processes().collect(),
             work: self.agent.work(),
             goals: LiveGoals::of(self.goals()),
             advised: self.advice.subscribers().map_or(0, |all| all.len() as u64),

@@ -27,6 +27,9 @@ const WINDOW_NS: u64 = 10_000_000_000;
 /// And are looked back to in steps of this, ns.
 const STEP_NS: u64 = 1_000_000_000;
 
+/// Processes whose joules are told one by one, the most.
+const PROGRAMS: usize = 20;
+
 /// A thread counts for unfairness if it took part for so much of that time: one that has just come
 /// has only been where chance put it.
 const PART: f64 = 0.5;
@@ -44,6 +47,8 @@ pub struct LiveReading {
     pub cpus: Vec<CpuReading>,
     /// Every thread in the table.
     pub threads: Vec<ThreadReading>,
+    /// Joules of processes since they were first seen, by their ids.
+    pub programs: Vec<(u32, f64)>,
     /// What all threads have done so far, those that have ended, too.
     pub work: Work,
     /// What becomes of goals, in short.
@@ -137,6 +142,9 @@ pub struct Live {
     /// Where that went.
     #[serde(default)]
     pub energy: Vec<LiveEnergy>,
+    /// The [`PROGRAMS`] processes that took most, those first.
+    #[serde(default)]
+    pub programs: Vec<LiveProgram>,
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Fastest first.
@@ -179,6 +187,17 @@ pub struct LiveEnergy {
     pub joules: f64,
     /// W in the interval; `None` where that cannot be told.
     pub watts: Option<f64>,
+}
+
+/// A process, and what it took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveProgram {
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// J since it was first seen, threads that have ended among them.
+    pub joules: f64,
 }
 
 /// A core type.
@@ -341,6 +360,7 @@ impl Rates {
             watts: watts(&earlier.totals, &now.totals, |t| Some(t.energy?.joules)),
             joules: now.totals.energy.map(|energy| energy.joules),
             energy: energy(&earlier.totals, &now.totals),
+            programs: programs(&now.programs, &names),
             saves: now.totals.saves,
             core_types: core_types(before, &now, elapsed),
             cpus: cpus(before, &now, elapsed),
@@ -425,6 +445,21 @@ fn unfairness(steps: &VecDeque<Step>, elapsed: u64) -> Option<f64> {
         (count, most, least) = (count + 1, f64::max(most, speed), f64::min(least, speed));
     }
     (count > 1 && least > 0.0).then(|| most / least)
+}
+
+/// The processes that took most.
+fn programs(all: &[(u32, f64)], names: &HashMap<u32, Comm>) -> Vec<LiveProgram> {
+    let mut all: Vec<_> = all.iter().filter(|(_, joules)| *joules > 0.0).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let told = all
+        .into_iter()
+        .take(PROGRAMS)
+        .map(|&(pid, joules)| LiveProgram {
+            pid,
+            comm: names.get(&pid).map(Comm::to_string).unwrap_or_default(),
+            joules,
+        });
+    told.collect()
 }
 
 /// A thread, but for what takes the others to tell.

@@ -193,6 +193,14 @@ pub fn render(live: &Live) -> String {
             text.sample("energy_part_joules_total", &labels, part.joules);
         }
     }
+    if !live.programs.is_empty() {
+        let help = "energy of the processes that took most, since each was first seen";
+        text.family("process_joules_total", "counter", help);
+        for program in &live.programs {
+            let labels = [("pid", &*program.pid.to_string()), ("comm", &program.comm)];
+            text.sample("process_joules_total", &labels, program.joules);
+        }
+    }
     text.gauge(
         "saves_energy",
         "1 while efficient cores are filled first",
@@ -367,7 +375,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::live::{LiveCoreType, LiveCpu, LiveEnergy};
+    use crate::stats::live::{LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
 
     #[test]
     fn an_address_may_be_a_port_alone() {
@@ -402,6 +410,11 @@ mod tests {
                 joules: 1.5,
                 watts: None,
             }],
+            programs: vec![LiveProgram {
+                pid: 7,
+                comm: "sort".into(),
+                joules: 1.25,
+            }],
             core_types: vec![LiveCoreType {
                 name: "P".into(),
                 cpus: 1,
@@ -426,6 +439,7 @@ mod tests {
             "scx_hetero_unfairness 1.25",
             "scx_hetero_energy_joules_total 2.5",
             r#"scx_hetero_energy_part_joules_total{part="P"} 1.5"#,
+            r#"scx_hetero_process_joules_total{pid="7",comm="sort"} 1.25"#,
             "scx_hetero_saves_energy 0",
             r#"scx_hetero_core_type_cpus{core_type="P"} 1"#,
             r#"scx_hetero_cpu_busy_ratio{cpu="0",core_type="P"} 0.125"#,

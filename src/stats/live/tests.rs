@@ -75,6 +75,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
         capacities: vec![1024, 512],
         cpus: vec![cpu(0), cpu(1)],
         threads: vec![thread(0), thread(1)],
+        programs: Vec::new(),
         work: Work {
             progress_ns: progress_ns.iter().sum::<u64>() as f64,
             // SF is 2.
@@ -190,4 +191,22 @@ fn what_is_told_is_bounded() {
     let mut now = reading(1, [0, 0]);
     now.threads = vec![now.threads[0]; 2 * LISTED];
     assert_eq!(Rates::default().next(now).threads.len(), LISTED);
+}
+
+#[test]
+fn of_programs_those_that_took_most_are_told_and_no_more_than_some() {
+    let mut reading = reading(1, [0; 2]);
+    let named = reading.threads[0].task.tgid;
+    reading.programs = (1000..1100)
+        .map(|pid| (pid, f64::from(pid) / 1e3))
+        .collect();
+    reading.programs.extend([(named, 7.0), (2000, 0.0)]);
+    let live = Rates::default().next(reading);
+    assert_eq!(live.programs.len(), PROGRAMS);
+    assert_eq!(
+        (live.programs[0].pid, live.programs[0].joules),
+        (named, 7.0)
+    );
+    assert!(!live.programs[0].comm.is_empty());
+    assert_eq!((live.programs[1].pid, &*live.programs[1].comm), (1099, ""));
 }

@@ -158,6 +158,7 @@ pub(super) fn reading(seconds: u64, policy: Name) -> LiveReading {
         },
         fairness: (policy == Name::Camps).then_some(100),
         capacities: vec![1024, 560],
+        programs: Vec::new(),
         cpus: (0..8).map(cpu).collect(),
         threads: (0..THREADS.len()).map(|i| thread(i, seconds)).collect(),
         work: work(seconds),
