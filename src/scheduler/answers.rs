@@ -183,7 +183,10 @@ impl Scheduler<'_> {
             Some(counting) => {
                 let lacks = counting.lacks(events, self.agent.topology.types.len());
                 let mut names: Vec<String> = lacks.iter().map(ToString::to_string).collect();
-                if name.knows(policy::Knows::NeedsModel) && !counting.has_model() {
+                // What threads take can be measured instead.
+                let measures =
+                    name.knows(policy::Knows::Energy) && self.half.sensors.energy().has_any();
+                if name.knows(policy::Knows::NeedsModel) && !counting.has_model() && !measures {
                     names.push("a model".into());
                 }
                 match names.is_empty() {
