@@ -146,7 +146,6 @@ fn lies_about_groups_change_nothing_for_others() {
     };
     let ([_, honest], [liar, other]) = (told(false), told(true));
     assert_eq!(other.advice, honest.advice);
-    assert_eq!(other.advice.threads, 4, "{:?}", other.advice);
     // Of what it names nothing is its own: its threads are company to it, and so are the others.
     assert_eq!(liar.told.members(), crate::advice::told::MOST_MEMBERS);
     assert!(
