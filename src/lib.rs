@@ -25,6 +25,7 @@ pub mod knowledge;
 mod mechanism;
 pub mod ml;
 pub mod monitor;
+mod order;
 pub mod pmc;
 pub mod pmu;
 pub mod power;

@@ -13,7 +13,7 @@ use super::service::now;
 use super::store::{KnowledgeStore, PATH, StoredMachine, StoredProgram};
 use super::{machine_name, transfer};
 use crate::output;
-use crate::text::plain;
+use crate::text::{hang_words, plain};
 use crate::topology::Topology;
 
 /// Arguments of `scx_hetero know`.
@@ -149,28 +149,24 @@ fn everything(store: Option<KnowledgeStore>) -> Result<(StoredMachine, Vec<Store
     })
 }
 
+/// Where what is known of the machine begins.
+const INDENT: usize = 12;
+
 /// What is known of the machine, in lines of at most 80 columns; nothing where that is nothing.
 fn about(machine: &StoredMachine) -> String {
     let parts = [
         ("calibrated", &machine.calibrated),
         ("events", &machine.events),
     ];
-    let mut told = String::new();
-    for (what, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        let mut line = format!("\n{what:<12}");
-        for word in text.split(' ') {
-            if line.chars().count() + word.chars().count() > 80 && line.trim().len() > 12 {
-                told += line.trim_end();
-                line = format!("\n{:<12}", "");
-            }
-            line = line + word + " ";
-        }
-        told += line.trim_end();
-    }
-    if told.is_empty() {
-        told
-    } else {
-        format!("\n{told}")
+    let known = parts.into_iter().filter(|(_, text)| !text.is_empty());
+    let line = |(what, text): (_, &String)| {
+        let text = hang_words(text.trim_end(), INDENT, INDENT);
+        format!("\n{what:<INDENT$}{text}")
+    };
+    let told: String = known.map(line).collect();
+    match told.is_empty() {
+        true => told,
+        false => format!("\n{told}"),
     }
 }
 

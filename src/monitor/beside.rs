@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use hetero_core::interference::InterferenceClass;
 
 use crate::agent::disturbed::SURE;
+use crate::order::greatest_first;
 use crate::stats::live::Live;
 
 /// Columns of text for the program that is slowed down, and for each that does.
@@ -54,7 +55,14 @@ pub(super) fn lines(live: &Live, wide: usize) -> BesideLines {
         *worst = worst.max(slowdown);
         *others.entry(by).or_default() += slowdown - 1.0;
     }
-    let (victims, mut others) = (most(victims), most(others));
+    let victims: Vec<u32> = greatest_first(victims)
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .collect();
+    let mut others: Vec<By> = greatest_first(others)
+        .into_iter()
+        .map(|(by, _)| by)
+        .collect();
     others.truncate((wide.saturating_sub(VICTIM) / COLUMN).clamp(1, CULPRITS));
     let named = |pid: u32, most: usize| {
         let pid_told = pid.to_string();
@@ -81,11 +89,4 @@ pub(super) fn lines(live: &Live, wide: usize) -> BesideLines {
         heading,
         rows: rows.collect(),
     }
-}
-
-/// Those with the greatest values, the greatest first.
-fn most<K: Ord + Copy>(values: HashMap<K, f64>) -> Vec<K> {
-    let mut all: Vec<(K, f64)> = values.into_iter().collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    all.into_iter().map(|(key, _)| key).collect()
 }

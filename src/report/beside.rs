@@ -8,6 +8,7 @@ use hetero_core::interference::{CLASSES, Interference, InterferenceClass};
 
 use super::page::escape;
 use crate::agent::disturbed::SURE;
+use crate::order::greatest_first;
 use crate::table::{Comm, Task, TaskId};
 
 /// Programs on either side, at most: those that lost most, and those that took most.
@@ -58,14 +59,9 @@ impl BesideGatherer {
                 of.class != InterferenceClass::None && of.confidence >= SURE && of.slowdown > 1.0
             });
             let Some(found) = found else { continue };
-            // What ran for so long would have taken less; what waits loses the time besides.
-            let lost = match found.class {
-                InterferenceClass::Wait => ran * (found.slowdown - 1.0),
-                _ => ran * (1.0 - 1.0 / found.slowdown),
-            };
             let pair = (task.tgid, found.culprit.map(|(pid, _)| pid));
             if self.lost.len() < PAIRS || self.lost.contains_key(&pair) {
-                self.lost.entry(pair).or_default()[found.class as usize] += lost;
+                self.lost.entry(pair).or_default()[found.class as usize] += found.lost_s(ran);
             }
         }
     }
@@ -110,9 +106,9 @@ impl BesideGatherer {
 
 /// Those with the greatest sums, the greatest first.
 fn most<K: Ord + Copy>(sums: HashMap<K, f64>) -> Vec<K> {
-    let mut all: Vec<(K, f64)> = sums.into_iter().filter(|of| of.1 >= LEAST_S).collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    all.into_iter().map(|(key, _)| key).take(SIDE).collect()
+    let all = sums.into_iter().filter(|of| of.1 >= LEAST_S);
+    let first = greatest_first(all).into_iter().take(SIDE);
+    first.map(|(key, _)| key).collect()
 }
 
 /// A table; `None` if nothing was slowed down.

@@ -9,6 +9,7 @@ use super::work::Work;
 use super::{CoreTypeTotals, Counts, EnergySums, EnergyTotals, Totals, part_watts, percent, watts};
 use crate::agent::disturbed::DisturbedStory;
 use crate::goals::GoalStatus;
+use crate::order::greatest_first;
 use crate::policy::Insight;
 use crate::table::{Comm, Task, TaskId, TaskState};
 use crate::topology::MAX_CORE_TYPES;
@@ -449,16 +450,13 @@ fn unfairness(steps: &VecDeque<Step>, elapsed: u64) -> Option<f64> {
 
 /// The processes that took most.
 fn programs(all: &[(u32, f64)], names: &HashMap<u32, Comm>) -> Vec<LiveProgram> {
-    let mut all: Vec<_> = all.iter().filter(|(_, joules)| *joules > 0.0).collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let told = all
-        .into_iter()
-        .take(PROGRAMS)
-        .map(|&(pid, joules)| LiveProgram {
-            pid,
-            comm: names.get(&pid).map(Comm::to_string).unwrap_or_default(),
-            joules,
-        });
+    let took = all.iter().copied().filter(|(_, joules)| *joules > 0.0);
+    let most = greatest_first(took).into_iter().take(PROGRAMS);
+    let told = most.map(|(pid, joules)| LiveProgram {
+        pid,
+        comm: names.get(&pid).map(Comm::to_string).unwrap_or_default(),
+        joules,
+    });
     told.collect()
 }
 

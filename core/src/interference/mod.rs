@@ -120,6 +120,16 @@ pub struct Interference {
     pub culprit: Option<(u32, f64)>,
 }
 
+impl Interference {
+    /// What a thread lost that ran for so long, s: that would have taken less, and what waits loses the time besides.
+    pub fn lost_s(&self, ran_s: f64) -> f64 {
+        match self.class {
+            InterferenceClass::Wait => ran_s * (self.slowdown - 1.0),
+            _ => ran_s * (1.0 - 1.0 / self.slowdown),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

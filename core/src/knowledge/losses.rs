@@ -41,12 +41,12 @@ impl ThreadLoss {
     /// Of `ran_s` of run time in which a thread was disturbed so; `None` where it is not known by which process.
     pub fn of(found: &Interference, ran_s: f64) -> Option<Self> {
         let (by, _) = found.culprit?;
-        let (alone_s, lost_s) = match found.class {
+        let alone_s = match found.class {
             InterferenceClass::None => return None,
-            // That which waits loses the time besides.
-            InterferenceClass::Wait => (ran_s, ran_s * (found.slowdown - 1.0)),
-            _ => (ran_s / found.slowdown, ran_s * (1.0 - 1.0 / found.slowdown)),
+            InterferenceClass::Wait => ran_s,
+            _ => ran_s / found.slowdown,
         };
+        let lost_s = found.lost_s(ran_s);
         (alone_s > 0.0 && lost_s > 0.0).then_some(Self {
             by,
             class: found.class,
