@@ -109,7 +109,7 @@ struct Ranked {
     hint: Option<usize>,
     /// Where it should be.
     to: usize,
-    /// It may be told to go elsewhere now.
+    /// It is not changing places at the moment.
     settled: bool,
     /// A model alone says what it gains, and has for long.
     on_trust: bool,
@@ -305,7 +305,8 @@ impl Rank {
         for alone in self.rising.iter().chain(&self.falling) {
             if alone.hint != Some(alone.to) {
                 actions.push(Action::Hint(alone.seen, Some(alone.to)));
-                self.demand.send(alone.seen.task, alone.to);
+                // It stays where it runs until a CPU there is free, so it is not on its way: it changes places with the
+                // next thread that is to go from there.
                 let reason = self.visits.reason(alone, slowest);
                 self.reasons.note(alone.seen.task, reason);
             }

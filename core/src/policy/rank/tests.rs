@@ -14,6 +14,8 @@ struct Bench {
     said: Vec<f64>,
     /// What the model says that it errs by.
     sigma: f64,
+    /// As long as all CPUs are busy, a thread that is told alone where to go does not get there.
+    full: bool,
     rank: Rank,
     now_ns: u64,
 }
@@ -30,6 +32,7 @@ impl Bench {
             sfs: sfs.to_vec(),
             said: Vec::new(),
             sigma: 0.0,
+            full: false,
             rank: Rank::new(OVERSUBSCRIBE),
             now_ns: 0,
         }
@@ -67,7 +70,9 @@ impl Bench {
             for (seen, to) in moves {
                 let task = &mut self.tasks[seen.task.slot as usize];
                 task.hint = *to;
-                task.core_type = to.unwrap_or(task.core_type);
+                if !self.full || moves.len() > 1 {
+                    task.core_type = to.unwrap_or(task.core_type);
+                }
             }
         }
         actions
@@ -93,6 +98,20 @@ fn those_that_gain_most_go_to_the_fast_cores_and_all_stay_there() {
     assert!(bench.steps(50) > 0);
     assert_eq!(bench.on_big(), [2, 4]);
     assert_eq!(bench.steps(50), 0);
+}
+
+#[test]
+fn one_that_waits_for_a_fast_core_changes_places_with_the_next_that_is_to_leave_it() {
+    let mut bench = Bench::new((2, 4), &[2.4, 1.2, 1.4, 1.6, 1.8, 2.0]);
+    bench.full = true;
+    // A fast core has nothing to do yet.
+    bench.tasks[1].state = TaskState::Blocked;
+    bench.steps(2);
+    assert_eq!(bench.tasks[5].hint, Some(0));
+    assert_eq!(bench.on_big(), [0, 1]);
+    bench.tasks[1].state = TaskState::Running;
+    bench.steps(3);
+    assert_eq!(bench.on_big(), [0, 5]);
 }
 
 #[test]
