@@ -262,7 +262,8 @@ impl Account {
             offset: 0,
             total_ns: task.total_ns(),
             queued: task.state == TaskState::Queued,
-            usage: 0.0,
+            // One that ran for most of a look takes part: none runs for all of it.
+            usage: STILL_BUSY,
             busy: false,
             active_at_ns: now,
             going: None,

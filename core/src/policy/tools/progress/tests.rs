@@ -102,6 +102,19 @@ fn who_was_sent_somewhere_rests_there_unless_it_is_driven_away() {
 }
 
 #[test]
+fn a_newcomer_takes_part_after_one_look_if_it_ran_for_most_of_that() {
+    for (ran, takes_part) in [(20, false), (40, true)] {
+        let mut bench = Bench::new(&[0; 5]);
+        bench.push(0);
+        bench.look(0);
+        bench.tasks[5].run_ns[1] += ran * MS;
+        bench.look(50 * MS);
+        let it = bench.progress.takes_part(&bench.tasks[5]);
+        assert_eq!(it, takes_part, "{ran} of 50 ms");
+    }
+}
+
+#[test]
 fn a_newcomer_starts_level_with_the_one_furthest_ahead() {
     let mut bench = Bench::new(&[100, 900, 500]);
     bench.push(7);
