@@ -357,7 +357,11 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
-	if (swap_target(p, tctx, cpu) != NO_CPU) {
+	if (swap_target(p, tctx, cpu) == NO_CPU)
+		tctx->swap_ticks = 0;
+	else if (tctx->swap_ticks <= FASTER_FIRST_TICKS)
+		tctx->swap_ticks++;
+	if (begins_swap(p, tctx, cpu)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}

@@ -195,6 +195,7 @@ struct task_ctx {
 	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
 	u8 waiting;		/* counted in nr_waiting of its queue */
 	u8 upgrade;		/* tick saw a better idle CPU */
+	u8 swap_ticks;		/* that it has had since a swap waits for it to leave its CPU */
 	u8 counting;		/* a stretch has begun */
 	u8 counting_set;
 	u8 idle_windows;	/* in a row in which it used too little CPU to be counted */

@@ -490,6 +490,21 @@ impl NativeKernel {
         self.apply(&[action], 0)[0].result == intf::action_result_ACTION_APPLIED
     }
 
+    /// Has two tasks that have slots trade core types, as a policy does. Whether it was applied.
+    #[cfg(test)]
+    pub(crate) fn swap(&self, [one, two]: [TaskIndex; 2]) -> bool {
+        let (Some(first), Some(second)) = (self.seen(one), self.seen(two)) else {
+            return false;
+        };
+        let [on, to] = [one, two].map(|task| self.machine().type_of(self.cpu_of(task)));
+        let pair = [
+            (Seen { task: first, on }, to),
+            (Seen { task: second, on: to }, on),
+        ];
+        let action = encode(&Action::Swap(pair), Author::Policy);
+        self.apply(&[action], 0)[0].result == intf::action_result_ACTION_APPLIED
+    }
+
     /// Applies actions as the agent does, from `cpu`, and returns them with their results.
     pub fn apply(&self, actions: &[types::action], cpu: u32) -> Vec<types::action> {
         self.enter(cpu);

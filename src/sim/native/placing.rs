@@ -104,6 +104,26 @@ fn with_smt_whole_cores_are_filled_before_second_threads() {
 }
 
 #[test]
+fn in_a_swap_the_one_that_goes_to_the_faster_type_goes_first() {
+    let swapped = |ticks: &[u32]| {
+        let mut scene = Scene::new(&machine(&[1, 2]));
+        let tasks = scene.hogs(3, &NewTask::default());
+        scene.run(50 * MS);
+        let on = |cpu| *tasks.iter().find(|&&it| scene.kernel.cpu_of(it) == cpu).unwrap();
+        let pair = [0, 1].map(on);
+        assert!(scene.kernel.swap(pair));
+        for &cpu in ticks {
+            scene.kernel.tick(cpu);
+            scene.kernel.settle();
+        }
+        types(&scene, &pair)
+    };
+    assert_eq!(swapped(&[0, 2]), [0, 1], "it waits for the other");
+    assert_eq!(swapped(&[0, 2, 1]), [1, 0]);
+    assert_eq!(swapped(&[0, 0, 0]), [1, 0], "but not for ever");
+}
+
+#[test]
 fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     let mut scene = Scene::new(&machine(&[2, 2]));
     // What src/scheduler/saving.rs writes.
