@@ -499,7 +499,13 @@ impl NativeKernel {
         let [on, to] = [one, two].map(|task| self.machine().type_of(self.cpu_of(task)));
         let pair = [
             (Seen { task: first, on }, to),
-            (Seen { task: second, on: to }, on),
+            (
+                Seen {
+                    task: second,
+                    on: to,
+                },
+                on,
+            ),
         ];
         let action = encode(&Action::Swap(pair), Author::Policy);
         self.apply(&[action], 0)[0].result == intf::action_result_ACTION_APPLIED

@@ -109,13 +109,17 @@ fn in_a_swap_the_one_that_goes_to_the_faster_type_goes_first() {
         let mut scene = Scene::new(&machine(&[1, 2]));
         let tasks = scene.hogs(3, &NewTask::default());
         scene.run(50 * MS);
-        let on = |cpu| *tasks.iter().find(|&&it| scene.kernel.cpu_of(it) == cpu).unwrap();
+        let on = |cpu| {
+            *tasks
+                .iter()
+                .find(|&&it| scene.kernel.cpu_of(it) == cpu)
+                .unwrap()
+        };
         let pair = [0, 1].map(on);
         assert!(scene.kernel.swap(pair));
-        for &cpu in ticks {
-            scene.kernel.tick(cpu);
-            scene.kernel.settle();
-        }
+        // At once: no CPU hears of another before all have had theirs.
+        ticks.iter().for_each(|&cpu| scene.kernel.tick(cpu));
+        scene.kernel.settle();
         types(&scene, &pair)
     };
     assert_eq!(swapped(&[0, 2]), [0, 1], "it waits for the other");
