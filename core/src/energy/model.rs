@@ -130,6 +130,43 @@ fn voltage(clock: f64) -> f64 {
     0.4 + 0.6 * clock * clock * clock
 }
 
+/// Seconds of work of threads, so many times each, to ask for the error of all of it together: what they err by alike cancels
+/// where one is taken off another.
+#[derive(Clone, Debug)]
+pub struct WorkSum {
+    row: [f64; UNKNOWNS],
+    /// Variance of what threads without a term of their own take beyond what the model makes of their work, J².
+    untold: f64,
+}
+
+impl Default for WorkSum {
+    fn default() -> Self {
+        Self {
+            row: [0.0; UNKNOWNS],
+            untold: 0.0,
+        }
+    }
+}
+
+impl WorkSum {
+    /// Adds work on a core type so many times.
+    pub fn add(&mut self, times: f64, core_type: usize, work: &CoreWork) {
+        let of_type = self.row[core_type * OF_TYPE..][..OF_TYPE].iter_mut();
+        of_type
+            .zip(work)
+            .for_each(|(sum, work)| *sum += times * work);
+    }
+
+    /// And what its owner takes beyond that in a second; of a thread without a term of its own, which takes `watts`, nothing is known
+    /// of it.
+    pub fn add_own(&mut self, times: f64, owner: Option<usize>, watts: f64) {
+        match owner {
+            Some(owner) => self.row[OWN + owner] += times,
+            None => self.untold += (times * OWN_SPREAD * watts).powi(2),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct PowerModel {
@@ -199,29 +236,9 @@ impl PowerModel {
         self.variance(&row).sqrt()
     }
 
-    /// Standard error of how much more an owner takes in a second of `work` on a core type than `usual` work does there, W. What
-    /// the model errs by of both alike, as where all CPUs are busy and P cores' watts cannot be told from E cores',
-    /// is not in it.
-    pub fn error_beside(
-        &self,
-        core_type: usize,
-        work: &CoreWork,
-        usual: &CoreWork,
-        owner: Option<usize>,
-    ) -> f64 {
-        let mut row = [0.0; UNKNOWNS];
-        let of_type = &mut row[core_type * OF_TYPE..][..OF_TYPE];
-        for (value, (work, usual)) in of_type.iter_mut().zip(work.iter().zip(usual)) {
-            *value = work - usual;
-        }
-        let own = match owner {
-            Some(owner) => {
-                row[OWN + owner] = 1.0;
-                0.0
-            }
-            None => (OWN_SPREAD * self.joules(core_type, work)).powi(2),
-        };
-        (self.variance(&row) + own).sqrt()
+    /// Standard error of a sum of works, J.
+    pub fn error_of(&self, sum: &WorkSum) -> f64 {
+        (self.variance(&sum.row) + sum.untold).sqrt()
     }
 
     /// Of what the solution makes of a row.

@@ -60,6 +60,9 @@ pub struct Sample {
 pub struct SampleWatts {
     /// On each core type; `None` where it has not run.
     pub on: [Option<SureWatts>; MAX_CORE_TYPES],
+    /// Standard error of how much more it takes on the fastest core type than on each, against other threads, W; `None` where it
+    /// was not on both. It may be far less than that of either.
+    pub apart: [Option<f32>; MAX_CORE_TYPES],
     /// What is usual there, W; 0 where nothing tells.
     pub usual: [f64; MAX_CORE_TYPES],
 }

@@ -128,9 +128,9 @@ fn parts(topology: &Topology) -> [f64; MAX_CORE_TYPES] {
 }
 
 /// Of what threads differ by, so much more is asked than what is known of each errs by: what is gained where it is right is to be
-/// worth what is lost where it is wrong. By `experiments/ef-optimum`, with errors of 1 W of what threads take more on a P core than on an E core, 33 of
-/// 200 mixes have more than 1 % more EDP than by SF alone at 0, and none at 4.
-const DOUBT: f64 = 4.0;
+/// worth what is lost where it is wrong, and what threads differ by is itself known from few of them. Chosen by mixes in the
+/// simulator and by `experiments/ef-optimum`: docs/decisions/edp-aim.md.
+const DOUBT: f64 = 2.0;
 
 /// A quantity that differs between threads, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,6 +221,8 @@ struct Profile {
     over_fast: [f64; MAX_CORE_TYPES],
     /// What it takes where it was measured.
     measured: [Option<SureWatts>; MAX_CORE_TYPES],
+    /// Standard error of how much more that is on the fastest core type, against other threads, where it is told, W.
+    apart: [Option<f32>; MAX_CORE_TYPES],
     /// On the fastest, by all of them, W.
     fast_watts: Option<f64>,
 }
@@ -236,7 +238,8 @@ impl Profile {
         let learnt = speedups.learnt();
         let speeds = speedups.speeds(task.id, topology);
         let own_energy = learnt.energy_ratio(task.id).map(f64::ln);
-        let usual_watts = |on| learnt.usual_watts(on);
+        let told = learnt.watts(task.id);
+        let usual_watts = |on: usize| told.usual[on];
         // Energy for the work, over the time that it takes.
         let over_fast = std::array::from_fn(|on| match own_energy.or(usual.energy) {
             Some(energy) => ((1.0 - parts[on]) * energy).exp() * speeds[on],
@@ -249,7 +252,8 @@ impl Profile {
             speeds,
             own_energy,
             over_fast,
-            measured: learnt.watts(task.id),
+            measured: told.on,
+            apart: told.apart,
             fast_watts: None,
         };
         let (mut sum, mut known) = (0.0, 0u32);
@@ -280,10 +284,12 @@ impl Profile {
     /// How much more it takes on the fastest core type than on another, W, and the variance of that.
     fn saves(&self, on: usize, usual: f64) -> (f64, f64) {
         let (fast, slow) = (self.watts(0, usual), self.watts(on, usual));
-        (
-            fast.watts - slow.watts,
-            fast.sigma.powi(2) + slow.sigma.powi(2),
-        )
+        let is_measured = self.measured[0].is_some() && self.measured[on].is_some();
+        let variance = match self.apart[on].filter(|_| is_measured) {
+            Some(sigma) => f64::from(sigma).powi(2),
+            None => fast.sigma.powi(2) + slow.sigma.powi(2),
+        };
+        (fast.watts - slow.watts, variance)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::text::plain;
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// What the first member of every recording begins with; the number grows when records change.
-pub const MAGIC: &[u8] = b"scx_hetero recording 6\n";
+pub const MAGIC: &[u8] = b"scx_hetero recording 7\n";
 
 /// Tasks, and what is decided for them, that are read at the most: four times what the scheduler's table
 /// holds.

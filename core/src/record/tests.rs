@@ -278,7 +278,7 @@ fn the_bytes_are_those_of_the_documented_form() {
         encode::append(&mut bytes, record);
         bytes
     };
-    assert_eq!(MAGIC, b"scx_hetero recording 6\n");
+    assert_eq!(MAGIC, b"scx_hetero recording 7\n");
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);

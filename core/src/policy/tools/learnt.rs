@@ -20,7 +20,7 @@ use super::mean::{Mean, MeasuredMean, MeasuredSpeed};
 use super::speeds::{Prior, SureSpeeds};
 use super::trust::{Residual, Residuals, Trust};
 use crate::knowledge::{ProfilePhase, Sure, ThreadProfile};
-use crate::pmu::sample::{Sample, SfEstimate, SureWatts};
+use crate::pmu::sample::{Sample, SampleWatts, SfEstimate, SureWatts};
 use crate::policy::Snapshot;
 use crate::slowdown::Phase;
 use crate::slowdown::estimator::DISCARDED;
@@ -53,6 +53,8 @@ struct Entry {
     energy: [Mean; MAX_CORE_TYPES],
     /// What it takes on each core type, W, and the square of the standard error.
     watts: [(Mean, Mean); MAX_CORE_TYPES],
+    /// And the square of that of how much more it takes on the fastest.
+    apart: [Mean; MAX_CORE_TYPES],
     /// Instructions per cycle on each core type.
     ipc: [MeasuredMean; MAX_CORE_TYPES],
     /// Logarithm of what was measured over what the model said, once it was.
@@ -203,11 +205,13 @@ impl Thread {
         if stays && self.samples > DISCARDED.into() && sample.metrics.ipc > 0.0 {
             entry.ipc[core_type].take(sample.metrics.ipc, AVERAGED, machine.now_ns);
         }
-        let told = sample
-            .watts
-            .filter(|_| stays)
-            .map_or([None; MAX_CORE_TYPES], |told| told.on);
-        for ((watts, variance), told) in entry.watts.iter_mut().zip(told) {
+        let told = sample.watts.filter(|_| stays).unwrap_or_default();
+        for (apart, told) in entry.apart.iter_mut().zip(told.apart) {
+            if let Some(sigma) = told.filter(|sigma| sigma.is_finite()) {
+                apart.take(f64::from(sigma).powi(2), AVERAGED);
+            }
+        }
+        for ((watts, variance), told) in entry.watts.iter_mut().zip(told.on) {
             let sound = |told: &SureWatts| {
                 told.watts.is_finite() && told.watts > 0.0 && told.sigma.is_finite()
             };
@@ -240,6 +244,7 @@ impl Thread {
             variance: Mean::default(),
             energy: Default::default(),
             watts: Default::default(),
+            apart: Default::default(),
             ipc: Default::default(),
             residual: None,
             past: self
@@ -398,21 +403,20 @@ impl Learnt {
         over_types(&self.phase(task)?.energy)
     }
 
-    /// What a thread takes on each core type, in the phase that it was in last.
-    pub(crate) fn watts(&self, task: TaskId) -> [Option<SureWatts>; MAX_CORE_TYPES] {
+    /// What a thread takes on each core type, in the phase that it was in last, and what is usual.
+    pub(crate) fn watts(&self, task: TaskId) -> SampleWatts {
         let phase = self.phase(task);
-        std::array::from_fn(|on| {
-            let (watts, variance) = &phase?.watts[on];
-            Some(SureWatts {
-                watts: watts.get()?,
-                sigma: variance.get()?.sqrt(),
-            })
-        })
-    }
-
-    /// What is usual on a core type, W; 0 where it is not known.
-    pub(crate) fn usual_watts(&self, on: usize) -> f64 {
-        self.usual_watts[on]
+        SampleWatts {
+            on: std::array::from_fn(|on| {
+                let (watts, variance) = &phase?.watts[on];
+                Some(SureWatts {
+                    watts: watts.get()?,
+                    sigma: variance.get()?.sqrt(),
+                })
+            }),
+            apart: std::array::from_fn(|on| Some(phase?.apart[on].get()?.sqrt() as f32)),
+            usual: self.usual_watts,
+        }
     }
 
     /// Speeds of a thread by core type in the phase that it was in last, where a model says any.

@@ -79,6 +79,7 @@ fn without_a_model_watts_are_known_and_nothing_else() {
     }
     let told = learnt
         .watts(it.id)
+        .on
         .map(|on| on.map(|on| (on.watts, on.sigma)));
     assert_eq!(told, [Some((12.0, 1.0)), Some((4.0, 0.5)), None, None]);
     assert_eq!((learnt.sf(it.id), learnt.usual(&it)), (None, None));
@@ -88,7 +89,7 @@ fn without_a_model_watts_are_known_and_nothing_else() {
     assert!(found.is_empty());
     // A model that comes later knows what was measured before.
     assert_eq!(take(&mut learnt, &mut it, 1, 300.0, 2.0), 2.0);
-    assert_eq!(learnt.watts(it.id)[0].map(|on| on.watts), Some(12.0));
+    assert_eq!(learnt.watts(it.id).on[0].map(|on| on.watts), Some(12.0));
 }
 
 #[test]
