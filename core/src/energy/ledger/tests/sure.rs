@@ -3,6 +3,7 @@
 //! those of `super` times factors drawn by lot, with programs drawn by lot.
 
 use super::*;
+use crate::pmu::sample::{SampleWatts, SureWatts};
 
 /// Natural logarithms of the factors have this standard deviation.
 const SPREAD: f64 = 0.4;
