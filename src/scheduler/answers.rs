@@ -149,6 +149,8 @@ impl Scheduler<'_> {
         let measured = measured.and_then(|known| Some((known.settled(size)?, known.rate)));
         let caches = &self.agent.caches;
         let mut story = caches.story(task, &self.agent.topology, measured)?;
+        let curve = self.agent.curve(task.id, task.core_type);
+        story.set_curve(&curve.points, curve.earlier);
         let confined = self.resctrl.as_ref().and_then(|it| it.confined(task.tgid));
         story.confined = confined.map(|(of, ways)| ConfinedStory {
             ways,

@@ -4,7 +4,8 @@
 
 use super::backend::Backend;
 use super::interference::AgentInterference;
-use crate::knowledge::{Past, Remembered, ThreadFinding, ThreadProfile};
+use crate::cache::CacheLedger;
+use crate::knowledge::{Past, Remembered, ThreadCurve, ThreadFinding, ThreadProfile, logarithms};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
 
@@ -41,7 +42,7 @@ impl AgentKnowledge {
         &mut self,
         backend: &mut B,
         policy: &mut dyn Policy,
-        interference: &mut AgentInterference,
+        (interference, caches): (&mut AgentInterference, &CacheLedger),
         tasks: &[Task],
     ) {
         if !backend.remembers() || !policy.remembers() {
@@ -53,7 +54,7 @@ impl AgentKnowledge {
         let mut before = self.before.drain(..).peekable();
         for task in tasks.iter().filter(|task| !task.kthread) {
             while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
-                gone.keep(backend, policy, interference, true);
+                gone.keep(backend, policy, (interference, caches), true);
             }
             let known = before.next_if(|of| of.task.id == task.id);
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
@@ -67,7 +68,7 @@ impl AgentKnowledge {
                 known.ask(backend, policy);
             }
             if now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
-                known.keep(backend, policy, interference, false);
+                known.keep(backend, policy, (interference, caches), false);
                 known.kept_ns = now_ns;
             }
             let past = policy.past(task.id);
@@ -77,13 +78,21 @@ impl AgentKnowledge {
             known.past = past;
             self.threads.push(known);
         }
-        before.for_each(|mut gone| gone.keep(backend, policy, interference, true));
+        before.for_each(|mut gone| gone.keep(backend, policy, (interference, caches), true));
     }
 
     /// What became of what was known of a thread's program.
     pub(super) fn past(&self, task: TaskId) -> Past {
         let found = self.threads.binary_search_by_key(&task, |of| of.task.id);
         found.map_or(Past::Unknown, |at| self.threads[at].past)
+    }
+
+    /// The miss-rate curve that a thread on a core type is expected to have, unless it is unlike its past.
+    pub(super) fn curve(&self, task: TaskId, core_type: usize) -> Option<&ThreadCurve> {
+        let found = self.threads.binary_search_by_key(&task, |of| of.task.id);
+        let known = found.ok().map(|at| &self.threads[at])?;
+        let told = known.told.as_ref().filter(|_| known.past != Past::Wrong)?;
+        told.curves.get(core_type)
     }
 
     /// Another policy knows nothing of the threads.
@@ -98,10 +107,10 @@ impl AgentKnowledge {
         &mut self,
         backend: &mut B,
         policy: &dyn Policy,
-        interference: &mut AgentInterference,
+        (interference, caches): (&mut AgentInterference, &CacheLedger),
     ) {
         for known in &mut self.threads {
-            known.keep(backend, policy, interference, false);
+            known.keep(backend, policy, (interference, caches), false);
         }
     }
 }
@@ -143,7 +152,7 @@ impl Acquaintance {
         &mut self,
         backend: &mut B,
         policy: &dyn Policy,
-        interference: &mut AgentInterference,
+        (interference, caches): (&mut AgentInterference, &CacheLedger),
         last: bool,
     ) {
         let mut found = ThreadFinding {
@@ -152,6 +161,11 @@ impl Acquaintance {
             ..ThreadFinding::default()
         };
         policy.find(self.task.id, &mut found.profile);
+        for (core_type, curve) in found.profile.curves.iter_mut().enumerate() {
+            if let Some(measured) = caches.curve(self.task.id, core_type) {
+                *curve = logarithms(&measured.points());
+            }
+        }
         let lost = found.losses.iter().any(Option::is_some);
         if !found.profile.is_empty() || lost || (self.kept && last) {
             found.unlike = policy.past(self.task.id) == Past::Wrong;
@@ -262,7 +276,7 @@ mod tests {
             agent.look(
                 programs,
                 &mut *policy,
-                &mut AgentInterference::default(),
+                (&mut AgentInterference::default(), &CacheLedger::default()),
                 tasks,
             );
             let mut actions = Vec::new();
@@ -371,7 +385,7 @@ mod tests {
             agent.look(
                 &mut programs,
                 &mut *policy,
-                &mut AgentInterference::default(),
+                (&mut AgentInterference::default(), &CacheLedger::default()),
                 &[it],
             );
             let snapshot = Snapshot {

@@ -50,10 +50,10 @@ pub use moves::Moves;
 pub use ruled::{Place, Ruled, Verdict, WEIGHT_ONE};
 pub use saving::SAVING_LOOK;
 
-use crate::cache::CacheLedger;
+use crate::cache::{CacheLedger, MissRateCurve};
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::PlaceAim;
-use crate::knowledge::{Past, ThreadProfile};
+use crate::knowledge::{Past, ThreadCurve, ThreadProfile, ToldCurve};
 use crate::placement;
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Knows, Name, Policy, Reason, Settings, Snapshot};
@@ -172,6 +172,18 @@ impl Agent {
         self.knowledge.past(task)
     }
 
+    /// The miss-rate curve of a thread on a core type, by what was measured of it and by earlier runs of its program.
+    pub fn curve(&self, task: TaskId, core_type: usize) -> ToldCurve {
+        let measured = self.caches.curve(task, core_type);
+        let measured = measured.map(MissRateCurve::points).unwrap_or_default();
+        ToldCurve::new(&measured, self.remembered_curve(task, core_type))
+    }
+
+    /// What earlier runs alone say of that; nothing of a thread that is unlike its past.
+    pub fn remembered_curve(&self, task: TaskId, core_type: usize) -> Option<&ThreadCurve> {
+        self.knowledge.curve(task, core_type)
+    }
+
     /// Tells the policy what earlier runs of a thread's program were like.
     pub fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.policy.remember(task, known);
@@ -179,8 +191,8 @@ impl Agent {
 
     /// Has all that the policy has found of threads kept, as before the scheduler ends.
     pub fn keep_all<B: Backend>(&mut self, backend: &mut B) {
-        self.knowledge
-            .keep_all(backend, &*self.policy, &mut self.interference);
+        let beside = (&mut self.interference, &self.caches);
+        self.knowledge.keep_all(backend, &*self.policy, beside);
     }
 
     /// What became of all actions so far.
@@ -249,13 +261,15 @@ impl Agent {
         let Self {
             knowledge,
             interference,
+            caches,
             energy,
             topology,
             policy,
             tasks,
             ..
         } = self;
-        knowledge.look(backend, &mut **policy, interference, tasks);
+        knowledge.look(backend, &mut **policy, (interference, caches), tasks);
+        caches.forget_ended();
         let watts = |task, core_type| energy.watts(task, core_type);
         interference.look(backend.now(), tasks, topology, watts);
         let mut actions = take(&mut self.actions);

@@ -220,6 +220,9 @@ impl ThreadStory {
             if let Some(curve) = cache.curve_told() {
                 item("", curve);
             }
+            if let Some(earlier) = cache.earlier_told() {
+                item("", earlier);
+            }
             if let Some(confined) = cache.confined_told() {
                 item("", hang_words(&confined, 11, 11));
             }

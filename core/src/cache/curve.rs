@@ -39,13 +39,16 @@ pub struct MissRateCurve {
 }
 
 /// A curve at one size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CurvePoint {
     /// Misses for 1,000 instructions.
     pub mpki: f64,
     /// Standard error of that.
     pub error: f64,
 }
+
+/// A curve at eighths of the cache, the smallest first; `None` where nothing is known.
+pub type CurvePoints = [Option<CurvePoint>; CURVE_POINTS];
 
 impl MissRateCurve {
     /// Takes in what it missed for 1,000 instructions with this part of the cache, 0 to 1.
@@ -75,9 +78,9 @@ impl MissRateCurve {
     }
 
     /// At eighths of the cache, the smallest first; `None` where nothing near was seen.
-    pub fn points(&self) -> [Option<CurvePoint>; CURVE_POINTS] {
+    pub fn points(&self) -> CurvePoints {
         let fitted = self.fitted();
-        std::array::from_fn(|point| fitted.at((point + 1) as f64 / CURVE_POINTS as f64, REACH))
+        std::array::from_fn(|point| fitted.at(size(point), REACH))
     }
 
     /// The same in between: with this part of the cache; beyond what was seen the nearest that was.
@@ -105,6 +108,29 @@ impl MissRateCurve {
         fitted.settle();
         fitted
     }
+}
+
+/// The part of the cache that a point is of.
+fn size(point: usize) -> f64 {
+    (point + 1) as f64 / CURVE_POINTS as f64
+}
+
+/// Points that come from several curves, as one that only falls; each counts by how sure it is.
+pub fn falling(points: &CurvePoints) -> CurvePoints {
+    let mut fitted = FittedCurve::default();
+    for (at, point) in points.iter().enumerate() {
+        let Some(point) = point else { continue };
+        let least = 0.01 * point.mpki;
+        fitted.push(Level {
+            part: size(at),
+            weight: point.error.max(least).max(1e-6).powi(-2),
+            mpki: point.mpki,
+            error: point.error,
+        });
+    }
+    fitted.settle();
+    let known = |at: usize| points[at].and_then(|_| fitted.at(size(at), 0.0));
+    std::array::from_fn(known)
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -244,6 +270,20 @@ mod tests {
             curve.take(0.5, 5.0);
         }
         assert!((curve.at(0.5).unwrap().mpki - 5.0).abs() < 0.5);
+    }
+
+    #[test]
+    fn points_of_several_curves_fall_and_those_that_do_are_left_alone() {
+        let point = |mpki, error| Some(CurvePoint { mpki, error });
+        let mut points: CurvePoints = [None; CURVE_POINTS];
+        (points[1], points[3]) = (point(20.0, 1.0), point(10.0, 1.0));
+        assert_eq!(falling(&points), points);
+        // The surer one counts for more.
+        points[6] = point(12.0, 0.1);
+        let told = falling(&points);
+        assert!(told[3] == told[6].map(|of| CurvePoint { error: told[3].unwrap().error, ..of }));
+        assert!((told[6].unwrap().mpki - 11.98).abs() < 0.01, "{told:?}");
+        assert_eq!((told[0], told[1]), (None, points[1]));
     }
 
     proptest! {

@@ -16,6 +16,9 @@ use rustc_hash::FxHashMap;
 /// Threads with curves, at most: a kilobyte or so each.
 const MOST_CURVES: usize = 2048;
 
+/// Threads that have ended whose curves are there until they were kept, at most.
+const ENDED: usize = 256;
+
 /// A thread that misses less often, of 1,000 instructions, gets no curve: no cache is worth anything to it.
 const LEAST_MPKI: f64 = 0.02;
 
@@ -61,8 +64,11 @@ struct CachedThread {
     waits: bool,
     /// At the last sample: core type, cache, and lines of it.
     before: Option<(usize, HeldLines)>,
-    curves: Option<Box<[MissRateCurve; MAX_CORE_TYPES]>>,
+    curves: Option<Box<ThreadCurves>>,
 }
+
+/// By core type.
+type ThreadCurves = [MissRateCurve; MAX_CORE_TYPES];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -70,6 +76,8 @@ pub struct CacheLedger {
     /// By slot.
     threads: Vec<Option<CachedThread>>,
     curves: usize,
+    /// Of threads that have ended.
+    ended: Vec<(TaskId, Box<ThreadCurves>)>,
     /// What processes did since this was last taken, if asked for: see [`Self::follow_processes`].
     pub processes: Option<FxHashMap<u32, ProcessMisses>>,
     /// Kept for its memory.
@@ -114,8 +122,8 @@ impl CacheLedger {
         }
         if !matches!(&self.threads[slot], Some(thread) if thread.task == sample.task) {
             // Of one that has ended before.
-            self.curves -= usize::from(has_curves(&self.threads[slot]));
-            self.threads[slot] = None;
+            let before = self.threads[slot].take();
+            self.curves -= usize::from(end(before, &mut self.ended));
         }
         let thread = self.threads[slot].get_or_insert_with(|| CachedThread::new(sample));
         let rate = &mut thread.rates[sample.core_type];
@@ -166,10 +174,7 @@ impl CacheLedger {
                 Some(task) => thread.follow(task, topology),
                 // Its first sample may come before the table has it.
                 None if !thread.seen && !std::mem::replace(&mut thread.waits, true) => {}
-                None => {
-                    self.curves -= usize::from(thread.curves.is_some());
-                    *place = None;
-                }
+                None => self.curves -= usize::from(end(place.take(), &mut self.ended)),
             }
         }
         for llc in 0..topology.llc_bytes.len() {
@@ -247,7 +252,7 @@ impl CacheLedger {
         }
     }
 
-    /// What is told of a thread; `None` where nothing is known. `measured` is what hardware has counted of its
+    /// What is told of a thread, but for its curve; `None` where nothing is known. `measured` is what hardware has counted of its
     /// process: bytes held, and moved in a second.
     pub fn story(
         &self,
@@ -260,7 +265,6 @@ impl CacheLedger {
         let bytes = self.bytes(task.id);
         let process_bytes = measured.map(|(bytes, _)| bytes);
         let process_bytes = process_bytes.or_else(|| self.process_bytes(task.tgid));
-        let curve = self.curve(task.id, task.core_type);
         Some(CacheStory {
             // Where hardware has counted, the thread's part is still estimated, and no more than all of it.
             bytes: bytes.unwrap_or(f64::INFINITY).min(process_bytes?),
@@ -268,10 +272,7 @@ impl CacheLedger {
             process_bytes: process_bytes?,
             measured: measured.is_some(),
             moved: measured.and_then(|(_, moved)| moved),
-            confined: None,
-            curve: curve
-                .map(|curve| curve.points().map(|point| point.map(|p| (p.mpki, p.error))))
-                .unwrap_or_default(),
+            ..CacheStory::default()
         })
     }
 
@@ -283,10 +284,19 @@ impl CacheLedger {
         })
     }
 
-    /// The miss-rate curve of a thread on a core type.
+    /// The miss-rate curve of a thread on a core type; it may have ended since [`Self::forget_ended`].
     pub fn curve(&self, task: TaskId, core_type: usize) -> Option<&MissRateCurve> {
-        let curves = self.find(task)?.curves.as_deref()?;
+        let ended = || self.ended.iter().rev().find(|(of, _)| *of == task);
+        let curves = match self.find(task) {
+            Some(thread) => thread.curves.as_deref()?,
+            None => &*ended()?.1,
+        };
         curves.get(core_type).filter(|curve| !curve.is_empty())
+    }
+
+    /// Forgets the curves of threads that have ended.
+    pub fn forget_ended(&mut self) {
+        self.ended.clear();
     }
 
     fn find(&self, task: TaskId) -> Option<&CachedThread> {
@@ -295,10 +305,15 @@ impl CacheLedger {
     }
 }
 
-fn has_curves(thread: &Option<CachedThread>) -> bool {
-    thread
-        .as_ref()
-        .is_some_and(|thread| thread.curves.is_some())
+/// A thread has ended; says whether it had curves.
+fn end(thread: Option<CachedThread>, ended: &mut Vec<(TaskId, Box<ThreadCurves>)>) -> bool {
+    let Some((task, curves)) = thread.and_then(|of| Some((of.task, of.curves?))) else {
+        return false;
+    };
+    if ended.len() < ENDED {
+        ended.push((task, curves));
+    }
+    true
 }
 
 impl CachedThread {
@@ -477,6 +492,13 @@ mod tests {
         let [low, high] = [0.27, 0.8].map(|part| curve.at(part).unwrap().mpki);
         assert!(low > 0.17 && high < 0.13, "{low} {high}");
         assert!(ledger.curve(tasks[0].id, 1).is_none());
+        // It is there until it was kept.
+        let before = curve.clone();
+        ledger.update(&tasks[1..], &machine());
+        assert_eq!(ledger.bytes(tasks[0].id), None);
+        assert_eq!(ledger.curve(tasks[0].id, 0), Some(&before));
+        ledger.forget_ended();
+        assert_eq!(ledger.curve(tasks[0].id, 0), None);
     }
 
     #[test]

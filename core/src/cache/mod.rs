@@ -9,8 +9,8 @@ pub mod partition;
 pub mod pool;
 pub mod told;
 
-pub use curve::{CURVE_POINTS, CurvePoint, MissRateCurve};
+pub use curve::{CURVE_POINTS, CurvePoint, CurvePoints, MissRateCurve, falling};
 pub use ledger::CacheLedger;
 pub use partition::{CacheWays, ConfinedProcess, Partition, ProcessMisses};
 pub use pool::{GroupPool, MonitoredBytes, MonitoringGroups};
-pub use told::{CacheStory, ConfinedStory};
+pub use told::{CacheStory, ConfinedStory, mpki_told};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is told of a thread's caches.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
-use super::curve::CURVE_POINTS;
+use super::curve::{CURVE_POINTS, CurvePoints};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -34,9 +36,31 @@ pub struct CacheStory {
     pub confined: Option<ConfinedStory>,
     /// Misses for 1,000 instructions and the error of that, by eighths of the cache, on the core type where it is.
     pub curve: [Option<(f64, f64)>; CURVE_POINTS],
+    /// How many of these sizes only earlier runs of its program tell of.
+    #[serde(default)]
+    pub earlier: usize,
+}
+
+/// A curve's MPKI in words.
+pub fn mpki_told(mpki: impl Iterator<Item = Option<f64>>) -> String {
+    let mut told = String::new();
+    for point in mpki {
+        let _ = match point {
+            Some(mpki) if mpki < 9.95 => write!(told, "{mpki:.1} "),
+            Some(mpki) => write!(told, "{mpki:.0} "),
+            None => write!(told, "- "),
+        };
+    }
+    told + "MPKI"
 }
 
 impl CacheStory {
+    /// Takes its curve in, with how many sizes only earlier runs of its program tell of.
+    pub fn set_curve(&mut self, points: &CurvePoints, earlier: usize) {
+        self.curve = points.map(|point| point.map(|of| (of.mpki, of.error)));
+        self.earlier = earlier;
+    }
+
     /// In words.
     pub fn told(&self) -> String {
         let mib = |bytes: f64| format!("{:.1} MiB", bytes / MIB);
@@ -78,18 +102,21 @@ impl CacheStory {
             .flatten()
             .map(|(_, error)| error)
             .sum::<f64>();
-        let mpki = self.curve.map(|point| match point {
-            Some((mpki, _)) if mpki < 9.95 => format!("{mpki:.1}"),
-            Some((mpki, _)) => format!("{mpki:.0}"),
-            None => "-".into(),
-        });
         let error = mean_error / known.max(1) as f64;
         (known > 0).then(|| {
-            format!(
-                "{} MPKI by eighths of it (error {error:.1})",
-                mpki.join(" ")
-            )
+            let mpki = mpki_told(self.curve.iter().map(|point| Some(point.as_ref()?.0)));
+            format!("{mpki} by eighths of it (error {error:.1})")
         })
+    }
+
+    /// How much of that only earlier runs tell, in words, if they do.
+    pub fn earlier_told(&self) -> Option<String> {
+        let known = self.curve.iter().flatten().count();
+        match self.earlier {
+            0 => None,
+            all if all == known => Some("all by earlier runs of its program".into()),
+            some => Some(format!("{some} of {known} by earlier runs of its program")),
+        }
     }
 }
 
@@ -124,5 +151,11 @@ mod tests {
         story.curve[2] = Some((4.56, 0.2));
         let told = story.curve_told().unwrap();
         assert_eq!(told, "- 12 4.6 - - - - - MPKI by eighths of it (error 0.3)");
+        assert_eq!(story.earlier_told(), None);
+        story.earlier = 1;
+        let told = story.earlier_told().unwrap();
+        assert_eq!(told, "1 of 2 by earlier runs of its program");
+        story.earlier = 2;
+        assert!(story.earlier_told().unwrap().starts_with("all by earlier"));
     }
 }

@@ -14,6 +14,7 @@
 //! Plain values; which program a thread runs, and where this is kept, is not known here.
 
 mod check;
+mod curves;
 mod findings;
 mod kept;
 mod losses;
@@ -22,6 +23,7 @@ mod program;
 
 pub(crate) use check::agrees;
 pub use check::{Past, PastCheck};
+pub use curves::{KeptCurvePoint, ThreadCurve, ThreadCurves, ToldCurve, logarithms, told_points};
 pub use findings::ProgramFindings;
 pub use kept::{KeptMean, Sure};
 pub use losses::{KeptBeside, KeptCompany, ThreadLoss, ThreadLosses};

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::curves::ThreadCurves;
 use super::kept::Sure;
 use super::losses::ThreadLosses;
 use crate::slowdown::Phase;
@@ -53,6 +54,9 @@ pub struct ThreadProfile {
     pub sibling: Option<Sure>,
     /// Its phases, the latest last.
     pub phases: [Option<ProfilePhase>; PHASES],
+    /// What it misses by core type and size of the cache, which no policy goes by. No recording has it.
+    #[serde(skip)]
+    pub curves: ThreadCurves,
 }
 
 impl ThreadProfile {
@@ -72,6 +76,9 @@ impl ThreadProfile {
         fill(&mut self.ipc, &before.ipc);
         fill(&mut self.btr, &before.btr);
         fill(&mut self.sensitivity, &before.sensitivity);
+        for (own, before) in self.curves.iter_mut().zip(&before.curves) {
+            fill(own, before);
+        }
         self.energy = self.energy.or(before.energy);
         self.sibling = self.sibling.or(before.sibling);
         self.aggressiveness = self.aggressiveness.or(before.aggressiveness);
@@ -123,6 +130,8 @@ impl ThreadProfile {
         self.energy.iter_mut().for_each(widen);
         self.sibling.iter_mut().for_each(widen);
         self.aggressiveness.iter_mut().for_each(widen);
+        let curves = self.curves.iter_mut().flatten();
+        curves.flatten().for_each(widen);
         for phase in self.phases.iter_mut().flatten() {
             phase.alone.iter_mut().for_each(|(of, _)| widen(of));
             phase.sf.iter_mut().for_each(widen);

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::curves::{self, KeptCurvePoint, ThreadCurve};
 use super::kept::{KeptMean, MOST, Sure};
 use super::losses::KeptCompany;
 use super::profile::{PHASES, ProfilePhase, Slope, ThreadProfile};
@@ -55,6 +56,9 @@ pub struct ProgramKnowledge {
     pub company: KeptCompany,
     /// At most [`PHASES`].
     pub phases: Vec<KeptPhase>,
+    /// Its miss-rate curves, by core type and size: one of each at most, in order.
+    #[serde(default)]
+    pub curves: Vec<KeptCurvePoint>,
 }
 
 fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
@@ -63,6 +67,7 @@ fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
         .into_iter()
         .flatten()
         .chain([&mut of.energy, &mut of.sibling, &mut of.aggressiveness])
+        .chain(of.curves.iter_mut().map(|of| &mut of.mpki))
 }
 
 impl ProgramKnowledge {
@@ -95,6 +100,7 @@ impl ProgramKnowledge {
         for (kept, found) in self.sensitivity.iter_mut().zip(&found.sensitivity) {
             found.iter().for_each(|found| kept.add(found));
         }
+        curves::take(&mut self.curves, &found.curves);
         for found in found.phases.iter().flatten() {
             let seen = self.threads;
             let kept = self.phase_mut(&found.phase);
@@ -128,6 +134,7 @@ impl ProgramKnowledge {
         self.sibling.merge(&other.sibling);
         self.aggressiveness.merge(&other.aggressiveness);
         self.company.merge(&other.company);
+        curves::merge(&mut self.curves, &other.curves);
         for (kept, other) in self.sensitivity.iter_mut().zip(&other.sensitivity) {
             kept.add(other);
         }
@@ -154,6 +161,7 @@ impl ProgramKnowledge {
             btr: next(&self.btr),
             sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
             phases: [None; PHASES],
+            curves: std::array::from_fn(|on| curves::curve_on(&self.curves, on)),
         };
         let mut latest: Vec<&KeptPhase> = self.phases.iter().collect();
         latest.sort_by_key(|phase| phase.seen);
@@ -166,6 +174,11 @@ impl ProgramKnowledge {
             });
         }
         (!told.is_empty()).then_some(told)
+    }
+
+    /// The miss-rate curve of a core type, as its next thread is expected to have it.
+    pub fn curve(&self, core_type: usize) -> ThreadCurve {
+        curves::curve_on(&self.curves, core_type)
     }
 
     /// How sure the SF over the slowest of so many core types is: its next value.
@@ -202,6 +215,7 @@ impl ProgramKnowledge {
         self.phases.len() <= PHASES
             && self.unlike <= self.threads
             && self.company.is_sound()
+            && curves::is_sound(&self.curves)
             && means.chain(phases).all(KeptMean::is_sound)
             && sums.all(|of| number(&of))
             && parts.all(|of| of.is_none_or(|of| number(&of)))
