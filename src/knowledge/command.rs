@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use glob::Pattern;
+use hetero_core::cache::mpki_told;
 use hetero_core::interference::InterferenceClass;
-use hetero_core::knowledge::{KeptBeside, KeptCompany, KeptMean, Sure};
+use hetero_core::knowledge::{
+    KeptBeside, KeptCompany, KeptMean, ProgramKnowledge, Sure, told_points,
+};
 use serde::Serialize;
 
 use super::service::now;
@@ -200,7 +203,7 @@ struct ToldProgram<'p> {
     last_seen: i64,
     /// SF over the slowest core type, and the standard error of its logarithm.
     sf: Option<(f64, f64)>,
-    known: &'p hetero_core::knowledge::ProgramKnowledge,
+    known: &'p ProgramKnowledge,
 }
 
 impl<'p> ToldProgram<'p> {
@@ -257,13 +260,13 @@ fn text(programs: &[StoredProgram], topology: &Topology, more: bool) -> String {
             of.known.phases.len()
         ));
         if more {
-            lines.extend(details(of));
+            lines.extend(details(of, topology));
         }
     }
     lines.join("\n")
 }
 
-fn details(of: &StoredProgram) -> Vec<String> {
+fn details(of: &StoredProgram, topology: &Topology) -> Vec<String> {
     let known = &of.known;
     let mut lines = vec![format!("  {}", of.key.image)];
     lines.push(format!(
@@ -283,6 +286,7 @@ fn details(of: &StoredProgram) -> Vec<String> {
         ));
     }
     lines.extend(company(&known.company));
+    lines.extend(curves(known, topology));
     for phase in &known.phases {
         let number = |of: Option<f64>| of.map_or("-".into(), |of| format!("{of:.1}"));
         let alone = phase.alone.next().map(|ipc| ipc.factor());
@@ -294,6 +298,34 @@ fn details(of: &StoredProgram) -> Vec<String> {
             number(phase.phase.branch_percent),
             two(alone),
             two(sf)
+        ));
+    }
+    lines
+}
+
+/// What it misses by how much of the last-level cache it has, by core type.
+fn curves(known: &ProgramKnowledge, topology: &Topology) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (core_type, kind) in topology.types.iter().enumerate() {
+        let curve = known.curve(core_type);
+        let sure: Vec<f64> = curve
+            .iter()
+            .flatten()
+            .map(|of| of.variance.sqrt())
+            .collect();
+        if sure.is_empty() {
+            continue;
+        }
+        let mpki = told_points(&curve).map(|point| Some(point?.mpki));
+        let percent = 100.0 * sure.iter().sum::<f64>() / sure.len() as f64;
+        let size = match topology.llc_of_type(core_type) / f64::from(1 << 20) {
+            mib if mib > 0.0 => format!("{mib:.0} MiB"),
+            _ => "cache".into(),
+        };
+        lines.push(format!(
+            "  {:.4}: {} by 1/8 of {size}, +-{percent:.0}%",
+            kind.name,
+            mpki_told(mpki.into_iter())
         ));
     }
     lines
@@ -377,6 +409,14 @@ mod tests {
         let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(2.5, 0.005);
         found.sibling = Sure::of_factor(1.5, 0.01);
+        found.curves[0] = [Sure::of_factor(999.0, 0.09); 8];
+        found.curves[1] = [12.0, 12.0, 4.56]
+            .map(|mpki| Sure::of_factor(mpki, 0.0025))
+            .into_iter()
+            .chain([None; 5])
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap();
         of.known.take(&found, false);
         let loss = |class| ThreadLoss {
             by: 1,
@@ -388,7 +428,14 @@ mod tests {
             of.known.company.lose(&"stream".repeat(20), &loss(class));
         }
         of.known.company.harm(&loss(InterferenceClass::L2));
-        let told = text(&[of.clone()], &board(2, 4), true);
+        let mut topology = board(2, 4);
+        topology.llc_bytes = vec![256 << 20, 0];
+        let told = text(&[of.clone()], &topology, true);
+        assert!(
+            told.contains("  big: 999 999 999 999 999 999 999 999 MPKI by 1/8 of 256 MiB, +-32%\n")
+                && told.contains("  LITT: 12 12 4.6 - - - - - MPKI by 1/8 of cache, +-11%\n"),
+            "{told}"
+        );
         assert!(
             told.lines().all(|line| line.chars().count() <= 80),
             "{told}"

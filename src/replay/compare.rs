@@ -174,6 +174,10 @@ pub fn compare(
                 run.as_recorded.remember(task, &known);
                 run.other.remember(task, &known);
             }
+            Input::Caches(sizes) => {
+                run.as_recorded.set_caches(sizes.clone());
+                run.other.set_caches(sizes);
+            }
             Input::Energy(_) | Input::Session(_) | Input::Goals { .. } | Input::Joules(..) => {}
         }
     }

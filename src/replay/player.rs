@@ -15,7 +15,7 @@ use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::{Task, TaskId};
 use hetero_core::interference::Interference;
-use hetero_core::knowledge::ThreadProfile;
+use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile};
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,6 +42,8 @@ pub struct Player {
     actions: Vec<Action>,
     /// What it decided last.
     decided: Vec<Decided>,
+    /// What it found of threads, if that is to be kept.
+    found: Option<Vec<(Task, ThreadFinding)>>,
 }
 
 /// A moment of the recording. What is decided changes nothing.
@@ -52,6 +54,8 @@ struct Moment<'r> {
     sample: Option<&'r Sample>,
     /// What is decided.
     actions: &'r mut Vec<Action>,
+    /// What is found.
+    found: Option<&'r mut Vec<(Task, ThreadFinding)>>,
 }
 
 impl Backend for Moment<'_> {
@@ -79,6 +83,21 @@ impl Backend for Moment<'_> {
     ) -> Result<(), Infallible> {
         self.actions.extend_from_slice(actions);
         Ok(())
+    }
+
+    fn remembers(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// The recording tells that itself, when it was told.
+    fn remembered(&mut self, _: &Task) -> Remembered<'_> {
+        Remembered::Later
+    }
+
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+        if let Some(all) = &mut self.found {
+            all.push((*task, *found));
+        }
     }
 }
 
@@ -123,6 +142,7 @@ impl Player {
             due_ns: None,
             actions: Vec::new(),
             decided: Vec::new(),
+            found: None,
         };
         player.keep_step(&begin.chosen)?;
         player.agent.interference.set_limits(begin.chosen.limits);
@@ -184,6 +204,7 @@ impl Player {
             tasks: &[],
             sample: Some(sample),
             actions: &mut self.actions,
+            found: None,
         });
     }
 
@@ -200,6 +221,7 @@ impl Player {
             tasks,
             sample: None,
             actions: &mut self.actions,
+            found: self.found.as_mut(),
         };
         let Ok(()) = self.agent.see(&mut moment);
         let interval = self.agent.due_in(now_ns)?.as_nanos() as u64;
@@ -222,6 +244,30 @@ impl Player {
                 action,
             }));
         Some(&self.decided)
+    }
+
+    /// Sizes of last-level caches, bytes.
+    pub fn set_caches(&mut self, bytes: Vec<u64>) {
+        self.agent.topology.llc_bytes = bytes;
+    }
+
+    /// Has what is found of threads kept from now on, for [`Self::findings`].
+    pub fn keep_findings(&mut self) {
+        self.found.get_or_insert_default();
+    }
+
+    /// What was found of threads that have ended, and each minute of others; with `all` of those that live, too.
+    pub fn findings(&mut self, all: bool) -> Vec<(Task, ThreadFinding)> {
+        if all {
+            self.agent.keep_all(&mut Moment {
+                now_ns: 0,
+                tasks: &[],
+                sample: None,
+                actions: &mut self.actions,
+                found: self.found.as_mut(),
+            });
+        }
+        self.found.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What slows a thread down beside others.

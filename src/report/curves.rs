@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers over time.
+//! Numbers over time, and over other things.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,14 @@ pub(super) struct Named<'a> {
 pub(super) fn draw(title: &str, seconds: f64, from_zero: bool, curves: &[Named]) -> Option<String> {
     let is_there = |named: &&Named| named.curve.iter().any(|point| !point.1.is_nan());
     let curves: Vec<&Named> = curves.iter().filter(is_there).collect();
-    let drawn = drawing(title, seconds, from_zero, &curves, None)?;
+    let drawn = drawing(title, (seconds, "s"), from_zero, &curves, None)?;
+    Some(drawn.0.to_string())
+}
+
+/// The same from zero on, over what is not time but goes to `end` in that unit.
+pub(super) fn over(title: &str, end: (f64, &str), curves: &[Named]) -> Option<String> {
+    let curves: Vec<&Named> = curves.iter().collect();
+    let drawn = drawing(title, end, true, &curves, None)?;
     Some(drawn.0.to_string())
 }
 
@@ -49,12 +56,12 @@ pub(super) fn at_level(
     level: Option<f64>,
 ) -> Option<(Document, f64)> {
     let curves: Vec<&Named> = curves.iter().collect();
-    drawing(title, seconds, true, &curves, level)
+    drawing(title, (seconds, "s"), true, &curves, level)
 }
 
 fn drawing(
     title: &str,
-    seconds: f64,
+    (end, unit): (f64, &str),
     from_zero: bool,
     curves: &[&Named],
     level: Option<f64>,
@@ -76,14 +83,14 @@ fn drawing(
         } else {
             0.0
         };
-    let x = |second: f64| LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);
+    let x = |at: f64| LEFT + (WIDTH - LEFT - RIGHT) * at / end.max(1e-9);
     let y = |value: f64| above + HEIGHT * (top - value) / (top - bottom).max(1e-9);
     let height = above + HEIGHT + 30.0;
     let mut document = Document::new()
         .set("viewBox", (0, 0, WIDTH, height))
         .set("role", "img")
         .add(Title::new(title))
-        .add(time_axis(seconds, above, above + HEIGHT));
+        .add(axis((end, unit), above, above + HEIGHT));
     for value in &lines {
         let at = y(*value);
         document = document
@@ -146,11 +153,15 @@ fn legend(curves: &[&Named]) -> (Group, usize) {
 
 /// Lines at round seconds, with numbers below.
 pub(super) fn time_axis(seconds: f64, top: f64, bottom: f64) -> Group {
+    axis((seconds, "s"), top, bottom)
+}
+
+fn axis((end, unit): (f64, &str), top: f64, bottom: f64) -> Group {
     let mut axis = Group::new();
-    for second in grid(0.0, seconds).into_iter().filter(|s| *s <= seconds) {
-        let x = LEFT + (WIDTH - LEFT - RIGHT) * second / seconds.max(1e-9);
+    for at in grid(0.0, end).into_iter().filter(|at| *at <= end) {
+        let x = LEFT + (WIDTH - LEFT - RIGHT) * at / end.max(1e-9);
         axis = axis.add(line(x, top, x, bottom, "grid"));
-        let label = format!("{} s", number(second));
+        let label = format!("{} {unit}", number(at));
         axis = axis.add(text(&label, x, bottom + 18.0, "middle"));
     }
     axis

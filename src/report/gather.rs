@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use super::beside::{BesideGatherer, BesideMatrix};
 use super::goals::{GoalCurves, GoalGatherer};
+use super::misses::{MissCurves, MissGatherer};
 use super::power::{PowerCurves, PowerGatherer};
 use crate::policy::Insight;
 use crate::record::format::{Begin, Decided};
@@ -63,6 +64,8 @@ pub(super) struct ReportData {
     pub power: PowerCurves,
     /// Which slowed down which.
     pub beside: BesideMatrix,
+    /// What programs miss by how much cache they have.
+    pub misses: MissCurves,
     /// Programs with goals, and how many more there were.
     pub goals: (Vec<GoalCurves>, usize),
     /// The latest [`LISTED`], oldest first.
@@ -168,6 +171,7 @@ struct Gatherer {
     energy: Option<(u64, f64)>,
     power: PowerGatherer,
     beside: BesideGatherer,
+    misses: MissGatherer,
     goals: GoalGatherer,
     decided: Vec<Decided>,
     done: usize,
@@ -195,6 +199,8 @@ pub(super) fn gather(open: impl Fn() -> Result<RecordReader>) -> Result<ReportDa
     gatherer.story.complaint = reader.complaint();
     gatherer.story.goals = gatherer.goals.finish();
     gatherer.story.beside = gatherer.beside.finish();
+    gatherer.misses.take(gatherer.player.findings(true));
+    gatherer.story.misses = gatherer.misses.finish(&gatherer.topology);
     gatherer.story.power = gatherer.power.finish(&gatherer.topology);
     Ok(gatherer.story)
 }
@@ -227,8 +233,10 @@ impl Gatherer {
         let rows: Vec<ThreadRow> = rows.collect();
         let places = busiest.iter().take(ROWS).enumerate();
         let point_ns = (survey.length_ns / POINTS).max(POINT_NS);
+        let mut player = Player::new(&begin, Changes::default())?;
+        player.keep_findings();
         Ok(Self {
-            player: Player::new(&begin, Changes::default())?,
+            player,
             topology: begin.topology.clone(),
             places: places.map(|(place, (name, _))| (*name, place)).collect(),
             names: HashMap::new(),
@@ -241,6 +249,7 @@ impl Gatherer {
             energy: None,
             power: PowerGatherer::new(point_ns),
             beside: BesideGatherer::default(),
+            misses: MissGatherer::default(),
             goals: GoalGatherer::new(survey.length_ns),
             decided: Vec::new(),
             done: 0,
@@ -258,6 +267,7 @@ impl Gatherer {
                 watts: Vec::new(),
                 power: PowerCurves::default(),
                 beside: BesideMatrix::default(),
+                misses: MissCurves::default(),
                 goals: (Vec::new(), 0),
                 moves: VecDeque::new(),
                 all_moves: 0,
@@ -294,6 +304,9 @@ impl Gatherer {
                 self.player.look(now_ns, tasks, decides);
                 let player = &self.player;
                 self.beside.take(tasks, |task| player.interference(task));
+                self.misses.look(tasks);
+                self.misses.take(self.player.findings(false));
+                let player = &self.player;
                 let capacities = self.topology.types.iter().map(|kind| kind.capacity);
                 self.ledger
                     .update(at_ns, tasks, capacities, |task| player.insight(task));
@@ -319,6 +332,10 @@ impl Gatherer {
                 }
             }
             Input::Remembered(task, known) => self.player.remember(task, &known),
+            Input::Caches(sizes) => {
+                self.topology.llc_bytes = sizes.clone();
+                self.player.set_caches(sizes);
+            }
             Input::Energy(joules) => self.took(joules),
             Input::Session(named) => self.goals.name(named),
             Input::Goals { at_ns, goals } => self.goals.take(at_ns, &goals),

@@ -5,6 +5,7 @@ mod beside;
 mod curves;
 mod gather;
 mod goals;
+mod misses;
 mod page;
 mod power;
 mod timeline;

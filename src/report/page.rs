@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::curves::{self, Named};
 use super::gather::{LISTED, ROWS, ReportData, ThreadRow};
-use super::{beside, goals, power, timeline};
+use super::{beside, goals, misses, power, timeline};
 
 /// Each colour is seen on the light page and on the dark one, three to one or better.
 pub(super) const CURVES: [&str; curves::COLOURS] = [
@@ -93,6 +93,12 @@ pub(super) fn page(story: &ReportData, file: &str) -> String {
         "Time that a program's threads lost beside others on the same core type, by the process that disturbed \
          them most, and most of it to what; as far as the scheduler was sure.",
         beside::draw(&story.beside),
+    );
+    section(
+        &mut body,
+        "Miss-rate curves",
+        &misses::about(&story.misses),
+        misses::draw(&story.misses),
     );
     section(
         &mut body,

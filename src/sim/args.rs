@@ -87,6 +87,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub(super) knowledge: KnowledgeChoice,
 
+    /// Runs that have taught, of --knowledge warm
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) warm_runs: u32,
+
     /// Compare what is estimated of last-level caches with the truth, by these events
     /// (docs/caches.md)
     #[arg(long, value_enum, value_name = "EVENTS", num_args = 0..=1, require_equals = true, default_missing_value = "misses")]

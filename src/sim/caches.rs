@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::kernel::{SimulatedKernel, ThreadState};
 use crate::agent::Agent;
-use hetero_core::cache::CURVE_POINTS;
+use hetero_core::cache::{CURVE_POINTS, CurvePoints};
+use hetero_core::knowledge::told_points;
 use hetero_core::pmu::sample::LINE_BYTES;
 
 /// Curves are compared each time that the agent has looked so often: a second.
@@ -63,8 +64,10 @@ pub struct CurveOutcome {
     pub core_type: String,
     /// It misses far more with little room than with much.
     pub knee: bool,
-    /// MPKI at eighths of the cache; `None` where nothing was seen.
+    /// MPKI at eighths of the cache, by earlier runs, too; `None` where nothing is known.
     pub estimated: [Option<f64>; CURVE_POINTS],
+    /// What earlier runs said when it began.
+    pub kept: [Option<f64>; CURVE_POINTS],
     /// The truth.
     pub real: [f64; CURVE_POINTS],
 }
@@ -77,13 +80,26 @@ impl CurveOutcome {
 
     /// Mean error over the sizes that are known, as part of the mean of the truth there.
     pub fn error(&self) -> Option<f64> {
-        let both = self.estimated.iter().zip(self.real);
+        self.error_of(&self.estimated)
+    }
+
+    /// The same of what earlier runs said.
+    pub fn kept_error(&self) -> Option<f64> {
+        self.error_of(&self.kept)
+    }
+
+    fn error_of(&self, curve: &[Option<f64>; CURVE_POINTS]) -> Option<f64> {
+        let both = curve.iter().zip(self.real);
         let both = both.filter_map(|(estimated, real)| Some(((*estimated)?, real)));
         let (off, all) = both.fold((0.0, 0.0), |(off, all), (estimated, real)| {
             (off + (estimated - real).abs(), all + real)
         });
         (all > 0.0).then(|| off / all)
     }
+}
+
+fn mpki(points: &CurvePoints) -> [Option<f64>; CURVE_POINTS] {
+    points.map(|point| Some(point?.mpki))
 }
 
 impl CacheTruth {
@@ -134,9 +150,11 @@ impl CacheTruth {
     ) {
         let t = k.thread(thread);
         let cpu = k.cpu(t.cpu);
-        let Some(curve) = agent.caches.curve(task, cpu.core_type) else {
+        let estimated = mpki(&agent.curve(task, cpu.core_type).points);
+        if estimated.iter().all(Option::is_none) {
             return;
-        };
+        }
+        let kept = agent.remembered_curve(task, cpu.core_type);
         let of = &k.contention.loads[t.load];
         let bytes = k.machine.llcs[cpu.llc].bytes;
         let sizes: [f64; CURVE_POINTS] =
@@ -145,14 +163,20 @@ impl CacheTruth {
         if real[0] < LEAST_MPKI {
             return;
         }
-        let outcome = CurveOutcome {
+        let mut outcome = CurveOutcome {
             program: k.jobs[t.job].program.name.clone(),
             core_type: agent.topology.types[cpu.core_type].name.clone(),
             knee: real[0] > KNEE * real[CURVE_POINTS - 1],
-            estimated: curve.points().map(|point| Some(point?.mpki)),
+            estimated,
+            kept: kept
+                .map(|kept| mpki(&told_points(kept)))
+                .unwrap_or_default(),
             real,
         };
         let known = self.curves.get(&(t.job, cpu.core_type));
+        if let Some(known) = known {
+            outcome.kept = known.kept;
+        }
         // That which has seen most, when there are several.
         if known.is_none_or(|known| known.known() <= outcome.known()) {
             self.curves.insert((t.job, cpu.core_type), outcome);

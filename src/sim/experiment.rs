@@ -87,6 +87,8 @@ pub struct ExperimentOptions<'a> {
     pub record: bool,
     /// What programs' earlier runs teach.
     pub knowledge: KnowledgeChoice,
+    /// Of [`KnowledgeChoice::Warm`], how many there were.
+    pub warm_runs: u32,
     /// Compare what is estimated of caches with the truth.
     pub caches: Option<CacheEvents>,
     /// Confine programs that gain nothing by caches to few ways of them, but not under the default scheduler.
@@ -101,11 +103,11 @@ pub enum KnowledgeChoice {
     None,
     /// What was learnt of the program since the mix began
     Cold,
-    /// The same, and what a whole run of the mix with another seed has taught
+    /// The same, and what whole runs of the mix with other seeds have taught (--warm-runs)
     Warm,
 }
 
-/// By how much the seed of the run that teaches is another.
+/// By how much the seed of each run that teaches is another.
 const OTHER_SEED: u64 = 1000;
 
 /// What came of it.
@@ -250,20 +252,30 @@ impl Bench {
                 let knowledge = match options.knowledge {
                     KnowledgeChoice::None => None,
                     KnowledgeChoice::Cold => Some(SimulatedKnowledge::default()),
-                    KnowledgeChoice::Warm => {
-                        let options = ExperimentOptions {
-                            seed: options.seed.wrapping_add(OTHER_SEED),
-                            record: false,
-                            ..*options
-                        };
-                        let none = Some(SimulatedKnowledge::default());
-                        self.run_policy(name, &options, none)?.1
-                    }
+                    KnowledgeChoice::Warm => self.taught(name, options)?,
                 };
-                let knowledge = knowledge.map(SimulatedKnowledge::for_another_run);
                 Ok(self.run_policy(name, options, knowledge)?.0)
             }
         }
+    }
+
+    /// What runs with other seeds teach, one after another.
+    fn taught(
+        &self,
+        name: policy::Name,
+        options: &ExperimentOptions,
+    ) -> Result<Option<SimulatedKnowledge>> {
+        let mut knowledge = Some(SimulatedKnowledge::default());
+        for run in 1..=u64::from(options.warm_runs) {
+            let options = ExperimentOptions {
+                seed: options.seed.wrapping_add(run * OTHER_SEED),
+                record: false,
+                ..*options
+            };
+            knowledge = self.run_policy(name, &options, knowledge)?.1;
+            knowledge = knowledge.map(SimulatedKnowledge::for_another_run);
+        }
+        Ok(knowledge)
     }
 
     fn run_policy(

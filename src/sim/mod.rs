@@ -111,6 +111,7 @@ pub fn run(args: &Args) -> Result<()> {
             model_error: args.model_error.map(|percent| percent / 100.0),
             record: args.record.is_some(),
             knowledge: args.knowledge,
+            warm_runs: args.warm_runs,
             caches: args.caches,
             partition: args.partition,
             saving: args.powersave,

@@ -290,11 +290,13 @@ fn caches(outcome: &CacheOutcome) -> String {
     for curve in &outcome.curves {
         let off = curve.error();
         let off = off.map_or("-".into(), |off| format!("{:.0}%", 100.0 * off));
-        let estimated = curve.estimated.map(|mpki| match mpki {
-            Some(mpki) => format!("{mpki:.1}"),
-            None => "-".into(),
-        });
+        let told = |mpki: Option<f64>| mpki.map_or("-".into(), |mpki| format!("{mpki:.1}"));
+        let estimated = curve.estimated.map(told);
         line(&curve.program, &curve.core_type, &off, estimated);
+        if let Some(off) = curve.kept_error() {
+            let kept = curve.kept.map(told);
+            line("", "kept", &format!("{:.0}%", 100.0 * off), kept);
+        }
         line("", "", "real", curve.real.map(|mpki| format!("{mpki:.1}")));
     }
     text

@@ -39,6 +39,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         settings: Settings::default(),
         record: false,
         knowledge: Default::default(),
+        warm_runs: 1,
         caches: None,
         partition: false,
     }

@@ -71,6 +71,10 @@ impl Place {
                 "known": {
                     "threads": 4, "unlike": 0, "energy": none,
                     "sf": [none, mean(0.7), none, none], "ipc": [mean(0.5), mean(0.1), none, none],
+                    "curves": [
+                        {"core_type": 0, "eighths": 1, "mpki": mean(3.0)},
+                        {"core_type": 0, "eighths": 2, "mpki": mean(1.0)},
+                    ],
                     "btr": [none, none, none, none], "sensitivity": [slope, slope, slope, slope],
                     "phases": [{
                         "phase": {"l1_per_kilo": 300.0, "branch_percent": 10.0},
@@ -111,8 +115,14 @@ fn what_is_known_is_shown_shared_merged_and_forgotten() {
         one.contains("build:00000001") && one.contains("phase: 300.0 loads"),
         "{one}"
     );
+    assert!(
+        one.contains(": 20 2.7 - - - - - - MPKI by 1/8 of "),
+        "{one}"
+    );
     // The same once more counts twice.
     place.import(3);
+    let curves = &listed(&place)[0]["known"]["curves"];
+    assert_eq!(curves[1]["mpki"]["values"], json!(8.0));
     let sure = &listed(&place)[0];
     assert_eq!(
         (&sure["runs"], &sure["known"]["threads"]),
@@ -175,6 +185,28 @@ fn what_comes_of_another_machine_or_makes_no_sense_is_refused() {
         "program": "x", "class": "llc", "alone_s": 1.0, "lost_s": 1.0,
     }); 9]});
     assert!(of("company", too_many).contains("no sense"));
+    let point = |core_type, eighths, mean| {
+        let mpki = json!({"values": 1.0, "mean": mean, "squares": 0.0, "noise": 0.01});
+        json!({"core_type": core_type, "eighths": eighths, "mpki": mpki})
+    };
+    let order = json!([point(0, 2, 1.0), point(0, 1, 1.0)]);
+    for curve in [
+        order,
+        json!(vec![point(0, 1, 1.0); 1000]),
+        json!([point(4, 1, 1.0)]),
+        json!([point(0, 0, 1.0)]),
+        json!([point(0, 9, 1.0)]),
+        json!([point(0, 1, 100.0)]),
+    ] {
+        assert!(of("curves", curve).contains("no sense"));
+    }
+    for curve in [
+        json!([point(-1, 1, 1.0)]),
+        json!([point(0, 1, f64::NAN)]),
+        json!("x"),
+    ] {
+        assert!(of("curves", curve).contains("damaged"));
+    }
     assert!(refused(&|of| of["told"]["other"] = json!("x")).contains("damaged"));
     fs::write(&file, "{").unwrap();
     assert!(
@@ -197,6 +229,13 @@ fn what_an_older_version_exported_is_taken_in_and_the_machine_is_told_of() {
     let mut old: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     old["schema"] = json!(1);
     old.as_object_mut().unwrap().remove("told").unwrap();
+    for program in old["programs"].as_array_mut().unwrap() {
+        program["known"]
+            .as_object_mut()
+            .unwrap()
+            .remove("curves")
+            .unwrap();
+    }
     fs::write(&file, old.to_string()).unwrap();
     let path = file.to_str().unwrap();
     assert!(place.know(&["import", path]).contains("2 programs"));

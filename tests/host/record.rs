@@ -378,6 +378,8 @@ fn the_page_is_whole_small_and_asks_for_nothing() {
         "Unfairness",
         "Slowdown",
         "Progress",
+        "Miss-rate curves",
+        "MiB</text>",
         "camps.scxrec",
         "soplex",
         "progress ",

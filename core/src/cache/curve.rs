@@ -281,7 +281,13 @@ mod tests {
         // The surer one counts for more.
         points[6] = point(12.0, 0.1);
         let told = falling(&points);
-        assert!(told[3] == told[6].map(|of| CurvePoint { error: told[3].unwrap().error, ..of }));
+        assert!(
+            told[3]
+                == told[6].map(|of| CurvePoint {
+                    error: told[3].unwrap().error,
+                    ..of
+                })
+        );
         assert!((told[6].unwrap().mpki - 11.98).abs() < 0.01, "{told:?}");
         assert_eq!((told[0], told[1]), (None, points[1]));
     }

@@ -90,7 +90,11 @@ impl Encoder {
 
     /// The scheduler begins.
     pub fn begin(&mut self, begin: Begin) {
+        let caches = begin.topology.llc_bytes.clone();
         self.put(&Record::Begin(Box::new(begin)));
+        if !caches.is_empty() {
+            self.put(&Record::Caches(caches));
+        }
     }
 
     /// Another policy decides from now on.

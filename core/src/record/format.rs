@@ -55,6 +55,8 @@ pub enum Record {
     Joules(JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
     Remembered(Box<RememberedRecord>),
+    /// Sizes of last-level caches, bytes, where they are known: [`Topology::llc_bytes`] of the beginning before.
+    Caches(#[serde(deserialize_with = "few")] Vec<u64>),
 }
 
 /// The scheduler begins.

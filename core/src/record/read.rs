@@ -52,6 +52,9 @@ const TEXTS: usize = 1000;
 /// No machine has taken more by the end of a recording, J: a gigawatt for days.
 const JOULES: f64 = 1e15;
 
+/// No cache is larger, bytes.
+const LARGEST_CACHE: u64 = 1 << 40;
+
 /// The next thing that happened.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -91,6 +94,8 @@ pub enum Input {
     Joules(u64, JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
     Remembered(TaskId, Box<ThreadProfile>),
+    /// Sizes of last-level caches, bytes, as [`Topology::llc_bytes`] has them.
+    Caches(Vec<u64>),
 }
 
 /// How a recording ends.
@@ -131,6 +136,7 @@ pub struct RecordReader {
     /// Actions decided of which nothing is known yet.
     open: usize,
     core_types: usize,
+    cpus: usize,
     /// Of the last look: `now_ns`, `at_ns`.
     looked: (u64, u64),
     /// There was none since the scheduler began.
@@ -168,6 +174,7 @@ impl RecordReader {
             remembered: 0,
             open: 0,
             core_types: 0,
+            cpus: 0,
             looked: (0, 0),
             anew: true,
         };
@@ -295,6 +302,7 @@ impl RecordReader {
                     self.path.display()
                 );
                 self.core_types = begin.topology.types.len();
+                self.cpus = begin.topology.cpus.len();
                 self.anew = true;
                 self.change()?;
                 Input::Begin(Box::new(begin.plain()))
@@ -397,6 +405,14 @@ impl RecordReader {
                     self.path.display()
                 );
                 Input::Remembered(TaskId { slot, generation }, Box::new(known))
+            }
+            Record::Caches(sizes) => {
+                ensure!(
+                    sizes.len() <= self.cpus && sizes.iter().all(|&bytes| bytes <= LARGEST_CACHE),
+                    "{}: more caches than CPUs, or sizes that cannot be",
+                    self.path.display()
+                );
+                Input::Caches(sizes)
             }
             Record::End => {
                 self.tail = Some(Tail::Whole);

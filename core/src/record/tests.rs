@@ -279,6 +279,8 @@ fn the_bytes_are_those_of_the_documented_form() {
         bytes
     };
     assert_eq!(MAGIC, b"scx_hetero recording 7\n");
+    let caches = bytes(&Record::Caches(vec![0, 300]));
+    assert_eq!(caches, [14, 2, 0, 172, 2]);
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);
@@ -387,6 +389,23 @@ fn the_bytes_are_those_of_the_documented_form() {
 }
 
 #[test]
+fn sizes_of_caches_come_after_the_beginning() {
+    let mut sized = begin();
+    sized.topology.llc_bytes = vec![3 << 20, 0];
+    let mut encoder = Encoder::default();
+    encoder.begin(sized);
+    encoder.end();
+    let written = encoder.take(Vec::new());
+    let (inputs, _, tail) = read(std::slice::from_ref(&written));
+    assert_eq!(tail, Tail::Whole);
+    // The beginning has them no more than it ever had.
+    let [Input::Begin(first), Input::Caches(sizes)] = &inputs[..] else {
+        panic!("{inputs:?}");
+    };
+    assert_eq!((&**first, &sizes[..]), (&begin(), &[3 << 20, 0][..]));
+}
+
+#[test]
 fn what_does_not_make_sense_is_an_error_and_no_panic() {
     let errors = |records: &[Record]| {
         let folder = tempfile::tempdir().unwrap();
@@ -430,6 +449,11 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
             "{place}"
         );
     }
+    for sizes in [vec![1; 3], vec![u64::MAX], vec![0; 100_000]] {
+        let told = errors(&[good.clone(), Record::Caches(sizes)]);
+        assert!(told.is_some());
+    }
+    assert!(errors(&[Record::Caches(vec![1])]).is_some());
     let look = |now_ns, whole| {
         Record::Look(format::Look {
             now_ns,

@@ -199,6 +199,13 @@ impl Topology {
         self.llc_bytes.iter().copied().max().unwrap_or(0) as f64
     }
 
+    /// Size of the last-level cache of a core type, bytes; the largest if there are several, 0 where it is not known.
+    pub fn llc_of_type(&self, core_type: usize) -> f64 {
+        let cpus = self.cpus.iter().filter(|cpu| cpu.core_type == core_type);
+        let sizes = cpus.filter_map(|cpu| self.llc_bytes.get(cpu.llc));
+        sizes.copied().max().unwrap_or(0) as f64
+    }
+
     /// Takes measured capacities, one for each core type. They go before all other sources: those
     /// are clocks and what firmware says of them, and this is work done. False, and nothing taken,
     /// if they do not fall from 1024 in the order of the types, which all else relies on.

@@ -109,6 +109,36 @@ fn what_an_older_version_has_written_is_taken_over() {
     }
 }
 
+#[test]
+fn curves_have_a_schema_that_older_versions_leave_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let mut store = KnowledgeStore::open(&path, "m").unwrap();
+    store
+        .connection
+        .pragma_update(None, "user_version", 2)
+        .unwrap();
+    let mut program = StoredProgram::default();
+    let mut found = hetero_core::knowledge::ThreadProfile::default();
+    found.curves[1] = [hetero_core::knowledge::Sure::of_factor(12.0, 0.01); 8];
+    program.known.take(&found, false);
+    store.save(&[&program], 30).unwrap();
+    drop(store);
+    // As one of schema 2 it is brought to the present one, with all that is in it.
+    let store = KnowledgeStore::open(&path, "m").unwrap();
+    assert_eq!(number(&store.connection, "user_version").unwrap(), SCHEMA);
+    let kept = store.load().unwrap();
+    assert_eq!(kept[0].known, program.known);
+    assert_eq!(
+        kept[0].known.recollect().unwrap().curves[1],
+        program.known.curve(1)
+    );
+    // One that makes no sense is no reason to forget others, and is not gone by.
+    let spoil = "UPDATE program SET known = replace(known, '\"eighths\":8', '\"eighths\":9')";
+    assert_eq!(store.connection.execute(spoil, []).unwrap(), 1);
+    assert!(store.load().unwrap().is_empty());
+}
+
 fn of_user(uid: u32, nth: usize, seen: i64) -> StoredProgram {
     let mut program = StoredProgram::default();
     (program.key.uid, program.key.image) = (uid, nth.to_string());
