@@ -162,7 +162,8 @@ fn axis((end, unit): (f64, &str), top: f64, bottom: f64) -> Group {
         let x = LEFT + (WIDTH - LEFT - RIGHT) * at / end.max(1e-9);
         axis = axis.add(line(x, top, x, bottom, "grid"));
         let label = format!("{} {unit}", number(at));
-        axis = axis.add(text(&label, x, bottom + 18.0, "middle"));
+        let half = label.chars().count() as f64 * CHARACTER / 2.0;
+        axis = axis.add(text(&label, x.min(WIDTH - half), bottom + 18.0, "middle"));
     }
     axis
 }

@@ -21,6 +21,9 @@ const PROGRAMS: usize = 4096;
 /// Programs that are named beside those that are drawn, at most.
 const NAMED: usize = 20;
 
+/// Less than this is not worth a line, MPKI.
+const LEAST_GAIN: f64 = 0.5;
+
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// A program on a core type.
@@ -56,7 +59,8 @@ impl MissCurve {
         let mut known = self.points.iter().flatten();
         let (least, most) = (known.next()?, known.next_back()?);
         let gain = least.mpki - most.mpki;
-        (gain > least.error.hypot(most.error)).then_some(gain)
+        let chance = least.error.hypot(most.error);
+        (gain > chance.max(LEAST_GAIN)).then_some(gain)
     }
 }
 

@@ -378,8 +378,6 @@ fn the_page_is_whole_small_and_asks_for_nothing() {
         "Unfairness",
         "Slowdown",
         "Progress",
-        "Miss-rate curves",
-        "MiB</text>",
         "camps.scxrec",
         "soplex",
         "progress ",
@@ -398,6 +396,21 @@ fn the_page_is_whole_small_and_asks_for_nothing() {
         fs::read_to_string(folder.path().join("camps.scxrec.html")).unwrap(),
         page
     );
+}
+
+#[test]
+fn miss_rate_curves_are_drawn_where_cache_is_worth_something_and_were_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("W12.scxrec");
+    let file = path.to_str().unwrap();
+    for (policy, counts) in [("camps", true), ("rr", false)] {
+        stdout(&["sim", "W12", "--policy", policy, "--record", file]);
+        let page = stdout(&["report", file, "--out", "-"]);
+        let drawn = ["Miss-rate curves", "2 MiB</text>", "art on big", "Others gain less"];
+        for part in drawn {
+            assert_eq!(page.contains(part), counts, "{policy}: {part}");
+        }
+    }
 }
 
 #[test]
