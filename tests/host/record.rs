@@ -406,7 +406,12 @@ fn miss_rate_curves_are_drawn_where_cache_is_worth_something_and_were_counted() 
     for (policy, counts) in [("camps", true), ("rr", false)] {
         stdout(&["sim", "W12", "--policy", policy, "--record", file]);
         let page = stdout(&["report", file, "--out", "-"]);
-        let drawn = ["Miss-rate curves", "2 MiB</text>", "art on big", "Others gain less"];
+        let drawn = [
+            "Miss-rate curves",
+            "2 MiB</text>",
+            "art on big",
+            "Others gain less",
+        ];
         for part in drawn {
             assert_eq!(page.contains(part), counts, "{policy}: {part}");
         }
