@@ -433,7 +433,7 @@ mod tests {
         let told = text(&[of.clone()], &topology, true);
         assert!(
             told.contains("  big: 999 999 999 999 999 999 999 999 MPKI by 1/8 of 256 MiB, +-32%\n")
-                && told.contains("  LITT: 12 12 4.6 - - - - - MPKI by 1/8 of cache, +-11%\n"),
+                && told.contains("  LITT: 12 12 4.6 - - - - - MPKI by 1/8 of cache, +-11%"),
             "{told}"
         );
         assert!(

@@ -239,7 +239,7 @@ mod tests {
         let html = draw(&misses).unwrap();
         assert!(html.contains("a&lt;b") && !html.contains("a<b"), "{html}");
         assert!(
-            html.contains("4 MiB</text>") && html.contains(">8.0 <span"),
+            html.contains("\n4 MiB\n") && html.contains(">8.0 <span"),
             "{html}"
         );
         assert_eq!(html.matches("<tr>").count(), 2);

@@ -408,7 +408,7 @@ fn miss_rate_curves_are_drawn_where_cache_is_worth_something_and_were_counted() 
         let page = stdout(&["report", file, "--out", "-"]);
         let drawn = [
             "Miss-rate curves",
-            "2 MiB</text>",
+            "\n2 MiB\n",
             "art on big",
             "Others gain less",
         ];

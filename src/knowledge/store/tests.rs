@@ -128,11 +128,12 @@ fn curves_have_a_schema_that_older_versions_leave_alone() {
     let store = KnowledgeStore::open(&path, "m").unwrap();
     assert_eq!(number(&store.connection, "user_version").unwrap(), SCHEMA);
     let kept = store.load().unwrap();
-    assert_eq!(kept[0].known, program.known);
-    assert_eq!(
-        kept[0].known.recollect().unwrap().curves[1],
-        program.known.curve(1)
-    );
+    let [kept, was] = [&kept[0].known, &program.known].map(|of| of.curve(1));
+    assert!(was.iter().all(Option::is_some));
+    for (kept, was) in kept.iter().zip(was) {
+        let apart = kept.unwrap().factor() - was.unwrap().factor();
+        assert!(apart.abs() < 1e-9, "{apart}");
+    }
     // One that makes no sense is no reason to forget others, and is not gone by.
     let spoil = "UPDATE program SET known = replace(known, '\"eighths\":8', '\"eighths\":9')";
     assert_eq!(store.connection.execute(spoil, []).unwrap(), 1);
