@@ -140,7 +140,11 @@ impl Acquaintance {
             return;
         }
         self.told = known.map(Box::new);
-        let known = known.unwrap_or_default();
+        // No policy goes by curves, and no recording has them: a program of which nothing else is known is unknown to both.
+        let known = ThreadProfile {
+            curves: Default::default(),
+            ..known.unwrap_or_default()
+        };
         policy.remember(self.task.id, &known);
         if let Some(recording) = backend.recording() {
             recording.remembered(&self.task, &known);
