@@ -253,8 +253,11 @@ impl Rank {
     /// Appends what brings every thread to where it should be: exchanges of two first, for neither
     /// can go where the other still runs; no more than `most`, which is how many can run.
     fn act(&mut self, slowest: usize, most: usize, actions: &mut Vec<Action>) {
-        self.rising.clear();
-        self.falling.clear();
+        for list in [&mut self.rising, &mut self.falling] {
+            list.clear();
+            // Nothing is to be allocated later.
+            list.reserve(self.ranked.len());
+        }
         for ranked in &self.ranked {
             let list = match ranked.to.cmp(&ranked.seen.on) {
                 _ if !ranked.settled => continue,
