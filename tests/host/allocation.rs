@@ -104,7 +104,7 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     let mut bench = Bench {
         machine,
         samples: Vec::new(),
-        actions: Vec::new(),
+        actions: Vec::with_capacity(64),
         recording: Encoder::default(),
         known: ThreadProfile::default(),
         kept: 0,

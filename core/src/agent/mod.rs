@@ -258,6 +258,11 @@ impl Agent {
         if let Some(own) = self.own {
             self.tasks.retain(|task| task.tgid != own);
         }
+        // Of each thread it is told what it loses and where it goes, at the most: room for that is made where threads
+        // come, and not when all of it is told at once for the first time.
+        self.outcomes.clear();
+        self.outcomes.reserve(2 * self.tasks.len());
+        self.actions.reserve(2 * self.tasks.len());
         let Self {
             knowledge,
             interference,

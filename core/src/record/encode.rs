@@ -184,6 +184,7 @@ impl Encoder {
     pub fn decided(&mut self, actions: &[Action], policy: &dyn Policy) {
         let mut decided = take(&mut self.decided);
         decided.clear();
+        decided.reserve(2 * self.tasks.len());
         decided.extend(actions.iter().map(|action| Decided {
             action: action.clone(),
             reasons: reasons(action, |task| policy.reason(task)),
@@ -199,6 +200,7 @@ impl Encoder {
     pub fn carried_out(&mut self, outcomes: impl Iterator<Item = bool>) {
         let mut carried_out = take(&mut self.carried_out);
         carried_out.clear();
+        carried_out.reserve(2 * self.tasks.len());
         carried_out.extend(outcomes);
         let record = Record::CarriedOut(carried_out);
         self.put(&record);
