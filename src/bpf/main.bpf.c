@@ -311,7 +311,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
-	s32 cpu = scx_bpf_task_cpu(p);
+	s32 cpu = scx_bpf_task_cpu(p), target;
 	struct domain_ctx *dctx;
 	struct task_slot *s;
 	u64 run_ns;
@@ -357,11 +357,12 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
-	if (swap_target(p, tctx, cpu) == NO_CPU)
+	target = swap_target(p, tctx, cpu);
+	if (target == NO_CPU)
 		tctx->swap_ticks = 0;
 	else if (tctx->swap_ticks <= FASTER_FIRST_TICKS)
 		tctx->swap_ticks++;
-	if (begins_swap(p, tctx, cpu)) {
+	if (begins_swap(tctx, cpu, target)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}

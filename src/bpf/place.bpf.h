@@ -68,17 +68,14 @@ static bool must_stay(struct task_struct *p, u64 enq_flags)
 #define FASTER_FIRST_TICKS	2
 
 /*
- * Is it on @p to begin a swap? The one that goes to the faster type does: ticks come on all CPUs at once, and a
- * fast CPU that the other one left would stand empty at just the moment at which a third task's tick looks for one.
- * That would wait there until the partner's first slice is over, and stay.
+ * Does the task on @cpu begin its swap, which sends it to @target? The one that goes to the faster type does: ticks
+ * come on all CPUs at once, and a fast CPU that the other one left would stand empty at just the moment at which a
+ * third task's tick looks for one. That would wait there until the partner's first slice is over, and stay.
  */
-static bool begins_swap(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static bool begins_swap(struct task_ctx *tctx, s32 cpu, s32 target)
 {
-	s32 target = swap_target(p, tctx, cpu);
-
-	if (target == NO_CPU)
-		return false;
-	return type_of_cpu(target) < type_of_cpu(cpu) || tctx->swap_ticks > FASTER_FIRST_TICKS;
+	return target != NO_CPU && (type_of_cpu(target) < type_of_cpu(cpu) ||
+				    tctx->swap_ticks > FASTER_FIRST_TICKS);
 }
 
 /*
@@ -128,7 +125,7 @@ static bool take_other_place(struct task_struct *prev, struct task_ctx *tctx, s3
 
 	if (is_pinned(tctx) || is_migration_disabled(prev))
 		return false;
-	if (begins_swap(prev, tctx, cpu))
+	if (begins_swap(tctx, cpu, swap_target(prev, tctx, cpu)))
 		return true;
 	if (!tctx->upgrade)
 		return false;
