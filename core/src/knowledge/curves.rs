@@ -51,7 +51,7 @@ pub struct ToldCurve {
 pub fn logarithms(points: &CurvePoints) -> ThreadCurve {
     points.map(|point| {
         let CurvePoint { mpki, error } = point?;
-        let mpki = mpki.max(LEAST_MPKI);
+        let mpki = mpki.clamp(LEAST_MPKI, MOST_MPKI);
         let sure = Sure::of_factor(mpki, (error / mpki).powi(2))?;
         (sure.variance <= UNSURE).then_some(sure)
     })
@@ -272,8 +272,14 @@ mod tests {
             error: 5.0,
         });
         points[1] = Some(CurvePoint::default());
+        // One instruction may miss several times, but no more than this is kept, or the program would be thrown away.
+        points[2] = Some(CurvePoint {
+            mpki: 4000.0,
+            error: 1.0,
+        });
         let kept = logarithms(&points);
         assert_eq!(kept[0], None);
         assert!((kept[1].unwrap().factor() - LEAST_MPKI).abs() < 1e-9);
+        assert!(is_sound(&kept_of(&points, 3)));
     }
 }
