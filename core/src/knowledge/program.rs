@@ -161,7 +161,7 @@ impl ProgramKnowledge {
             btr: next(&self.btr),
             sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
             phases: [None; PHASES],
-            curves: std::array::from_fn(|on| curves::curve_on(&self.curves, on)),
+            curves: std::array::from_fn(|on| self.curve(on)),
         };
         let mut latest: Vec<&KeptPhase> = self.phases.iter().collect();
         latest.sort_by_key(|phase| phase.seen);

@@ -13,7 +13,7 @@ const SPREAD: f64 = 0.4;
 enum Life {
     /// All CPUs are busy all the time; two threads change places each second.
     Turning,
-    /// The same, but each thread is on the other core type for 300 ms in 20 s.
+    /// The same, but each thread is on the other core type for 250 ms in 20 s.
     Visiting,
     /// Anew each half second, some of them asleep.
     Moved,
