@@ -5,7 +5,7 @@ from settings import MAX_WATTS, MOST, Wrong, done, points, take
 CLASSES = ["insn", "load", "store", "branch", "fp", "mul", "div", "sys"]
 UNITS = ["alu", "branch", "mul", "div", "fp", "fdiv", "vector"]
 MAX_SENSORS = 8 # of power, as model.h has it
-# What `noise` means: standard deviations, as parts of what they disturb. See docs/testbed.md.
+# What `noise` means: standard deviations, as parts of what they disturb. See docs/testbed-model.md.
 NOISE = {
     "low": {"counts": 0.0003, "misses": 0.005, "clock": 0.002, "memory": 0.01},
     "high": {"counts": 0.003, "misses": 0.03, "clock": 0.015, "memory": 0.05},

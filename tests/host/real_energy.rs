@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What programs take on both clusters of the virtual board beside what a real one's sensors measured:
 //! watts, and how many times the energy the fast one takes. `--nocapture` prints the table of
-//! docs/testbed.md, "Energy".
+//! docs/testbed-energy.md, "The boards".
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The virtual machines' programs beside programs that others measured on real CPUs: how much a fast
-//! core gains, and what the programs are like. `--nocapture` prints the table of docs/testbed.md,
+//! core gains, and what the programs are like. `--nocapture` prints the tables of docs/testbed-calibration.md,
 //! "Beside real CPUs", which says where the model does not reach.
 
 use std::collections::BTreeMap;

@@ -67,7 +67,7 @@ fn mixes_are_run_under_the_schedulers_asked_for() {
             .find(|line| line["kind"] == "alone" && line["program"] == program);
         geometric_mean(&line.unwrap()[on])
     };
-    // docs/testbed.md, Calibration; starting takes its time, too, and gains less.
+    // docs/testbed-calibration.md; starting takes its time, too, and gains less.
     for (program, speedup) in [("integer", 1.68), ("fp", 2.79)] {
         let found = alone(program, "slowest") / alone(program, "fastest");
         assert!(

@@ -28,7 +28,7 @@ fn farther_cores_take_longer_to_hand_a_line_over() {
         thread < 0.8 * core && core < other && other < cluster,
         "{thread} {core} {other} {cluster}"
     );
-    // As an i9-12900K has it; see docs/testbed.md.
+    // As an i9-12900K has it; see docs/testbed-calibration.md.
     assert!((32.0..40.0).contains(&core), "{core}");
     assert!((45.0..55.0).contains(&cluster), "{cluster}");
 }

@@ -46,7 +46,7 @@ fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
 
 #[test]
 fn slowdowns_by_a_stream_are_those_of_the_virtual_machines() {
-    // docs/testbed.md, Calibration: by one stream on a big core, and by four on small ones; and how
+    // docs/testbed-calibration.md, Contention: by one stream on a big core, and by four on small ones; and how
     // far off the model is at most.
     for (board, load, by_big, by_small, off) in [
         ("juno-r1", STREAM, 1.76, 1.07, 0.1),
