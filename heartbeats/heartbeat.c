@@ -3,9 +3,9 @@
  * The library behind scx_hetero_heartbeat.h: sessions, beats and rates. What goes over
  * the socket is in connection.c.
  *
- * Beats are counted in `words`, 64 bytes whose layout docs/goals.md has. They lie in the
- * session until a scheduler is found, then in a page that the scheduler has a descriptor
- * of.
+ * Beats are counted in `words`, 64 bytes whose layout docs/goals-protocol.md has. They lie
+ * in the session until a scheduler is found, then in a page that the scheduler has a
+ * descriptor of.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #define LOAD_ACQUIRE(from) __atomic_load_n(from, __ATOMIC_ACQUIRE)
 #define STORE(to, value) __atomic_store_n(to, value, __ATOMIC_RELAXED)
 
-/* What the scheduler reads, at the beginning of the page: docs/goals.md. */
+/* What the scheduler reads, at the beginning of the page: docs/goals-protocol.md. */
 struct words {
 	uint32_t magic;
 	uint32_t version;

@@ -389,7 +389,10 @@ impl Studio {
 /// others of its own, and a session that has more left, are all that it waits for. (Such threads waited for up to 375 ms,
 /// where those that were let go with the allotment used up again queued like the crowd's.)
 #[test]
-#[expect(clippy::print_stdout, reason = "`docs/goals.md` has these numbers")]
+#[expect(
+    clippy::print_stdout,
+    reason = "`docs/decisions/goal-video.md` has these numbers"
+)]
 fn no_thread_of_an_encoder_waits_behind_a_crowd_while_some_of_its_allotment_is_left() {
     let mut windows = [0, 0];
     let mut longest = 0;
