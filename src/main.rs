@@ -199,7 +199,7 @@ struct Run {
     rules: Option<PathBuf>,
 
     /// Learn what core types are worth from threads that are moved, and replace
-    /// the model as soon as what was learnt is better (docs/ml.md)
+    /// the model as soon as what was learnt is better (docs/learn.md)
     #[arg(long)]
     learn: bool,
 

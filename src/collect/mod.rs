@@ -96,7 +96,7 @@ fn tell(to: &Path, shared: &Shared) -> Result<()> {
         n => format!(", {n} of them by number"),
     };
     output::print(format_args!(
-        "{} holds {} programs{renamed}. Look at it before you give it away; docs/ml.md says where to.",
+        "{} holds {} programs{renamed}. Look at it before you give it away; docs/real-hardware.md says where to.",
         to.display(),
         shared.programs
     ))
