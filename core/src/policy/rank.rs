@@ -72,7 +72,7 @@ const CUT_OFF: f64 = 0.05;
 const STEADY: f64 = 0.5;
 
 /// By how much an SF must be greater for its thread to displace another. Of pairs whose SFs are 5 %
-/// apart the model of the virtual machine puts 97 % in the right order, of all 92 % (`docs/ml.md`).
+/// apart the model of the virtual machine puts 97 % in the right order, of all 94 % (`docs/ml.md`).
 const MARGIN: f64 = 1.05;
 
 /// Time between decisions: a sample's. Where threads change their phase several times a second,
