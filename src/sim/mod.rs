@@ -2,10 +2,9 @@
 //! `scx_hetero sim`: mixes of programs on machines that need not be at hand.
 //!
 //! Discrete events, and nothing random but what follows from a seed: the same command prints the
-//! same bytes. The policies are the live ones, the arithmetic is the BPF half's ([`crate::arith`]),
-//! and its rules are written anew here, file by file after `src/bpf/` (`mechanism`). What is a model
-//! is how fast threads are (`contention`) and what programs do ([`program`]): `docs/sim.md` says
-//! from where.
+//! same bytes. The policies are the live ones, and the BPF half is the kernel's, compiled natively
+//! (`native`). What is a model is the kernel around it, how fast threads are (`contention`) and what
+//! programs do ([`program`]): `docs/sim.md` says from where.
 //!
 //! ```text
 //!  data/*.toml ─► library ─► experiment ─► switch ◄──► hetero ◄──► agent ◄──► policy
