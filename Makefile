@@ -13,6 +13,8 @@ SEEDS   ?= 1-20000
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 cargo  = BPF_CLANG=$$(testbed/build-needs clang) cargo
 target = $(or $(CARGO_TARGET_DIR),target)
+# What is compiled is linted, and its documentation looked at.
+linted = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tests/linted
 
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
@@ -50,11 +52,11 @@ test:            ## run the checks and the tests: on this machine, then in virtu
 	@testbed/setup tests
 	@# Meanwhile: what waits for the network, and what compilers leave of two CPUs. What needs it says what failed.
 	@{ testbed/hybrid/qemu; for k in $(KERNELS); do testbed/kernel $$k; done; } >/dev/null 2>&1 &
-	@$(MAKE) -s check
+	@tests/check --but-lints
 	@# All test programs at once, with what virtual machines run: two CPUs have something to compile to the end.
-	$(cargo) test --release --no-run --lib --examples --test '*'
-	$(cargo) test --release
-	@BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
+	$(linted) $(cargo) test --release --no-run --lib --examples --test '*'
+	$(linted) $(cargo) test --release
+	@$(linted) BPF_CLANG=$$(testbed/build-needs clang) testbed/vm-tests $(KERNELS)
 
 test-kernels: setup ## run the long ones, too, on every kernel that can be had
 	@testbed/same-seed $(lastword $(ALL_KERNELS))
