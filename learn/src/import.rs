@@ -88,9 +88,13 @@ pub fn score_classifier(data: &Data, pairs: &[Pair], trees: &Trees) -> Result<Co
 }
 
 /// A feature of the first or the second row of a pair; without an index, the core type.
-type Asked = (bool, Option<usize>);
+pub type Asked = (bool, Option<usize>);
 
-fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
+/// Where the rows of `data` have what trees ask for.
+///
+/// # Errors
+/// They have it not.
+pub fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
     let find = |feature: &Feature| {
         let (second, name) = match feature.name.split_once(':') {
             Some(("a", name)) => (false, name),
@@ -110,13 +114,17 @@ fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
     trees.features.iter().map(find).collect()
 }
 
-fn values(asked: &[Asked], a: &Row, b: &Row) -> Result<Vec<f64>> {
+/// That, of one row or of a pair.
+///
+/// # Errors
+/// Something was not measured.
+pub fn values(asked: &[Asked], a: &Row, b: &Row) -> Result<Vec<f64>> {
     let value = |&(second, index): &Asked| {
         let row = if second { b } else { a };
         let value = index.map_or(row.core_type as f64, |index| row.features[index]);
         ensure!(
             value.is_finite(),
-            "imported trees ask for what {} lacks",
+            "trees ask for what {} lacks",
             row.program
         );
         Ok(value)

@@ -13,6 +13,7 @@ pub mod fit;
 pub mod import;
 pub mod interference;
 pub mod kinds;
+pub mod left_out;
 pub mod plot;
 pub mod resample;
 mod scaled;

@@ -10,7 +10,7 @@ use log::{info, warn};
 use crate::beside::Beside;
 use crate::estimates::{self, Lesson, names};
 use crate::kinds::{self, LinfaKind, Worth};
-use crate::{beside, discover, import, interference, plot, show};
+use crate::{beside, discover, import, interference, left_out, plot, show};
 use hetero_core::files::write_whole;
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -44,7 +44,7 @@ pub fn run(args: &Train) -> Result<()> {
     }
     let (tables, output) = (args.tables(), args.output());
     let mut data = Data::read(&tables, &args.column)?;
-    data.leave_out(&args.leave_out)?;
+    let left_out = data.leave_out(&args.leave_out)?;
     for note in &data.notes {
         warn!("{note}");
     }
@@ -58,6 +58,10 @@ pub fn run(args: &Train) -> Result<()> {
         write_whole(path, drawn.as_bytes())?;
     }
     write_whole(output, learnt.model.to_json()?.as_bytes())?;
+    let left_out = left_out::estimates(&learnt.model, &data, &left_out)?;
+    if let Some(path) = &args.estimates {
+        write_whole(path, &left_out::csv(&left_out)?)?;
+    }
     let comparisons = learnt.comparisons.as_ref().map(show::comparisons);
     let kinds = match args.compare {
         true => show::kinds(&learnt.model.core_types, &learnt.kinds),
@@ -67,8 +71,9 @@ pub fn run(args: &Train) -> Result<()> {
         warn!("{doubt}");
     }
     output::print(format_args!(
-        "{}{}{}{}\nWritten to {}.",
+        "{}{}{}{}{}\nWritten to {}.",
         show::text(&learnt.model),
+        left_out::text(&left_out, &learnt.model.core_types),
         beside::text(&learnt.guesses),
         comparisons.unwrap_or_default(),
         kinds,

@@ -5,9 +5,6 @@
 
 use std::convert::Infallible;
 
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
-
 use rustc_hash::FxHashMap;
 
 use super::caches::CacheTruth;
@@ -15,11 +12,12 @@ use super::counted::SimulatedEvents;
 use super::goals::SimulatedGoals;
 use super::kernel::BEGIN_NS;
 use super::knowledge::SimulatedKnowledge;
+use super::model::{STATED, SimulatedModel};
 use super::native;
 use super::partition::SimulatedPartition;
 use crate::agent::{Allotment, Author, Backend, Belongs, Outcome, SessionBeats};
 use crate::bpf::intf;
-use crate::pmu::sample::{Sample, SampleWatts, SfEstimate};
+use crate::pmu::sample::{Sample, SampleWatts};
 use crate::pmu::sampler::complete;
 use crate::policy::Action;
 use crate::record::format::Begin;
@@ -29,46 +27,6 @@ use crate::table::{TableReader, Task, TaskId};
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Remembered, ThreadFinding};
-
-/// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
-/// whenever it is seen there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SimulatedModel {
-    /// Standard deviation of the errors, as parts of SF. It says that they are of [`STATED`].
-    pub(super) error: f64,
-    /// What they follow from.
-    pub(super) seed: u64,
-}
-
-impl SimulatedModel {
-    /// What it says of a phase, the `load`-th on this machine, whose SF is `sf`.
-    pub(super) fn sf(&self, sf: f64, load: usize, core_type: usize) -> f64 {
-        (sf * self.factor(0, load, core_type)).max(1.0)
-    }
-
-    /// The same of EF, with errors of their own.
-    fn ef(&self, ef: f64, load: usize, core_type: usize) -> f64 {
-        (ef * self.factor(1 << 63, load, core_type)).max(0.01)
-    }
-
-    /// The same of watts there.
-    fn watts(&self, watts: f64, load: usize, core_type: usize) -> f64 {
-        (watts * self.factor(1 << 62, load, core_type)).max(0.001)
-    }
-
-    /// What it errs by, of what `salt` stands for.
-    fn factor(&self, salt: u64, load: usize, core_type: usize) -> f64 {
-        let of_phase = (load as u64) << 8 | core_type as u64;
-        let mut rng = Pcg64Mcg::seed_from_u64(self.seed ^ salt ^ of_phase.rotate_left(32));
-        // The sum of twelve uniform numbers is near enough to a normal one.
-        let uniform = || rng.next_u64() as f64 / u64::MAX as f64;
-        let normal: f64 = std::iter::repeat_with(uniform).take(12).sum::<f64>() - 6.0;
-        1.0 + self.error * normal
-    }
-}
-
-/// What the model says that it errs by: a model from another machine knows nothing of its errors here.
-const STATED: f64 = 0.05;
 
 /// A recording in memory: records as they go to a file, half a second's together.
 pub(super) struct MemoryRecording {
@@ -164,11 +122,9 @@ impl Told {
     ) {
         let core_type = usize::from(raw.core_type);
         let counts = self.events.counts(core_type, raw.counts.into_iter());
-        let sf = self.model.map(|model| SfEstimate {
-            sf: model.sf(sf, load, core_type),
-            sigma: STATED,
-        });
-        let known = self.model.zip(energy);
+        let model = self.model.as_ref();
+        let sf = model.map(|model| model.sf(sf, load, core_type));
+        let known = model.zip(energy);
         let ef = known.map(|(model, (ef, _))| model.ef(ef, load, core_type));
         let Some(mut sample) = complete(raw, counts, sf, ef) else {
             return;
@@ -293,28 +249,5 @@ impl Backend for SimulatedHalf<'_> {
     fn recording(&mut self) -> Option<&mut Encoder> {
         let recording = self.told.recording.as_mut()?;
         Some(&mut recording.encoder)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_model_errs_in_the_same_way_whenever_it_is_asked_and_as_much_as_it_is_said_to() {
-        let model = SimulatedModel {
-            error: 0.05,
-            seed: 7,
-        };
-        let errors: Vec<f64> = (0..4000)
-            .map(|of| model.sf(2.0, of / 2, of % 2) / 2.0 - 1.0)
-            .collect();
-        let number = errors.len() as f64;
-        let mean = errors.iter().sum::<f64>() / number;
-        let variance = errors.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / number;
-        assert!(mean.abs() < 0.003, "{mean}");
-        assert!((variance.sqrt() - 0.05).abs() < 0.002, "{variance}");
-        assert_eq!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 1));
-        assert_ne!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 0));
     }
 }

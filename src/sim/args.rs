@@ -82,6 +82,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) model_error: Option<f64>,
 
+    /// What a learnt model says of programs, by 'scx_hetero train --leave-out ... --estimates
+    /// FILE'; of others it errs by lot
+    #[arg(long, value_name = "FILE.csv")]
+    pub(super) model: Option<PathBuf>,
+
     /// What a run of a program teaches the next ones, as with the scheduler's store
     /// (docs/knowledge.md)
     #[arg(long, value_enum, default_value_t)]

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use super::agent::{MemoryRecording, SimulatedModel, Told};
+use super::agent::{MemoryRecording, Told};
 use super::caches::{CacheEvents, CacheOutcome, CacheTruth};
 use super::contention::PhaseLoad;
 use super::counted::SimulatedEvents;
@@ -27,6 +27,7 @@ use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::metrics::{ScheduleMetrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
+use super::model::{LearntEstimate, LearntEstimates, SimulatedModel};
 use super::partition::SimulatedPartition;
 use super::scheduler;
 use super::switch::Sim;
@@ -79,6 +80,8 @@ pub struct ExperimentOptions<'a> {
     /// Standard deviation of a model's estimates of SF, as parts of it; without it there is none, but
     /// for the policy that is nothing without.
     pub model_error: Option<f64>,
+    /// What a learnt one says of programs instead, where one is asked at all.
+    pub learnt: Option<&'a LearntEstimates>,
     /// Save energy, but not the default scheduler.
     pub saving: Option<SimulatedSaving>,
     /// For policies.
@@ -143,6 +146,8 @@ pub struct ExperimentOutcome {
 pub struct Bench {
     machine: Rc<SimulatedMachine>,
     loads: Vec<PhaseLoad>,
+    /// Whose phases these are, by name.
+    programs_of_loads: Vec<String>,
     members: Vec<(Rc<Compiled>, Member)>,
     alone: Vec<(f64, f64)>,
     /// What it takes there, J.
@@ -153,8 +158,8 @@ pub struct Bench {
 /// CPU; one that takes longer counts by the work done.
 const PATIENCE: f64 = 20.0;
 
-/// See [`ExperimentOptions::model_error`]: the model of the virtual machine has mean absolute errors
-/// of 0.04 and 0.07 at SFs of 1.75 (`docs/ml.md`), which is as much as deviations of 3 and 5 % have.
+/// See [`ExperimentOptions::model_error`]: the models of the virtual machines have mean absolute errors of 0.03 to 0.09
+/// at SFs of about 2 (`docs/ml.md`), which is as much as deviations of 2 to 6 % have, but for `odroid-xu4`'s.
 const MODEL_ERROR: f64 = 0.05;
 
 /// The longest that a program runs alone, s.
@@ -166,13 +171,14 @@ impl Bench {
     /// # Errors
     /// The library has no such program.
     pub fn new(library: &Library, machine: &Rc<SimulatedMachine>, mix: &Mix) -> Result<Self> {
-        let mut loads = Vec::new();
+        let (mut loads, mut programs_of_loads) = (Vec::new(), Vec::new());
         let mut compiled: BTreeMap<&str, Rc<Compiled>> = BTreeMap::new();
         let mut members = Vec::new();
         for member in &mix.members {
             if !compiled.contains_key(member.program.as_str()) {
                 let program = library.program(&member.program)?;
                 let program = Compiled::new(machine, program, &mut loads);
+                programs_of_loads.resize(loads.len(), member.program.clone());
                 compiled.insert(&member.program, program);
             }
             members.push((compiled[member.program.as_str()].clone(), member.clone()));
@@ -180,6 +186,7 @@ impl Bench {
         let mut bench = Self {
             machine: machine.clone(),
             loads,
+            programs_of_loads,
             members,
             alone: Vec::new(),
             alone_j: Vec::new(),
@@ -278,6 +285,14 @@ impl Bench {
         Ok(knowledge)
     }
 
+    /// What a model says of each phase on this machine, by core type.
+    fn said_by(&self, learnt: &LearntEstimates) -> Vec<Vec<Option<LearntEstimate>>> {
+        let types = &self.machine.topology.types;
+        let names: Vec<String> = types.iter().map(|of| of.name.clone()).collect();
+        let of_load = |program: &String| learnt.of(program, &names);
+        self.programs_of_loads.iter().map(of_load).collect()
+    }
+
     fn run_policy(
         &self,
         name: policy::Name,
@@ -292,7 +307,9 @@ impl Bench {
                 .filter(|_| name.knows(policy::Knows::Model)),
         };
         let seed = options.seed;
-        let model = error.map(|error| SimulatedModel { error, seed });
+        let learnt = options.learnt.map(|learnt| self.said_by(learnt));
+        let learnt = learnt.unwrap_or_default();
+        let model = error.map(|error| SimulatedModel::new(error, seed, learnt));
         let mut agent = Agent::new(topology.clone(), name, name.build(options.settings));
         agent.saves = options.saving.is_some();
         agent.interference.set_limits(options.settings.limits);

@@ -33,6 +33,7 @@ mod lp;
 pub mod machine;
 pub mod metrics;
 pub mod mix;
+pub mod model;
 pub mod native;
 pub mod optimum;
 mod partition;
@@ -53,6 +54,7 @@ use anyhow::{Context, Result, bail};
 pub use args::Args;
 use experiment::{Bench, ExperimentOptions, SchedulerChoice};
 use library::Library;
+use model::LearntEstimates;
 
 use crate::output;
 use crate::policy::{Name, Settings};
@@ -74,6 +76,11 @@ pub fn run(args: &Args) -> Result<()> {
         return output::print(render::list(&library));
     }
     args.check_record()?;
+    let learnt = args
+        .model
+        .as_deref()
+        .map(LearntEstimates::read)
+        .transpose()?;
     // All names first: a misspelt one should not show after minutes.
     let mixes: Result<Vec<_>> = args.mixes.iter().map(|name| library.mix(name)).collect();
     let mut jobs = Vec::new();
@@ -108,6 +115,7 @@ pub fn run(args: &Args) -> Result<()> {
             slice: Duration::from_micros(args.slice_us),
             sample: Duration::from_millis(args.sample_ms),
             model_error: args.model_error.map(|percent| percent / 100.0),
+            learnt: learnt.as_ref(),
             record: args.record.is_some(),
             knowledge: args.knowledge,
             warm_runs: args.warm_runs,

@@ -35,6 +35,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         slice: SLICE,
         sample: Duration::from_millis(50),
         model_error: None,
+        learnt: None,
         saving: None,
         settings: Settings::default(),
         record: false,

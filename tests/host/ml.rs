@@ -140,7 +140,7 @@ fn with_joules(table: &str) -> String {
 #[test]
 fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     let place = Place::new();
-    place.write("table.csv", &with_joules(&table(20)));
+    place.write("table.csv", &with_joules(&table(12)));
     let output = place.run(&["train", "table.csv", "--trees", "10"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -155,7 +155,7 @@ fn where_a_table_has_joules_ef_is_learnt_beside_sf() {
     }
     assert!(model.efficiency_pairs.unwrap().accuracy() > 0.9);
     // Without, there is none, and trees for it cannot be scored.
-    place.write("plain.csv", &table(20));
+    place.write("plain.csv", &table(12));
     let words = [
         "train",
         "plain.csv",
@@ -322,7 +322,7 @@ fn models_that_cannot_be_used_are_explained() {
 #[test]
 fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_terminal() {
     let place = Place::new();
-    place.write("table.csv", &table(12));
+    place.write("table.csv", &table(8));
     let words = ["train", "table.csv", "--model-kind", "linear", "--compare"];
     let output = place.run(&words);
     let said = String::from_utf8(output.stdout).unwrap();

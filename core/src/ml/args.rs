@@ -47,6 +47,15 @@ pub struct Train {
     #[arg(long, value_name = "PROGRAM,...", value_delimiter = ',')]
     pub leave_out: Vec<String>,
 
+    /// Write what the model says of those, for `scx_hetero sim --model`
+    #[arg(
+        long,
+        value_name = "FILE.csv",
+        requires = "leave_out",
+        conflicts_with = "interference"
+    )]
+    pub estimates: Option<PathBuf>,
+
     /// Keep all features, also those that do not help
     #[arg(long)]
     pub all_features: bool,

@@ -115,20 +115,21 @@ impl Data {
         Ok(data)
     }
 
-    /// Drops the rows of these programs.
+    /// Takes out the rows of these programs, and says what they were.
     ///
     /// # Errors
     /// There are no rows of one of them.
-    pub fn leave_out(&mut self, programs: &[String]) -> Result<()> {
+    pub fn leave_out(&mut self, programs: &[String]) -> Result<Vec<Row>> {
+        let mut all = Vec::new();
         for program in programs {
-            let before = self.rows.len();
-            self.rows.retain(|row| row.program != *program);
+            let before = all.len();
+            all.extend(self.rows.extract_if(.., |row| row.program == *program));
             ensure!(
-                self.rows.len() < before,
+                all.len() > before,
                 "cannot leave out '{program}': the tables have no such program"
             );
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Sorts core types by the header, else by their mean speed, else as they came.

@@ -10,7 +10,7 @@ use super::data::{INSTRUCTIONS, Per};
 use super::events::countable;
 use super::fixed::feature;
 use super::forest::{Forest, MAX_FEATURES, to_number};
-use super::model::{Feature, Model, Speedup};
+use super::model::{self, Feature, Model, Speedup};
 use crate::pmu::sample::{EventCounts, SfEstimate};
 use crate::pmu::{Event, Meaning, Pmu};
 use crate::topology::Topology;
@@ -131,19 +131,14 @@ impl LiveEstimator {
     }
 
     /// How sure it is of `sf`, which it has said of these counts; `None` if something was not counted.
-    ///
-    /// The farther a feature lies outside of what was learnt from, the less is known: a whole range
-    /// beyond the least or the most, nothing.
     pub fn rated(&self, core_type: usize, counts: &EventCounts, sf: f64) -> Option<SfEstimate> {
         let of = self.on(core_type)?;
         let per = of.per(counts)?;
-        let mut beyond = 0.0;
-        for (event, feature) in of.events.iter().zip(&of.features) {
-            let value = counts.of(event)? / per;
-            let most = (value - feature.max).max(feature.min - value);
-            beyond += (most / (feature.max - feature.min)).max(0.0);
+        let mut values = [0.0; MAX_FEATURES];
+        for (to, event) in values.iter_mut().zip(&of.events) {
+            *to = counts.of(event)? / per;
         }
-        let sigma = of.sigma.hypot(of.spread * beyond.min(1.0));
+        let sigma = model::sigma_at(of.sigma, of.spread, &of.features, &values);
         Some(SfEstimate { sf, sigma })
     }
 

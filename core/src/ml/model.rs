@@ -154,6 +154,16 @@ pub struct Classifier {
 /// what the mean errs by on an i9-12900KS (`docs/real-hardware.md`).
 const SPREAD: f64 = 0.2;
 
+/// See [`Speedup::sigma_at`].
+pub(super) fn sigma_at(sigma: f64, spread: f64, features: &[Feature], values: &[f64]) -> f64 {
+    let beyond = |(feature, value): (&Feature, &f64)| {
+        let most = (value - feature.max).max(feature.min - value);
+        (most / (feature.max - feature.min)).max(0.0)
+    };
+    let beyond: f64 = features.iter().zip(values).map(beyond).sum();
+    sigma.hypot(spread * beyond.min(1.0))
+}
+
 impl Speedup {
     /// Standard error of the logarithm of SF, of programs like those it was learnt from.
     pub fn sigma(&self) -> f64 {
@@ -171,6 +181,14 @@ impl Speedup {
         let even = |[least, most]: [f64; 2]| (most / least).ln().abs() / 12.0_f64.sqrt();
         let spread = self.trees.range.map(even);
         spread.filter(|spread| spread.is_finite()).unwrap_or(SPREAD)
+    }
+
+    /// Standard error of the logarithm of SF of a thread with these features.
+    ///
+    /// The farther one lies outside of what was learnt from, the less is known: a whole range
+    /// beyond the least or the most, nothing.
+    pub fn sigma_at(&self, values: &[f64]) -> f64 {
+        sigma_at(self.sigma(), self.spread(), &self.trees.features, values)
     }
 
     /// Of trees from elsewhere.

@@ -146,7 +146,10 @@ fn summary(found: &[Told]) -> [f64; 3] {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "`experiments/results/energy.md` has these numbers")]
+#[expect(
+    clippy::print_stdout,
+    reason = "`experiments/results/energy.md` has these numbers"
+)]
 fn what_is_told_as_the_error_of_a_difference_is_what_it_errs_by() {
     for (life, seconds, noise) in [
         (Life::Turning, 30, 0.01),

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a model says of programs that were left out, so that it was not learnt from them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::import;
+use hetero_core::ml::data::{Data, Row};
+use hetero_core::ml::forest::{to_features, to_number};
+use hetero_core::ml::model::Model;
+
+/// A way to run a program on a core type: means over its windows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LeftOut {
+    /// Its name.
+    pub program: String,
+    /// The way to run it.
+    pub variant: String,
+    /// Where it was measured.
+    pub core_type: String,
+    /// How much faster it is on the fastest core type than on the slowest.
+    pub sf: f64,
+    /// What the model says of that.
+    pub said: f64,
+    /// How sure it is: standard error of the logarithm of SF.
+    pub sigma: f64,
+}
+
+/// What `model` says of these rows, which are of the same tables as `data`, but not among its own.
+///
+/// # Errors
+/// The model asks for what they lack.
+pub fn estimates(model: &Model, data: &Data, rows: &[Row]) -> Result<Vec<LeftOut>> {
+    let mut found = Vec::new();
+    for speedup in &model.speedup {
+        let asked = import::asked(data, &speedup.trees)?;
+        let forest = speedup.trees.forest()?;
+        let mut ways: BTreeMap<(&str, &str), Vec<[f64; 3]>> = BTreeMap::new();
+        let of_type = |row: &&Row| data.core_types[row.core_type] == speedup.core_type;
+        for row in rows.iter().filter(of_type) {
+            let values = import::values(&asked, row, row)?;
+            let sigma = speedup.sigma_at(&values);
+            let said = to_number(forest.score(&to_features(values)));
+            let way = ways.entry((&row.program, &row.variant)).or_default();
+            way.push([row.sf, said, sigma]);
+        }
+        found.extend(ways.into_iter().map(|((program, variant), windows)| {
+            let mean = |which: usize| {
+                windows.iter().map(|window| window[which]).sum::<f64>() / windows.len() as f64
+            };
+            LeftOut {
+                program: program.to_string(),
+                variant: variant.to_string(),
+                core_type: speedup.core_type.clone(),
+                sf: mean(0),
+                said: mean(1),
+                sigma: mean(2),
+            }
+        }));
+    }
+    Ok(found)
+}
+
+/// As a CSV file, which `scx_hetero sim --model` reads.
+///
+/// # Errors
+/// Memory.
+pub fn csv(found: &[LeftOut]) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for way in found {
+        writer.serialize(way)?;
+    }
+    writer.into_inner().context("cannot write the table")
+}
+
+/// In a sentence for each core type.
+pub fn text(found: &[LeftOut], core_types: &[String]) -> String {
+    let mut out = String::new();
+    for core_type in core_types {
+        let of_type = found.iter().filter(|way| way.core_type == *core_type);
+        let mut off: Vec<f64> = of_type.map(|way| (way.said / way.sf - 1.0).abs()).collect();
+        off.sort_by(f64::total_cmp);
+        if let Some(most) = off.last() {
+            out += &format!(
+                "Left out: {} ways to run programs on {core_type}, of which SF is off by {:.0} % in the median, {:.0} % at most.\n",
+                off.len(),
+                100.0 * off[off.len() / 2],
+                100.0 * most
+            );
+        }
+    }
+    out
+}

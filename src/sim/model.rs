@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a learnt model is to the simulator: the truth and an error, by lot or as a learnt one has it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+use serde::Deserialize;
+
+use crate::pmu::sample::SfEstimate;
+
+/// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
+/// whenever it is seen there.
+#[derive(Clone, Debug)]
+pub(super) struct SimulatedModel {
+    /// Standard deviation of the errors, as parts of SF. It says that they are of [`STATED`].
+    error: f64,
+    /// What they follow from.
+    seed: u64,
+    /// What a learnt one says of SF instead, by phase and core type.
+    learnt: Vec<Vec<Option<LearntEstimate>>>,
+}
+
+impl SimulatedModel {
+    /// One whose errors are drawn by lot, but for the phases of which a learnt one says something: by the number of the
+    /// phase on this machine.
+    pub(super) fn new(error: f64, seed: u64, learnt: Vec<Vec<Option<LearntEstimate>>>) -> Self {
+        Self {
+            error,
+            seed,
+            learnt,
+        }
+    }
+
+    /// What it says of a phase, the `load`-th on this machine, whose SF is `sf`.
+    pub(super) fn sf(&self, sf: f64, load: usize, core_type: usize) -> SfEstimate {
+        let learnt = self.learnt.get(load).and_then(|of| *of.get(core_type)?);
+        let (factor, sigma) = match learnt {
+            Some(learnt) => (learnt.factor, learnt.sigma),
+            None => (self.factor(0, load, core_type), STATED),
+        };
+        SfEstimate {
+            sf: (sf * factor).max(1.0),
+            sigma,
+        }
+    }
+
+    /// The same of EF, with errors of their own.
+    pub(super) fn ef(&self, ef: f64, load: usize, core_type: usize) -> f64 {
+        (ef * self.factor(1 << 63, load, core_type)).max(0.01)
+    }
+
+    /// The same of watts there.
+    pub(super) fn watts(&self, watts: f64, load: usize, core_type: usize) -> f64 {
+        (watts * self.factor(1 << 62, load, core_type)).max(0.001)
+    }
+
+    /// What it errs by, of what `salt` stands for.
+    fn factor(&self, salt: u64, load: usize, core_type: usize) -> f64 {
+        let of_phase = (load as u64) << 8 | core_type as u64;
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed ^ salt ^ of_phase.rotate_left(32));
+        // The sum of twelve uniform numbers is near enough to a normal one.
+        let uniform = || rng.next_u64() as f64 / u64::MAX as f64;
+        let normal: f64 = std::iter::repeat_with(uniform).take(12).sum::<f64>() - 6.0;
+        1.0 + self.error * normal
+    }
+}
+
+/// What the model says that it errs by: a model from another machine knows nothing of its errors here.
+pub(super) const STATED: f64 = 0.05;
+
+/// What a learnt model says of a program from a core type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LearntEstimate {
+    /// What it says of SF, over SF.
+    factor: f64,
+    /// How sure it is: standard error of the logarithm.
+    sigma: f64,
+}
+
+/// What a learnt model says of programs that it was not learnt from, as `scx_hetero train --leave-out PROGRAM,...
+/// --estimates FILE` writes it.
+#[derive(Debug)]
+pub struct LearntEstimates(BTreeMap<(String, String), LearntEstimate>);
+
+/// A line of such a file.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Line {
+    program: String,
+    core_type: String,
+    sf: f64,
+    said: f64,
+    sigma: f64,
+}
+
+impl LearntEstimates {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// In words: what is wrong with which line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let what = || format!("cannot read {}", path.display());
+        let mut reader = csv::Reader::from_path(path).with_context(what)?;
+        let mut found = BTreeMap::new();
+        for (index, line) in reader.deserialize().enumerate() {
+            let line: Line = line.with_context(what)?;
+            let of = format!("{}, line {}: ", path.display(), index + 2);
+            let sound = |value: f64| value.is_finite() && value > 0.0;
+            if !(sound(line.sf) && sound(line.said) && sound(line.sigma)) {
+                bail!("{of}sf, said and sigma must be above 0");
+            }
+            let estimate = LearntEstimate {
+                factor: line.said / line.sf,
+                sigma: line.sigma,
+            };
+            let key = (line.program, line.core_type);
+            if found.contains_key(&key) {
+                bail!(
+                    "{of}'{}' on {} is there twice: leave one way to run it",
+                    key.0,
+                    key.1
+                );
+            }
+            found.insert(key, estimate);
+        }
+        ensure!(
+            !found.is_empty(),
+            "{} says nothing of any program",
+            path.display()
+        );
+        Ok(Self(found))
+    }
+
+    /// By core type, fastest first, what is said of a program; `None` where nothing is.
+    pub(super) fn of(&self, program: &str, core_types: &[String]) -> Vec<Option<LearntEstimate>> {
+        let key = |core_type: &String| (program.to_string(), core_type.clone());
+        let of_type = |core_type| self.0.get(&key(core_type)).copied();
+        core_types.iter().map(of_type).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_errs_in_the_same_way_whenever_it_is_asked_and_as_much_as_it_is_said_to() {
+        let model = SimulatedModel::new(0.05, 7, Vec::new());
+        let errors: Vec<f64> = (0..4000)
+            .map(|of| model.sf(2.0, of / 2, of % 2).sf / 2.0 - 1.0)
+            .collect();
+        let number = errors.len() as f64;
+        let mean = errors.iter().sum::<f64>() / number;
+        let variance = errors.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / number;
+        assert!(mean.abs() < 0.003, "{mean}");
+        assert!((variance.sqrt() - 0.05).abs() < 0.002, "{variance}");
+        assert_eq!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 1));
+        assert_ne!(model.sf(2.0, 3, 1), model.sf(2.0, 3, 0));
+    }
+
+    #[test]
+    fn what_a_learnt_model_says_takes_the_place_of_the_truth_on_its_core_type_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "program,variant,core-type,sf,said,sigma\nfp,,P,2.0,3.0,0.2\n";
+        std::fs::write(&file, text).unwrap();
+        let learnt = LearntEstimates::read(file.path()).unwrap();
+        let types = ["P".to_string(), "E".to_string()];
+        let of = |program| learnt.of(program, &types);
+        let model = SimulatedModel::new(0.0, 1, vec![of("fp"), of("hash")]);
+        let told = model.sf(4.0, 0, 0);
+        assert_eq!((told.sf, told.sigma), (6.0, 0.2));
+        for (load, core_type) in [(0, 1), (1, 0), (1, 1)] {
+            let told = model.sf(4.0, load, core_type);
+            assert_eq!((told.sf, told.sigma), (4.0, STATED));
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_sound_is_refused_in_words() {
+        let head = "program,variant,core-type,sf,said,sigma\n";
+        for (text, expected) in [
+            (String::new(), "says nothing of any program"),
+            (format!("{head}fp,,P,0,3,0.2\n"), "line 2"),
+            (format!("{head}fp,,P,2,NaN,0.2\n"), "line 2"),
+            (format!("{head}fp,,P,two,3,0.2\n"), "line: 2"),
+            (format!("{head}fp,a,P,2,3,0.2\nfp,b,P,2,3,0.2\n"), "twice"),
+            ("program,sf\nfp,2\n".to_string(), "core-type"),
+        ] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&file, &text).unwrap();
+            let error = LearntEstimates::read(file.path()).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
