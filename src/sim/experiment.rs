@@ -287,9 +287,7 @@ impl Bench {
 
     /// What a model says of each phase on this machine, by core type.
     fn said_by(&self, learnt: &LearntEstimates) -> Vec<Vec<Option<LearntEstimate>>> {
-        let types = &self.machine.topology.types;
-        let names: Vec<String> = types.iter().map(|of| of.name.clone()).collect();
-        let of_load = |program: &String| learnt.of(program, &names);
+        let of_load = |program: &String| learnt.of(program);
         self.programs_of_loads.iter().map(of_load).collect()
     }
 

@@ -92,6 +92,9 @@ pub fn run(args: &Args) -> Result<()> {
         if args.as_testbed {
             machine = machine.as_testbed()?;
         }
+        if let Some(learnt) = &learnt {
+            learnt.check(machine.topology.types.len())?;
+        }
         if args.calibrated && machine.thresholds.is_none() {
             bail!(
                 "nobody has calibrated {}: its file has no [thresholds]",

@@ -82,8 +82,13 @@ pub(super) struct LearntEstimate {
 
 /// What a learnt model says of programs that it was not learnt from, as `scx_hetero train --leave-out PROGRAM,...
 /// --estimates FILE` writes it.
+///
+/// Core types are told by their order, fastest first: each machine's file has names of its own.
 #[derive(Debug)]
-pub struct LearntEstimates(BTreeMap<(String, String), LearntEstimate>);
+pub struct LearntEstimates {
+    core_types: Vec<String>,
+    by_program: BTreeMap<String, Vec<Option<LearntEstimate>>>,
+}
 
 /// A line of such a file.
 #[derive(Deserialize)]
@@ -104,7 +109,10 @@ impl LearntEstimates {
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("cannot read {}", path.display());
         let mut reader = csv::Reader::from_path(path).with_context(what)?;
-        let mut found = BTreeMap::new();
+        let mut found = Self {
+            core_types: Vec::new(),
+            by_program: BTreeMap::new(),
+        };
         for (index, line) in reader.deserialize().enumerate() {
             let line: Line = line.with_context(what)?;
             let of = format!("{}, line {}: ", path.display(), index + 2);
@@ -112,33 +120,51 @@ impl LearntEstimates {
             if !(sound(line.sf) && sound(line.said) && sound(line.sigma)) {
                 bail!("{of}sf, said and sigma must be above 0");
             }
+            let core_type = found.number_of(&line.core_type);
+            let of_program = found.by_program.entry(line.program.clone()).or_default();
+            of_program.resize(of_program.len().max(core_type + 1), None);
             let estimate = LearntEstimate {
                 factor: line.said / line.sf,
                 sigma: line.sigma,
             };
-            let key = (line.program, line.core_type);
-            if found.contains_key(&key) {
-                bail!(
-                    "{of}'{}' on {} is there twice: leave one way to run it",
-                    key.0,
-                    key.1
-                );
+            if of_program[core_type].replace(estimate).is_some() {
+                let (program, on) = (line.program, line.core_type);
+                bail!("{of}'{program}' on {on} is there twice: leave one way to run it");
             }
-            found.insert(key, estimate);
         }
         ensure!(
-            !found.is_empty(),
+            !found.by_program.is_empty(),
             "{} says nothing of any program",
             path.display()
         );
-        Ok(Self(found))
+        Ok(found)
     }
 
-    /// By core type, fastest first, what is said of a program; `None` where nothing is.
-    pub(super) fn of(&self, program: &str, core_types: &[String]) -> Vec<Option<LearntEstimate>> {
-        let key = |core_type: &String| (program.to_string(), core_type.clone());
-        let of_type = |core_type| self.0.get(&key(core_type)).copied();
-        core_types.iter().map(of_type).collect()
+    fn number_of(&mut self, core_type: &str) -> usize {
+        let known = self.core_types.iter().position(|name| name == core_type);
+        known.unwrap_or_else(|| {
+            self.core_types.push(core_type.to_string());
+            self.core_types.len() - 1
+        })
+    }
+
+    /// Whether it is of a machine with so many core types.
+    ///
+    /// # Errors
+    /// In words: it is of another.
+    pub(super) fn check(&self, core_types: usize) -> Result<()> {
+        ensure!(
+            self.core_types.len() == core_types,
+            "the model is of a machine with {} core types ({}), and this one has {core_types}",
+            self.core_types.len(),
+            self.core_types.join(", ")
+        );
+        Ok(())
+    }
+
+    /// By core type, fastest first, what is said of a program.
+    pub(super) fn of(&self, program: &str) -> Vec<Option<LearntEstimate>> {
+        self.by_program.get(program).cloned().unwrap_or_default()
     }
 }
 
@@ -167,9 +193,9 @@ mod tests {
         let text = "program,variant,core-type,sf,said,sigma\nfp,,P,2.0,3.0,0.2\n";
         std::fs::write(&file, text).unwrap();
         let learnt = LearntEstimates::read(file.path()).unwrap();
-        let types = ["P".to_string(), "E".to_string()];
-        let of = |program| learnt.of(program, &types);
-        let model = SimulatedModel::new(0.0, 1, vec![of("fp"), of("hash")]);
+        assert!(learnt.check(1).is_ok() && learnt.check(2).is_err());
+        let of = ["fp", "hash"].map(|program| learnt.of(program));
+        let model = SimulatedModel::new(0.0, 1, of.into());
         let told = model.sf(4.0, 0, 0);
         assert_eq!((told.sf, told.sigma), (6.0, 0.2));
         for (load, core_type) in [(0, 1), (1, 0), (1, 1)] {

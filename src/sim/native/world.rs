@@ -316,9 +316,13 @@ impl World {
         for (cpu, task) in started {
             self.watch.started(&self.kernel, cpu, task);
             if !std::mem::replace(&mut self.ticks[cpu as usize], true) {
-                // Each CPU's tick has a place of its own in the period.
+                // As with `skew_tick=1` each CPU's tick has a place of its own in the period, or as without it all come at
+                // once, before what any of them causes.
                 let now = self.kernel.now();
-                let offset = u64::from(cpu) * 7 * US % period;
+                let offset = match self.seed % 2 {
+                    0 => u64::from(cpu) * 7 * US % period,
+                    _ => 0,
+                };
                 let after = period - (now + period - offset) % period;
                 self.post(after, Event::Tick(cpu));
             }
