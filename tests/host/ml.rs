@@ -2,6 +2,7 @@
 //! Learning from tables, and models: what others' trees say, what Rust and C say, and what a user
 //! sees who gives what cannot be used.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -183,11 +184,11 @@ impl Place {
     }
 
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).unwrap();
+        fs::write(self.folder.path().join(name), text).unwrap();
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
+        fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
     fn run(&self, words: &[&str]) -> Output {
@@ -322,7 +323,7 @@ fn models_that_cannot_be_used_are_explained() {
 #[test]
 fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_terminal() {
     let place = Place::new();
-    place.write("table.csv", &table(8));
+    place.write("table.csv", &table(12));
     let words = ["train", "table.csv", "--model-kind", "linear", "--compare"];
     let output = place.run(&words);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -345,6 +346,74 @@ fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_ter
     let both = ["--model-kind", "linear", "--import", "classifier=x.json"];
     let said = place.fails(&[&["train", "table.csv"][..], &both].concat());
     assert!(said.contains("--import"), "{said}");
+}
+
+#[test]
+fn what_is_said_of_programs_left_out_is_written_and_the_simulator_goes_by_it() {
+    let place = Place::new();
+    place.write("table.csv", &table(12).replace("p3,", "fp,"));
+    let words = "train table.csv --trees 10 --leave-out p2,fp --estimates said.csv";
+    let output = place.run(&words.split(' ').collect::<Vec<_>>());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("Left out: 2 ways to run programs on P"),
+        "{text}"
+    );
+    let said = place.read("said.csv");
+    let mut lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.remove(0), "program,variant,core-type,sf,said,sigma");
+    lines.sort_unstable();
+    let of = |line: &str| line.split(',').step_by(2).take(2).collect::<String>();
+    assert_eq!(
+        lines.iter().map(|line| of(line)).collect::<Vec<_>>(),
+        ["fpE", "fpP", "p2E", "p2P"]
+    );
+    for line in lines {
+        let numbers: Vec<f64> = line
+            .split(',')
+            .skip(3)
+            .map(|word| word.parse().unwrap())
+            .collect();
+        assert!(
+            (numbers[1] / numbers[0] - 1.0).abs() < 0.2 && numbers[2] > 0.0,
+            "{line}"
+        );
+    }
+
+    let sim = |machine: &str, more: &[&str]| {
+        let words = [
+            "sim",
+            "2*fp,6*hash",
+            "-m",
+            machine,
+            "--policy",
+            "rank",
+            "--seconds",
+            "2",
+            "--json",
+        ];
+        place.run(&[&words[..], more].concat())
+    };
+    let model = ["--model", "said.csv"];
+    assert!(sim("alder-lake-4p4e", &model).status.success());
+    // One that is wrong changes what is done.
+    place.write(
+        "wrong.csv",
+        "program,variant,core-type,sf,said,sigma\nfp,,P,2,1,0.01\nfp,,E,2,1,0.01\n",
+    );
+    let [right, wrong] =
+        ["said.csv", "wrong.csv"].map(|file| sim("alder-lake-4p4e", &["--model", file]).stdout);
+    assert_ne!(right, wrong);
+    let refused = sim("meteor-lake", &model);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && error.contains("2 core types (P, E)"),
+        "{error}"
+    );
+    let error = place.fails(&["train", "table.csv", "--estimates", "said.csv"]);
+    assert!(error.contains("--leave-out"), "{error}");
 }
 
 #[test]
