@@ -14,7 +14,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 cargo  = BPF_CLANG=$$(testbed/build-needs clang) cargo
 target = $(or $(CARGO_TARGET_DIR),target)
 # What is compiled is linted, and its documentation looked at.
-linted = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tests/linted
+linted = RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/tests/linted"
 
 # SIMPLE=1: four equal CPUs, as fast as they go, instead of a hybrid machine.
 machine = $(if $(SIMPLE),,--machine $(MACHINE))
