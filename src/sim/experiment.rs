@@ -27,7 +27,7 @@ use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::metrics::{ScheduleMetrics, Times, geometric_mean};
 use super::mix::{Member, Mix};
-use super::model::{LearntEstimate, LearntEstimates, SimulatedModel};
+use super::model::{LearntEstimate, SimulatedModel, UnseenEstimates};
 use super::partition::SimulatedPartition;
 use super::scheduler;
 use super::switch::Sim;
@@ -81,7 +81,7 @@ pub struct ExperimentOptions<'a> {
     /// for the policy that is nothing without.
     pub model_error: Option<f64>,
     /// What a learnt one says of programs instead, where one is asked at all.
-    pub learnt: Option<&'a LearntEstimates>,
+    pub learnt: Option<&'a UnseenEstimates>,
     /// Save energy, but not the default scheduler.
     pub saving: Option<SimulatedSaving>,
     /// For policies.
@@ -286,7 +286,7 @@ impl Bench {
     }
 
     /// What a model says of each phase on this machine, by core type.
-    fn said_by(&self, learnt: &LearntEstimates) -> Vec<Vec<Option<LearntEstimate>>> {
+    fn said_by(&self, learnt: &UnseenEstimates) -> Vec<Vec<Option<LearntEstimate>>> {
         let of_load = |program: &String| learnt.of(program);
         self.programs_of_loads.iter().map(of_load).collect()
     }

@@ -54,7 +54,7 @@ use anyhow::{Context, Result, bail};
 pub use args::Args;
 use experiment::{Bench, ExperimentOptions, SchedulerChoice};
 use library::Library;
-use model::LearntEstimates;
+use model::UnseenEstimates;
 
 use crate::output;
 use crate::policy::{Name, Settings};
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     let learnt = args
         .model
         .as_deref()
-        .map(LearntEstimates::read)
+        .map(UnseenEstimates::read)
         .transpose()?;
     // All names first: a misspelt one should not show after minutes.
     let mixes: Result<Vec<_>> = args.mixes.iter().map(|name| library.mix(name)).collect();

@@ -85,7 +85,7 @@ pub(super) struct LearntEstimate {
 ///
 /// Core types are told by their order, fastest first: each machine's file has names of its own.
 #[derive(Debug)]
-pub struct LearntEstimates {
+pub struct UnseenEstimates {
     core_types: Vec<String>,
     by_program: BTreeMap<String, Vec<Option<LearntEstimate>>>,
 }
@@ -101,7 +101,7 @@ struct Line {
     sigma: f64,
 }
 
-impl LearntEstimates {
+impl UnseenEstimates {
     /// Reads a file.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "program,variant,core-type,sf,said,sigma\nfp,,P,2.0,3.0,0.2\n";
         std::fs::write(&file, text).unwrap();
-        let learnt = LearntEstimates::read(file.path()).unwrap();
+        let learnt = UnseenEstimates::read(file.path()).unwrap();
         assert!(learnt.check(1).is_ok() && learnt.check(2).is_err());
         let of = ["fp", "hash"].map(|program| learnt.of(program));
         let model = SimulatedModel::new(0.0, 1, of.into());
@@ -217,7 +217,7 @@ mod tests {
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(&file, &text).unwrap();
-            let error = LearntEstimates::read(file.path()).unwrap_err();
+            let error = UnseenEstimates::read(file.path()).unwrap_err();
             let error = format!("{error:#}");
             assert!(error.contains(expected), "{text}: {error}");
         }
