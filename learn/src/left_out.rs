@@ -10,6 +10,7 @@ use crate::import;
 use hetero_core::ml::data::{Data, Row};
 use hetero_core::ml::forest::{to_features, to_number};
 use hetero_core::ml::model::Model;
+use hetero_core::text::wrap;
 
 /// A way to run a program on a core type: means over its windows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,18 +30,18 @@ pub struct LeftOut {
     pub sigma: f64,
 }
 
-/// What `model` says of these rows, which are of the same tables as `data`, but not among its own.
+/// What `model` says of the rows of `data`.
 ///
 /// # Errors
 /// The model asks for what they lack.
-pub fn estimates(model: &Model, data: &Data, rows: &[Row]) -> Result<Vec<LeftOut>> {
+pub fn estimates(model: &Model, data: &Data) -> Result<Vec<LeftOut>> {
     let mut found = Vec::new();
     for speedup in &model.speedup {
         let asked = import::asked(data, &speedup.trees)?;
         let forest = speedup.trees.forest()?;
         let mut ways: BTreeMap<(&str, &str), Vec<[f64; 3]>> = BTreeMap::new();
         let of_type = |row: &&Row| data.core_types[row.core_type] == speedup.core_type;
-        for row in rows.iter().filter(of_type) {
+        for row in data.rows.iter().filter(of_type) {
             let values = import::values(&asked, row, row)?;
             let sigma = speedup.sigma_at(&values);
             let said = to_number(forest.score(&to_features(values)));
@@ -84,12 +85,14 @@ pub fn text(found: &[LeftOut], core_types: &[String]) -> String {
         let mut off: Vec<f64> = of_type.map(|way| (way.said / way.sf - 1.0).abs()).collect();
         off.sort_by(f64::total_cmp);
         if let Some(most) = off.last() {
-            out += &format!(
-                "Left out: {} ways to run programs on {core_type}, of which SF is off by {:.0} % in the median, {:.0} % at most.\n",
+            let text = format!(
+                "Left out: {} ways to run programs on {core_type}, of which SF is off by {:.0} % in the median, {:.0} % at most.",
                 off.len(),
                 100.0 * off[off.len() / 2],
                 100.0 * most
             );
+            out += &wrap(&text);
+            out.push('\n');
         }
     }
     out

@@ -44,7 +44,14 @@ pub fn run(args: &Train) -> Result<()> {
     }
     let (tables, output) = (args.tables(), args.output());
     let mut data = Data::read(&tables, &args.column)?;
-    let left_out = data.leave_out(&args.leave_out)?;
+    // With the columns that there are now: events may be chosen among them.
+    let left_out = Data {
+        rows: data.leave_out(&args.leave_out)?,
+        features: data.features.clone(),
+        core_types: data.core_types.clone(),
+        per: data.per,
+        ..Data::default()
+    };
     for note in &data.notes {
         warn!("{note}");
     }
@@ -57,8 +64,8 @@ pub fn run(args: &Train) -> Result<()> {
         let drawn = plot::draw(&learnt.model, &learnt.speedups)?;
         write_whole(path, drawn.as_bytes())?;
     }
+    let left_out = left_out::estimates(&learnt.model, &left_out)?;
     write_whole(output, learnt.model.to_json()?.as_bytes())?;
-    let left_out = left_out::estimates(&learnt.model, &data, &left_out)?;
     if let Some(path) = &args.estimates {
         write_whole(path, &left_out::csv(&left_out)?)?;
     }
