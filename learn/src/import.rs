@@ -56,17 +56,28 @@ pub fn score_speedup(data: &Data, rows: &[usize], trees: &Trees) -> Result<HeldO
         trees.loss == Loss::Squared,
         "imported trees tell classes apart, not SF"
     );
-    let asked = asked(data, trees)?;
-    let forest = trees.forest()?;
-    let said = |&row: &usize| {
-        let row = &data.rows[row];
-        let features = values(&asked, row, row)?;
-        Ok((row.sf, to_number(forest.score(&to_features(features)))))
-    };
+    let said = estimates(data, rows, trees)?.into_iter();
+    let is = rows.iter().map(|&row| data.rows[row].sf);
     Ok(HeldOutSpeedups {
-        pairs: rows.iter().map(said).collect::<Result<_>>()?,
+        pairs: is.zip(said.map(|(said, _)| said)).collect(),
         curve: Vec::new(),
     })
+}
+
+/// What trees say of these rows, and by which features.
+///
+/// # Errors
+/// The rows lack what they ask for.
+pub fn estimates(data: &Data, rows: &[usize], trees: &Trees) -> Result<Vec<(f64, Vec<f64>)>> {
+    let asked = asked(data, trees)?;
+    let forest = trees.forest()?;
+    let of_row = |&row: &usize| {
+        let row = &data.rows[row];
+        let features = values(&asked, row, row)?;
+        let said = forest.score(&to_features(features.iter().copied()));
+        Ok((to_number(said), features))
+    };
+    rows.iter().map(of_row).collect()
 }
 
 /// What they say of pairs, asked both ways round.
@@ -88,13 +99,9 @@ pub fn score_classifier(data: &Data, pairs: &[Pair], trees: &Trees) -> Result<Co
 }
 
 /// A feature of the first or the second row of a pair; without an index, the core type.
-pub type Asked = (bool, Option<usize>);
+type Asked = (bool, Option<usize>);
 
-/// Where the rows of `data` have what trees ask for.
-///
-/// # Errors
-/// They have it not.
-pub fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
+fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
     let find = |feature: &Feature| {
         let (second, name) = match feature.name.split_once(':') {
             Some(("a", name)) => (false, name),
@@ -114,11 +121,7 @@ pub fn asked(data: &Data, trees: &Trees) -> Result<Vec<Asked>> {
     trees.features.iter().map(find).collect()
 }
 
-/// That, of one row or of a pair.
-///
-/// # Errors
-/// Something was not measured.
-pub fn values(asked: &[Asked], a: &Row, b: &Row) -> Result<Vec<f64>> {
+fn values(asked: &[Asked], a: &Row, b: &Row) -> Result<Vec<f64>> {
     let value = |&(second, index): &Asked| {
         let row = if second { b } else { a };
         let value = index.map_or(row.core_type as f64, |index| row.features[index]);

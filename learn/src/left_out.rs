@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::import;
-use hetero_core::ml::data::{Data, Row};
-use hetero_core::ml::forest::{to_features, to_number};
+use hetero_core::ml::data::Data;
 use hetero_core::ml::model::Model;
+use hetero_core::ml::scores::median;
 use hetero_core::text::wrap;
 
 /// A way to run a program on a core type: means over its windows.
@@ -37,16 +37,14 @@ pub struct LeftOut {
 pub fn estimates(model: &Model, data: &Data) -> Result<Vec<LeftOut>> {
     let mut found = Vec::new();
     for speedup in &model.speedup {
-        let asked = import::asked(data, &speedup.trees)?;
-        let forest = speedup.trees.forest()?;
+        let of_type = |&row: &usize| data.core_types[data.rows[row].core_type] == speedup.core_type;
+        let rows: Vec<usize> = (0..data.rows.len()).filter(of_type).collect();
+        let said = import::estimates(data, &rows, &speedup.trees)?;
         let mut ways: BTreeMap<(&str, &str), Vec<[f64; 3]>> = BTreeMap::new();
-        let of_type = |row: &&Row| data.core_types[row.core_type] == speedup.core_type;
-        for row in data.rows.iter().filter(of_type) {
-            let values = import::values(&asked, row, row)?;
-            let sigma = speedup.sigma_at(&values);
-            let said = to_number(forest.score(&to_features(values)));
+        for (&row, (said, features)) in rows.iter().zip(said) {
+            let row = &data.rows[row];
             let way = ways.entry((&row.program, &row.variant)).or_default();
-            way.push([row.sf, said, sigma]);
+            way.push([row.sf, said, speedup.sigma_at(&features)]);
         }
         found.extend(ways.into_iter().map(|((program, variant), windows)| {
             let mean = |which: usize| {
@@ -82,13 +80,12 @@ pub fn text(found: &[LeftOut], core_types: &[String]) -> String {
     let mut out = String::new();
     for core_type in core_types {
         let of_type = found.iter().filter(|way| way.core_type == *core_type);
-        let mut off: Vec<f64> = of_type.map(|way| (way.said / way.sf - 1.0).abs()).collect();
-        off.sort_by(f64::total_cmp);
-        if let Some(most) = off.last() {
+        let off: Vec<f64> = of_type.map(|way| (way.said / way.sf - 1.0).abs()).collect();
+        if let Some(most) = off.iter().copied().reduce(f64::max) {
             let text = format!(
                 "Left out: {} ways to run programs on {core_type}, of which SF is off by {:.0} % in the median, {:.0} % at most.",
                 off.len(),
-                100.0 * off[off.len() / 2],
+                100.0 * median(off.clone()),
                 100.0 * most
             );
             out += &wrap(&text);

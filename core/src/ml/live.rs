@@ -134,11 +134,11 @@ impl LiveEstimator {
     pub fn rated(&self, core_type: usize, counts: &EventCounts, sf: f64) -> Option<SfEstimate> {
         let of = self.on(core_type)?;
         let per = of.per(counts)?;
-        let mut values = [0.0; MAX_FEATURES];
-        for (to, event) in values.iter_mut().zip(&of.events) {
-            *to = counts.of(event)? / per;
+        let mut beyond = 0.0;
+        for (event, feature) in of.events.iter().zip(&of.features) {
+            beyond += feature.beyond(counts.of(event)? / per);
         }
-        let sigma = model::sigma_at(of.sigma, of.spread, &of.features, &values);
+        let sigma = model::sigma_beyond(of.sigma, of.spread, beyond);
         Some(SfEstimate { sf, sigma })
     }
 

@@ -154,13 +154,17 @@ pub struct Classifier {
 /// what the mean errs by on an i9-12900KS (`docs/real-hardware.md`).
 const SPREAD: f64 = 0.2;
 
-/// See [`Speedup::sigma_at`].
-pub(super) fn sigma_at(sigma: f64, spread: f64, features: &[Feature], values: &[f64]) -> f64 {
-    let beyond = |(feature, value): (&Feature, &f64)| {
-        let most = (value - feature.max).max(feature.min - value);
-        (most / (feature.max - feature.min)).max(0.0)
-    };
-    let beyond: f64 = features.iter().zip(values).map(beyond).sum();
+impl Feature {
+    /// How far a value lies outside of what was learnt from, in parts of that range.
+    pub(super) fn beyond(&self, value: f64) -> f64 {
+        let most = (value - self.max).max(self.min - value);
+        (most / (self.max - self.min)).max(0.0)
+    }
+}
+
+/// `sigma` of a thread whose features lie so far outside, in all, of what was learnt from: the farther, the less is
+/// known, and a whole range beyond nothing but the `spread`.
+pub(super) fn sigma_beyond(sigma: f64, spread: f64, beyond: f64) -> f64 {
     sigma.hypot(spread * beyond.min(1.0))
 }
 
@@ -183,12 +187,13 @@ impl Speedup {
         spread.filter(|spread| spread.is_finite()).unwrap_or(SPREAD)
     }
 
-    /// Standard error of the logarithm of SF of a thread with these features.
-    ///
-    /// The farther one lies outside of what was learnt from, the less is known: a whole range
-    /// beyond the least or the most, nothing.
+    /// Standard error of the logarithm of SF of a thread with these features, one for each of its trees'.
     pub fn sigma_at(&self, values: &[f64]) -> f64 {
-        sigma_at(self.sigma(), self.spread(), &self.trees.features, values)
+        let features = self.trees.features.iter().zip(values);
+        let beyond = features
+            .map(|(feature, &value)| feature.beyond(value))
+            .sum();
+        sigma_beyond(self.sigma(), self.spread(), beyond)
     }
 
     /// Of trees from elsewhere.
