@@ -396,17 +396,18 @@ fn what_is_said_of_programs_left_out_is_written_and_the_simulator_goes_by_it() {
         ];
         place.run(&[&words[..], more].concat())
     };
-    let model = ["--model", "said.csv"];
-    assert!(sim("alder-lake-4p4e", &model).status.success());
     // One that is wrong changes what is done.
     place.write(
         "wrong.csv",
         "program,variant,core-type,sf,said,sigma\nfp,,P,2,1,0.01\nfp,,E,2,1,0.01\n",
     );
-    let [right, wrong] =
-        ["said.csv", "wrong.csv"].map(|file| sim("alder-lake-4p4e", &["--model", file]).stdout);
+    let [right, wrong] = ["said.csv", "wrong.csv"].map(|file| {
+        let output = sim("alder-lake-4p4e", &["--model", file]);
+        assert!(output.status.success(), "{file}");
+        output.stdout
+    });
     assert_ne!(right, wrong);
-    let refused = sim("meteor-lake", &model);
+    let refused = sim("meteor-lake", &["--model", "said.csv"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
         !refused.status.success() && error.contains("2 core types (P, E)"),
