@@ -307,19 +307,20 @@ static void tick_counting(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	start_counting(p, tctx, cpu);
 }
 
-/* What an ending task has left: every event that it caused is in some sample. */
-static void flush_counting(struct task_struct *p, struct task_ctx *tctx)
+/* What an ending task has left: every event that it caused is in some sample. Global, as end_stretch() is. */
+__noinline int flush_counting(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
 	u32 type;
 
 	if (!sample_ns || !works(MECHANISM_FLUSH))
-		return;
+		return 0;
 	bpf_for(type, 0, nr_types) {
 		struct account *a = MEMBER_VPTR(tctx->accounts, [type]);
 
 		if (a && a->run_ns)
 			send_sample(p, tctx, type, true);
 	}
+	return 0;
 }
 
 #endif /* __HETERO_COUNTERS_BPF_H */

@@ -79,6 +79,19 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 	return 0;
 }
 
+/* Not in the kernel's type information. */
+#define TASK_DEAD 0x80
+
+/*
+ * It will not run again. Before Linux 6.19 ops.exit_task comes when nobody holds the task any longer, which
+ * may be two seconds later on busy CPUs: until then policies would keep a place for it.
+ */
+static void end_task(struct task_struct *p, struct task_ctx *tctx)
+{
+	flush_counting(p, tctx);
+	give_back_slot(tctx);
+}
+
 void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *tctx = task_ctx_of(p);
@@ -87,9 +100,10 @@ void BPF_STRUCT_OPS(hetero_exit_task, struct task_struct *p, struct scx_exit_tas
 
 	if (!tctx)
 		return;
-	flush_counting(p, tctx);
 	if (ends)
-		give_back_slot(tctx);
+		end_task(p, tctx);
+	else
+		flush_counting(p, tctx);
 	leave_process(p, tctx);
 }
 

@@ -395,6 +395,8 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 	if (!runnable && p->__state) {
 		note_burst(tctx);
 		retire(tctx);
+		if (p->__state & TASK_DEAD)
+			end_task(p, tctx);
 		/* Else something follows: ticks come on all CPUs at once, and all would switch. */
 		forget_runner(cpu);
 	}

@@ -120,11 +120,12 @@ impl NativeKernel {
             return;
         };
         unsafe { (*self.raw(task)).flags |= ffi::PF_EXITING }
-        self.block(cpu);
+        self.die(cpu);
         self.free(task, cpu);
     }
 
-    /// `sched_ext_free()`: the kernel forgets a task that has ended.
+    /// `sched_ext_free()`: the kernel forgets a task that has ended. Since Linux 6.19 it does so at once
+    /// (`finish_task_switch()`), before when nobody holds the task any longer (`__put_task_struct()`).
     pub fn free(&self, task: TaskIndex, cpu: u32) {
         self.enter(cpu);
         let raw = self.raw(task);

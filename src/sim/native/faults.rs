@@ -13,6 +13,7 @@ use crate::agent::Author;
 use crate::bpf::intf;
 use crate::policy::Action;
 use crate::scheduler::encode::encode;
+use crate::table::TableReader;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
 fn brief(kernel: &NativeKernel, task: &NewTask, burst_ns: u64) -> TaskIndex {
@@ -289,6 +290,27 @@ fn a_cpu_that_came_online_since_serves_what_is_pinned_to_it() {
     kernel.run_for(200 * MS);
     let ran = tasks.map(|task| kernel.task_struct(task).se.sum_exec_runtime / MS);
     assert!(ran.iter().all(|ran| (80..121).contains(ran)), "{ran:?}");
+    assert_eq!(kernel.errors(), [""; 0]);
+}
+
+#[test]
+fn a_thread_that_has_ended_is_in_no_policys_way_until_the_kernel_frees_it() {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[1]).sampling(50 * MS)).unwrap();
+    let tasks = || {
+        let (mut tasks, (slots, used)) = (Vec::new(), kernel.half().slots());
+        TableReader::default().snapshot(slots, used, &mut tasks);
+        tasks.len()
+    };
+    let task = kernel.fork(&NewTask::default(), 0);
+    kernel.run_for(70 * MS);
+    assert_eq!((tasks(), kernel.take_samples().len()), (1, 1));
+    kernel.die(0);
+    assert_eq!(tasks(), 0, "its slot is free");
+    let left = kernel.take_samples();
+    assert!(matches!(&left[..], [left] if left.last != 0 && left.run_ns < 30 * MS));
+    kernel.run_for(2000 * MS);
+    kernel.free(task, 0);
+    assert!(kernel.take_samples().is_empty(), "once");
     assert_eq!(kernel.errors(), [""; 0]);
 }
 

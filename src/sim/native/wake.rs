@@ -11,6 +11,7 @@ pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
 
 /// A task that sleeps.
 const TASK_INTERRUPTIBLE: u32 = 1;
+const TASK_DEAD: u32 = 0x80;
 
 impl NativeKernel {
     /// `try_to_wake_up()` from what runs on `from`; `flags`: `SCX_WAKE_TTWU` (8), `SCX_WAKE_SYNC` (16).
@@ -113,11 +114,20 @@ impl NativeKernel {
 
     /// What runs on `cpu` goes to sleep.
     pub fn block(&self, cpu: u32) {
+        self.leave(cpu, TASK_INTERRUPTIBLE);
+    }
+
+    /// What runs on `cpu` comes to the end of `do_exit()`. Nothing frees it as yet.
+    pub fn die(&self, cpu: u32) {
+        self.leave(cpu, TASK_DEAD);
+    }
+
+    fn leave(&self, cpu: u32, state: u32) {
         let Runs::Task(task) = self.runs(cpu) else {
             return;
         };
         self.enter(cpu);
-        unsafe { (*self.raw(task)).__state = TASK_INTERRUPTIBLE }
+        unsafe { (*self.raw(task)).__state = state }
         self.dequeue(task);
         self.schedule(cpu);
     }

@@ -267,7 +267,7 @@ impl World {
         self.follow();
         self.watch.verdict()?;
         self.nr_events += 1;
-        self.watch.samples(&self.kernel)?;
+        self.kernel.check_samples()?;
         // After every event; on large machines after every so many, or it would cost n squared.
         let size = self.kernel.look().alive.len() + self.ticks.len();
         let each = if size <= 256 { 1 } else { size as u64 / 32 };
@@ -397,9 +397,6 @@ impl World {
             Event::GiveBack(cpu) => self.kernel.give_back(cpu),
             Event::Free(task) => {
                 let cpu = self.any_cpu();
-                if self.kernel.look().tasks[task.0 as usize].known {
-                    self.watch.ends(&self.kernel, task);
-                }
                 self.kernel.free(task, cpu);
             }
             Event::Agent => self.act(),

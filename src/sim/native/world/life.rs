@@ -126,7 +126,9 @@ impl World {
             return;
         }
         if exiting {
-            self.kernel.block(cpu);
+            let had_slot = self.kernel.slot(task).is_some();
+            self.kernel.die(cpu);
+            self.watch.ended(&self.kernel, task, had_slot);
             let after = self.dice.below(5 * MS);
             self.post(after, Event::Free(task));
             return;

@@ -34,8 +34,6 @@ pub(super) struct Watch {
     missed: Vec<bool>,
     /// A task's run time, and that with what it slept, when it last did much.
     frugal: HashMap<TaskIndex, (u64, u64)>,
-    /// A task that has just ended with something in its account.
-    flushed: Option<i32>,
     wrong: Option<String>,
 }
 
@@ -52,7 +50,6 @@ impl Watch {
             started_at: vec![0; nr],
             missed: vec![false; nr],
             frugal: HashMap::new(),
-            flushed: None,
             wrong: None,
         }
     }
@@ -134,7 +131,6 @@ impl Watch {
             self.missed[cpu] = idle && of.perf > 0;
         }
         self.frugal.clear();
-        self.flushed = None;
     }
 
     /// CPUs that no longer run tasks.
@@ -231,28 +227,15 @@ impl Watch {
         }
     }
 
-    /// A task is about to be freed.
-    pub(super) fn ends(&mut self, kernel: &NativeKernel, task: TaskIndex) {
+    /// A task has ended, which had a slot or not. The kernel frees it by and by.
+    pub(super) fn ended(&mut self, kernel: &NativeKernel, task: TaskIndex, had_slot: bool) {
         self.frugal.remove(&task);
-        let pid = kernel.task_struct(task).pid;
-        let counted = kernel.slot(task).is_some()
-            && kernel
-                .with_task_ctx(task, |ctx| ctx.accounts.iter().any(|of| of.run_ns > 0))
-                .unwrap_or(false);
-        self.flushed = (counted && !kernel.ring_is_full()).then_some(pid);
-    }
-
-    /// The samples since the last call of this.
-    pub(super) fn samples(&mut self, kernel: &NativeKernel) -> Result<(), String> {
-        let samples = kernel.take_samples();
-        if let Some(pid) = self.flushed.take() {
-            let sent = samples
-                .iter()
-                .any(|of| of.tid as i32 == pid && of.last != 0);
-            if !sent {
-                return Err(format!("task {pid} ended, and its last counts are lost"));
-            }
+        let left = kernel.with_task_ctx(task, |ctx| ctx.accounts.iter().any(|of| of.run_ns > 0));
+        if had_slot && left.unwrap_or(false) {
+            self.wrong(|| format!("{task:?} has ended, and its last counts are lost"));
         }
-        samples.iter().try_for_each(|of| kernel.check_sample(of))
+        if kernel.slot(task).is_some() {
+            self.wrong(|| format!("{task:?} has ended, and keeps its slot"));
+        }
     }
 }
