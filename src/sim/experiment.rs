@@ -149,6 +149,8 @@ pub struct Bench {
     /// Whose phases these are, by name.
     programs_of_loads: Vec<String>,
     members: Vec<(Rc<Compiled>, Member)>,
+    /// Starts them, if a program does.
+    starters: Option<Rc<Compiled>>,
     alone: Vec<(f64, f64)>,
     /// What it takes there, J.
     alone_j: Vec<(f64, f64)>,
@@ -183,11 +185,17 @@ impl Bench {
             }
             members.push((compiled[member.program.as_str()].clone(), member.clone()));
         }
+        let starters = machine.start_ns.map(|ns| {
+            let starters = Compiled::starters(machine, members.len(), ns, &mut loads);
+            programs_of_loads.resize(loads.len(), starters.name.clone());
+            starters
+        });
         let mut bench = Self {
             machine: machine.clone(),
             loads,
             programs_of_loads,
             members,
+            starters,
             alone: Vec::new(),
             alone_j: Vec::new(),
         };
@@ -392,9 +400,17 @@ impl Bench {
         let mut places = vec![0; order.len()];
         for (job, &member) in order.iter().enumerate() {
             places[member] = job;
-            let (program, member) = &self.members[member];
-            let job = Job::new(program.clone(), Vec::new(), BEGIN_NS);
-            sim.start(job, member.threads, ANYWHERE);
+        }
+        let job = |program: &Rc<Compiled>| Job::new(program.clone(), Vec::new(), BEGIN_NS);
+        let members = order.iter().map(|&member| &self.members[member]);
+        let jobs = members.map(|(program, member)| (job(program), member.threads));
+        match self
+            .starters
+            .as_ref()
+            .filter(|_| sim.scheduler.has_starters())
+        {
+            Some(starters) => sim.start_by(job(starters), jobs),
+            None => jobs.for_each(|(job, threads)| sim.start(job, threads, ANYWHERE)),
         }
         let (runs, seconds) = match options.until {
             Until::Runs(runs) => (runs, self.patience() * runs as f64),
@@ -454,7 +470,8 @@ impl Bench {
                 alone * sim.work_of(job) / program.instructions()
             });
             let jobs = 0..order.len();
-            let all = jobs.clone().map(|job| sim.nj_of(job)).sum::<f64>() + sim.kernel.shared_nj();
+            let threads = (0..sim.kernel.jobs.len()).map(|job| sim.nj_of(job));
+            let all = threads.sum::<f64>() + sim.kernel.shared_nj();
             let totals = MixTotals {
                 joules: all / 1e9,
                 idle_watts: sim.kernel.idle_watts(),

@@ -415,6 +415,11 @@ impl SimulatedScheduler for Fair {
         self.leave(thread);
     }
 
+    /// How often a program begins where it ended was counted, see [`IDLES_ONCE_IN`].
+    fn has_starters(&self) -> bool {
+        false
+    }
+
     fn restarts(&mut self, k: &mut SimulatedKernel, cpu: u32) {
         self.cpus[cpu as usize].kept = !k.rng.next_u64().is_multiple_of(IDLES_ONCE_IN);
     }

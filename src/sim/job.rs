@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Programs that run: which thread's turn it is in which phase, and what waits for what.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::contention::PhaseLoad;
 use super::machine::SimulatedMachine;
-use super::program::SimulatedProgram;
+use super::program::{ProgramPhase, SimulatedProgram};
 
 /// A program as a machine runs it: its phases with their place among the machine's loads.
 #[derive(Clone, Debug)]
@@ -54,6 +55,45 @@ impl Compiled {
             rounds: program.rounds,
             stages: stages.collect(),
         })
+    }
+
+    /// What starts programs: so many threads, each of which works for `ns`, on the slowest CPUs, when it is woken up. It
+    /// computes as most kernel code does: assumed.
+    pub(super) fn starters(
+        machine: &SimulatedMachine,
+        threads: usize,
+        ns: f64,
+        loads: &mut Vec<PhaseLoad>,
+    ) -> Rc<Self> {
+        let mut phase = ProgramPhase {
+            serial: false,
+            pieces: None,
+            instructions: 0.0,
+            ipc: 1.0,
+            asymmetry: 0.5,
+            sf: BTreeMap::new(),
+            loads: 0.3,
+            branches: 0.2,
+            stream: 0.0,
+            reuse: 0.0,
+            working_set: 0.0,
+            kept: false,
+            written: 0.0,
+            sequential: 0.0,
+            dependent: 0.0,
+            sleep: None,
+            paced: false,
+        };
+        let slowest = machine.cores.len() - 1;
+        let each = ns / PhaseLoad::new(machine, &phase).alone_ns(slowest);
+        phase.instructions = each * threads as f64;
+        let program = SimulatedProgram {
+            name: "starter".into(),
+            description: String::new(),
+            rounds: 1,
+            phases: vec![phase],
+        };
+        Self::new(machine, &program, loads)
     }
 
     /// Instructions of a whole run, of all threads.

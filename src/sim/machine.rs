@@ -95,7 +95,13 @@ pub struct SimulatedMachine {
     pub scale: Option<TestbedScale>,
     /// What it takes, where that is known.
     pub energy: Option<SimulatedEnergy>,
+    /// `scx_hetero bench` starts the programs: what a thread of it takes for that on the slowest CPUs, ns.
+    pub start_ns: Option<f64>,
 }
+
+/// From the moment that a thread of `scx_hetero bench` learns of a program's end until it has forked the next run: 2.6 to
+/// 2.8 ms on an E core of the virtual `juno-r1` (docs/sim-agreement.md).
+const START_NS: f64 = 2.7e6;
 
 /// How the virtual machine of `testbed/` stretches time and shrinks caches.
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +240,7 @@ impl SimulatedMachine {
             thresholds: thresholds.transpose()?,
             scale: scale.transpose()?,
             energy: energy(source, &raw)?,
+            start_ns: None,
             description: raw.description,
         };
         machine.tell_sizes();
@@ -273,6 +280,7 @@ impl SimulatedMachine {
             energy.stretch(scale.time);
         }
         self.switch_ns *= scale.time;
+        self.start_ns = Some(START_NS);
         self.tell_sizes();
         Ok(self)
     }

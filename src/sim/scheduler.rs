@@ -13,6 +13,10 @@ pub(super) trait SimulatedScheduler {
     fn add(&mut self, kernel: &mut SimulatedKernel, thread: u32, leader: u32);
     /// A thread that is asleep has ended.
     fn remove(&mut self, kernel: &mut SimulatedKernel, thread: u32);
+    /// Whether it schedules threads that start programs again; otherwise [`Self::restarts`] stands for them.
+    fn has_starters(&self) -> bool {
+        true
+    }
     /// A program whose last thread ran on `cpu` has ended, and starts again in a moment.
     fn restarts(&mut self, _: &mut SimulatedKernel, _: u32) {}
     /// What runs on CPU `from` wakes a thread up.

@@ -5,7 +5,7 @@ use rand_pcg::rand_core::Rng as _;
 
 use super::event::SimulatedEvent;
 use super::job::{Job, JobStep};
-use super::kernel::{SimulatedKernel, ThreadState};
+use super::kernel::{ANYWHERE, SimulatedKernel, ThreadState};
 use super::scheduler::SimulatedScheduler;
 
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
@@ -45,6 +45,8 @@ pub(super) struct Sim<S> {
     forms: Vec<(usize, u32)>,
     /// Where each job ended last: what starts it again has waited for it, and is woken up there.
     parents: Vec<Option<u32>>,
+    /// Of [`Self::start_by`]: the job whose member number N waits for job N, and starts it again.
+    starters: Option<usize>,
 }
 
 impl<S: SimulatedScheduler> Sim<S> {
@@ -62,11 +64,31 @@ impl<S: SimulatedScheduler> Sim<S> {
             runs: None,
             forms: Vec::new(),
             parents: Vec::new(),
+            starters: None,
         }
     }
 
     /// Starts a program: its threads may use the CPUs of an affinity.
     pub(super) fn start(&mut self, job: Job, threads: u32, affinity: usize) {
+        let index = self.add(job, threads, affinity);
+        self.fork(index);
+        self.settle_down();
+    }
+
+    /// Starts programs with so many threads by a program that has a thread for each: it is woken up where its program
+    /// ends, and starts it again.
+    pub(super) fn start_by(&mut self, starters: Job, jobs: impl Iterator<Item = (Job, u32)>) {
+        for (job, threads) in jobs {
+            self.add(job, threads, ANYWHERE);
+        }
+        let threads = self.kernel.jobs.len() as u32;
+        let index = self.add(starters, threads, ANYWHERE);
+        self.starters = Some(index);
+        self.fork(index);
+        self.settle_down();
+    }
+
+    fn add(&mut self, job: Job, threads: u32, affinity: usize) -> usize {
         let index = self.kernel.jobs.len();
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
@@ -74,8 +96,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.frames.push((0, 0));
         self.forms.push((affinity, threads));
         self.parents.push(None);
-        self.fork(index);
-        self.settle_down();
+        index
     }
 
     fn fork(&mut self, index: usize) {
@@ -207,6 +228,12 @@ impl<S: SimulatedScheduler> Sim<S> {
         let k = &mut self.kernel;
         let index = k.thread(thread).job;
         let member = k.thread(thread).member;
+        if self.starters == Some(index) {
+            self.parents[member as usize] = Some(cpu);
+            self.fork(member as usize);
+            self.scheduler.block(&mut self.kernel, cpu);
+            return;
+        }
         if member >= k.jobs[index].workers() {
             // It was woken up only to wait for the next stage.
             self.scheduler.block(k, cpu);
@@ -265,6 +292,14 @@ impl<S: SimulatedScheduler> Sim<S> {
 
     /// A program ends: all its threads do, the one on `cpu` as well.
     fn end(&mut self, cpu: u32, index: usize) {
+        let ended = self.completions.iter().filter(|run| run.job == index);
+        let again = self.restarts && self.runs.is_none_or(|runs| ended.count() + 1 < runs);
+        let starter = self.starters.filter(|_| again);
+        if let Some(starters) = starter {
+            // It still runs here when it is waited for no longer.
+            let starter = self.kernel.jobs[starters].members[index];
+            self.assign(starter, true, cpu);
+        }
         let k = &mut self.kernel;
         self.scheduler.block(k, cpu);
         let members = std::mem::take(&mut k.jobs[index].members);
@@ -277,11 +312,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         }
         self.past_work[index] += k.jobs[index].program.instructions();
         self.completions.push(Completion { job: index, took });
-        let again = self.runs.is_none_or(|runs| {
-            let of = self.completions.iter().filter(|run| run.job == index);
-            of.count() < runs
-        });
-        if self.restarts && again {
+        if again && starter.is_none() {
             self.scheduler.restarts(&mut self.kernel, cpu);
             self.parents[index] = Some(cpu);
             let at = self.kernel.now + RESTART_NS;
