@@ -103,6 +103,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
         jobs.push((mix, Rc::new(machine)));
     }
+    if let Some(learnt) = &learnt {
+        learnt.check_programs(jobs.iter().map(|(mix, _)| mix))?;
+    }
     let recording = args.record.as_deref().map(record::create);
     let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {

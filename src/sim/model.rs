@@ -9,6 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Deserialize;
 
+use super::mix::Mix;
 use crate::pmu::sample::SfEstimate;
 
 /// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
@@ -162,6 +163,21 @@ impl UnseenEstimates {
         Ok(())
     }
 
+    /// Whether it says anything of any program of these mixes.
+    ///
+    /// # Errors
+    /// In words: it does not, and of which it does.
+    pub(super) fn check_programs<'a>(&self, mixes: impl Iterator<Item = &'a Mix>) -> Result<()> {
+        let mut members = mixes.flat_map(|mix| &mix.members);
+        let known: Vec<&str> = self.by_program.keys().map(String::as_str).collect();
+        ensure!(
+            members.any(|member| self.by_program.contains_key(&member.program)),
+            "the model says nothing of any program of the mix; it does of {}",
+            known.join(", ")
+        );
+        Ok(())
+    }
+
     /// By core type, fastest first, what is said of a program.
     pub(super) fn of(&self, program: &str) -> Vec<Option<LearntEstimate>> {
         self.by_program.get(program).cloned().unwrap_or_default()
@@ -194,6 +210,10 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let learnt = UnseenEstimates::read(file.path()).unwrap();
         assert!(learnt.check(1).is_ok() && learnt.check(2).is_err());
+        let check = |mix: &str| learnt.check_programs(std::iter::once(&mix.parse().unwrap()));
+        assert!(check("hash,2*fp").is_ok());
+        let error = check("hash").unwrap_err().to_string();
+        assert!(error.ends_with("it does of fp"), "{error}");
         let of = ["fp", "hash"].map(|program| learnt.of(program));
         let model = SimulatedModel::new(0.0, 1, of.into());
         let told = model.sf(4.0, 0, 0);
