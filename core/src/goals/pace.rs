@@ -18,6 +18,10 @@ const GAIN: f64 = 1.5;
 /// is not surpassed for as long afterwards.
 const MOST_LAG: f64 = 0.15;
 
+/// The same where what beats cost is averaged ([`super::average`]), so that an answer is not taken for a cost: the best of six.
+const GAIN_AVERAGED: f64 = 3.0;
+const MOST_LAG_AVERAGED: f64 = 0.1;
+
 /// A beat that does not come at all raises what is given by so much at most.
 const MOST_MORE: f64 = 0.3;
 
@@ -47,15 +51,21 @@ impl BeatPace {
         self.latest = Some((beats, at_ns));
     }
 
-    /// What it is to get now, over what it would get on schedule: 0.775 to 1.3.
-    pub fn part(&self, now_ns: u64, target: f64, window: Duration) -> f64 {
+    /// What it is to get now, over what it would get on schedule: 0.7 to 1.3. Whether what its beats cost is averaged
+    /// settles how a lag is answered.
+    pub fn part(&self, now_ns: u64, target: f64, window: Duration, averages: bool) -> f64 {
         let Some((_, at_ns)) = self.latest else {
             return 1.0;
         };
         // The next beat is late once its time is over, and not before.
         let silent = now_ns.saturating_sub(at_ns) as f64 * 1e-9;
         let lag = self.lag + (silent - 1.0 / target).max(0.0);
-        1.0 + (GAIN * lag / horizon(target, window)).min(MOST_MORE)
+        let lag = lag / horizon(target, window);
+        let more = match averages {
+            true => GAIN_AVERAGED * lag.clamp(-MOST_LAG_AVERAGED, MOST_LAG_AVERAGED),
+            false => GAIN * lag,
+        };
+        1.0 + more.min(MOST_MORE)
     }
 }
 
@@ -77,13 +87,13 @@ mod tests {
         for beat in 1..=beats {
             pace.beat(first + beat, at_ns + beat * period_ms * MS, target, WINDOW);
         }
-        pace.part(at_ns + beats * period_ms * MS, target, WINDOW)
+        pace.part(at_ns + beats * period_ms * MS, target, WINDOW, false)
     }
 
     #[test]
     fn on_schedule_it_gets_its_demand_behind_more_and_ahead_less() {
         let mut pace = BeatPace::default();
-        assert_eq!(pace.part(0, 20.0, WINDOW), 1.0);
+        assert_eq!(pace.part(0, 20.0, WINDOW, false), 1.0);
         assert!((beaten(&mut pace, 100, 50, 20.0) - 1.0).abs() < 1e-9);
         // One beat that takes 50 ms longer: a twentieth of the horizon.
         let late = beaten(&mut pace, 1, 100, 20.0);
@@ -110,7 +120,7 @@ mod tests {
     fn a_beat_is_late_once_its_time_is_over() {
         let mut pace = BeatPace::default();
         beaten(&mut pace, 3, 2000, 0.5);
-        let at = |ms: u64| pace.part((6000 + ms) * MS, 0.5, WINDOW);
+        let at = |ms: u64| pace.part((6000 + ms) * MS, 0.5, WINDOW, false);
         assert!((at(1999) - 1.0).abs() < 1e-9);
         // The horizon is ten beats: 20 s.
         assert!((at(4000) - 1.15).abs() < 1e-9, "{}", at(4000));
@@ -126,7 +136,7 @@ mod tests {
                 for at_ns in hostile {
                     pace.beat(beats, at_ns, target, WINDOW);
                     for now_ns in hostile {
-                        let part = pace.part(now_ns, target, WINDOW);
+                        let part = pace.part(now_ns, target, WINDOW, false);
                         assert!((0.7..=1.0 + MOST_MORE).contains(&part), "{pace:?}: {part}");
                     }
                 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! One session: its beats, its model, its controller, and what these make of a look.
 
+use super::average::BeatAverage;
 use super::control::{LEAST_DEMAND, PiController, decides};
 use super::model::RateModel;
 use super::pace::BeatPace;
@@ -35,6 +36,7 @@ pub(super) struct Session {
     log: BeatLog,
     model: Option<RateModel>,
     controller: PiController,
+    average: BeatAverage,
     /// Rate and cost in the interval before.
     before: f64,
     spent: f64,
@@ -60,6 +62,8 @@ pub(super) struct Session {
     part: f64,
     /// Its allotment decided its rate in the latest interval: with more it catches up.
     steered: bool,
+    /// Its beats are late: what they cost is averaged.
+    averages: bool,
 }
 
 impl Session {
@@ -71,6 +75,7 @@ impl Session {
             log: BeatLog::new(settings.window),
             model: None,
             controller: PiController::default(),
+            average: BeatAverage::default(),
             before: 0.0,
             spent: 0.0,
             looked_ns: now_ns,
@@ -86,6 +91,7 @@ impl Session {
             pace: BeatPace::default(),
             part: 1.0,
             steered: false,
+            averages: false,
         }
     }
 
@@ -151,7 +157,9 @@ impl Session {
             self.overdue(now_ns, least_ns, settings);
         }
         self.part = match self.steered {
-            true => self.pace.part(now_ns, self.target, settings.window),
+            true => self
+                .pace
+                .part(now_ns, self.target, settings.window, self.averages),
             false => 1.0,
         };
     }
@@ -170,12 +178,21 @@ impl Session {
             interval.spent = interval.allotted;
         }
         let spent = interval.spent.max(1e-6);
+        let averaged = match by_work {
+            true => None,
+            false => self.average.take(&interval),
+        };
+        if let Some(beats) = averaged {
+            interval.rate = beats * interval.spent;
+        }
+        self.averages = averaged.is_some();
         let (pole, fresh) = match &mut self.model {
             Some(model) => {
                 let resets = model.resets();
                 model.update(self.before, spent, interval.rate);
                 let reset = model.resets() != resets;
-                (if reset { 0.0 } else { settings.pole }, reset)
+                let at_once = reset || self.averages;
+                (if at_once { 0.0 } else { settings.pole }, reset)
             }
             None => (0.0, true),
         };

@@ -89,7 +89,7 @@ fn noisy_programs_get_no_worse_than_their_noise() {
         near.percent(),
         near.worst
     );
-    assert!(near.percent()[1] > 80.0 && near.worst < 0.8, "{near:?}");
+    assert!(near.percent()[1] > 86.0 && near.worst < 0.8, "{near:?}");
 }
 
 /// x264's pictures come in groups of four, in a run of `experiments/goals-video` 200, 55, 45 and 4 ms apart.
@@ -179,16 +179,16 @@ fn constant(target: f64, jitter: u64, seeds: std::ops::Range<u64>) -> f64 {
 }
 
 /// Work that is spread over several pictures at once says little of when one of them comes. At low rates a second sees that
-/// whatever is allotted, and the controller takes part of it for what the program needs; it is to become no worse.
+/// whatever is allotted, and the controller takes a little of it for what the program needs; it is to become no worse.
 #[test]
 fn an_encoder_that_hands_pictures_out_in_order_is_kept_near_its_target() {
     let seeds = HELD_OUT + 80_000..HELD_OUT + 80_020;
     for (target, jitter, least) in [
         (12.0, 0, 99.0),
-        (12.0, 100, 85.0),
-        (12.0, 150, 68.0),
-        (18.0, 150, 77.0),
-        (48.0, 150, 85.0),
+        (12.0, 100, 92.0),
+        (12.0, 150, 79.0),
+        (18.0, 150, 83.0),
+        (48.0, 150, 89.0),
     ] {
         let mut sum = Nearness::default();
         for seed in seeds.clone() {
