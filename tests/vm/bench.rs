@@ -17,7 +17,7 @@ barrier = "hetero-programs barrier --threads {threads} --units 10"
 long = "hetero-programs integer --seconds 2"
 
 [mixes]
-X1 = "barrier(4), 2*integer, 2*fp"
+X1 = "barrier(4), integer, fp"
 X2 = "long"
 "#;
 

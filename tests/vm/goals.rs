@@ -70,14 +70,14 @@ fn list() -> Vec<GoalStatus> {
 #[test]
 fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let _crowd = Crowd::of(8);
+    let _crowd = Crowd::of(6);
     let goals = [
         ("integer", "integer", 100.0),
         ("fp", "fp", 60.0),
         ("barrier", "barrier --threads 4", 40.0),
     ];
     let started = goals.map(|(name, args, rate)| {
-        let args = format!("{args} --rate {rate} --seconds 5 --progress 1000 --json");
+        let args = format!("{args} --rate {rate} --seconds 4 --progress 1000 --json");
         let mut command = program(&args);
         (name, rate, command.stdout(Stdio::piped()).spawn().unwrap())
     });
