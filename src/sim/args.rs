@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(super) machine: Option<String>,
 
-    /// Slow the machine down as the virtual one of testbed/ that stands for it
+    /// Slow the machine down as the virtual one of testbed/ that stands for it, and
+    /// start programs as `scx_hetero bench` does, by a thread for each
     #[arg(long)]
     pub(super) as_testbed: bool,
 
