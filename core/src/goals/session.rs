@@ -5,7 +5,7 @@ use super::average::BeatAverage;
 use super::control::{LEAST_DEMAND, PiController, decides};
 use super::model::RateModel;
 use super::pace::BeatPace;
-use super::rate::{BeatInterval, BeatLog, BeatReading};
+use super::rate::{BeatInterval, BeatLog, BeatReading, MAX_RATE};
 use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
 
 /// A session with a deadline is left so many times what it spends.
@@ -167,6 +167,7 @@ impl Session {
     /// What it did until now says nothing of what it needs: it is measured from its next beat on.
     fn begin_anew(&mut self) {
         self.model = None;
+        self.average.forget();
         self.standing = Standing::Unknown;
         self.partial = true;
     }
@@ -183,7 +184,7 @@ impl Session {
             false => self.average.take(&interval),
         };
         if let Some(beats) = averaged {
-            interval.rate = beats * interval.spent;
+            interval.rate = (beats * interval.spent).min(MAX_RATE);
         }
         self.averages = averaged.is_some();
         let (pole, fresh) = match &mut self.model {
