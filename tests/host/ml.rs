@@ -323,7 +323,7 @@ fn models_that_cannot_be_used_are_explained() {
 #[test]
 fn a_weighted_sum_is_a_model_and_kinds_are_compared_in_a_table_that_fits_the_terminal() {
     let place = Place::new();
-    place.write("table.csv", &table(12));
+    place.write("table.csv", &table(10));
     let words = ["train", "table.csv", "--model-kind", "linear", "--compare"];
     let output = place.run(&words);
     let said = String::from_utf8(output.stdout).unwrap();
