@@ -101,8 +101,13 @@ impl NativeKernel {
                 self.name(task)
             ));
         }
-        // Its affinity may change while it must not migrate; and the stopper takes a moment.
-        let stays = || self.look().stops.contains(&task) || self.is_migration_disabled(task);
+        // Its affinity may change while it must not migrate; the stopper takes a moment; and where all its CPUs went
+        // offline while it must not migrate, there is none to which it could go when it may again.
+        let nowhere = || !self.look().online.cpus().any(|cpu| self.allows(task, cpu));
+        let stays = || {
+            let held = self.look().stops.contains(&task) || self.is_migration_disabled(task);
+            held || nowhere()
+        };
         if running && !self.allows(task, self.cpu_of(task)) && !stays() {
             return Err(format!("{} runs where it may not", self.name(task)));
         }
