@@ -125,7 +125,7 @@ impl NativeKernel {
     }
 
     /// `sched_ext_free()`: the kernel forgets a task that has ended. Since Linux 6.19 it does so at once
-    /// (`finish_task_switch()`), before when nobody holds the task any longer (`__put_task_struct()`).
+    /// (`finish_task_switch()`), before when the last reference to the task goes (`__put_task_struct()`).
     pub fn free(&self, task: TaskIndex, cpu: u32) {
         self.enter(cpu);
         let raw = self.raw(task);

@@ -377,14 +377,8 @@ impl NativeKernel {
         }
     }
 
-    /// The samples since the last call of this are sound.
-    pub(super) fn check_samples(&self) -> Result<(), String> {
-        let samples = self.take_samples();
-        samples.iter().try_for_each(|of| self.check_sample(of))
-    }
-
     /// A sample holds what its task has counted, and nothing else.
-    fn check_sample(&self, sample: &intf::task_sample) -> Result<(), String> {
+    pub(super) fn check_sample(&self, sample: &intf::task_sample) -> Result<(), String> {
         let (total, most) = (sample.run_ns + sample.discarded_ns, self.longest_sample());
         if total > most {
             return Err(format!(

@@ -133,6 +133,11 @@ impl NativeKernel {
         unsafe { (*self.here.get()).ring_is_full = full }
     }
 
+    pub(super) fn ring_is_full(&self) -> bool {
+        // SAFETY: as in enter().
+        unsafe { (*self.here.get()).ring_is_full }
+    }
+
     /// The word that the running task's memory has at `address`.
     pub(super) fn read_user(&self, _address: u64) -> Option<u32> {
         match self.runs(self.here()) {

@@ -267,7 +267,7 @@ impl World {
         self.follow();
         self.watch.verdict()?;
         self.nr_events += 1;
-        self.kernel.check_samples()?;
+        self.watch.samples(&self.kernel)?;
         // After every event; on large machines after every so many, or it would cost n squared.
         let size = self.kernel.look().alive.len() + self.ticks.len();
         let each = if size <= 256 { 1 } else { size as u64 / 32 };

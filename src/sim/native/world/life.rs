@@ -126,7 +126,7 @@ impl World {
             return;
         }
         if exiting {
-            let had_slot = self.kernel.slot(task).is_some();
+            let had_slot = self.watch.ends(&self.kernel, task);
             self.kernel.die(cpu);
             self.watch.ended(&self.kernel, task, had_slot);
             let after = self.dice.below(5 * MS);

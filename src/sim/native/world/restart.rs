@@ -118,7 +118,7 @@ impl World {
         let runnable = self.kernel.detach(from);
         let carried = carries.then(|| self.kernel.carry());
         // Those of the BPF half that goes, of tasks whose ids others may have next.
-        self.kernel.check_samples()?;
+        self.watch.samples(&self.kernel)?;
         self.deferred.clear();
         self.stops.clear();
         if !carries {

@@ -34,6 +34,8 @@ pub(super) struct Watch {
     missed: Vec<bool>,
     /// A task's run time, and that with what it slept, when it last did much.
     frugal: HashMap<TaskIndex, (u64, u64)>,
+    /// A task that has just ended with something in its account.
+    flushed: Option<i32>,
     wrong: Option<String>,
 }
 
@@ -50,6 +52,7 @@ impl Watch {
             started_at: vec![0; nr],
             missed: vec![false; nr],
             frugal: HashMap::new(),
+            flushed: None,
             wrong: None,
         }
     }
@@ -131,6 +134,7 @@ impl Watch {
             self.missed[cpu] = idle && of.perf > 0;
         }
         self.frugal.clear();
+        self.flushed = None;
     }
 
     /// CPUs that no longer run tasks.
@@ -227,15 +231,40 @@ impl Watch {
         }
     }
 
-    /// A task has ended, which had a slot or not. The kernel frees it by and by.
-    pub(super) fn ended(&mut self, kernel: &NativeKernel, task: TaskIndex, had_slot: bool) {
+    /// A task is about to leave its CPU for the last time. Whether it has a slot.
+    pub(super) fn ends(&mut self, kernel: &NativeKernel, task: TaskIndex) -> bool {
         self.frugal.remove(&task);
-        let left = kernel.with_task_ctx(task, |ctx| ctx.accounts.iter().any(|of| of.run_ns > 0));
-        if had_slot && left.unwrap_or(false) {
+        let has_slot = kernel.slot(task).is_some();
+        let counted = has_slot && has_counts(kernel, task);
+        self.flushed = counted.then(|| kernel.task_struct(task).pid);
+        has_slot
+    }
+
+    /// It has ended. The kernel frees it by and by.
+    pub(super) fn ended(&mut self, kernel: &NativeKernel, task: TaskIndex, had_slot: bool) {
+        if had_slot && has_counts(kernel, task) {
             self.wrong(|| format!("{task:?} has ended, and its last counts are lost"));
         }
         if kernel.slot(task).is_some() {
             self.wrong(|| format!("{task:?} has ended, and keeps its slot"));
         }
+        self.flushed.take_if(|_| kernel.ring_is_full());
     }
+
+    /// The samples since the last call of this. What an ended task has left is the last one of its, unless what
+    /// it ran for just now completes one.
+    pub(super) fn samples(&mut self, kernel: &NativeKernel) -> Result<(), String> {
+        let samples = kernel.take_samples();
+        if let Some(pid) = self.flushed.take()
+            && !samples.iter().any(|of| of.tid as i32 == pid)
+        {
+            return Err(format!("task {pid} ended, and its last counts are lost"));
+        }
+        samples.iter().try_for_each(|of| kernel.check_sample(of))
+    }
+}
+
+fn has_counts(kernel: &NativeKernel, task: TaskIndex) -> bool {
+    let left = kernel.with_task_ctx(task, |ctx| ctx.accounts.iter().any(|of| of.run_ns > 0));
+    left.unwrap_or(false)
 }
