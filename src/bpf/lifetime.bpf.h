@@ -83,7 +83,7 @@ s32 BPF_STRUCT_OPS(hetero_init_task, struct task_struct *p, struct scx_init_task
 #define TASK_DEAD 0x80
 
 /*
- * It will not run again. Before Linux 6.19 ops.exit_task comes when nobody holds the task any longer, which
+ * It will not run again. Before Linux 6.19 ops.exit_task comes when the last reference to the task goes, which
  * may be two seconds later on busy CPUs: until then policies would keep a place for it.
  */
 static void end_task(struct task_struct *p, struct task_ctx *tctx)

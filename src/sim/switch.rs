@@ -294,8 +294,8 @@ impl<S: SimulatedScheduler> Sim<S> {
     fn end(&mut self, cpu: u32, index: usize) {
         let ended = self.completions.iter().filter(|run| run.job == index);
         let again = self.restarts && self.runs.is_none_or(|runs| ended.count() + 1 < runs);
-        let starter = self.starters.filter(|_| again);
-        if let Some(starters) = starter {
+        let starters = self.starters.filter(|_| again);
+        if let Some(starters) = starters {
             // It still runs here when it is waited for no longer.
             let starter = self.kernel.jobs[starters].members[index];
             self.assign(starter, true, cpu);
@@ -312,7 +312,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         }
         self.past_work[index] += k.jobs[index].program.instructions();
         self.completions.push(Completion { job: index, took });
-        if again && starter.is_none() {
+        if again && starters.is_none() {
             self.scheduler.restarts(&mut self.kernel, cpu);
             self.parents[index] = Some(cpu);
             let at = self.kernel.now + RESTART_NS;
