@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -47,8 +48,12 @@ fn beside_sleepers(count: usize, pause: Duration, test: impl FnOnce(&[Sleeper]))
             let builder = thread::Builder::new().stack_size(64 << 10);
             builder.spawn_scoped(scope, sleep).unwrap();
         }
-        test(&sleepers);
+        // The scope waits for them, whatever becomes of the test.
+        let tested = panic::catch_unwind(AssertUnwindSafe(|| test(&sleepers)));
         stop.store(true, Ordering::Relaxed);
+        if let Err(why) = tested {
+            panic::resume_unwind(why);
+        }
     });
 }
 
