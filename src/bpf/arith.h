@@ -236,6 +236,9 @@ static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_
 /* If that lasts for so long, it goes first; the kernel's real-time variant boosts it then, too. */
 #define MAX_RCU_HELD_NS		(500ULL * 1000 * 1000)
 
+/* And that of the agent's threads at idle priority: beside twelve others on four CPUs each gets 7 % of one. */
+#define MAX_AGENT_WAIT_NS	(100ULL * 1000 * 1000)
+
 /*
  * When it is the turn, at @deadline or before, of a task that has held an RCU read-side section
  * open since @since. In a long queue half of the tasks may be behind the clock, and by the clock

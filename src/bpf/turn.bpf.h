@@ -100,6 +100,19 @@ static bool holds_rcu(struct task_struct *p)
 	       p->rcu_read_unlock_special.b.blocked;
 }
 
+/*
+ * What the agent does at idle priority holds its files open, as all its threads do: if it is killed,
+ * the scheduler stays until the last of them has ended, and for that each has to run once more. By its
+ * weight alone it would wait for many seconds behind a crowd.
+ */
+static u64 agent_deadline(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 deadline)
+{
+	u64 latest = now + MAX_AGENT_WAIT_NS;
+
+	return p->tgid == agent_tgid && !tctx->is_agent && vtime_before(latest, deadline) ? latest :
+											    deadline;
+}
+
 /* @p is about to be queued: no earlier and no later than is fair, unless others wait for it. */
 static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -107,6 +120,7 @@ static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 
 	tctx->vtime = place_vtime(tctx->vtime, now, period);
 	deadline = entitled_deadline(tctx, deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period));
+	deadline = agent_deadline(p, tctx, now, deadline);
 	if (!holds_rcu(p)) {
 		tctx->rcu_since = 0;
 		return deadline;
