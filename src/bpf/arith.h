@@ -236,7 +236,10 @@ static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_
 /* If that lasts for so long, it goes first; the kernel's real-time variant boosts it then, too. */
 #define MAX_RCU_HELD_NS		(500ULL * 1000 * 1000)
 
-/* And that of the agent's threads at idle priority: beside twelve others on four CPUs each gets 7 % of one. */
+/*
+ * By so much at most the turn of the agent's threads at idle priority is put off: beside twelve others on four CPUs
+ * each gets 7 % of one.
+ */
 #define MAX_AGENT_WAIT_NS	(100ULL * 1000 * 1000)
 
 /*

@@ -321,8 +321,8 @@ fn a_crowd_does_not_keep_the_agent_from_looking_at_them() {
     assert!(waited < 5 * S * 15 / 1000, "{} ms", waited / MS);
 }
 
-/// If the agent is killed, the scheduler stays until the last of its threads has ended. One at idle priority waited
-/// for 15 s behind twelve others (seen on Linux 7.0).
+/// If the agent is killed, the scheduler stays until the last of its threads has ended. (On Linux 7.0 one stayed for
+/// 15 s beside twelve busy threads; here one at idle priority waited for 2.5 s by its weight alone.)
 #[test]
 fn a_crowd_does_not_keep_what_the_agent_does_at_idle_priority_from_ending() {
     let mut scene = Scene::new(&ticking(&[2, 2]));
