@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::backend::{Allotment, Backend, Belongs, SessionHeirs};
+use crate::goals::together::FastRoom;
 use crate::goals::{
     GoalMachine, GoalSettings, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionPlace,
     SessionSight, TargetRate,
@@ -27,6 +28,9 @@ const CHANGED: f64 = 0.002;
 
 /// How fast what is known of how many of a session's threads run at once follows what is seen, of the difference a look.
 const FOLLOWS: f64 = 0.3;
+
+/// A core type so fast, of the fastest, holds up no others that wait for a thread there.
+const EVEN: f64 = 0.8;
 
 /// A thread that was hinted to a fast type is left there until a slower one gives so much less or more
 /// of what it needs.
@@ -64,6 +68,8 @@ struct Placed {
     /// How many were runnable at once, on average over the looks that found any; 0 before the first one.
     at_once: f64,
     runnable: u32,
+    /// Its threads are kept on the fastest core type, all together.
+    together: bool,
     /// Some were told that they are its.
     joined: bool,
     told: Allotment,
@@ -250,6 +256,7 @@ impl AgentGoals {
                 counted: 0,
                 at_once: 0.0,
                 runnable: 0,
+                together: false,
                 joined: false,
                 told: Allotment::default(),
             };
@@ -287,6 +294,7 @@ impl AgentGoals {
         for placed in placed.iter_mut() {
             (placed.counted, placed.runnable) = (0, 0);
         }
+        keep_together(topology, goals, placed);
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
             let awake = task.state != TaskState::Blocked;
@@ -323,8 +331,10 @@ impl AgentGoals {
             let was_hinted = member.is_some_and(|member| member.hinted);
             let state = goals.of(placed.id).filter(|state| is_known(state));
             let needs = state.map(|state| state.fast_cores / placed.at_once());
+            let even = if placed.together { EVEN } else { 0.0 };
             let wanted = needs
                 .filter(|_| task.may_choose() && !others_place)
+                .map(|needs| needs.max(even))
                 .and_then(|needs| wanted(needs, was_hinted, task, &speeds(task)));
             match wanted {
                 Some(to) => {
@@ -417,6 +427,22 @@ fn machine(topology: &Topology, others: u32) -> GoalMachine {
     GoalMachine {
         fast_cores,
         others: (OTHERS * fast_cores).min(f64::from(others)),
+    }
+}
+
+/// Says which sessions' threads are kept together; see [`together`](crate::goals::together).
+fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed]) {
+    let fast_cores = |placed: &Placed| {
+        let state = goals.of(placed.id).filter(|state| is_known(state));
+        state.map(|state| state.fast_cores)
+    };
+    let single = placed.iter().filter(|placed| placed.threads == 1);
+    let single = single.filter_map(fast_cores).sum();
+    let fastest = topology.types.first();
+    let mut room = FastRoom::new(fastest.map_or(0, |kind| kind.cpus.len()), single);
+    for placed in placed {
+        placed.together = placed.threads > 1
+            && fast_cores(placed).is_some_and(|it| room.take(it, placed.together));
     }
 }
 

@@ -45,6 +45,7 @@ pub mod rate;
 mod session;
 pub mod share;
 mod target;
+pub mod together;
 mod words;
 
 use std::mem::take;

@@ -478,7 +478,12 @@ impl NativeKernel {
 
     /// Gives a task that has a slot a hint, as a policy or a rule of the user's does. Whether it was
     /// applied.
-    pub(crate) fn hint(&self, task: TaskIndex, core_type: u8, by: Author) -> bool {
+    pub(crate) fn hint(
+        &self,
+        task: TaskIndex,
+        core_type: impl Into<Option<u8>>,
+        by: Author,
+    ) -> bool {
         let Some(id) = self.seen(task) else {
             return false;
         };
@@ -486,7 +491,7 @@ impl NativeKernel {
             task: id,
             on: usize::MAX,
         };
-        let action = encode(&Action::Hint(seen, Some(core_type.into())), by);
+        let action = encode(&Action::Hint(seen, core_type.into().map(usize::from)), by);
         self.apply(&[action], 0)[0].result == intf::action_result_ACTION_APPLIED
     }
 

@@ -176,14 +176,23 @@ fn a_thread_that_a_slow_core_is_too_slow_for_is_kept_on_a_fast_one() {
     let told = &agent.moves.told(seen.task, bench.now_ns)[0];
     assert_eq!((told.from, told.to), (1, 0));
     assert!(told.why.starts_with("sent: goal: "), "{}", told.why);
+}
 
-    // Two threads share it, for each of which a slow core will do.
-    bench.tasks.push(task(1, 1, 1));
-    bench.tasks[1].tgid = 100;
-    let back = Action::Hint(seen, None);
-    let applied: Vec<_> = (0..10).flat_map(|_| bench.run(&mut agent, 50)).collect();
-    assert!(by_goals(&applied).contains(&&back), "{applied:?}");
-    assert_eq!(bench.tasks[0].hint, Some(1));
+/// They may wait for each other.
+#[test]
+fn threads_that_share_a_session_are_kept_on_fast_cores_as_long_as_they_fit_there() {
+    let mut tasks: Vec<_> = (0..8).map(|slot| task(slot, slot % 4, 1)).collect();
+    tasks.iter_mut().for_each(|task| task.tgid = 100);
+    // To each a slow core is enough, by itself.
+    let (mut agent, mut bench) = bench(tasks, 0.8);
+    bench.run(&mut agent, 2000);
+    bench.run(&mut agent, 50);
+    assert!(bench.tasks.iter().all(|task| task.hint == Some(0)));
+    // The policy has them again, which wants them on slow cores.
+    bench.spends = 2.6;
+    bench.now_ns += 10_000 * MS;
+    (0..40).for_each(|_| drop(bench.run(&mut agent, 50)));
+    assert!(bench.tasks.iter().all(|task| task.hint == Some(1)));
 }
 
 /// Each has all of the allotment in its turn.
