@@ -430,19 +430,21 @@ fn machine(topology: &Topology, others: u32) -> GoalMachine {
     }
 }
 
-/// Says which sessions' threads are kept together; see [`together`](crate::goals::together).
+/// Says which sessions' threads are kept together; see [`together`](crate::goals::together). One that may have more than it is
+/// allotted is not: it would leave slow cores idle.
 fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed]) {
     let fast_cores = |placed: &Placed| {
         let state = goals.of(placed.id).filter(|state| is_known(state));
-        state.map(|state| state.fast_cores)
+        state.map_or(0.0, |state| state.fast_cores)
     };
+    let fastest = topology.types.first().map_or(0, |kind| kind.cpus.len());
     let single = placed.iter().filter(|placed| placed.threads == 1);
-    let single = single.filter_map(fast_cores).sum();
-    let fastest = topology.types.first();
-    let mut room = FastRoom::new(fastest.map_or(0, |kind| kind.cpus.len()), single);
+    let single: f64 = single.map(fast_cores).sum();
+    let mut room = FastRoom::new((1.0 - OTHERS) * fastest as f64 - single);
     for placed in placed {
-        placed.together = placed.threads > 1
-            && fast_cores(placed).is_some_and(|it| room.take(it, placed.together));
+        let fast_cores = fast_cores(placed);
+        let may = placed.threads > 1 && fast_cores > 0.0 && !placed.told.gets_more;
+        placed.together = may && room.take(fast_cores, placed.together);
     }
 }
 

@@ -16,21 +16,15 @@ pub struct FastRoom {
 }
 
 impl FastRoom {
-    /// So many CPUs, of which others need `others` fast cores.
-    pub fn new(cpus: usize, others: f64) -> Self {
-        Self {
-            left: cpus as f64 - others,
-        }
+    /// So many fast cores are there for them.
+    pub fn new(fast_cores: f64) -> Self {
+        Self { left: fast_cores }
     }
 
     /// Whether a session that is allotted so many fast cores is to be there, and takes that room then.
     pub fn take(&mut self, fast_cores: f64, is_there: bool) -> bool {
-        let bound = if is_there {
-            STAYS * self.left
-        } else {
-            self.left
-        };
-        let fits = fast_cores <= bound;
+        let times = if is_there { STAYS } else { 1.0 };
+        let fits = fast_cores <= times * self.left;
         if fits {
             self.left -= fast_cores;
         }
@@ -45,7 +39,7 @@ mod tests {
     #[test]
     fn those_that_come_first_have_room_and_stay_while_they_need_little_more() {
         let taken = |others: f64, is_there: bool| {
-            let mut room = FastRoom::new(4, others);
+            let mut room = FastRoom::new(4.0 - others);
             [2.5, 1.7, 1.0].map(|fast_cores| room.take(fast_cores, is_there))
         };
         assert_eq!(taken(0.0, false), [true, false, true]);

@@ -33,6 +33,7 @@ struct Bench {
     tasks: Vec<Task>,
     sessions: Vec<SessionId>,
     spends: f64,
+    gets_more: bool,
     allotted: Vec<(SessionPlace, Allotment)>,
     at: FxHashMap<TaskId, SessionPlace>,
     applied: Vec<(Author, Action)>,
@@ -86,7 +87,7 @@ impl Backend for Bench {
             id,
             target: TargetRate::per_second(30.0).unwrap(),
             weight: 100,
-            gets_more: false,
+            gets_more: self.gets_more,
             heirs: SessionHeirs::Threads,
             beats,
             beat_at_ns: beats * 1000 * MS / 30,
@@ -126,6 +127,7 @@ fn bench(tasks: Vec<Task>, spends: f64) -> (Agent, Bench) {
         tasks,
         sessions: vec![SessionId(7)],
         spends,
+        gets_more: false,
         allotted: Vec::new(),
         at: FxHashMap::default(),
         applied: Vec::new(),
@@ -188,11 +190,16 @@ fn threads_that_share_a_session_are_kept_on_fast_cores_as_long_as_they_fit_there
     bench.run(&mut agent, 2000);
     bench.run(&mut agent, 50);
     assert!(bench.tasks.iter().all(|task| task.hint == Some(0)));
-    // The policy has them again, which wants them on slow cores.
-    bench.spends = 2.6;
-    bench.now_ns += 10_000 * MS;
-    (0..40).for_each(|_| drop(bench.run(&mut agent, 50)));
-    assert!(bench.tasks.iter().all(|task| task.hint == Some(1)));
+    // Else the policy has them, which wants them on slow cores.
+    let mut left_to_policy = |spends: f64, gets_more: bool| {
+        (bench.spends, bench.gets_more) = (spends, gets_more);
+        bench.now_ns += 10_000 * MS;
+        (0..40).for_each(|_| drop(bench.run(&mut agent, 50)));
+        bench.tasks.iter().all(|task| task.hint == Some(1))
+    };
+    assert!(left_to_policy(2.6, false));
+    assert!(!left_to_policy(0.8, false));
+    assert!(left_to_policy(0.8, true));
 }
 
 /// Each has all of the allotment in its turn.

@@ -8,7 +8,7 @@ use super::*;
 use hetero_core::goals::together::FastRoom;
 use hetero_core::goals::{GoalMachine, GoalSettings, Goals, SessionId, SessionSight, TargetRate};
 
-/// Machines and films of a test.
+/// So many films, each beside a crowd of its own.
 const SEEDS: u64 = 5;
 
 /// How its pictures build upon each other, and what each takes.
@@ -303,21 +303,17 @@ impl Encoder {
     fn settled(&self, until: u64) -> Vec<f64> {
         let mut rates = Vec::new();
         for begin in (0..self.beats.len()).step_by(self.film.phase) {
-            let end = self
-                .beats
-                .get(begin + self.film.phase)
-                .copied()
-                .unwrap_or(until)
-                .min(until);
+            let next = self.beats.get(begin + self.film.phase);
+            let end = next.copied().unwrap_or(until);
             let mut at = self.beats[begin] + 2 * S;
             while at + S <= end {
                 let first = self.beats.partition_point(|beat| *beat < at);
                 let last = self.beats.partition_point(|beat| *beat < at + S);
-                let lasted = self
-                    .beats
-                    .get(last)
-                    .map_or(0, |end| end - self.beats[first]);
-                rates.push((last - first) as f64 * 1e9 / lasted.max(1) as f64 / self.target);
+                let Some(ends) = self.beats.get(last) else {
+                    break;
+                };
+                let lasted = (ends - self.beats[first]) as f64 / 1e9;
+                rates.push((last - first) as f64 / lasted / self.target);
                 at += S / 4;
             }
         }
@@ -421,7 +417,7 @@ impl Studio {
             })
             .collect();
         let states = self.goals.look(now, &machine, &sights).to_vec();
-        let mut room = FastRoom::new(topology.types[0].cpus.len(), 0.0);
+        let mut room = FastRoom::new(0.9 * topology.types[0].cpus.len() as f64);
         for (encoder, state) in self.encoders.iter_mut().zip(&states) {
             let allotment = Allotment {
                 heirs: SessionHeirs::Threads,
