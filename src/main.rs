@@ -175,8 +175,9 @@ struct Run {
     /// Of policy camps: 100 evens out progress, 0 gives the fastest cores to
     /// the threads that gain most; in between, the slowest may fall back to so many
     /// percent of the fastest
-    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
-    fairness: u8,
+    /// [default: 80]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    fairness: Option<u8>,
 
     /// Of policy rank: how many threads each fast core is to have before slower
     /// ones have more than one [default: 2.5]
@@ -458,7 +459,7 @@ fn schedule(args: Run) -> Result<()> {
         }
     };
     use policy::Knows;
-    let fair = args.fairness < 100 && policy.is_some();
+    let fair = args.fairness.is_some() && policy.is_some();
     unknown("--fairness", fair, Knows::Fairness);
     unknown(
         "--oversubscribe",
@@ -485,7 +486,7 @@ fn schedule(args: Run) -> Result<()> {
         knowledge: args.knowledge == Knowledge::On,
         settings: policy::Settings {
             swap_interval: Duration::from_millis(args.swap_ms),
-            fairness: args.fairness,
+            fairness: args.fairness.unwrap_or(policy::camps::FAIRNESS),
             oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
             objective: args.objective.unwrap_or_default(),
             ..policy::Settings::default()

@@ -122,7 +122,10 @@ impl<'a> Scheduler<'a> {
         info!("policy {policy_name}");
         // Of one that was named, the command line has said so already.
         let is_first = !kept && wish.policy.is_none();
-        if is_first && options.settings.fairness < 100 && !policy_name.knows(Knows::Fairness) {
+        if is_first
+            && options.settings.fairness != policy::camps::FAIRNESS
+            && !policy_name.knows(Knows::Fairness)
+        {
             let those = policy::Name::all_that_know(Knows::Fairness);
             warn!("--fairness is for --policy {those}");
         }

@@ -67,7 +67,7 @@ pub struct Args {
     pub(super) seed: u64,
 
     /// Of policy camps, as for the scheduler itself
-    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = policy::camps::FAIRNESS, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(super) fairness: u8,
 
     /// Of policy rank, as for the scheduler itself

@@ -37,7 +37,11 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         model_error: None,
         learnt: None,
         saving: None,
-        settings: Settings::default(),
+        // As even as can be: the paper's.
+        settings: Settings {
+            fairness: 100,
+            ..Settings::default()
+        },
         record: false,
         knowledge: Default::default(),
         warm_runs: 1,

@@ -26,7 +26,8 @@ fn options() -> CampsOptions {
         } else {
             options.entries
         },
-        ..options
+        // The paper's.
+        fairness: 100,
     }
 }
 

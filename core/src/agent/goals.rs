@@ -36,6 +36,17 @@ const EVEN: f64 = 0.8;
 /// of what it needs.
 const KEEPS: f64 = 0.9;
 
+/// Who says where threads with goals are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlacedBy {
+    /// Sessions, whose threads are kept together.
+    Sessions,
+    /// Each thread's part of the allotment, where more than that costs energy.
+    Parts,
+    /// Something else that goes by what they [need](AgentGoals::needs).
+    Others,
+}
+
 /// A session as the backend has it now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionBeats {
@@ -267,12 +278,12 @@ impl AgentGoals {
     }
 
     /// Has threads belong to their sessions, and be where these need them: such a thread looks pinned to
-    /// the policy, unless something else goes by what it [needs](Self::needs). `speeds` are those on each core type, relative
+    /// the policy, unless it is placed `by` others. `speeds` are those on each core type, relative
     /// to the fastest.
     pub(super) fn place(
         &mut self,
         topology: &Topology,
-        others_place: bool,
+        by: PlacedBy,
         tasks: &mut [Task],
         mut session_of: impl FnMut(&Task) -> (Belongs, SessionPlace),
         speeds: impl Fn(&Task) -> [f64; MAX_CORE_TYPES],
@@ -294,7 +305,7 @@ impl AgentGoals {
         for placed in placed.iter_mut() {
             (placed.counted, placed.runnable) = (0, 0);
         }
-        keep_together(topology, goals, placed);
+        keep_together(topology, goals, placed, by);
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
             let awake = task.state != TaskState::Blocked;
@@ -333,7 +344,7 @@ impl AgentGoals {
             let needs = state.map(|state| state.fast_cores / placed.at_once());
             let even = if placed.together { EVEN } else { 0.0 };
             let wanted = needs
-                .filter(|_| task.may_choose() && !others_place)
+                .filter(|_| task.may_choose() && by != PlacedBy::Others)
                 .map(|needs| needs.max(even))
                 .and_then(|needs| wanted(needs, was_hinted, task, &speeds(task)));
             match wanted {
@@ -348,7 +359,11 @@ impl AgentGoals {
                     task.core_type = to;
                 }
                 // One that a rule places meanwhile is the rule's.
-                None if was_hinted && task.hint.is_some() && !task.pinned && !others_place => {
+                None if was_hinted
+                    && task.hint.is_some()
+                    && !task.pinned
+                    && by != PlacedBy::Others =>
+                {
                     actions.push(Action::Hint((&*task).into(), None));
                 }
                 None => {}
@@ -432,7 +447,7 @@ fn machine(topology: &Topology, others: u32) -> GoalMachine {
 
 /// Says which sessions' threads are kept together; see [`together`](crate::goals::together). One that may have more than it is
 /// allotted is not: it would leave slow cores idle.
-fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed]) {
+fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed], by: PlacedBy) {
     let fast_cores = |placed: &Placed| {
         let state = goals.of(placed.id).filter(|state| is_known(state));
         state.map_or(0.0, |state| state.fast_cores)
@@ -444,6 +459,7 @@ fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed]) {
     for placed in placed {
         let fast_cores = fast_cores(placed);
         let may = placed.threads > 1 && fast_cores > 0.0 && !placed.told.gets_more;
+        let may = may && by == PlacedBy::Sessions;
         placed.together = may && room.take(fast_cores, placed.together);
     }
 }

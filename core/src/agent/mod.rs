@@ -44,6 +44,7 @@ use std::time::Duration;
 
 pub use advice::{AdviceClient, AgentAdvice};
 pub use backend::{Allotment, Applied, Author, Backend, Belongs, Outcome, SessionHeirs};
+use goals::PlacedBy;
 pub use goals::{AgentGoals, SessionBeats};
 pub use interference::AgentInterference;
 pub use moves::Moves;
@@ -291,10 +292,15 @@ impl Agent {
             let insight = self.policy.insight(task, &self.topology);
             speeds(&insight, &self.topology)
         };
+        let by = match self.aim() {
+            _ if self.saving.places() => PlacedBy::Others,
+            Some(_) => PlacedBy::Parts,
+            None => PlacedBy::Sessions,
+        };
         let session_of = |task: &Task| (backend.session_of(task), backend.place_of(task.id));
         self.goals.place(
             &self.topology,
-            self.saving.places(),
+            by,
             &mut self.tasks,
             session_of,
             speeds,

@@ -236,7 +236,7 @@ impl Default for Settings<'_> {
     fn default() -> Self {
         Self {
             swap_interval: Duration::from_millis(400),
-            fairness: 100,
+            fairness: camps::FAIRNESS,
             oversubscribe: rank::OVERSUBSCRIBE,
             objective: Objective::default(),
             swap_rules: None,

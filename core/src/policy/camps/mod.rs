@@ -66,6 +66,10 @@ pub(super) const ABOUT: About = About {
 /// The fastest core type.
 const BIG: usize = 0;
 
+/// [`CampsOptions::fairness`] unless it is told otherwise. The paper's is 100; a little less is about as fair, and faster
+/// than the kernel's scheduler (`docs/decisions/fairness.md`).
+pub const FAIRNESS: u8 = 80;
+
 /// Threads ahead of the mean by so many thresholds do not trigger NWC mode.
 const FAR_AHEAD: i64 = 2;
 
@@ -102,7 +106,7 @@ impl Default for CampsOptions {
             nwc: Some(NwcRules::default()),
             escape: Some(ESCAPE),
             entries: THREAD_ENTRIES,
-            fairness: 100,
+            fairness: FAIRNESS,
         }
     }
 }

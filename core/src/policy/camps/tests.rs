@@ -46,6 +46,7 @@ const QUIET: [(f64, f64); 6] = [(2.0, 0.0); 6];
 fn no_nwc() -> CampsOptions {
     CampsOptions {
         nwc: None,
+        fairness: 100,
         ..CampsOptions::default()
     }
 }
@@ -179,6 +180,7 @@ fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
     };
     let mut bench = Bench::new(CampsOptions {
         nwc: Some(rules),
+        fairness: 100,
         ..CampsOptions::default()
     });
     // All memory-bound: no thread ever learns anything.

@@ -9,7 +9,7 @@ use hetero_core::goals::together::FastRoom;
 use hetero_core::goals::{GoalMachine, GoalSettings, Goals, SessionId, SessionSight, TargetRate};
 
 /// So many films, each beside a crowd of its own.
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 3;
 
 /// How its pictures build upon each other, and what each takes.
 #[derive(Debug)]
