@@ -64,7 +64,7 @@ fn unfairness(slowdowns: &[f64]) -> f64 {
 fn camps_evens_out_progress_and_learns_who_is_disturbed() {
     let alone = alone();
     let default = unfairness(&slowdowns(&alone, 2));
-    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let scheduler = Scheduler::start(&["--policy", "camps", "--fairness", "100"]);
     let mut statistics = Statistics::from_now();
     let camps = unfairness(&slowdowns(&alone, 4));
     let counts = statistics.take().counts;
