@@ -36,7 +36,7 @@ const EVEN: f64 = 0.8;
 /// of what it needs.
 const KEEPS: f64 = 0.9;
 
-/// Who says where threads with goals are.
+/// What says where threads with goals are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlacedBy {
     /// Sessions, whose threads are kept together.
@@ -458,9 +458,8 @@ fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed], by: 
     let mut room = FastRoom::new((1.0 - OTHERS) * fastest as f64 - single);
     for placed in placed {
         let fast_cores = fast_cores(placed);
-        let may = placed.threads > 1 && fast_cores > 0.0 && !placed.told.gets_more;
-        let may = may && by == PlacedBy::Sessions;
-        placed.together = may && room.take(fast_cores, placed.together);
+        let may = by == PlacedBy::Sessions && placed.threads > 1 && !placed.told.gets_more;
+        placed.together = may && fast_cores > 0.0 && room.take(fast_cores, placed.together);
     }
 }
 

@@ -476,7 +476,7 @@ impl NativeKernel {
         })
     }
 
-    /// Gives a task that has a slot a hint, as a policy or a rule of the user's does. Whether it was
+    /// Gives a task that has a slot a hint, as a policy or a rule of the user's does, or takes it back. Whether it was
     /// applied.
     pub(crate) fn hint(
         &self,

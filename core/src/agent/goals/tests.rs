@@ -178,6 +178,15 @@ fn a_thread_that_a_slow_core_is_too_slow_for_is_kept_on_a_fast_one() {
     let told = &agent.moves.told(seen.task, bench.now_ns)[0];
     assert_eq!((told.from, told.to), (1, 0));
     assert!(told.why.starts_with("sent: goal: "), "{}", told.why);
+
+    // Two threads share it, for each of which a slow core will do. As it may have more, they are not kept together.
+    bench.gets_more = true;
+    bench.tasks.push(task(1, 1, 1));
+    bench.tasks[1].tgid = 100;
+    let back = Action::Hint(seen, None);
+    let applied: Vec<_> = (0..10).flat_map(|_| bench.run(&mut agent, 50)).collect();
+    assert!(by_goals(&applied).contains(&&back), "{applied:?}");
+    assert_eq!(bench.tasks[0].hint, Some(1));
 }
 
 /// They may wait for each other.
