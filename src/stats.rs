@@ -6,6 +6,7 @@ mod counts;
 mod http;
 pub mod live;
 pub mod prometheus;
+pub mod rates;
 mod request;
 mod serve;
 

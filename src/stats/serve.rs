@@ -27,7 +27,8 @@ use nix::unistd::{Gid, Group, chown, geteuid};
 use scx_stats::prelude::*;
 use serde::Serialize;
 
-use super::live::{Live, Rates};
+use super::live::Live;
+use super::rates::Rates;
 use super::request::{Answer, Request, goal, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};

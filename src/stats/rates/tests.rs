@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::table::Comm;
-use crate::topology::MAX_CORE_TYPES;
+use crate::goals::GoalStatus;
+use crate::policy::Insight;
 
 const SECOND: u64 = 1_000_000_000;
 
