@@ -15,6 +15,9 @@ use hetero_core::interference::Interference;
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
 
+/// Processes whose joules are told one by one, the most.
+pub const PROGRAMS: usize = 20;
+
 /// What the scheduler knows at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReading {

@@ -22,9 +22,6 @@ const WINDOW_NS: u64 = 10_000_000_000;
 /// And are looked back to in steps of this, ns.
 const STEP_NS: u64 = 1_000_000_000;
 
-/// Processes whose joules are told one by one, the most.
-const PROGRAMS: usize = 20;
-
 /// A thread counts for unfairness if it took part for so much of that time: one that has just come
 /// has only been where chance put it.
 const PART: f64 = 0.5;
