@@ -176,7 +176,7 @@ impl EnergySaving {
         self.place(snapshot, aim, energy, goals, &costs);
         self.visit(snapshot, goals, costs.unseen | self.hardly_seen(nr_types));
         if aim == PlaceAim::Energy {
-            self.loosen(now, stale_ns(snapshot.topology), goals);
+            self.loosen(snapshot, goals);
         }
         self.tell(snapshot, actions);
         Decider::Saving(Author::Saving)

@@ -6,6 +6,7 @@ use super::EnergySaving;
 use super::placed::Placed;
 use crate::agent::goals::AgentGoals;
 use crate::policy::Snapshot;
+use crate::table::{Task, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
 /// How long a thread stays where it is measured, and how old what was measured may be, ns, see
@@ -148,9 +149,14 @@ impl EnergySaving {
         }
     }
 
-    /// Leaves those on the core type that is filled first to the BPF half of which it is not known whether that suffices for them.
-    pub(super) fn loosen(&mut self, now_ns: u64, stale: u64, goals: &AgentGoals) {
-        for next in &mut self.next {
+    /// Leaves those on the core type that is filled first to the BPF half of which it is not known whether that suffices for them. Where
+    /// others have all fast CPUs none is idle to end their frames: what has a pace is to be there itself.
+    pub(super) fn loosen(&mut self, snapshot: &Snapshot, goals: &AgentGoals) {
+        let (now_ns, stale) = (snapshot.now_ns, stale_ns(snapshot.topology));
+        let running = |task: &&Task| task.state != TaskState::Blocked && task.core_type == 0;
+        let running = snapshot.tasks.iter().filter(running).count();
+        let is_full = running >= snapshot.topology.types[0].cpus.len();
+        for (next, thread) in self.next.iter_mut().zip(&self.threads) {
             let may = next.visits.is_none() && goals.needs(next.id).is_none();
             if !may || next.to == 0 || Some(next.to) != self.first {
                 continue;
@@ -161,6 +167,9 @@ impl EnergySaving {
                     || paces.is_told(next.id, next.to, now_ns, stale)
             };
             next.is_loose = paces.is_new(next.id, now_ns) || (paces.sleeps(next.id) && !is_known());
+            if next.is_loose && is_full && paces.is_paced(next.id) && thread.allowed & 1 != 0 {
+                (next.to, next.is_loose) = (0, false);
+            }
         }
     }
 }
@@ -236,5 +245,63 @@ mod tests {
         let swaps =
             |action: &&crate::policy::Action| matches!(action, crate::policy::Action::Swap(_));
         assert_eq!(actions.iter().filter(swaps).count(), 1, "{actions:?}");
+    }
+
+    #[test]
+    fn where_others_have_all_fast_cpus_a_video_does_not_begin_its_frames_on_a_slow_one() {
+        let topology = board(2, 2);
+        let mut saving = EnergySaving::default();
+        // A video that was seen on both at once, so that it is not known what suffices; and two pages that are drawn.
+        let mut tasks = [task(0, 0, 0), task(1, 1, 0), task(2, 2, 1)];
+        let mut now_ns = 0;
+        for look in 0..30 {
+            now_ns += 100 * MS;
+            tasks[2].run_ns[0] += 20 * MS;
+            tasks[2].run_ns[1] += 30 * MS;
+            tasks[2].state = match look % 2 {
+                0 => TaskState::Blocked,
+                _ => TaskState::Running,
+            };
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            saving.look(&snapshot);
+            saving.paces.notice(&snapshot);
+        }
+        saving.first = Some(1);
+        let thread = PlacedThread {
+            speeds: [1.0, 0.5, 1.0, 1.0],
+            watts: [10.0, 4.0, 0.0, 0.0],
+            is_given: true,
+            allowed: 0b11,
+            now: 1,
+            best: 1,
+            kept: 1,
+        };
+        let mut on = |drawn: usize| {
+            let mut tasks = tasks;
+            for page in &mut tasks[drawn..2] {
+                page.state = TaskState::Blocked;
+            }
+            saving.threads = vec![thread];
+            saving.next = vec![Placed {
+                id: tasks[2].id,
+                to: 1,
+                home: 1,
+                visits: None,
+                is_loose: false,
+            }];
+            let snapshot = Snapshot {
+                now_ns,
+                topology: &topology,
+                tasks: &tasks,
+            };
+            saving.loosen(&snapshot, &AgentGoals::default());
+            (saving.next[0].to, saving.next[0].is_loose)
+        };
+        assert_eq!(on(1), (1, true));
+        assert_eq!(on(2), (0, false));
     }
 }
