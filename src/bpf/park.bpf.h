@@ -62,17 +62,17 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*key);
 	bool taken = is_taken(*key);
+	/* Not that of where it ran before: it may use the CPU that held it, and perhaps none there. */
+	u32 domain = taken ? domain_of_cpu(*key) : NO_DOMAIN;
+	struct domain_ctx *here = domain_ctx_of(domain);
 	struct task_struct *p;
 
 	cctx->parked_until = 0;
 	bpf_rcu_read_lock();
 	if (can_iterate()) {
 		bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
-			struct task_ctx *tctx = taken ? task_ctx_of(p) : NULL;
-			struct domain_ctx *there;
-
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
-			if (!tctx || tctx->domain >= MAX_DOMAINS) {
+			if (!here) {
 				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
 				continue;
 			}
@@ -80,9 +80,8 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 			 * By the deadline that it had last: it has waited long enough. Not counted, as in
 			 * let_go(): another CPU may take it away meanwhile.
 			 */
-			there = domain_ctx_of(tctx->domain);
-			if (there && scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, tctx->domain, 0))
-				note_moved_in(there);
+			if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
+				note_moved_in(here);
 		}
 		if (taken)
 			arm_rescue(*key);

@@ -140,6 +140,28 @@ fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() 
     }
 }
 
+/// It came there from another type, whose queue no CPU takes from that it may use.
+#[test]
+fn what_a_parked_cpu_held_of_another_type_waits_where_it_may_run() {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2, 1])).unwrap();
+    let held = kernel.fork(&pinned(2), 2);
+    kernel.run_for(20 * MS);
+    for cpu in [0, 1] {
+        parks(&kernel, cpu);
+    }
+    kernel.set_affinity(held, &Mask::of([0, 1]), 2);
+    kernel.run_for(10 * MS);
+    assert!(!kernel.is_running(held), "it is held");
+    for cpu in [0, 1] {
+        kernel.take_cpu(cpu, 0);
+    }
+    kernel.run_for(100 * MS);
+    assert_eq!(kernel.queued(0), [held]);
+    kernel.give_back(0);
+    kernel.run_for(10 * MS);
+    assert!(kernel.is_running(held));
+}
+
 /// What ran there went to a better CPU: it idles, and nothing is left to be put aside.
 #[test]
 fn a_brief_task_does_not_take_over_a_cpu_that_its_task_has_left() {
