@@ -28,7 +28,7 @@ struct {
 	__type(value, struct park_timer);
 } park_timers SEC(".maps");
 
-/* Hold @p, which has just been on @cpu, until that is no longer parked. */
+/* Hold @p, which has just been on @cpu or was moved there from any other, until that is no longer parked. */
 static bool hold(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);

@@ -42,7 +42,7 @@ struct Step {
     done: Vec<(TaskId, u64)>,
 }
 
-/// Turns readings into what is shown, for one who asks again and again.
+/// Turns readings into what is shown, for a client that asks again and again.
 #[derive(Default)]
 pub struct Rates {
     before: Option<LiveReading>,

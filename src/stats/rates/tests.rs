@@ -3,6 +3,7 @@
 use super::*;
 use crate::goals::GoalStatus;
 use crate::policy::Insight;
+use hetero_core::testing::task;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -20,28 +21,12 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
         };
         ThreadReading {
             task: Task {
-                id: TaskId {
-                    slot,
-                    generation: 1,
-                },
-                tid: 100 + slot,
                 tgid: 100,
                 comm: Comm(*b"worker\0\0\0\0\0\0\0\0\0\0"),
-                start_time: 0,
-                state: TaskState::Running,
-                cpu: slot as i32,
-                core_type: index,
-                hint: None,
-                allowed_types: 0b11,
-                kthread: false,
-                pinned: false,
-                spinning: false,
-                weight: 1024,
                 nr_runnable: 2,
                 run_ns,
                 amp_progress: progress_ns[index],
-                first_progress: 0,
-                sf: None,
+                ..task(slot, slot, index)
             },
             insight,
             moves: 3,

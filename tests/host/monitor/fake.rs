@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hetero_core::testing::task;
 use scx_hetero::goals::{GoalSource, GoalStatus};
 use scx_hetero::policy::{Insight, Name};
 use scx_hetero::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use scx_hetero::stats::story::{HistoryEntry, Move, Story, ThreadStory};
 use scx_hetero::stats::work::Work;
 use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
-use scx_hetero::table::{Comm, Task, TaskId, TaskState};
+use scx_hetero::table::{Comm, Task, TaskState};
 
 /// It gives a terminal another title, and turns round what follows.
 pub(super) const HOSTILE: &str = "\x1b]2;owned\x07\u{202e}x";
@@ -50,13 +51,10 @@ pub(super) fn thread(index: usize, seconds: u64) -> ThreadReading {
     let amp_progress = seconds * SECOND * progress / 100;
     let known = index < 6;
     let of = |on_p: f64, on_e: f64| [Some(on_p), Some(on_e), None, None];
+    let slot = index as u32;
     let task = Task {
-        id: TaskId {
-            slot: index as u32,
-            generation: 1,
-        },
-        tid: 1000 + index as u32,
-        tgid: 1000 + index as u32,
+        tid: 1000 + slot,
+        tgid: 1000 + slot,
         comm: comm(name),
         start_time: 1,
         state: if load > 50 {
@@ -64,19 +62,9 @@ pub(super) fn thread(index: usize, seconds: u64) -> ThreadReading {
         } else {
             TaskState::Blocked
         },
-        cpu: (index % 8) as i32,
-        core_type,
-        hint: None,
-        allowed_types: 0b11,
-        kthread: false,
-        pinned: false,
-        spinning: false,
-        weight: 1024,
-        nr_runnable: 1,
         run_ns,
         amp_progress,
-        first_progress: 0,
-        sf: None,
+        ..task(slot, slot % 8, core_type)
     };
     let insight = Insight {
         takes_part: Some(load > 50),

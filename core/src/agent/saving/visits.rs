@@ -150,7 +150,7 @@ impl EnergySaving {
     }
 
     /// Leaves those on the core type that is filled first to the BPF half of which it is not known whether that suffices for them. Where
-    /// others have all fast CPUs none is idle to end their frames: what has a pace is to be there itself.
+    /// all fast CPUs are taken none is idle to end their frames: what has a pace is to be there itself.
     pub(super) fn loosen(&mut self, snapshot: &Snapshot, goals: &AgentGoals) {
         let (now_ns, stale) = (snapshot.now_ns, stale_ns(snapshot.topology));
         let running = |task: &&Task| task.state != TaskState::Blocked && task.core_type == 0;
@@ -185,6 +185,27 @@ mod tests {
     use crate::energy::thrift::PlacedThread;
     use crate::testing::{MS, board, task};
 
+    /// A thread that is placed where it is, and is so fast on a small core.
+    fn placed(task: &Task, small: f64) -> (Placed, PlacedThread) {
+        let next = Placed {
+            id: task.id,
+            to: task.core_type,
+            home: task.core_type,
+            visits: None,
+            is_loose: false,
+        };
+        let thread = PlacedThread {
+            speeds: [1.0, small, 1.0, 1.0],
+            watts: [10.0, 4.0, 0.0, 0.0],
+            is_given: false,
+            allowed: 0b11,
+            now: task.core_type,
+            best: task.core_type,
+            kept: task.core_type,
+        };
+        (next, thread)
+    }
+
     #[test]
     fn where_fast_cores_are_full_what_sleeps_is_seen_there_in_the_place_of_what_loses_least() {
         let topology = board(2, 2);
@@ -205,25 +226,6 @@ mod tests {
                 tasks,
             });
         }
-        let placed = |task: &crate::table::Task, small: f64| {
-            let next = Placed {
-                id: task.id,
-                to: task.core_type,
-                home: task.core_type,
-                visits: None,
-                is_loose: false,
-            };
-            let thread = PlacedThread {
-                speeds: [1.0, small, 1.0, 1.0],
-                watts: [10.0, 4.0, 0.0, 0.0],
-                is_given: false,
-                allowed: 0b11,
-                now: task.core_type,
-                best: task.core_type,
-                kept: task.core_type,
-            };
-            (next, thread)
-        };
         for (task, small) in tasks.iter().zip([0.4, 0.6, 0.5]) {
             let (next, thread) = placed(task, small);
             saving.next.push(next);
@@ -271,28 +273,13 @@ mod tests {
             saving.paces.notice(&snapshot);
         }
         saving.first = Some(1);
-        let thread = PlacedThread {
-            speeds: [1.0, 0.5, 1.0, 1.0],
-            watts: [10.0, 4.0, 0.0, 0.0],
-            is_given: true,
-            allowed: 0b11,
-            now: 1,
-            best: 1,
-            kept: 1,
-        };
         let mut on = |drawn: usize| {
             let mut tasks = tasks;
             for page in &mut tasks[drawn..2] {
                 page.state = TaskState::Blocked;
             }
-            saving.threads = vec![thread];
-            saving.next = vec![Placed {
-                id: tasks[2].id,
-                to: 1,
-                home: 1,
-                visits: None,
-                is_loose: false,
-            }];
+            let (next, thread) = placed(&tasks[2], 0.5);
+            (saving.next, saving.threads) = (vec![next], vec![thread]);
             let snapshot = Snapshot {
                 now_ns,
                 topology: &topology,
