@@ -404,6 +404,7 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
+	cpu_ctx_of(cpu)->taken = !idle;
 	/* It has just come online; the agent is about to start anew. */
 	if (domain_of_cpu(cpu) >= MAX_DOMAINS) {
 		if (idle)
@@ -416,7 +417,6 @@ void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 	 * is called.
 	 */
 	forget_runner(cpu);
-	cpu_ctx_of(cpu)->taken = !idle;
 	if (idle)
 		update_perf(cpu, true);
 	else

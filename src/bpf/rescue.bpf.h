@@ -95,9 +95,13 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 	}
 	if (cpu < 0) {
 		cpu = noted_idle_for(p);
-		/* Others are to find the next one. */
-		if (cpu >= 0)
+		if (cpu >= 0) {
+			/* Others are to find the next one. */
 			note_in(idle_cpus, cpu, false);
+			/* Noted since a move there failed, before or as another class took it. */
+			if (is_taken(cpu))
+				cpu = -ENOENT;
+		}
 	}
 	bpf_rcu_read_unlock();
 	return cpu;

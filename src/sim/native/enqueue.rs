@@ -106,6 +106,8 @@ impl NativeKernel {
             let mut state = self.st();
             let entity = &mut state.tasks[task.0 as usize];
             entity.deferred = true;
+            // It is on its way: what takes that CPU meanwhile comes after it.
+            entity.in_queue_since = Some((at, self.now()));
             entity.verdict = Some(super::task::Insertion {
                 flags: verdict.flags | flags,
                 ..verdict

@@ -83,6 +83,22 @@ impl NativeMachine {
         self
     }
 
+    /// This CPU has come online since the BPF half was loaded, which knows nothing of it: for as long as the
+    /// kernel takes to end the scheduler.
+    pub(super) fn forget(&mut self, cpu: u32) {
+        let topology = &mut self.topology;
+        topology.cpus.retain(|of| of.id != cpu);
+        for of in &mut topology.cpus {
+            of.siblings.retain(|&sibling| sibling != cpu);
+        }
+        for domain in &mut topology.domains {
+            domain.cpus.retain(|&of| of != cpu);
+        }
+        for kind in &mut topology.types {
+            kind.cpus.retain(|&of| of != cpu);
+        }
+    }
+
     /// In a few words.
     pub fn in_short(&self) -> String {
         let domains = self.topology.domains.iter();

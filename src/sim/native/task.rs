@@ -188,7 +188,7 @@ pub(super) struct Entity {
     /// How often it began to run on another CPU than before.
     pub(super) moves: u32,
     pub(super) ran_on: Option<u32>,
-    /// The queue it is in, or was last, and since when.
+    /// The queue it is in, is on its way to, or was last, and since when.
     pub(super) in_queue_since: Option<(At, u64)>,
     pub(super) cgroup: Option<usize>,
     /// Its word of a spin notification.

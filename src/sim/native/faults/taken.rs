@@ -182,3 +182,19 @@ fn a_brief_task_does_not_take_over_a_cpu_that_its_task_has_left() {
     kernel.settle();
     assert!(kernel.is_running(wakee));
 }
+
+/// A timer sends what waits to an idle CPU, and one that has just come online is in no mask but the kernel's.
+#[test]
+fn what_waits_is_not_sent_to_an_unknown_cpu_that_a_real_time_task_has_just_taken() {
+    let mut machine = NativeMachine::of(&[2]);
+    (machine.version, machine.can_kick) = (Version(7, 2), false);
+    machine.forget(1);
+    let kernel = NativeKernel::new(&machine).unwrap();
+    kernel.fork(&pinned(0), 0);
+    kernel.run_for(20 * MS);
+    let task = kernel.fork(&NewTask::default(), 0);
+    assert_eq!(kernel.queued(0), [task], "the timer is about to look");
+    kernel.take_cpu(1, 0);
+    kernel.run_for(20 * MS);
+    assert_eq!(kernel.queued_on(1), []);
+}

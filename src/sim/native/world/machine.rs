@@ -48,24 +48,13 @@ pub(super) fn random_machine(dice: &mut Dice, without: &[Mechanism]) -> NativeMa
     machine
 }
 
-/// One CPU has come online since the BPF half was loaded, which knows nothing of it: for as long as the
-/// kernel takes to end the scheduler.
+/// One CPU is [unknown](NativeMachine::forget), if others share its domain.
 pub(super) fn forget_a_cpu(machine: &mut NativeMachine, dice: &mut Dice) {
-    let topology = &mut machine.topology;
+    let topology = &machine.topology;
     let cpu = dice.below(topology.nr_cpu_ids.into()) as u32;
     let alone = |cpus: &[u32]| cpus == [cpu];
-    if topology.domains.iter().any(|domain| alone(&domain.cpus)) {
-        return;
-    }
-    topology.cpus.retain(|of| of.id != cpu);
-    for of in &mut topology.cpus {
-        of.siblings.retain(|&sibling| sibling != cpu);
-    }
-    for domain in &mut topology.domains {
-        domain.cpus.retain(|&of| of != cpu);
-    }
-    for kind in &mut topology.types {
-        kind.cpus.retain(|&of| of != cpu);
+    if !topology.domains.iter().any(|domain| alone(&domain.cpus)) {
+        machine.forget(cpu);
     }
 }
 
