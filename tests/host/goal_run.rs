@@ -167,20 +167,23 @@ fn that_nobody_reads_any_more_the_program_notices() {
     );
 }
 
+/// Compiles a C program or library into `folder`.
+fn made(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
+    let (source, made) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    cc.arg("-o").args([&made, &source]).args(options);
+    assert!(cc.status().unwrap().success());
+    made
+}
+
 /// A program that does 50 steps, in a process of its own.
 fn steps(folder: &Path) -> PathBuf {
-    let (source, program) = (folder.join("steps.c"), folder.join("steps"));
     let text = "#include <unistd.h>\n\
                 __attribute__((noinline)) void one_step(void) { __asm__ volatile(\"\"); }\n\
                 int main(void) { for (int i = 0; i < 50; i++) { one_step(); usleep(1000); }\n\
                 return 3; }\n";
-    fs::write(&source, text).unwrap();
-    let made = Command::new("cc")
-        .arg("-o")
-        .args([&program, &source])
-        .status();
-    assert!(made.unwrap().success());
-    program
+    made(folder, "steps", text, &[])
 }
 
 #[test]
@@ -213,6 +216,63 @@ fn calls_of_a_function_are_beats_also_of_a_program_that_a_script_starts() {
         assert_eq!(beats(&output.stderr), Some(50), "{said}");
     }
     other.wait().unwrap();
+}
+
+#[test]
+fn a_preset_is_a_call_of_the_function_that_ends_a_picture() {
+    for (preset, library, function) in [
+        ("vulkan", "libvulkan.so.1", "vkQueuePresentKHR"),
+        ("egl", "libEGL.so.1", "eglSwapBuffers"),
+        ("glx", "libGL.so.1", "glXSwapBuffers"),
+        ("x264", "libx264.so.164", "x264_encoder_encode"),
+        ("ffmpeg", "libavcodec.so.61", "avcodec_send_frame"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().to_str().unwrap();
+        let shared = ["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN"];
+        let text = |inner: &str| format!("void {function}(void) {{ {inner} }}\n");
+        made(
+            folder.path(),
+            library,
+            &text("__asm__ volatile(\"\");"),
+            &shared,
+        );
+        if preset == "glx" {
+            // As libglvnd has it: a function of each name, and one calls the other.
+            made(
+                folder.path(),
+                "libGLX.so.0",
+                &text("__asm__ volatile(\"\");"),
+                &shared,
+            );
+            let forward = format!(
+                "#include <dlfcn.h>\n{}",
+                text(&format!(
+                    "((void (*)(void))dlsym(dlopen(\"libGLX.so.0\", RTLD_LAZY), \"{function}\"))();"
+                ))
+            );
+            made(folder.path(), library, &forward, &shared);
+        }
+        let text = format!(
+            "void {function}(void);\n\
+             int main(void) {{ for (int i = 0; i < 50; i++) {function}(); return 3; }}\n"
+        );
+        let library = folder.path().join(library);
+        let options = [library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"];
+        let program = made(folder.path(), "pictures", &text, &options);
+        let options = ["--rate", "5", "--beat", preset];
+        let output = goal_run(&options, &[program.to_str().unwrap()])
+            .env("LD_LIBRARY_PATH", at)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("cannot be watched") || said.contains("cannot watch") {
+            println!("SKIPPED: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(3), "{preset}: {said}");
+        assert_eq!(beats(&output.stderr), Some(50), "{preset}: {said}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde::Deserialize;
 
+use crate::support::slice::Slice;
 use crate::support::*;
 use scx_hetero::goals::{GoalSource, GoalStatus};
 
@@ -25,12 +26,17 @@ fn program(args: &str) -> Command {
     command
 }
 
-/// Programs that compute, more than there are CPUs; they end with the test.
+/// Programs that compute; they end with the test.
 struct Crowd(Vec<Child>);
 
 impl Crowd {
+    /// More than there are CPUs.
     fn of(size: usize) -> Self {
-        let mut one = program("matmul --seconds 60");
+        Self::doing("matmul --seconds 60", size)
+    }
+
+    fn doing(args: &str, size: usize) -> Self {
+        let mut one = program(args);
         one.stdout(Stdio::null());
         Self((0..size).map(|_| one.spawn().unwrap()).collect())
     }
@@ -58,6 +64,14 @@ fn rates(program: Child) -> Vec<f64> {
     lines.windows(2).map(rate).collect()
 }
 
+/// All but one of these seconds are within 10 % of the target.
+fn assert_met(name: &str, rates: &[f64], target: f64) {
+    println!("{name}: {rates:.1?} of {target}");
+    let met = |rate: &&f64| (*rate / target - 1.0).abs() < 0.1;
+    let met = rates.iter().filter(met).count();
+    assert!(met + 1 >= rates.len(), "{name}: {rates:.1?} of {target}");
+}
+
 fn list() -> Vec<GoalStatus> {
     let output = Command::new(binary())
         .args(["goal", "list", "--json"])
@@ -82,13 +96,8 @@ fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
         (name, rate, command.stdout(Stdio::piped()).spawn().unwrap())
     });
     for (name, target, child) in started {
-        let rates = rates(child);
-        println!("{name}: {rates:.1?} of {target}");
         // The first two seconds are for learning.
-        let settled = &rates[1..];
-        let met = |rate: &&f64| (*rate / target - 1.0).abs() < 0.1;
-        let met = settled.iter().filter(met).count();
-        assert!(met + 1 >= settled.len(), "{name}: {rates:.1?} of {target}");
+        assert_met(name, &rates(child)[1..], target);
     }
     scheduler.stop();
 }
@@ -178,5 +187,91 @@ fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew_and_a_rule_gives
         let met = (rates[second] / target - 1.0_f64).abs() < 0.1;
         assert!(met, "second {second}: {rates:.1?}");
     }
+    scheduler.stop();
+}
+
+#[test]
+#[ignore = "native, and here with make test-kernels"]
+fn beyond_the_machine_goals_are_met_by_their_weights() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let args = "swaptions --threads 8 --rate 100000 --seconds 8 --progress 1000 --json";
+    let started = [100, 200, 300].map(|weight| {
+        let child = program(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mine = |of: &GoalStatus| of.pid == child.id();
+        wait_until(s(5), "a session", || list().iter().any(mine));
+        let id = list().into_iter().find(mine).unwrap().id.to_string();
+        let weight = weight.to_string();
+        let set = ["goal", "set", &id, "--rate", "100000", "--weight", &weight];
+        let set = Command::new(binary()).args(set).output().unwrap();
+        assert!(set.status.success(), "{set:?}");
+        child
+    });
+    // Once all are there, and before the first ends.
+    let means = started.map(|child| {
+        let rates = rates(child);
+        println!("{rates:.1?}");
+        rates[3..6].iter().sum::<f64>() / 3.0
+    });
+    let total: f64 = means.iter().sum();
+    for (mean, part) in means.iter().zip([1.0, 2.0, 3.0]) {
+        assert!(
+            (mean / total * 6.0 / part - 1.0).abs() < 0.15,
+            "{means:.1?}"
+        );
+    }
+    scheduler.stop();
+}
+
+#[test]
+#[ignore = "native, and here with make test-kernels"]
+fn a_goal_in_a_slice_of_little_weight_is_met_and_others_share_what_it_leaves_by_theirs() {
+    let all: Vec<usize> = (0..8).collect();
+    let scheduler = Scheduler::start(&["--policy", "none"]);
+    let light = Slice::new("light.slice", 100).run(8, &all);
+    let heavy = Slice::new("heavy.slice", 300).run(8, &all);
+    let idle = Slice::new("little.slice", 1);
+    let child = program("integer --rate 100 --seconds 6 --progress 1000 --json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    idle.take(&child);
+    thread::sleep(s(2));
+    let usage = || [&light, &heavy].map(Slice::usage);
+    let before = usage();
+    let rates = rates(child);
+    let now = usage();
+    assert_met("integer", &rates[2..], 100.0);
+    let ratio = (now[1] - before[1]) / (now[0] - before[0]);
+    println!("heavy over light: {ratio:.2}");
+    assert!((ratio / 3.0 - 1.0).abs() < 0.1, "{ratio}");
+    drop((light, heavy, idle));
+    scheduler.stop();
+}
+
+/// Processes with a goal that end after a tenth of a second, one after another in each of so many rows.
+fn passing(rows: usize) -> Crowd {
+    let script = "while :; do hetero-programs integer --rate 1000000 --seconds 0.1; done";
+    let mut one = Command::new("sh");
+    one.args(["-c", script]).stdout(Stdio::null());
+    Crowd((0..rows).map(|_| one.spawn().unwrap()).collect())
+}
+
+#[test]
+#[ignore = "takes minutes; with make test-kernels"]
+fn a_storm_of_sessions_takes_no_beat_from_another() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    // Together they want half of what the machine has for goals.
+    let _storm = Crowd::doing("integer --rate 0.6 --every 1600 --seconds 600", 900);
+    let _passing = passing(3);
+    let child = program("fp --rate 40 --seconds 10 --progress 1000 --json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(s(5));
+    let told = list();
+    let beating = told.iter().filter(|of| of.rate.is_some()).count();
+    println!("{} sessions, {beating} of them beat", told.len());
+    assert!(beating >= 800, "{beating} of {}", told.len());
+    assert_met("fp", &rates(child)[3..], 40.0);
     scheduler.stop();
 }

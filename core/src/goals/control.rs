@@ -9,10 +9,14 @@ use super::model::RateModel;
 use super::rate::BeatInterval;
 
 /// Nothing is needed less than this, fast cores: a session that has nothing cannot be measured.
-pub const LEAST_DEMAND: f64 = 0.01;
+/// A thousand that hardly do anything must not ask for the whole machine.
+pub const LEAST_DEMAND: f64 = 0.001;
 
 /// A demand grows to so many times what was spent at most, and falls to this part of it, at a time.
 const LEAP: f64 = 4.0;
+
+/// It grows from no less than this, fast cores.
+const LEAST_BASE: f64 = 0.01;
 
 /// The pole is p at the target, and falls to 0 where the rate is off by so much, or by so many times
 /// its noise: that is to be put right at once.
@@ -95,8 +99,8 @@ impl PiController {
             self.demand + rest * (need - self.demand)
         };
         self.error = error;
-        let base = spent.max(LEAST_DEMAND);
-        self.demand = demand.clamp(base / LEAP, base * LEAP).max(LEAST_DEMAND);
+        let most = LEAP * spent.max(LEAST_BASE);
+        self.demand = demand.clamp(spent / LEAP, most).max(LEAST_DEMAND);
     }
 }
 

@@ -23,18 +23,7 @@
 //! `cargo test -p hetero-core --test goals -- --nocapture` closes the loop over programs with 1 to 8
 //! threads, up to 30 % of the work serial (a third of them spin meanwhile), beats that come 20 to 50 ms late, 5
 //! to 120 a second with 10 % noise each, buckets of 10 to 100 ms, and phases of 0.6 to 1.7 times the work
-//! each 4 to 12 s. Windows have a second, or ten beats where that is longer:
-//!
-//! | programs | windows within 10 % of the target | of those that began 1 s or more after the phase | beyond 15 % |
-//! |---|--:|--:|--:|
-//! | 1,500, random | 98.7 % | 99.93 % | 0.01 % |
-//! | 200, with 30 % noise | 93.9 % | 95.7 % | 0.9 % |
-//! | 200, each twelfth beat three times the work | 87.6 % | 89.5 % | 4.9 % |
-//! | 100, which get 7 % less than they are allotted | 98.8 % | 99.9 % | 0.04 % |
-//! | 100, which get 40 % less | 89.1 % | 91.1 % | 5.3 % |
-//!
-//! Of windows of ten beats with 30 % noise each, 29 % are beyond 10 % at any constant allotment (a normal
-//! distribution has so many beyond 1.05 standard deviations). With the BPF half it is worse: `docs/goals.md`.
+//! each 4 to 12 s. What comes of it is in `docs/goals.md`.
 
 pub mod average;
 pub mod control;

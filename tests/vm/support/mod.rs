@@ -2,6 +2,7 @@
 //! What the tests in the virtual machine stand on: the scheduler as a child
 //! process, busy threads that know where they ran, and the kernel's log.
 pub(crate) mod processes;
+pub(crate) mod slice;
 
 use std::collections::HashMap;
 use std::fs;
