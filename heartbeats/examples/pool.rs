@@ -2,7 +2,8 @@
 //! A pool of rayon that is as large as the scheduler advises: `cargo run --release -p hetero-heartbeats --example pool`.
 //!
 //! Rayon's threads take work when they have none, so each does as much as its core type allows, and only their number is to be
-//! decided. Pools of each size are made once and kept.
+//! decided. Pools of each size are made once and kept. A last argument is the number of rounds; with `SCX_HETERO_ADVICE=0` it
+//! follows nothing, to compare with (`experiments/advice --compiler rayon`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,7 +13,7 @@ use hetero_heartbeats::advice::Subscription;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Rounds of work, of some ten milliseconds each.
+/// Rounds of work, of some ten milliseconds each, if no number is given.
 const ROUNDS: u64 = 500;
 
 /// Between two words on how fast a pool was.
@@ -42,14 +43,17 @@ impl Pools {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let most = std::thread::available_parallelism()?.get();
     let (mut pools, mut threads) = (Pools::default(), most);
+    let nr_rounds = std::env::args().next_back().and_then(|last| last.parse().ok());
+    let nr_rounds: u64 = nr_rounds.unwrap_or(ROUNDS);
+    let follows = std::env::var("SCX_HETERO_ADVICE").as_deref() != Ok("0");
     let mut advice = Subscription::new(None)?;
     let (mut sum, begin) = (0u64, Instant::now());
     let (mut told, mut rounds) = (begin, 0);
-    for round in 0..ROUNDS {
+    for round in 0..nr_rounds {
         if let Some(news) = advice.news() {
             let advised = news.threads.clamp(1, most);
-            if advised != threads {
-                println!(
+            if follows && advised != threads {
+                eprintln!(
                     "{threads} threads become {advised}: others want {:.1} CPUs",
                     news.company
                 );
@@ -70,6 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (told, rounds) = (Instant::now(), 0);
         }
     }
-    println!("{sum:x} in {:.2} s", begin.elapsed().as_secs_f64());
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("pool {nr_rounds} rounds, {threads} threads, {seconds:.4} s, {sum:x}");
     Ok(())
 }
