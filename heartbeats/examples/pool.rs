@@ -43,7 +43,9 @@ impl Pools {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let most = std::thread::available_parallelism()?.get();
     let (mut pools, mut threads) = (Pools::default(), most);
-    let nr_rounds = std::env::args().next_back().and_then(|last| last.parse().ok());
+    let nr_rounds = std::env::args()
+        .next_back()
+        .and_then(|last| last.parse().ok());
     let nr_rounds: u64 = nr_rounds.unwrap_or(ROUNDS);
     let follows = std::env::var("SCX_HETERO_ADVICE").as_deref() != Ok("0");
     let mut advice = Subscription::new(None)?;

@@ -105,7 +105,7 @@ fn threads_are_known_again_after_a_cpu_has_gone() {
 #[ignore = "takes long; make test-kernels runs it"]
 fn a_younger_crowd_does_not_keep_it_from_starting_anew() {
     let scheduler = Scheduler::start(ROUND_ROBIN);
-    let crowd = burners(16 * CPUS);
+    let crowd = burners(8 * CPUS);
     // Else it could not tell.
     realtime(0);
     online_and_attached(false);
