@@ -98,7 +98,7 @@ __noinline s32 any_idle_for(struct task_struct *p __arg_trusted)
 		if (cpu >= 0) {
 			/* Others are to find the next one. */
 			note_in(idle_cpus, cpu, false);
-			/* Noted since a move there failed, before or as another class took it. */
+			/* Noted by what found it idle, and taken by another class since. */
 			if (is_taken(cpu))
 				cpu = -ENOENT;
 		}

@@ -191,7 +191,7 @@ fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew_and_a_rule_gives
 }
 
 #[test]
-#[ignore = "native, and here with make test-kernels"]
+#[ignore = "takes long; make test-kernels runs it"]
 fn beyond_the_machine_goals_are_met_by_their_weights() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let args = "swaptions --threads 8 --rate 100000 --seconds 8 --progress 1000 --json";
@@ -223,7 +223,7 @@ fn beyond_the_machine_goals_are_met_by_their_weights() {
 }
 
 #[test]
-#[ignore = "native, and here with make test-kernels"]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_goal_in_a_slice_of_little_weight_is_met_and_others_share_what_it_leaves_by_theirs() {
     let all: Vec<usize> = (0..8).collect();
     let scheduler = Scheduler::start(&["--policy", "none"]);
@@ -257,10 +257,10 @@ fn passing(rows: usize) -> Crowd {
 }
 
 #[test]
-#[ignore = "takes minutes; with make test-kernels"]
+#[ignore = "takes long; make test-kernels runs it"]
 fn a_storm_of_sessions_takes_no_beat_from_another() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
-    // Together they want half of what the machine has for goals.
+    // Together they need 1.1 of the 5.7 fast cores that there are for goals.
     let _storm = Crowd::doing("integer --rate 0.6 --every 1600 --seconds 600", 900);
     let _passing = passing(3);
     let child = program("fp --rate 40 --seconds 10 --progress 1000 --json")
