@@ -315,7 +315,7 @@ fn static_loops_by_core_type_do_each_iteration_once() {
         said.trim().split(' ').next().unwrap().parse().unwrap()
     };
     // On a busy machine the first of them may be over before advice comes.
-    let loops = ["loops", "8"];
+    let loops = ["loops", "4"];
     let plain = count(&run(&bench, &loops, "libscx_hetero_spin.so", &[]));
     let all = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     for threads in [3, 4] {
