@@ -160,4 +160,13 @@ mod tests {
         assert_eq!(after(1.0, 1e6, interval(1.0, 1.0, 1.0), true), 1.0 * LEAP);
         assert_eq!(after(1.0, 1.0, interval(1e6, 0.0, 1.0), true), LEAST_DEMAND);
     }
+
+    #[test]
+    fn a_session_that_needs_a_thousandth_of_a_core_asks_for_no_more_than_twice_that() {
+        let mut demand = 0.01;
+        for _ in 0..20 {
+            demand = after(demand, 0.036, interval(0.036, 0.0012, demand), true);
+        }
+        assert!((0.0012..0.0025).contains(&demand), "{demand}");
+    }
 }
