@@ -36,7 +36,10 @@ impl Crowd {
     }
 
     fn doing(args: &str, size: usize) -> Self {
-        let mut one = program(args);
+        Self::running(program(args), size)
+    }
+
+    fn running(mut one: Command, size: usize) -> Self {
         one.stdout(Stdio::null());
         Self((0..size).map(|_| one.spawn().unwrap()).collect())
     }
@@ -229,12 +232,12 @@ fn a_goal_in_a_slice_of_little_weight_is_met_and_others_share_what_it_leaves_by_
     let scheduler = Scheduler::start(&["--policy", "none"]);
     let light = Slice::new("light.slice", 100).run(8, &all);
     let heavy = Slice::new("heavy.slice", 300).run(8, &all);
-    let idle = Slice::new("little.slice", 1);
+    let little = Slice::new("little.slice", 1);
     let child = program("integer --rate 100 --seconds 6 --progress 1000 --json")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    idle.take(&child);
+    little.take(&child);
     thread::sleep(s(2));
     let usage = || [&light, &heavy].map(Slice::usage);
     let before = usage();
@@ -244,7 +247,7 @@ fn a_goal_in_a_slice_of_little_weight_is_met_and_others_share_what_it_leaves_by_
     let ratio = (now[1] - before[1]) / (now[0] - before[0]);
     println!("heavy over light: {ratio:.2}");
     assert!((ratio / 3.0 - 1.0).abs() < 0.1, "{ratio}");
-    drop((light, heavy, idle));
+    drop((light, heavy, little));
     scheduler.stop();
 }
 
@@ -252,8 +255,8 @@ fn a_goal_in_a_slice_of_little_weight_is_met_and_others_share_what_it_leaves_by_
 fn passing(rows: usize) -> Crowd {
     let script = "while :; do hetero-programs integer --rate 1000000 --seconds 0.1; done";
     let mut one = Command::new("sh");
-    one.args(["-c", script]).stdout(Stdio::null());
-    Crowd((0..rows).map(|_| one.spawn().unwrap()).collect())
+    one.args(["-c", script]);
+    Crowd::running(one, rows)
 }
 
 #[test]
