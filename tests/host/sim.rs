@@ -351,7 +351,7 @@ fn all_schedulers(
     let mix = mix.join(",");
     let (mut all, mut best) = (BTreeMap::<String, Came>::new(), None);
     for seed in SEEDS {
-        let mut args = vec!["-m", machine, "--json", "--seconds", "25", "--seed", seed];
+        let mut args = vec!["-m", machine, "--json", "--seconds", "15", "--seed", seed];
         args.extend(["--policy", "all", &mix]);
         if !machine.starts_with("phone") {
             args.push("--as-testbed");

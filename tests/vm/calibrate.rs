@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_hetero calibrate` in the virtual hybrid machine (`make test`): what it finds, against what
+//! `scx_hetero calibrate` in the virtual hybrid machine (`make test-kernels`): what it finds, against what
 //! the machine is made of, and that the scheduler then uses it.
 
 use std::fs::{self, File};
@@ -38,6 +38,7 @@ fn started(args: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn calibration_finds_what_the_machine_is_made_of_and_is_used() {
     let begin = Instant::now();
     let text = said(&["calibrate"]);

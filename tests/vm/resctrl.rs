@@ -166,6 +166,7 @@ fn confined() -> Option<PathBuf> {
 /// After `groups_show_...`, whose lines are all evicted soon. A stream is confined to few ways, and what the cache serves is the faster
 /// for it.
 #[test]
+#[ignore = "takes long; make test-kernels runs it"]
 fn the_scheduler_monitors_and_confines_processes_and_leaves_nothing_behind() {
     mount();
     let scheduler = Scheduler::start(&["--policy", "camps", "--partition"]);
