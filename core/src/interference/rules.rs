@@ -37,7 +37,7 @@ pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
     let cycles = (signs.values[at::SLOW] - signs.values[at::CLOCK]).max(0.0);
     set(InterferenceClass::Power, clock);
     set(InterferenceClass::Wait, asleep);
-    let causes = causes(signs);
+    let causes = causes(signs, cycles.exp_m1());
     let sum: f64 = causes.iter().map(|(_, cost)| cost).sum();
     // What no cause comes near to explaining is the thread's own doing.
     let whole = sum.max(EXPLAINED * cycles.exp_m1());
@@ -57,8 +57,8 @@ pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
     parts
 }
 
-/// What each cause but clock and sleep would add to a cycle undisturbed.
-fn causes(signs: &InterferenceSigns) -> [(InterferenceClass, f64); 4] {
+/// What each cause but clock and sleep would add to a cycle undisturbed, of `lost` that were added in all.
+fn causes(signs: &InterferenceSigns, lost: f64) -> [(InterferenceClass, f64); 4] {
     let misses = signs.values[at::MISSES].max(0.0);
     let more = signs.values[at::MISSES_MORE].clamp(0.0, misses);
     // Traffic of its own is in no thread's way.
@@ -66,13 +66,13 @@ fn causes(signs: &InterferenceSigns) -> [(InterferenceClass, f64); 4] {
     let queue = queue(signs.values[at::BANDWIDTH]) * others;
     let llc = more * MISS / 1e3;
     let bandwidth = misses * MISS / 1e3 * queue;
+    let sibling = SIBLING * signs.values[at::SIBLING].clamp(0.0, 1.0);
     let l2 = match signs.get(at::L2_MORE) {
         Some(added) => (added - more).max(0.0) * L2_MISS / 1e3,
-        // Not counted: a little, so that it is what remains where nothing else explains it.
-        None => 0.1,
+        // Not counted: what remains, however much, where nothing else comes near to explaining it; else a little.
+        None => (lost - (llc + bandwidth + sibling) / EXPLAINED).max(0.1),
     };
     let l2 = l2 * signs.values[at::CLUSTER].clamp(0.0, 1.0);
-    let sibling = SIBLING * signs.values[at::SIBLING].clamp(0.0, 1.0);
     [
         (InterferenceClass::Llc, llc),
         (InterferenceClass::L2, l2),
@@ -133,7 +133,17 @@ mod tests {
         let memory = [(SLOW, 0.5), (MISSES, 9.0), (BANDWIDTH, 1.0), (OTHERS, 0.7)];
         assert_eq!(class(&memory), Bandwidth);
         assert_eq!(class(&[(SLOW, 0.4), (SIBLING, 1.0)]), Sibling);
-        assert_eq!(class(&[(SLOW, 0.4), (CLUSTER, 1.0)]), L2);
+        for slow in [0.4, 1.5] {
+            assert_eq!(class(&[(SLOW, slow), (CLUSTER, 1.0)]), L2);
+            assert_eq!(class(&[(SLOW, slow)]), None, "nothing could be its cause");
+        }
+        let miss = [
+            (SLOW, 0.5),
+            (CLUSTER, 1.0),
+            (MISSES, 4.0),
+            (MISSES_MORE, 3.0),
+        ];
+        assert_eq!(class(&miss), Llc);
         assert_eq!(class(&[(SLOW, 0.4), (CLUSTER, 2.0), (L2_MORE, 9.0)]), L2);
         assert_eq!(class(&[(SLOW, 0.3), (CLOCK, 0.3), (SIBLING, 0.0)]), Power);
         assert_eq!(class(&[(SLOW, 0.0), (ASLEEP, 0.7)]), Wait);

@@ -20,6 +20,9 @@ pub(super) const ENOUGH: u32 = 3;
 /// Looks over which sleep is averaged.
 const SLEEP: f64 = 32.0;
 
+/// It sleeps more than it ever did by so many standard deviations of that average, for the least of many is low by chance.
+const BY_CHANCE: f64 = 5.0;
+
 /// A new sample counts for one in so many in what is told.
 const AVERAGED: f64 = 4.0;
 
@@ -173,8 +176,11 @@ impl DisturbedThread {
     pub(super) fn sleeps_longer(&self) -> Option<f64> {
         let awake = |asleep: f64| (1.0 - asleep).max(1e-3);
         let longer = (awake(self.least_sleep) / awake(self.sleep)).ln();
+        let mean = (self.sleep + self.least_sleep) / 2.0;
+        let deviation = (mean * (1.0 - mean) / (2.0 * SLEEP)).sqrt();
+        let is_more = self.sleep - self.least_sleep >= BY_CHANCE * deviation;
         let enough = f64::from(self.looks) >= 2.0 * SLEEP && longer >= DISTURBED.ln();
-        enough.then_some(longer)
+        (enough && is_more).then_some(longer)
     }
 
     /// The class by its samples alone, and how sure that is.
@@ -211,6 +217,9 @@ impl DisturbedThread {
 
 #[cfg(test)]
 mod tests {
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::Rng;
+
     use super::*;
     use crate::testing::phase;
 
@@ -297,6 +306,30 @@ mod tests {
         let entry = thread.undisturbed.find(0, &phase(300.0)).unwrap();
         assert!(entry.quiet);
         assert_eq!(entry.beside, [(0, 0.0); BESIDE]);
+    }
+
+    #[test]
+    fn sleep_that_comes_and_goes_by_chance_is_no_wait() {
+        let mut chance = Pcg64Mcg::new(1);
+        let mut looks = |thread: &mut DisturbedThread, part: f64, number: u32| {
+            (0..number).fold(0, |told, _| {
+                thread.look((chance.next_u64() as f64) < part * u64::MAX as f64);
+                told + u32::from(thread.sleeps_longer().is_some())
+            })
+        };
+        for part in [0.1, 0.5, 0.75, 0.9] {
+            let mut thread = thread();
+            let told = looks(&mut thread, part, 5000);
+            assert_eq!(told, 0, "{part}");
+        }
+        // Awake for half of that time, or less.
+        for (part, more) in [(0.0, 0.5), (0.1, 0.55), (0.5, 0.85)] {
+            let mut thread = thread();
+            looks(&mut thread, part, 500);
+            looks(&mut thread, more, 96);
+            let longer = thread.sleeps_longer().map(f64::exp);
+            assert!(longer.is_some_and(|of| of > 1.4), "{part}: {longer:?}");
+        }
     }
 
     #[test]
