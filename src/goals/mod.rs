@@ -16,6 +16,7 @@ pub(crate) mod server;
 mod sessions;
 mod status;
 mod timing;
+mod users;
 
 pub use family::{Families, FamilyHead, TreeInProc};
 pub use page::{Beats, GoalTarget};
@@ -25,6 +26,7 @@ pub use sessions::{GoalSessions, GoalWish, SessionAbout, SessionReading};
 pub use status::GoalStatus;
 pub(crate) use status::short;
 pub use timing::GoalTimingArgs;
+pub(crate) use users::UserWeights;
 
 use hetero_core::goals::rate::MAX_RATE;
 

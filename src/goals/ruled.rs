@@ -55,18 +55,12 @@ impl GoalSource {
 }
 
 impl RuledGoal {
-    /// What becomes of what a program wants: target, weight, and whose the target is. What the target is
+    /// What becomes of what a program wants: its target, the weight that the rule gives it, and whose the target is. What the target is
     /// held against stays as the program has it.
-    pub(super) fn apply(self, own: GoalTarget, weight: u32) -> (GoalTarget, u32, GoalSource) {
-        let Self::Given {
-            rate,
-            most,
-            weight: given,
-        } = self
-        else {
-            return (GoalTarget::None, weight, GoalSource::Rule);
+    pub(super) fn apply(self, own: GoalTarget) -> (GoalTarget, Option<u32>, GoalSource) {
+        let Self::Given { rate, most, weight } = self else {
+            return (GoalTarget::None, None, GoalSource::Rule);
         };
-        let weight = given.unwrap_or(weight);
         let capped = most.filter(|&most| own.thousandths() > most);
         match rate.or(capped) {
             Some(target) => (own.with(target), weight, GoalSource::Rule),
@@ -165,30 +159,30 @@ mod tests {
             (
                 given(Some(30_000), None, None),
                 none,
-                (GoalTarget::Rate(30_000), 100, rule),
+                (GoalTarget::Rate(30_000), None, rule),
             ),
             (
                 given(Some(30_000), None, Some(7)),
                 rate,
-                (GoalTarget::Rate(30_000), 7, rule),
+                (GoalTarget::Rate(30_000), Some(7), rule),
             ),
             (
                 given(Some(30_000), None, None),
                 GoalTarget::Deadline(60_000),
-                (GoalTarget::Deadline(30_000), 100, rule),
+                (GoalTarget::Deadline(30_000), None, rule),
             ),
             (
                 given(None, Some(30_000), None),
                 rate,
-                (GoalTarget::Rate(30_000), 100, rule),
+                (GoalTarget::Rate(30_000), None, rule),
             ),
-            (given(None, Some(60_000), None), rate, (rate, 100, own)),
+            (given(None, Some(60_000), None), rate, (rate, None, own)),
             // A bound is no goal.
-            (given(None, Some(60_000), None), none, (none, 100, own)),
-            (given(None, None, Some(200)), rate, (rate, 200, own)),
-            (RuledGoal::Forbidden, rate, (none, 100, rule)),
+            (given(None, Some(60_000), None), none, (none, None, own)),
+            (given(None, None, Some(200)), rate, (rate, Some(200), own)),
+            (RuledGoal::Forbidden, rate, (none, None, rule)),
         ] {
-            assert_eq!(goal.apply(wants, 100), gets, "{goal:?} of {wants:?}");
+            assert_eq!(goal.apply(wants), gets, "{goal:?} of {wants:?}");
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct SessionReading {
     pub tids: Arc<[u32]>,
     /// How much its goal counts where goals exceed the machine: 1 to 10,000.
     pub weight: u32,
+    /// An administrator has set that weight, or a rule, and not the program.
+    pub weight_is_given: bool,
     /// What it is to reach: what an administrator has set, or else a rule, or else what the program wants.
     pub target: GoalTarget,
     /// Which of these.
@@ -297,23 +299,22 @@ impl OpenedSession {
     fn read(&self, ruled: bool) -> SessionReading {
         let own = self.words.as_ref().map(|words| words.target());
         let own = own.unwrap_or_default();
-        let (target, weight, source) = match self.rule {
-            Ruling::Unknown if ruled => (GoalTarget::None, self.weight, GoalSource::Own),
-            Ruling::Known(Some(rule)) => rule.apply(own, self.weight),
-            Ruling::Unknown | Ruling::Known(None) => (own, self.weight, GoalSource::Own),
+        let (target, ruled_weight, source) = match self.rule {
+            Ruling::Unknown if ruled => (GoalTarget::None, None, GoalSource::Own),
+            Ruling::Known(Some(rule)) => rule.apply(own),
+            Ruling::Unknown | Ruling::Known(None) => (own, None, GoalSource::Own),
         };
-        let (target, weight, source) = match self.wish {
-            GoalWish::Own => (target, weight, source),
-            GoalWish::Remove => (GoalTarget::None, weight, GoalSource::Set),
-            GoalWish::Set(target, wanted) => {
-                let weight = wanted.unwrap_or(weight);
-                (own.with(target), weight, GoalSource::Set)
-            }
+        let (target, set_weight, source) = match self.wish {
+            GoalWish::Own => (target, None, source),
+            GoalWish::Remove => (GoalTarget::None, None, GoalSource::Set),
+            GoalWish::Set(target, weight) => (own.with(target), weight, GoalSource::Set),
         };
+        let given = set_weight.or(ruled_weight);
         SessionReading {
             about: self.about.clone(),
             tids: self.tids.clone(),
-            weight,
+            weight: given.unwrap_or(self.weight),
+            weight_is_given: given.is_some(),
             target,
             source,
             beats: self.words.map(|words| words.beats()).unwrap_or_default(),

@@ -15,7 +15,7 @@ use super::rules::RulesFile;
 use crate::agent::{Belongs, SessionBeats, SessionHeirs};
 use crate::goals::{
     Families, FamilyHead, GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal,
-    SOCKET, SessionReading, TreeInProc,
+    SOCKET, SessionReading, TreeInProc, UserWeights,
 };
 use crate::record::Encoder;
 use crate::table::Task;
@@ -27,6 +27,7 @@ pub(super) struct ProgramGoals {
     rules: GoalRules,
     families: Families,
     readings: Vec<SessionReading>,
+    weights: UserWeights,
     /// By process: which of the readings are about its threads.
     by_process: FxHashMap<u32, Vec<usize>>,
 }
@@ -43,6 +44,7 @@ impl ProgramGoals {
             rules: GoalRules::default(),
             families: Families::default(),
             readings: Vec::new(),
+            weights: UserWeights::default(),
             by_process: FxHashMap::default(),
         }
     }
@@ -108,6 +110,7 @@ impl ProgramGoals {
         sessions: &mut Vec<SessionBeats>,
     ) {
         self.read(rules);
+        self.weights.look(&self.readings);
         sessions.extend(self.readings.iter().filter_map(|reading| {
             let worked_ns = match reading.target {
                 GoalTarget::None => return None,
@@ -117,7 +120,7 @@ impl ProgramGoals {
             Some(SessionBeats {
                 id: SessionId(reading.about.id),
                 target: TargetRate::per_second(reading.target.per_second()).ok()?,
-                weight: reading.weight,
+                weight: self.weights.of(reading),
                 gets_more: false,
                 heirs: match &reading.about {
                     _ if !reading.tids.is_empty() => SessionHeirs::None,

@@ -3,6 +3,7 @@
 //! fast, whatever runs beside them.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -222,6 +223,24 @@ fn beyond_the_machine_goals_are_met_by_their_weights() {
             "{means:.1?}"
         );
     }
+    scheduler.stop();
+}
+
+/// Weights are chosen by programs, and so is how many sessions a user has.
+#[test]
+#[ignore = "takes long; make test-kernels runs it"]
+fn a_user_with_many_goals_beyond_the_machine_leaves_another_its_own() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let mut one = program("integer --rate 100000 --seconds 600");
+    one.uid(1000);
+    let _many = Crowd::running(one, 60);
+    thread::sleep(s(3));
+    let child = program("fp --rate 40 --seconds 8 --progress 1000 --json")
+        .uid(1001)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_met("fp", &rates(child)[3..], 40.0);
     scheduler.stop();
 }
 
