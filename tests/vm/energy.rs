@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Energy as Linux' own drivers show it, on boards with a power sensor for each cluster: `make test` runs
+//! Energy as Linux' own drivers show it, on boards with a power sensor for each cluster: `make test-kernels` runs
 //! this on `odroid-xu4-energy` and `juno-r1-energy`, under the kernel's own scheduler.
 
 use std::collections::HashMap;
@@ -37,6 +37,7 @@ fn shown(address: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "takes long, with the modules that it needs; make test-kernels runs it"]
 fn a_sensor_shows_the_watts_of_its_cluster() {
     // On both boards four small CPUs come first.
     let all = thread::available_parallelism().unwrap().get();
