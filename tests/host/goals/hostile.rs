@@ -149,6 +149,8 @@ fn descriptors_that_take_forever_to_close_hold_nothing_up() {
         let (fd, peer) = lingering();
         peers.push(peer);
         send_with(client, text, &[fd.as_fd()], flags);
+        // Whoever is the last to close it waits: if the server was faster, that is not to be this thread.
+        thread::spawn(|| drop(fd));
     };
     let client = bench.connect();
     sent(&client, OPEN, SendFlags::NOSIGNAL);
