@@ -37,10 +37,11 @@ pub fn classify(signs: &InterferenceSigns) -> [f64; CLASSES] {
     let cycles = (signs.values[at::SLOW] - signs.values[at::CLOCK]).max(0.0);
     set(InterferenceClass::Power, clock);
     set(InterferenceClass::Wait, asleep);
-    let causes = causes(signs, cycles.exp_m1());
+    let lost = cycles.exp_m1();
+    let causes = causes(signs, lost);
     let sum: f64 = causes.iter().map(|(_, cost)| cost).sum();
     // What no cause comes near to explaining is the thread's own doing.
-    let whole = sum.max(EXPLAINED * cycles.exp_m1());
+    let whole = sum.max(EXPLAINED * lost);
     if whole > 0.0 {
         for (class, cost) in causes {
             set(class, cycles * cost / whole);
