@@ -78,6 +78,7 @@ impl Compiled {
             reuse: 0.0,
             working_set: 0.0,
             kept: false,
+            in_turn: false,
             written: 0.0,
             sequential: 0.0,
             dependent: 0.0,

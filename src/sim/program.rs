@@ -52,6 +52,9 @@ pub struct ProgramPhase {
     /// They are met again soon after they came. Caches that let new lines in half way to the front, as
     /// testbed/hybrid/cache.c does, then keep them from what is used once, up to half of the cache.
     pub kept: bool,
+    /// Its data are used in turn, each once in a round: they are there for the next round, or they are not. Such a cache keeps what it kept
+    /// as they were first used, and nothing that comes later.
+    pub in_turn: bool,
     /// Part of the missed lines that are written, and so go back some time.
     pub written: f64,
     /// Part of the misses that a prefetcher foresees.
@@ -90,6 +93,7 @@ struct RawPhase {
     reuse_apki: Sourced,
     working_set_kib: Sourced,
     kept: Option<Sourced>,
+    in_turn: Option<Sourced>,
     written: Sourced,
     sequential: Sourced,
     dependent: Sourced,
@@ -147,6 +151,10 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
     let pieces = raw.pieces.as_ref();
     let pieces = pieces.map(|pieces| check("pieces", pieces, 1.0, 1e4));
     let kept = raw.kept.as_ref().map(|kept| check("kept", kept, 0.0, 1.0));
+    let in_turn = raw
+        .in_turn
+        .as_ref()
+        .map(|value| check("in_turn", value, 0.0, 1.0));
     Ok(ProgramPhase {
         serial: raw.serial,
         pieces: pieces.transpose()?.map(|pieces| pieces as u32),
@@ -160,6 +168,7 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
         reuse: check("reuse_apki", &raw.reuse_apki, 0.0, 1000.0)? / 1e3,
         working_set: check("working_set_kib", &raw.working_set_kib, 0.0, 1e7)? * 1024.0,
         kept: kept.transpose()?.is_some_and(|kept| kept > 0.0),
+        in_turn: in_turn.transpose()?.is_some_and(|value| value > 0.0),
         written: check("written", &raw.written, 0.0, 1.0)?,
         sequential,
         dependent: check("dependent", &raw.dependent, 0.0, 1.0 - sequential)?,

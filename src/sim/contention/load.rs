@@ -22,6 +22,9 @@ const REFERENCE_PREFETCH: f64 = 30.0;
 /// order: of models/alder-lake-4p4e.csv, `chase` over 1024 and `resident` over 768 KiB.
 const L2_PART: f64 = 0.5;
 
+/// Lines that come to a set of a cache before one that came is gone, see [`ProgramPhase::in_turn`]: half of 12 ways.
+const PLACES: f64 = 6.0;
+
 /// Less traffic than this part of the memory's bandwidth, or of a cache's lines in a millisecond,
 /// disturbs no other; assumed, and far below what shows.
 const NEGLIGIBLE: f64 = 1e-4;
@@ -34,14 +37,17 @@ pub(in crate::sim) struct PhaseLoad {
     /// What a miss costs alone, by core type, and what of it no contention makes longer besides.
     pub(super) miss_ns: [f64; MAX_CORE_TYPES],
     pub(super) walk_ns: [f64; MAX_CORE_TYPES],
+    /// How late misses are answered alone on the fastest core type, over an idle memory, where that limits how fast it is; else 1.
+    pub(super) late: f64,
     /// Misses in an instruction that no cache spares.
     pub(super) stream: f64,
     /// Accesses in an instruction to data that a last-level cache may hold, by core type, and how many
     /// lines these are. What the second level holds does not come so far.
     pub(super) reuse: [f64; MAX_CORE_TYPES],
     pub(super) lines: f64,
-    /// See [`ProgramPhase::kept`].
+    /// See [`ProgramPhase::kept`] and [`ProgramPhase::in_turn`].
     pub(super) kept: bool,
+    pub(super) in_turn: bool,
     /// What a miss moves, bytes.
     pub(super) line_bytes: f64,
     /// Whether it disturbs, or can be disturbed, at all.
@@ -58,10 +64,12 @@ impl PhaseLoad {
             ns_per_instruction: [0.0; MAX_CORE_TYPES],
             miss_ns: [0.0; MAX_CORE_TYPES],
             walk_ns: [0.0; MAX_CORE_TYPES],
+            late: 1.0,
             stream: phase.stream,
             reuse: [0.0; MAX_CORE_TYPES],
             lines: (phase.working_set / LINE_BYTES).max(1.0),
             kept: phase.kept,
+            in_turn: phase.in_turn,
             line_bytes: LINE_BYTES * (1.0 + phase.written),
             matters: false,
             loads: phase.loads,
@@ -74,7 +82,8 @@ impl PhaseLoad {
             };
             *reuse = phase.reuse * (1.0 - held);
         }
-        let fastest = load.fastest_ns(machine, phase);
+        let (fastest, late) = load.fastest_ns(machine, phase);
+        load.late = late;
         let slowest = machine.cores.len() - 1;
         for (core_type, core) in machine.cores.iter().enumerate() {
             let (least, most) = core.sf;
@@ -105,8 +114,9 @@ impl PhaseLoad {
     }
 
     /// Time per instruction alone on the fastest core type, ns: what the profile says of the
-    /// reference, of which computing goes by this core's clock and waiting by this machine's memory.
-    fn fastest_ns(&self, machine: &SimulatedMachine, phase: &ProgramPhase) -> f64 {
+    /// reference, of which computing goes by this core's clock and waiting by this machine's memory. And how late misses
+    /// are answered then, if it asks for all that can be moved, else 1.
+    fn fastest_ns(&self, machine: &SimulatedMachine, phase: &ProgramPhase) -> (f64, f64) {
         let all = 1e9 / (phase.ipc * REFERENCE_HZ);
         // There the second level is the last.
         let reference = Self {
@@ -121,13 +131,22 @@ impl PhaseLoad {
         let computing = computing * REFERENCE_HZ / (core.ipc * core.hz);
         let miss = memory.latency_ns * apart(phase, core.overlap, core.prefetch);
         let bandwidth = FULL * llc.bandwidth.min(memory.bandwidth);
-        let mut ns = all;
+        let (mut ns, mut late) = (all, 1.0);
         // How much it misses follows from how fast it is, a little.
         for _ in 0..20 {
             let misses = self.alone(0, ns, llc.bytes).misses;
-            ns = (computing + misses * miss).max(misses * self.line_bytes / bandwidth);
+            let (wished, moved) = (
+                computing + misses * miss,
+                misses * self.line_bytes / bandwidth,
+            );
+            ns = wished.max(moved);
+            late = if moved > wished {
+                (moved - computing) / (misses * miss)
+            } else {
+                1.0
+            };
         }
-        ns
+        (ns, late)
     }
 
     /// Whether it disturbs, or can be disturbed, at all.
@@ -177,9 +196,39 @@ impl PhaseLoad {
     pub(super) fn misses(&self, core_type: usize, ns: f64, stay: f64, kept: f64) -> f64 {
         let reuse = self.reuse[core_type];
         if reuse > 0.0 {
-            self.stream + reuse * (1.0 - kept) * (-reuse / ns * stay / self.lines).exp()
+            self.stream + reuse * (1.0 - kept) * self.missed(reuse / ns * stay)
         } else {
             self.stream
+        }
+    }
+
+    /// The part of its data that is not there any more after `uses` of it.
+    fn missed(&self, uses: f64) -> f64 {
+        let rounds = uses / self.lines;
+        if !self.in_turn {
+            return (-rounds).exp();
+        }
+        // A line is pushed out by as many others in its set as there are places, and sets are met by chance.
+        let others = PLACES / rounds;
+        let mut term = (-others).exp();
+        let mut stays = 0.0;
+        for others_met in 1..=PLACES as u32 {
+            stays += term;
+            term *= others / f64::from(others_met);
+        }
+        1.0 - stays
+    }
+
+    /// Lines of `lines` of its data that are there if each stays for `uses` of all of it, and by how much that grows with `uses`.
+    pub(super) fn there(&self, lines: f64, uses: f64) -> (f64, f64) {
+        let rounds = uses / self.lines;
+        match self.in_turn {
+            true if rounds < 1.0 => (lines * rounds, lines / self.lines),
+            true => (lines, 0.0),
+            false => {
+                let missed = (-rounds).exp();
+                (lines * (1.0 - missed), lines / self.lines * missed)
+            }
         }
     }
 
@@ -188,8 +237,8 @@ impl PhaseLoad {
         let reuse = self.reuse[core_type];
         let mut lines = 0.0;
         if reuse > 0.0 {
-            let missed = (-reuse / ns * stay / self.lines).exp();
-            lines += self.lines * (kept + (1.0 - kept) * (1.0 - missed));
+            let others = self.there(self.lines * (1.0 - kept), reuse / ns * stay).0;
+            lines += self.lines * kept + others;
         }
         if self.stream > 0.0 {
             lines += self.stream / ns * stay;
@@ -211,7 +260,7 @@ impl PhaseLoad {
             },
             kept: 0.0,
         }];
-        keep(bytes * part, &mut user);
+        keep(bytes * part, 1.0, &mut user);
         let stay = stay(bytes * part, &user, 0.0);
         self.misses(core_type, 1.0, stay, user[0].kept)
     }
@@ -229,7 +278,7 @@ impl PhaseLoad {
                 lines: 0.0,
             },
         };
-        keep(bytes, std::slice::from_mut(&mut user));
+        keep(bytes, 1.0, std::slice::from_mut(&mut user));
         let stay = stay(bytes, &[user], 0.0);
         Rate {
             ns_per_instruction: ns,

@@ -10,30 +10,31 @@ const RESIDENT: usize = 1;
 const INTEGER: usize = 2;
 const CHASE: usize = 3;
 
-fn contention(machine: &str) -> Contention {
+fn contention(machine: SimulatedMachine) -> Contention {
     let library = Library::builtin().unwrap();
-    let machine = library.machine(machine).unwrap();
     let load = |name| PhaseLoad::new(&machine, &library.program(name).unwrap().phases[0]);
     let loads = ["stream", "resident", "integer", "chase"].map(load);
     Contention::new(&machine, loads.to_vec())
 }
 
-/// How much longer the first takes than alone.
-fn slowdown(contention: &mut Contention, mut runners: Vec<RunningThread>) -> f64 {
-    let first = runners[0];
-    runners.sort_unstable();
-    let place = runners.iter().position(|&runner| runner == first).unwrap();
-    let rate = contention.rates(&runners)[place];
-    rate.ns_per_instruction / contention.loads[first.load].alone_ns(first.core_type)
+fn of(machine: &str) -> Contention {
+    contention(Library::builtin().unwrap().machine(machine).unwrap())
+}
+
+/// How much longer one of `runners`, which are sorted, takes than alone.
+fn slowdown(contention: &mut Contention, one: &RunningThread, runners: &[RunningThread]) -> f64 {
+    let place = runners.iter().position(|runner| runner == one).unwrap();
+    let rate = contention.rates(runners)[place];
+    rate.ns_per_instruction / contention.loads[one.load].alone_ns(one.core_type)
 }
 
 /// On the boards each core type has a cache, by name: that of big cores is the second on the
 /// Juno board, where a53 comes before a57, and the first on the other one.
-fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
-    let llc = if board == "juno-r1" {
-        1 - core_type
-    } else {
-        core_type
+fn on(machine: &str, core_type: usize, load: usize) -> RunningThread {
+    let llc = match machine {
+        "juno-r1" => 1 - core_type,
+        "odroid-xu4" => core_type,
+        _ => 0,
     };
     RunningThread {
         llc,
@@ -44,41 +45,148 @@ fn on(board: &str, core_type: usize, load: usize) -> RunningThread {
     }
 }
 
+/// Programs on the fastest core type and on the other one.
+type Placed<'a> = (&'a [usize], &'a [usize]);
+
+/// A machine, what runs there, how much longer it took, first on the fastest cores, and by what part the model is off at most.
+type Measured<'a> = (&'a str, Placed<'a>, &'a [f64], f64);
+
+/// By what `hybrid totals` counted over a second, after all had run for 1.6 s (Linux 6.18, one boot of each machine). Those that do the same
+/// are given once, by their mean.
+const MEASURED: [Measured; 27] = [
+    ("alder-lake-4p4e", (&[STREAM; 2], &[]), &[1.24], 0.03),
+    ("alder-lake-4p4e", (&[STREAM; 3], &[]), &[1.87], 0.03),
+    ("alder-lake-4p4e", (&[], &[STREAM; 4]), &[1.53], 0.03),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM], &[STREAM]),
+        &[1.06, 1.13],
+        0.03,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM; 2], &[STREAM; 2]),
+        &[1.98, 2.06],
+        0.03,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM, CHASE], &[]),
+        &[1.00, 1.19],
+        0.03,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM; 2], &[CHASE]),
+        &[1.27, 1.76],
+        0.05,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[CHASE], &[STREAM; 2]),
+        &[1.20, 1.07],
+        0.05,
+    ),
+    ("alder-lake-4p4e", (&[CHASE; 2], &[]), &[1.05], 0.05),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM, STREAM, CHASE, CHASE], &[]),
+        &[1.28, 1.87],
+        0.1,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM, CHASE], &[STREAM, CHASE]),
+        &[1.08, 1.44, 1.11, 1.47],
+        0.05,
+    ),
+    (
+        "alder-lake-4p4e",
+        (&[STREAM; 4], &[CHASE; 2]),
+        &[2.54, 4.48],
+        0.15,
+    ),
+    ("juno-r1", (&[STREAM; 2], &[]), &[1.75], 0.05),
+    ("juno-r1", (&[], &[STREAM; 4]), &[2.59], 0.03),
+    ("juno-r1", (&[STREAM; 2], &[STREAM; 2]), &[1.77, 1.43], 0.05),
+    ("juno-r1", (&[STREAM, CHASE], &[]), &[1.01, 1.54], 0.1),
+    ("juno-r1", (&[CHASE], &[STREAM; 2]), &[1.06, 1.30], 0.1),
+    ("juno-r1", (&[], &[STREAM, CHASE]), &[1.01, 1.15], 0.05),
+    (
+        "juno-r1",
+        (&[], &[STREAM, STREAM, STREAM, CHASE]),
+        &[2.00, 3.00],
+        0.05,
+    ),
+    ("juno-r1", (&[CHASE], &[CHASE]), &[0.98, 0.99], 0.1),
+    ("odroid-xu4", (&[STREAM; 2], &[]), &[1.96], 0.05),
+    ("odroid-xu4", (&[STREAM; 4], &[]), &[3.94], 0.05),
+    ("odroid-xu4", (&[], &[STREAM; 4]), &[3.63], 0.05),
+    ("odroid-xu4", (&[STREAM, CHASE], &[]), &[1.02, 2.55], 0.1),
+    (
+        "odroid-xu4",
+        (&[STREAM, STREAM, CHASE], &[]),
+        &[2.02, 5.60],
+        0.1,
+    ),
+    (
+        "odroid-xu4",
+        (&[], &[STREAM, STREAM, CHASE]),
+        &[1.91, 2.57],
+        0.05,
+    ),
+    (
+        "odroid-xu4",
+        (&[STREAM, STREAM, CHASE, CHASE], &[]),
+        &[2.05, 5.89],
+        0.1,
+    ),
+];
+
 #[test]
-fn slowdowns_by_a_stream_are_those_of_the_virtual_machines() {
-    // docs/testbed-calibration.md, Contention: by one stream on a big core, and by four on small ones; and how
-    // far off the model is at most.
-    for (board, load, by_big, by_small, off) in [
-        ("juno-r1", STREAM, 1.76, 1.07, 0.1),
-        ("juno-r1", RESIDENT, 3.03, 0.99, 0.15),
-        ("juno-r1", CHASE, 1.52, 1.07, 0.1),
-        ("juno-r1", INTEGER, 1.0, 1.0, 0.01),
-        ("odroid-xu4", STREAM, 2.01, 1.04, 0.1),
-        ("odroid-xu4", RESIDENT, 6.95, 1.0, 0.25),
-        ("odroid-xu4", CHASE, 2.57, 1.07, 0.25),
-        ("odroid-xu4", INTEGER, 1.0, 1.0, 0.01),
+fn slowdowns_are_those_of_the_virtual_machines() {
+    for (name, (fast, slow), measured, off) in MEASURED {
+        let machine = Library::builtin().unwrap().machine(name).unwrap();
+        let mut contention = contention(machine.as_testbed().unwrap());
+        let fast = fast.iter().map(|&load| on(name, 0, load));
+        let mut runners: Vec<RunningThread> = fast
+            .chain(slow.iter().map(|&load| on(name, 1, load)))
+            .collect();
+        let mut alike = runners.clone();
+        alike.dedup();
+        assert_eq!(alike.len(), measured.len(), "{name}: {runners:?}");
+        runners.sort_unstable();
+        for (runner, measured) in alike.iter().zip(measured) {
+            let said = slowdown(&mut contention, runner, &runners);
+            assert!(
+                (said / measured - 1.0).abs() < off,
+                "{name}: {said} for {measured}: {runner:?} of {runners:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn data_in_turn_are_there_for_a_round_or_are_not() {
+    // Beside `stream` on the other A57 `resident` has 1.08 to 9 times the time alone, by where it began; beside one on an A53 it has all
+    // of its cache (docs/sim-agreement.md).
+    let machine = Library::builtin().unwrap().machine("juno-r1").unwrap();
+    let mut contention = contention(machine.as_testbed().unwrap());
+    let resident = on("juno-r1", 0, RESIDENT);
+    for (other, least, most) in [
+        (on("juno-r1", 0, STREAM), 1.01, 9.0),
+        (on("juno-r1", 1, STREAM), 1.0, 1.01),
     ] {
-        let mut contention = contention(board);
-        let beside = |core_type, count| {
-            let streams = std::iter::repeat_n(on(board, core_type, STREAM), count);
-            std::iter::once(on(board, 0, load)).chain(streams).collect()
-        };
-        let big = slowdown(&mut contention, beside(0, 1));
-        let small = slowdown(&mut contention, beside(1, 4));
-        assert!(
-            (big / by_big - 1.0).abs() < off,
-            "{board} {load}: {big} for {by_big}"
-        );
-        assert!(
-            (small / by_small - 1.0).abs() < 0.15,
-            "{board} {load}: {small} for {by_small}"
-        );
+        let mut runners = vec![resident, other];
+        runners.sort_unstable();
+        let said = slowdown(&mut contention, &resident, &runners);
+        assert!((least..=most).contains(&said), "{said}: beside {other:?}");
     }
 }
 
 #[test]
 fn who_leaves_memory_alone_neither_disturbs_nor_is_disturbed() {
-    let contention = contention("juno-r1");
+    let contention = of("juno-r1");
     assert!(!contention.loads[INTEGER].matters());
     assert!(contention.loads[STREAM].matters());
     assert_eq!(
@@ -97,7 +205,7 @@ proptest! {
         one_more in 0usize..3,
     ) {
         const LOADS: [usize; 3] = [STREAM, RESIDENT, CHASE];
-        let mut contention = contention("odroid-xu4");
+        let mut contention = of("odroid-xu4");
         let mut runners: Vec<RunningThread> = Vec::new();
         for (&load, &count) in LOADS.iter().zip(&counts) {
             runners.extend(std::iter::repeat_n(on("odroid-xu4", 0, load), count));
