@@ -128,6 +128,7 @@ fn stay(bytes: f64, users: &[User], start: f64) -> f64 {
     let kept = users.iter().filter(|user| user.kept > 0.0);
     let kept = kept.map(|user| user.count * user.load.lines * user.kept);
     let lines = bytes / LINE_BYTES;
+    // What is met again at random moves on towards the front, and what is used in turn hardly ever does.
     let size = match users.iter().any(|user| user.load.in_turn) {
         true => (1.0 - MOST_KEPT) * lines,
         false => lines - kept.sum::<f64>(),
