@@ -150,11 +150,10 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
     });
     let pieces = raw.pieces.as_ref();
     let pieces = pieces.map(|pieces| check("pieces", pieces, 1.0, 1e4));
-    let kept = raw.kept.as_ref().map(|kept| check("kept", kept, 0.0, 1.0));
-    let in_turn = raw
-        .in_turn
-        .as_ref()
-        .map(|value| check("in_turn", value, 0.0, 1.0));
+    let flag = |what, number: &Option<Sourced>| match number {
+        Some(number) => anyhow::Ok(source.check(what, number, 0.0..=1.0)? > 0.0),
+        None => Ok(false),
+    };
     Ok(ProgramPhase {
         serial: raw.serial,
         pieces: pieces.transpose()?.map(|pieces| pieces as u32),
@@ -167,8 +166,8 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
         stream: check("stream_mpki", &raw.stream_mpki, 0.0, 1000.0)? / 1e3,
         reuse: check("reuse_apki", &raw.reuse_apki, 0.0, 1000.0)? / 1e3,
         working_set: check("working_set_kib", &raw.working_set_kib, 0.0, 1e7)? * 1024.0,
-        kept: kept.transpose()?.is_some_and(|kept| kept > 0.0),
-        in_turn: in_turn.transpose()?.is_some_and(|value| value > 0.0),
+        kept: flag("kept", &raw.kept)?,
+        in_turn: flag("in_turn", &raw.in_turn)?,
         written: check("written", &raw.written, 0.0, 1.0)?,
         sequential,
         dependent: check("dependent", &raw.dependent, 0.0, 1.0 - sequential)?,

@@ -14,7 +14,7 @@ use scx_hetero::table::TaskId;
 
 /// A program that takes all of the memory's bandwidth for two seconds, and none of it for two; and one that has its data in the last-level
 /// cache, at random, and not in turn as `resident` has, which no neighbour takes them from on the virtual Alder Lake.
-const BURST: &str = r#"
+const PROGRAMS: &str = r#"
 [burst]
 description = "integer, then stream, in turns, for seconds"
 rounds = { value = 80, assumed = "for as long as the test takes" }
@@ -73,7 +73,7 @@ struct Told {
 
 fn recording(folder: &Path, machine: &str, mix: &str, policy: &str, seed: &str) -> PathBuf {
     let (programs, path) = (folder.join("burst.toml"), folder.join("run.scxrec"));
-    fs::write(&programs, BURST).unwrap();
+    fs::write(&programs, PROGRAMS).unwrap();
     let files = [&programs, &path].map(|path| path.to_str().unwrap());
     let how = [
         "--machine",

@@ -226,7 +226,7 @@ impl PhaseLoad {
             true if rounds < 1.0 => (lines * rounds, lines / self.lines),
             true => (lines, 0.0),
             false => {
-                let missed = (-rounds).exp();
+                let missed = self.missed(uses);
                 (lines * (1.0 - missed), lines / self.lines * missed)
             }
         }
