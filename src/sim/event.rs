@@ -14,6 +14,8 @@ pub(super) enum SimulatedEvent {
     Work(u32, u64),
     /// A thread has slept enough.
     Wake(u32),
+    /// The stage of a thread that waits has begun, and what runs on a CPU comes to waking it up.
+    Rouse(u32, u32),
     /// A program that has ended starts again.
     Start(u32),
     /// The agent's loop comes round.

@@ -24,6 +24,8 @@ pub(super) struct JobStage {
     pub(super) serial: bool,
     /// See [`super::program::ProgramPhase::pieces`].
     pub(super) pieces: Option<u32>,
+    /// See [`super::program::ProgramPhase::goes_on`].
+    pub(super) goes_on: bool,
     /// Of one round, of all threads together.
     pub(super) instructions: f64,
     /// See [`super::program::ProgramPhase::sleep`].
@@ -45,6 +47,7 @@ impl Compiled {
                 load: loads.len() - 1,
                 serial: phase.serial,
                 pieces: phase.pieces,
+                goes_on: phase.goes_on,
                 instructions: phase.instructions,
                 sleep: phase.sleep,
                 paced: phase.paced,
@@ -68,6 +71,7 @@ impl Compiled {
         let mut phase = ProgramPhase {
             serial: false,
             pieces: None,
+            goes_on: false,
             instructions: 0.0,
             ipc: 1.0,
             asymmetry: 0.5,
@@ -107,8 +111,10 @@ impl Compiled {
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum JobStep {
-    /// Works: so many instructions of the program's present stage.
+    /// Works: so many instructions of its present stage.
     Work(f64),
+    /// Works: so many of the next stage, which is its present one from now on.
+    GoOn(f64),
     /// Waits for the others.
     Wait,
     /// All have come: the next stage begins, in which those up to this one, and no others, work.
@@ -129,6 +135,8 @@ pub(super) struct Job {
     /// When it began, ns.
     pub(super) began_at: u64,
     stage: usize,
+    /// How many stages beyond it a member is.
+    ahead: Vec<usize>,
     round: u32,
     /// Members that have done their part of the present stage.
     arrived: u32,
@@ -140,6 +148,7 @@ impl Job {
     pub(super) fn new(program: Rc<Compiled>, members: Vec<u32>, began_at: u64) -> Self {
         let mut job = Self {
             program,
+            ahead: vec![0; members.len()],
             members,
             confined: false,
             began_at,
@@ -159,8 +168,13 @@ impl Job {
     }
 
     /// The present stage.
-    pub(super) fn stage(&self) -> &JobStage {
+    fn stage(&self) -> &JobStage {
         &self.program.stages[self.stage]
+    }
+
+    /// A member's present stage.
+    pub(super) fn stage_of(&self, member: u32) -> &JobStage {
+        &self.program.stages[self.stage + self.ahead[member as usize]]
     }
 
     /// How many members work in the present stage.
@@ -199,18 +213,23 @@ impl Job {
         }
     }
 
-    /// A member has done what it was given of the present stage.
-    pub(super) fn arrive(&mut self) -> JobStep {
+    /// A member has done what it was given of its present stage.
+    pub(super) fn arrive(&mut self, member: u32) -> JobStep {
         if self.untaken > 0 {
             self.untaken -= 1;
             return JobStep::Work(self.part());
+        }
+        if self.stage_of(member).goes_on {
+            self.ahead[member as usize] += 1;
+            return JobStep::GoOn(self.stage_of(member).instructions / f64::from(self.workers()));
         }
         self.arrived += 1;
         if self.arrived < self.workers() {
             return JobStep::Wait;
         }
         self.arrived = 0;
-        self.stage += 1;
+        self.stage += self.ahead[member as usize] + 1;
+        self.ahead.fill(0);
         if self.stage == self.program.stages.len() {
             self.stage = 0;
             self.round += 1;
@@ -232,6 +251,7 @@ mod tests {
             load: 0,
             serial,
             pieces: None,
+            goes_on: false,
             instructions: 12.0,
             sleep: None,
             paced: false,
@@ -247,10 +267,32 @@ mod tests {
     fn the_last_one_to_come_opens_the_next_stage() {
         let mut job = Job::new(program(1, &[false, true]), vec![7, 8, 9], 0);
         assert_eq!(job.begin(2), JobStep::Work(4.0));
-        assert_eq!([job.arrive(), job.arrive()], [JobStep::Wait, JobStep::Wait]);
-        assert_eq!(job.arrive(), JobStep::Meet(1), "a serial one");
+        assert_eq!(
+            [job.arrive(0), job.arrive(0)],
+            [JobStep::Wait, JobStep::Wait]
+        );
+        assert_eq!(job.arrive(0), JobStep::Meet(1), "a serial one");
         assert_eq!(job.part(), 12.0);
-        assert_eq!(job.arrive(), JobStep::End);
+        assert_eq!(job.arrive(0), JobStep::End);
+    }
+
+    #[test]
+    fn each_goes_on_to_the_next_stage_by_itself_where_they_do_not_meet() {
+        let mut program = program(2, &[false, false]);
+        let stages = &mut Rc::make_mut(&mut program).stages;
+        stages[0].goes_on = true;
+        stages[1].instructions = 30.0;
+        let mut job = Job::new(program, vec![4, 5], 0);
+        assert_eq!(job.begin(1), JobStep::Work(6.0));
+        assert_eq!(job.arrive(1), JobStep::GoOn(15.0));
+        let at = |job: &Job, member| job.stage_of(member).instructions;
+        assert_eq!([at(&job, 0), at(&job, 1)], [12.0, 30.0]);
+        assert_eq!(job.arrive(1), JobStep::Wait);
+        assert_eq!(
+            [job.arrive(0), job.arrive(0)],
+            [JobStep::GoOn(15.0), JobStep::Meet(2)]
+        );
+        assert_eq!([at(&job, 0), at(&job, 1)], [12.0, 12.0], "the next round");
     }
 
     #[test]
@@ -260,9 +302,9 @@ mod tests {
             (job.begin(0), job.begin(1)),
             (JobStep::Work(12.0), JobStep::Wait)
         );
-        assert_eq!(job.arrive(), JobStep::Meet(2));
+        assert_eq!(job.arrive(0), JobStep::Meet(2));
         assert_eq!(
-            [job.arrive(), job.arrive()],
+            [job.arrive(0), job.arrive(0)],
             [JobStep::Wait, JobStep::Meet(1)]
         );
         assert_eq!(job.program.instructions(), 48.0);
@@ -279,9 +321,12 @@ mod tests {
         );
         // Two more pieces, whichever comes for them.
         assert_eq!(
-            [job.arrive(), job.arrive()],
+            [job.arrive(0), job.arrive(0)],
             [JobStep::Work(3.0), JobStep::Work(3.0)]
         );
-        assert_eq!([job.arrive(), job.arrive()], [JobStep::Wait, JobStep::End]);
+        assert_eq!(
+            [job.arrive(0), job.arrive(0)],
+            [JobStep::Wait, JobStep::End]
+        );
     }
 }

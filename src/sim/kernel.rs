@@ -65,7 +65,7 @@ pub(super) struct SimulatedThread {
     /// When its present frame began, ns.
     pub(super) frame_from: u64,
     /// Time that goes by before it works: switches, and data that are brought along, ns.
-    debt: f64,
+    pub(super) debt: f64,
     pub(super) rate: Rate,
     settled_at: u64,
     /// Last-level cache where its data are.
@@ -218,7 +218,8 @@ impl SimulatedKernel {
 
     /// A thread gets its part of its job's present stage.
     pub(super) fn give_work(&mut self, thread: u32, part: f64) {
-        let stage = *self.jobs[self.thread(thread).job].stage();
+        let t = self.thread(thread);
+        let stage = *self.jobs[t.job].stage_of(t.member);
         let t = self.thread_mut(thread);
         t.left = part;
         t.load = stage.load;

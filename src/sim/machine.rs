@@ -89,6 +89,8 @@ pub struct SimulatedMachine {
     pub tick_ns: u64,
     /// What a switch between two threads costs, ns.
     pub switch_ns: f64,
+    /// What waking a thread up takes on the fastest core type, ns.
+    wake_ns: f64,
     /// When contention is low, if somebody has measured it; for policies that ask.
     pub thresholds: Option<Thresholds>,
     /// By how much everything is slower than on hardware; see [`SimulatedMachine::as_testbed`].
@@ -102,6 +104,9 @@ pub struct SimulatedMachine {
 /// From the moment that a thread of `scx_hetero bench` learns of a program's end until it has forked the next run: 2.6 to
 /// 2.8 ms on an E core of the virtual `juno-r1` (docs/sim-agreement.md).
 const START_NS: f64 = 2.7e6;
+
+/// From one thread that is woken up at a barrier to the next: 8.5 µs on an A15 of the virtual `odroid-xu4`, 23 to 26 on an A7.
+const WAKE_NS: f64 = 8.5e3;
 
 /// How the virtual machine of `testbed/` stretches time and shrinks caches.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +242,7 @@ impl SimulatedMachine {
             memories,
             tick_ns: (1e9 / hz) as u64,
             switch_ns: switch_us * 1e3,
+            wake_ns: 0.0,
             thresholds: thresholds.transpose()?,
             scale: scale.transpose()?,
             energy: energy(source, &raw)?,
@@ -281,8 +287,15 @@ impl SimulatedMachine {
         }
         self.switch_ns *= scale.time;
         self.start_ns = Some(START_NS);
+        self.wake_ns = WAKE_NS;
         self.tell_sizes();
         Ok(self)
+    }
+
+    /// What waking a thread up takes a thread on a core type, ns: nothing but in what stands for a virtual machine, for on hardware it is a microsecond.
+    pub(super) fn wake_ns(&self, core_type: usize) -> f64 {
+        let capacity = |kind: usize| f64::from(self.topology.types[kind].capacity);
+        self.wake_ns * capacity(0) / capacity(core_type)
     }
 
     /// The topology has the sizes of caches, too.

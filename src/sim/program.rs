@@ -30,6 +30,8 @@ pub struct ProgramPhase {
     /// Threads take so many equal pieces of a round, each the next when it is done with one; without,
     /// all have the same part of it.
     pub pieces: Option<u32>,
+    /// Each thread goes on to the next phase as soon as it is done with this one; without, all meet first.
+    pub goes_on: bool,
     /// Of one round, of all threads together.
     pub instructions: f64,
     /// Instructions per cycle alone on a Cortex-A57 of the Juno board.
@@ -82,6 +84,8 @@ struct RawPhase {
     #[serde(default)]
     serial: bool,
     pieces: Option<Sourced>,
+    #[serde(default)]
+    goes_on: bool,
     minstructions: Sourced,
     ipc: Sourced,
     asymmetry: Sourced,
@@ -127,6 +131,15 @@ pub(super) fn parse(source: &SourceText) -> Result<Vec<SimulatedProgram>> {
         if phases.is_empty() {
             return source.wrong(at, &format!("program {name} has no [[{name}.phase]]"));
         }
+        let apart = |phase: &ProgramPhase| phase.serial || phase.pieces.is_some();
+        let wrong = |(at, phase): (usize, &ProgramPhase)| {
+            let next = phases.get(at + 1);
+            phase.goes_on && (apart(phase) || next.is_none_or(apart))
+        };
+        if phases.iter().enumerate().any(wrong) {
+            let what = "goes_on needs a next phase, and neither may be serial or in pieces";
+            return source.wrong(at, &format!("program {name}: {what}"));
+        }
         programs.push(SimulatedProgram {
             name,
             description: raw.description,
@@ -157,6 +170,7 @@ fn phase(source: &SourceText, raw: &RawPhase) -> Result<ProgramPhase> {
     Ok(ProgramPhase {
         serial: raw.serial,
         pieces: pieces.transpose()?.map(|pieces| pieces as u32),
+        goes_on: raw.goes_on,
         instructions: check("minstructions", &raw.minstructions, 1e-3, 1e9)? * 1e6,
         ipc: check("ipc", &raw.ipc, 0.001, 16.0)?,
         asymmetry: check("asymmetry", &raw.asymmetry, 0.0, 1.0)?,

@@ -164,10 +164,17 @@ impl<S: SimulatedScheduler> Sim<S> {
             SimulatedEvent::Work(cpu, stamp) if k.is_current(cpu, stamp) => self.work(cpu),
             SimulatedEvent::Tick(_) | SimulatedEvent::Work(..) => {}
             SimulatedEvent::Wake(thread) => {
-                let part = k.jobs[k.thread(thread).job].stage().sleep;
+                let t = k.thread(thread);
+                let part = k.jobs[t.job].stage_of(t.member).sleep;
                 k.thread_mut(thread).awake_left = part.map_or(f64::INFINITY, |(every, _)| every);
                 let cpu = k.thread(thread).cpu;
                 self.scheduler.wake(k, thread, cpu);
+            }
+            // The program may have ended meanwhile.
+            SimulatedEvent::Rouse(thread, waker) => {
+                if k.thread(thread).state == ThreadState::Blocked {
+                    self.scheduler.wake(k, thread, waker);
+                }
             }
             SimulatedEvent::Start(job) => self.fork(job as usize),
             SimulatedEvent::Agent | SimulatedEvent::Goals | SimulatedEvent::Balance => {
@@ -200,7 +207,8 @@ impl<S: SimulatedScheduler> Sim<S> {
 
     fn sleep(&mut self, cpu: u32, thread: u32) {
         let k = &mut self.kernel;
-        let stage = *k.jobs[k.thread(thread).job].stage();
+        let t = k.thread(thread);
+        let stage = *k.jobs[t.job].stage_of(t.member);
         let (every, ns) = stage.sleep.unwrap_or((f64::INFINITY, 0.0));
         let (now, job) = (k.now, k.thread(thread).job);
         k.thread_mut(thread).awake_left = every;
@@ -240,21 +248,30 @@ impl<S: SimulatedScheduler> Sim<S> {
             return;
         }
         let looks = k.jobs[index].meets_twice();
-        match k.jobs[index].arrive() {
+        match k.jobs[index].arrive(member) {
             JobStep::Wait => self.scheduler.block(k, cpu),
             JobStep::Meet(workers) => {
                 let members = k.jobs[index].members.clone();
+                let each = k.machine.wake_ns(k.cpu(cpu).core_type);
+                let mut woken = 0.0;
                 for (other, &id) in (0..).zip(&members) {
                     if other != member && (other < workers || looks) {
-                        self.assign(id, other < workers, cpu);
+                        woken += each;
+                        self.assign(id, other < workers, cpu, woken);
                     }
                 }
-                // What comes last wakes the others, and waits only then.
-                if member < workers {
-                    self.assign(thread, true, cpu);
+                // What comes last wakes the others, one after the other, and only then goes on, or waits.
+                if member < workers || woken > 0.0 {
+                    self.kernel.thread_mut(thread).debt += woken;
+                    self.assign(thread, member < workers, cpu, 0.0);
                 } else {
                     self.scheduler.block(&mut self.kernel, cpu);
                 }
+            }
+            JobStep::GoOn(part) => {
+                k.give_work(thread, part);
+                k.mark_dirty(cpu);
+                k.changes_load(cpu);
             }
             JobStep::End => self.end(cpu, index),
             JobStep::Work(part) => {
@@ -265,8 +282,8 @@ impl<S: SimulatedScheduler> Sim<S> {
     }
 
     /// A stage begins: a thread is given its part of it, or nothing but a look at what the others do, and
-    /// is woken up by what runs on `waker` if it waits.
-    fn assign(&mut self, thread: u32, works: bool, waker: u32) {
+    /// is woken up by what runs on `waker` if it waits, in so many ns.
+    fn assign(&mut self, thread: u32, works: bool, waker: u32, in_ns: f64) {
         let k = &mut self.kernel;
         let (state, cpu) = (k.thread(thread).state, k.thread(thread).cpu);
         if state == ThreadState::Running {
@@ -283,9 +300,11 @@ impl<S: SimulatedScheduler> Sim<S> {
                 k.mark_dirty(cpu);
                 k.changes_load(cpu);
             }
-            ThreadState::Blocked => {
-                self.scheduler.wake(k, thread, waker);
+            ThreadState::Blocked if in_ns > 0.0 => {
+                let at = k.now + in_ns as u64;
+                k.events.push(at, SimulatedEvent::Rouse(thread, waker));
             }
+            ThreadState::Blocked => self.scheduler.wake(k, thread, waker),
             ThreadState::Queued | ThreadState::Dead => {}
         }
     }
@@ -298,7 +317,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         if let Some(starters) = starters {
             // It still runs here when it is waited for no longer.
             let starter = self.kernel.jobs[starters].members[index];
-            self.assign(starter, true, cpu);
+            self.assign(starter, true, cpu, 0.0);
         }
         let k = &mut self.kernel;
         self.scheduler.block(k, cpu);
@@ -345,3 +364,6 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.past_nj[index] + now
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,6 +273,16 @@ fn programs_and_mixes_can_be_added() {
         text.contains("broken.toml:") && text.contains("asymmetry"),
         "{text}"
     );
+    // There is no phase to go on to.
+    let broken = write(
+        "broken.toml",
+        &mine.replace("[[mine.phase]]", "[[mine.phase]]\ngoes_on = true"),
+    );
+    let text = error(&["Ours", "--add-programs", &broken]);
+    assert!(
+        text.contains("broken.toml:1:") && text.contains("goes_on"),
+        "{text}"
+    );
 }
 
 #[test]
