@@ -64,7 +64,7 @@ pub(super) struct SimulatedThread {
     pub(super) awake_left: f64,
     /// When its present frame began, ns.
     pub(super) frame_from: u64,
-    /// Time that goes by before it works: switches, and data that are brought along, ns.
+    /// Time that goes by before it works: switches, others that it wakes up, and data that are brought along, ns.
     pub(super) debt: f64,
     pub(super) rate: Rate,
     settled_at: u64,
