@@ -113,8 +113,8 @@ impl Compiled {
 pub(super) enum JobStep {
     /// Works: so many instructions of its present stage.
     Work(f64),
-    /// Works: so many of the next stage, which is its present one from now on.
-    GoOn(f64),
+    /// Works on at the next stage, which is its present one from now on.
+    GoOn,
     /// Waits for the others.
     Wait,
     /// All have come: the next stage begins, in which those up to this one, and no others, work.
@@ -190,10 +190,10 @@ impl Job {
         }
     }
 
-    /// Instructions that a worker of the present stage is given at once.
-    pub(super) fn part(&self) -> f64 {
-        let parts = self.stage().pieces.unwrap_or_else(|| self.workers());
-        self.stage().instructions / f64::from(parts)
+    /// Instructions that a worker is given at once of its present stage.
+    pub(super) fn part(&self, member: u32) -> f64 {
+        let stage = self.stage_of(member);
+        stage.instructions / f64::from(stage.pieces.unwrap_or_else(|| self.workers()))
     }
 
     /// Whether at the end of the present stage also those wake up that have no part in the next: after one in
@@ -207,7 +207,7 @@ impl Job {
     /// Member number `member` comes to the program's beginning.
     pub(super) fn begin(&self, member: u32) -> JobStep {
         if member < self.workers() {
-            JobStep::Work(self.part())
+            JobStep::Work(self.part(member))
         } else {
             JobStep::Wait
         }
@@ -217,11 +217,11 @@ impl Job {
     pub(super) fn arrive(&mut self, member: u32) -> JobStep {
         if self.untaken > 0 {
             self.untaken -= 1;
-            return JobStep::Work(self.part());
+            return JobStep::Work(self.part(member));
         }
         if self.stage_of(member).goes_on {
             self.ahead[member as usize] += 1;
-            return JobStep::GoOn(self.stage_of(member).instructions / f64::from(self.workers()));
+            return JobStep::GoOn;
         }
         self.arrived += 1;
         if self.arrived < self.workers() {
@@ -272,7 +272,7 @@ mod tests {
             [JobStep::Wait, JobStep::Wait]
         );
         assert_eq!(job.arrive(0), JobStep::Meet(1), "a serial one");
-        assert_eq!(job.part(), 12.0);
+        assert_eq!(job.part(0), 12.0);
         assert_eq!(job.arrive(0), JobStep::End);
     }
 
@@ -284,15 +284,14 @@ mod tests {
         stages[1].instructions = 30.0;
         let mut job = Job::new(program, vec![4, 5], 0);
         assert_eq!(job.begin(1), JobStep::Work(6.0));
-        assert_eq!(job.arrive(1), JobStep::GoOn(15.0));
-        let at = |job: &Job, member| job.stage_of(member).instructions;
-        assert_eq!([at(&job, 0), at(&job, 1)], [12.0, 30.0]);
+        assert_eq!(job.arrive(1), JobStep::GoOn);
+        assert_eq!([job.part(0), job.part(1)], [6.0, 15.0]);
         assert_eq!(job.arrive(1), JobStep::Wait);
         assert_eq!(
             [job.arrive(0), job.arrive(0)],
-            [JobStep::GoOn(15.0), JobStep::Meet(2)]
+            [JobStep::GoOn, JobStep::Meet(2)]
         );
-        assert_eq!([at(&job, 0), at(&job, 1)], [12.0, 12.0], "the next round");
+        assert_eq!([job.part(0), job.part(1)], [6.0, 6.0], "the next round");
     }
 
     #[test]

@@ -292,7 +292,8 @@ impl SimulatedMachine {
         Ok(self)
     }
 
-    /// What waking a thread up takes a thread on a core type, ns: nothing but in what stands for a virtual machine, for on hardware it is a microsecond.
+    /// What waking a thread up takes a thread on a core type, ns: nothing but in what stands for a virtual machine,
+    /// for on hardware it is a microsecond.
     pub(super) fn wake_ns(&self, core_type: usize) -> f64 {
         let capacity = |kind: usize| f64::from(self.topology.types[kind].capacity);
         self.wake_ns * capacity(0) / capacity(core_type)

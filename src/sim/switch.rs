@@ -268,11 +268,7 @@ impl<S: SimulatedScheduler> Sim<S> {
                     self.scheduler.block(&mut self.kernel, cpu);
                 }
             }
-            JobStep::GoOn(part) => {
-                k.give_work(thread, part);
-                k.mark_dirty(cpu);
-                k.changes_load(cpu);
-            }
+            JobStep::GoOn => self.assign(thread, true, cpu, 0.0),
             JobStep::End => self.end(cpu, index),
             JobStep::Work(part) => {
                 k.thread_mut(thread).left = part;
@@ -285,12 +281,13 @@ impl<S: SimulatedScheduler> Sim<S> {
     /// is woken up by what runs on `waker` if it waits, in so many ns.
     fn assign(&mut self, thread: u32, works: bool, waker: u32, in_ns: f64) {
         let k = &mut self.kernel;
-        let (state, cpu) = (k.thread(thread).state, k.thread(thread).cpu);
+        let t = k.thread(thread);
+        let (state, cpu, job, member) = (t.state, t.cpu, t.job, t.member);
         if state == ThreadState::Running {
             k.update_current(cpu);
         }
         let part = if works {
-            k.jobs[k.thread(thread).job].part()
+            k.jobs[job].part(member)
         } else {
             LOOK
         };

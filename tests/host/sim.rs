@@ -264,25 +264,26 @@ fn programs_and_mixes_can_be_added() {
     let mixes = write("mixes.toml", mixes);
     let text = stdout(&["Ours", "--add-programs", &programs, "--add-mixes", &mixes]);
     assert!(text.contains("Ours on juno-r1: 2*mine, lbm"), "{text}");
-    let broken = write(
-        "broken.toml",
-        &mine.replace("asymmetry = { value = 0", "asymmetry = { value = 7"),
-    );
-    let text = error(&["Ours", "--add-programs", &broken]);
-    assert!(
-        text.contains("broken.toml:") && text.contains("asymmetry"),
-        "{text}"
-    );
-    // There is no phase to go on to.
-    let broken = write(
-        "broken.toml",
-        &mine.replace("[[mine.phase]]", "[[mine.phase]]\ngoes_on = true"),
-    );
-    let text = error(&["Ours", "--add-programs", &broken]);
-    assert!(
-        text.contains("broken.toml:1:") && text.contains("goes_on"),
-        "{text}"
-    );
+    // An asymmetry out of range, and a phase without one to go on to.
+    for (right, wrong, told) in [
+        (
+            "asymmetry = { value = 0",
+            "asymmetry = { value = 7",
+            "asymmetry",
+        ),
+        (
+            "[[mine.phase]]",
+            "[[mine.phase]]\ngoes_on = true",
+            "goes_on",
+        ),
+    ] {
+        let broken = write("broken.toml", &mine.replace(right, wrong));
+        let text = error(&["Ours", "--add-programs", &broken]);
+        assert!(
+            text.contains("broken.toml:") && text.contains(told),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::super::kernel::BEGIN_NS;
 use super::super::library::Library;
 use super::*;
 
-/// When threads of `barrier` go on after their first meeting, µs after the last has come, where each has one of these CPUs of the virtual
-/// `odroid-xu4`.
+/// When threads of `barrier` go on after their first meeting, µs after the last has come, where each has one of these
+/// CPUs of the virtual `odroid-xu4`.
 fn go_on_after(cpus: &[u32]) -> Vec<u64> {
     let library = Library::builtin().unwrap();
     let machine = Rc::new(library.machine("odroid-xu4").unwrap().as_testbed().unwrap());
