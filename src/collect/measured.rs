@@ -43,6 +43,14 @@ pub(crate) struct Measured<'c> {
     pub runs: Vec<ProgramRun>,
 }
 
+impl Measured<'_> {
+    /// The mean of what the runs took, W, of those of which a sensor told.
+    pub(crate) fn watts(&self) -> Option<f64> {
+        let told: Vec<f64> = self.runs.iter().filter_map(|run| run.watts).collect();
+        (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64)
+    }
+}
+
 /// The table, as far as it has been measured.
 #[derive(Debug)]
 pub(crate) struct MeasuredTable {
@@ -132,9 +140,7 @@ impl MeasuredTable {
             count.map(|count| format!("{count:.1}")).unwrap_or_default()
         }));
         if self.joules {
-            let watts: Vec<f64> = runs.iter().filter_map(|run| run.watts).collect();
-            let watts_mean = watts.iter().sum::<f64>() / watts.len() as f64;
-            let joules = (!watts.is_empty()).then(|| watts_mean * mean.run_ns() / 1e9);
+            let joules = of.watts().map(|watts| watts * mean.run_ns() / 1e9);
             row.push(joules.map(|j| format!("{j:.9}")).unwrap_or_default());
         }
         row
@@ -283,6 +289,16 @@ mod tests {
         assert!(data.rows.iter().all(ef), "{:?}", data.rows[0].ef);
         assert_eq!(data.features, ["instructions", "loads"]);
         assert_eq!(data.rows[0].features[0], 0.5);
+    }
+
+    #[test]
+    fn runs_of_which_no_sensor_told_take_no_part_in_the_watts() {
+        let mut some = measured("P", 500.0, &[]);
+        some.runs[0].watts = None;
+        some.runs[1].watts = Some(4.0);
+        assert_eq!(some.watts(), Some(7.0));
+        some.runs.iter_mut().for_each(|run| run.watts = None);
+        assert_eq!(some.watts(), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::energy::meter::EnergyMeter;
 const IDLE: Duration = Duration::from_secs(2);
 
 /// A run that took less time says nothing: power is read ten times a second.
-const LEAST: Duration = Duration::from_millis(200);
+pub(super) const LEAST: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub(super) struct Meter {

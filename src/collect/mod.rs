@@ -36,7 +36,7 @@ use crate::pmu::{Counters, Event, EventSet, MachinePmus, Meaning, Plan, Pmu, ava
 use crate::text::stamp;
 use crate::topology::Topology;
 use measured::{JOULES, Measured, MeasuredTable, SetPlace};
-use meter::Meter;
+use meter::{LEAST, Meter};
 use share::Shared;
 use suite::Program;
 use windows::{ProgramRun, deviation};
@@ -152,11 +152,14 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
     bar.set_style(ProgressStyle::with_template(
         "{bar:30} {pos}/{len} {msg}, {eta} left",
     )?);
-    let mut failed = 0;
+    let (mut failed, mut untold) = (0, 0);
     for program in &left {
         let on = (&machine, &topology);
         match measure(program, args, on, &counted, &mut meter, &bar, stop) {
-            Ok(Some(measured)) => table.add(program, &measured)?,
+            Ok(Some(measured)) => {
+                untold += usize::from(measured.iter().any(|of| of.watts().is_none()));
+                table.add(program, &measured)?;
+            }
             Ok(None) => {
                 bar.abandon();
                 output::note("Interrupted; the same command goes on from here.");
@@ -170,6 +173,15 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if meter.tells() && untold > 0 {
+        warn!(
+            "of {untold} of {} programs the sensor did not tell what they take on some core type, where column \
+             {JOULES} stays empty: a run has to last for {:.1} s (give more --windows, or a greater --window) and to \
+             take more than the idle machine",
+            left.len(),
+            LEAST.as_secs_f64()
+        );
+    }
     output::print(format_args!(
         "{} holds {} programs on {} core types.",
         args.output.display(),
