@@ -18,6 +18,9 @@ PARSEC = ("--qp 20 --partitions b8x8,i4x4 --ref 5 --no-fast-pskip --me umh --sub
 
 KINDS = ("calm", "calm", "busy")
 
+# So often a picture waits for none before it, whatever is in the film (x264's --keyint). What waits for it in turn comes out with it at once.
+KEY = 250
+
 # For the machine's script: `films N...` makes film.N each for a program x264-N, which is called so that it is told
 # from others: $ROUNDS times $PHASE pictures of each of KINDS; odd films begin with the last.
 SHELL = """
