@@ -243,6 +243,12 @@ static inline u64 deadline_of(u64 vtime, u64 burst_ns, u64 slice_ns, u64 period_
 #define MAX_AGENT_WAIT_NS	(100ULL * 1000 * 1000)
 
 /*
+ * And that of kernel threads, which may hold what programs wait for: khugepaged (nice 19) holds a program's memory,
+ * and by its weight alone kept a video for two seconds from going on beside a crowd.
+ */
+#define MAX_KTHREAD_WAIT_NS	(20ULL * 1000 * 1000)
+
+/*
  * When it is the turn, at @deadline or before, of a task that has held an RCU read-side section
  * open since @since. In a long queue half of the tasks may be behind the clock, and by the clock
  * alone it waits for them all.

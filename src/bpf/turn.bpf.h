@@ -101,16 +101,21 @@ static bool holds_rcu(struct task_struct *p)
 }
 
 /*
- * What the agent does at idle priority holds its files open, as all its threads do: if it is killed,
- * the scheduler stays until the last of them has ended, and for that each has to run once more. By its
- * weight alone it would wait for many seconds behind a crowd.
+ * Others may wait for what weighs little, which would wait for many seconds behind a crowd by its weight alone:
+ * for kernel threads, and for what the agent does at idle priority. That holds its files open, as all its threads
+ * do: if it is killed, the scheduler stays until the last of them has ended, and for that each has to run once more.
  */
-static u64 agent_deadline(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 deadline)
+static u64 waited_for_deadline(struct task_struct *p, u64 now, u64 deadline)
 {
-	u64 latest = now + MAX_AGENT_WAIT_NS;
+	u64 latest = now;
 
-	return p->tgid == agent_tgid && !tctx->is_agent && vtime_before(latest, deadline) ? latest :
-											    deadline;
+	if (p->flags & PF_KTHREAD)
+		latest += MAX_KTHREAD_WAIT_NS;
+	else if (p->tgid == agent_tgid)
+		latest += MAX_AGENT_WAIT_NS;
+	else
+		return deadline;
+	return vtime_before(latest, deadline) ? latest : deadline;
 }
 
 /* @p is about to be queued: no earlier and no later than is fair, unless others wait for it. */
@@ -120,7 +125,7 @@ static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 
 	tctx->vtime = place_vtime(tctx->vtime, now, period);
 	deadline = entitled_deadline(tctx, deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period));
-	deadline = agent_deadline(p, tctx, now, deadline);
+	deadline = waited_for_deadline(p, now, deadline);
 	if (!holds_rcu(p)) {
 		tctx->rcu_since = 0;
 		return deadline;

@@ -175,9 +175,8 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
     bar.finish_and_clear();
     if meter.tells() && untold > 0 {
         warn!(
-            "of {untold} of {} programs the sensor did not tell what they take on some core type, where column \
-             {JOULES} stays empty: a run has to last for {:.1} s (give more --windows, or a greater --window) and to \
-             take more than the idle machine",
+            "{untold} of {} programs have no {JOULES} on some core type: the sensor does not tell what a run takes that lasts \
+             less than {:.1} s (give more --windows, or a greater --window), or that takes hardly more than the idle machine",
             left.len(),
             LEAST.as_secs_f64()
         );

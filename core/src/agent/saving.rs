@@ -187,7 +187,9 @@ impl EnergySaving {
         // Progress is charged by what the policy says.
         self.speedups.look(snapshot, &mut self.told);
         self.progress.update(snapshot, |_| u64::MAX);
-        self.paces.look(snapshot, self.is_crowded());
+        // The crowd's first look is one of a crowd, too.
+        let is_crowded = self.is_crowded() || !self.fits(snapshot);
+        self.paces.look(snapshot, is_crowded);
         let is_first = self.looked_ns.replace(snapshot.now_ns).is_none();
         for (on, most) in self.ran_on.iter_mut().enumerate() {
             let ran = snapshot.tasks.iter().map(|task| task.run_ns[on]).sum();
@@ -454,6 +456,33 @@ mod tests {
             assert!(fits(3, video));
             assert!(!fits(4, video));
         }
+    }
+
+    #[test]
+    fn what_a_video_does_as_a_crowd_begins_says_nothing_of_what_it_does_alone() {
+        let topology = board(2, 2);
+        // So many compute, and a video is on a small core.
+        let is_seen = |busy: u32| {
+            let mut saving = EnergySaving::default();
+            let mut tasks: Vec<Task> = (0..=busy).map(|n| task(n, n % 4, 0)).collect();
+            tasks[busy as usize].core_type = 1;
+            for look in 1..=3 {
+                for (n, task) in (0..).zip(&mut tasks) {
+                    let share = if n == busy { 80 } else { 100 };
+                    task.run_ns[task.core_type] += 6 * share * MS;
+                }
+                saving.look(&Snapshot {
+                    now_ns: look * 600 * MS,
+                    topology: &topology,
+                    tasks: &tasks,
+                });
+            }
+            let stale = stale_ns(&topology);
+            let video = tasks[busy as usize].id;
+            saving.paces.is_seen(video, 1, 1800 * MS, stale)
+        };
+        assert!(is_seen(3));
+        assert!(!is_seen(4));
     }
 
     #[test]

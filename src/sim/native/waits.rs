@@ -342,6 +342,26 @@ fn a_crowd_does_not_keep_what_the_agent_does_at_idle_priority_from_ending() {
     assert!(ran < S, "{} ms", ran / MS);
 }
 
+/// It may hold a program's memory, as khugepaged does. (By its weight alone this one waited for 1.6 s.)
+#[test]
+fn a_crowd_does_not_keep_a_kernel_thread_of_little_weight_from_what_it_holds() {
+    let mut scene = Scene::new(&ticking(&[4, 4]));
+    scene.hogs(24, &NewTask::default());
+    let khugepaged = NewTask {
+        flags: PF_KTHREAD,
+        nice: 19,
+        ..NewTask::default()
+    };
+    let khugepaged = scene.kernel.fork(&khugepaged, 0);
+    scene.run(S);
+    let ran = scene.ran(khugepaged);
+    let waited = scene.longest_wait(&[khugepaged], 10 * S);
+    assert!(waited < 150 * MS, "{} ms", waited / MS);
+    // An equal share would be 3.2 s.
+    let ran = scene.ran(khugepaged) - ran;
+    assert!(ran < 3 * S, "{} ms", ran / MS);
+}
+
 /// Its work is urgent for whatever it serves, even if it is not brief.
 #[test]
 fn a_kernel_thread_of_a_cpu_goes_first() {
