@@ -21,7 +21,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin heartbeats setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb clean help
+.PHONY: build spin heartbeats setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb try-service clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null
@@ -86,6 +86,9 @@ deb: generated heartbeats spin ## build target/debian/scx-hetero_*.deb (takes ca
 
 try-deb: deb     ## install, upgrade and remove that in a clean Debian (as root; takes debootstrap)
 	@packaging/try-deb "$$(ls -t $(target)/debian/scx-hetero_*.deb | head -n 1)"
+
+try-service: setup deb ## see its service at work under systemd, in a virtual machine (as root; takes debootstrap)
+	@packaging/try-service "$$(ls -t $(target)/debian/scx-hetero_*.deb | head -n 1)"
 
 clean:           ## remove what was built here (kernels stay in the cache)
 	rm -rf $(target)
