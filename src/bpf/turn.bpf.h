@@ -105,13 +105,13 @@ static bool holds_rcu(struct task_struct *p)
  * for kernel threads, and for what the agent does at idle priority. That holds its files open, as all its threads
  * do: if it is killed, the scheduler stays until the last of them has ended, and for that each has to run once more.
  */
-static u64 waited_for_deadline(struct task_struct *p, u64 now, u64 deadline)
+static u64 waited_for_deadline(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 deadline)
 {
 	u64 latest = now;
 
 	if (p->flags & PF_KTHREAD)
 		latest += MAX_KTHREAD_WAIT_NS;
-	else if (p->tgid == agent_tgid)
+	else if (p->tgid == agent_tgid && !tctx->is_agent)
 		latest += MAX_AGENT_WAIT_NS;
 	else
 		return deadline;
@@ -125,7 +125,7 @@ static u64 next_deadline(struct task_struct *p, struct task_ctx *tctx)
 
 	tctx->vtime = place_vtime(tctx->vtime, now, period);
 	deadline = entitled_deadline(tctx, deadline_of(tctx->vtime, burst_of(tctx), slice_ns, period));
-	deadline = waited_for_deadline(p, now, deadline);
+	deadline = waited_for_deadline(p, tctx, now, deadline);
 	if (!holds_rcu(p)) {
 		tctx->rcu_since = 0;
 		return deadline;

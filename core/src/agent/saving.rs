@@ -156,9 +156,6 @@ impl EnergySaving {
         let begins = self.looked_ns.is_none();
         self.look(snapshot);
         self.first = Some(self.cheapest(snapshot.topology, &costs));
-        if !self.fits(snapshot) {
-            self.crowded_ns = Some(now);
-        }
         if self.crowded_ns.is_some_and(|at| now - at < CROWD_NS) {
             self.next.clear();
             if aim == PlaceAim::Energy {
@@ -187,9 +184,10 @@ impl EnergySaving {
         // Progress is charged by what the policy says.
         self.speedups.look(snapshot, &mut self.told);
         self.progress.update(snapshot, |_| u64::MAX);
-        // The crowd's first look is one of a crowd, too.
-        let is_crowded = self.is_crowded() || !self.fits(snapshot);
-        self.paces.look(snapshot, is_crowded);
+        if !self.fits(snapshot) {
+            self.crowded_ns = Some(snapshot.now_ns);
+        }
+        self.paces.look(snapshot, self.is_crowded());
         let is_first = self.looked_ns.replace(snapshot.now_ns).is_none();
         for (on, most) in self.ran_on.iter_mut().enumerate() {
             let ran = snapshot.tasks.iter().map(|task| task.run_ns[on]).sum();
