@@ -44,6 +44,7 @@ use goals::ProgramGoals;
 use half::{BpfHalf, beat};
 use hetero_core::goals::GoalSettings;
 use limits::CgroupLimits;
+use pace::Allowance;
 use recording::Recording;
 use rest::{Bell, Rest};
 use samples::SampleLog;
@@ -282,6 +283,7 @@ impl Scheduler<'_> {
         let bell = self.bell.as_ref();
         let mut bell = bell.map_or_else(never, |bell| bell.rung().clone());
         let mut rest = Rest::new(tidied);
+        let mut allowance = Allowance::new(tidied);
 
         while !uei_exited!(&self.half.skel, uei) {
             let now = Instant::now();
@@ -375,7 +377,7 @@ impl Scheduler<'_> {
                 let took = pace::cpu_time().saturating_sub(before);
                 due = self
                     .interval()
-                    .map(|interval| now + pace::next(interval, took));
+                    .map(|interval| now + allowance.next(now, interval, took));
             }
             if advice_due.is_some_and(|at| now >= at) {
                 advice_due = self.advise().map(|wait| now + wait);

@@ -2,11 +2,12 @@
 //! Programs that want advice, and when they get it.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, never};
 use log::warn;
 
+use super::pace::Allowance;
 use super::{Scheduler, pace};
 use crate::advice::{AdviceServer, SOCKET, Subscribers};
 
@@ -14,7 +15,10 @@ use crate::advice::{AdviceServer, SOCKET, Subscribers};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Outlives a restart, as on CPU hotplug.
-pub(super) struct ProgramAdvice(Option<AdviceServer>);
+pub(super) struct ProgramAdvice {
+    server: Option<AdviceServer>,
+    allowance: Allowance,
+}
 
 impl ProgramAdvice {
     /// Listens to programs. Where that fails, says why once and goes on without.
@@ -23,17 +27,20 @@ impl ProgramAdvice {
         if let Err(why) = &server {
             warn!("programs get no advice: {why:#}");
         }
-        Self(server.ok())
+        Self {
+            server: server.ok(),
+            allowance: Allowance::new(Instant::now()),
+        }
     }
 
     /// The programs that have subscribed.
     pub(super) fn subscribers(&self) -> Option<&Subscribers> {
-        self.0.as_ref().map(|server| &**server.subscribers())
+        self.server.as_ref().map(|server| &**server.subscribers())
     }
 
     /// Something arrives when a program has subscribed.
     pub(super) fn news(&self) -> Receiver<()> {
-        let server = self.0.as_ref();
+        let server = self.server.as_ref();
         server.map_or_else(never, |server| server.news().clone())
     }
 }
@@ -49,6 +56,6 @@ impl Scheduler<'_> {
         subscribers.advise(|clients| self.agent.advise(&mut self.half, clients));
         subscribers.tell(&self.agent.topology);
         let took = pace::cpu_time().saturating_sub(before);
-        Some(pace::next(LOOK, took))
+        Some(self.advice.allowance.next(Instant::now(), LOOK, took))
     }
 }
