@@ -9,6 +9,9 @@ use super::{CLASSES, DISTURBED, InterferenceClass};
 /// at a time.
 const MISS: f64 = 80.0;
 
+/// Likewise where each waits for the one before, at the most.
+const LONE_MISS: f64 = 300.0;
+
 /// Likewise of an access to the last-level cache.
 const L2_MISS: f64 = 20.0;
 
@@ -74,6 +77,12 @@ fn causes(signs: &InterferenceSigns, lost: f64) -> [(InterferenceClass, f64); 4]
         None => (lost - (llc + bandwidth + sibling) / EXPLAINED).max(0.1),
     };
     let l2 = l2 * signs.values[at::CLUSTER].clamp(0.0, 1.0);
+    // Misses that wait for each other cost more: what nothing else explains is theirs, as far as there was time for each undisturbed.
+    let undisturbed = (misses - more).max(1e-3);
+    let most = (LONE_MISS.min(1e3 / undisturbed) / MISS).max(1.0);
+    let unexplained = lost - (l2 + sibling);
+    let scale = (unexplained / (llc + bandwidth).max(1e-6)).clamp(1.0, most);
+    let (llc, bandwidth) = (llc * scale, bandwidth * scale);
     [
         (InterferenceClass::Llc, llc),
         (InterferenceClass::L2, l2),
@@ -105,19 +114,53 @@ mod tests {
     use super::super::signs::NR_SIGNS;
     use super::*;
 
-    fn class(signs: &[(usize, f64)]) -> InterferenceClass {
+    fn signs(of: &[(usize, f64)]) -> InterferenceSigns {
         let mut values = [None; NR_SIGNS];
-        signs
-            .iter()
-            .for_each(|&(at, value)| values[at] = Some(value));
-        let likely = classify(&InterferenceSigns::from_values(values));
+        of.iter().for_each(|&(at, value)| values[at] = Some(value));
+        InterferenceSigns::from_values(values)
+    }
+
+    fn likely(of: &[(usize, f64)]) -> [f64; CLASSES] {
+        let likely = classify(&signs(of));
         let sum: f64 = likely.iter().sum();
         assert!((sum - 1.0).abs() < 1e-9, "{likely:?}");
         assert!(
             likely.iter().all(|of| (0.0..=1.0).contains(of)),
             "{likely:?}"
         );
-        best(&likely).0
+        likely
+    }
+
+    fn class(of: &[(usize, f64)]) -> InterferenceClass {
+        best(&likely(of)).0
+    }
+
+    #[test]
+    fn misses_that_wait_for_each_other_explain_more() {
+        use at::{BANDWIDTH, MISSES, MISSES_MORE, OTHERS, SLOW};
+        // As `canneal` beside three of `stream`: 300 cycles a miss, and half as much again for the queue.
+        let told = |misses: f64, more: f64| {
+            likely(&[
+                (SLOW, 0.67),
+                (MISSES, misses),
+                (MISSES_MORE, more),
+                (BANDWIDTH, 0.75),
+                (OTHERS, 0.7),
+            ])
+        };
+        let of = |likely: [f64; CLASSES]| {
+            let of = |class: InterferenceClass| likely[class as usize];
+            of(InterferenceClass::Llc) + of(InterferenceClass::Bandwidth)
+        };
+        assert!(of(told(4.7, 1.0)) > 0.95, "{:?}", told(4.7, 1.0));
+        // So few explain little, however long each of them takes.
+        assert!(of(told(0.5, 0.1)) < 0.5, "{:?}", told(0.5, 0.1));
+        // Where a thread misses so often anyway, many are under way at once.
+        assert!(of(told(40.0, 0.1)) > 0.95);
+        let lost = 0.67_f64.exp_m1();
+        let signs = signs(&[(SLOW, 0.67), (MISSES, 30.0), (MISSES_MORE, 1.0)]);
+        let cost = causes(&signs, lost)[0].1;
+        assert!((cost - MISS / 1e3).abs() < 1e-9, "{cost}");
     }
 
     #[test]
