@@ -284,6 +284,9 @@ impl Scheduler<'_> {
         let mut bell = bell.map_or_else(never, |bell| bell.rung().clone());
         let mut rest = Rest::new(tidied);
         let mut allowance = Allowance::new(tidied);
+        // What any user may ask for a thousand times a second.
+        let (mut calls, mut called) = (Allowance::new(tidied), false);
+        let silence = never();
 
         while !uei_exited!(&self.half.skel, uei) {
             let now = Instant::now();
@@ -301,6 +304,15 @@ impl Scheduler<'_> {
                 None => AWAKE_WAIT,
             };
             self.half.set_asleep(rests);
+            // What is asked for meanwhile is done later, all at once.
+            let news = match calls.owes(now) {
+                true => &silence,
+                false => &programs,
+            };
+            let asked = match self.advice.owes(now) {
+                true => &silence,
+                false => &subscribers,
+            };
             select! {
                 recv(stop) -> _ => break,
                 recv(reload) -> _ => {
@@ -325,15 +337,16 @@ impl Scheduler<'_> {
                     Ok(spinner) => spinning::register(&self.half.skel.progs.register_spin, &spinner),
                     Err(_) => spinners = never(),
                 },
-                recv(programs) -> news => match news {
+                recv(news) -> news => match news {
                     Ok(()) => {
+                        called = true;
                         goals_due = Some(Instant::now());
                         // Their threads are to be known, too.
                         due = goals_due;
                     }
                     Err(_) => programs = never(),
                 },
-                recv(subscribers) -> news => match news {
+                recv(asked) -> news => match news {
                     Ok(()) => advice_due = Some(Instant::now()),
                     Err(_) => subscribers = never(),
                 },
@@ -368,6 +381,7 @@ impl Scheduler<'_> {
             self.learn();
             self.look_for_caches(due.is_some());
             self.watch_caches();
+            let since = pace::cpu_time();
             if goals_due.is_some_and(|at| now >= at) {
                 goals_due = self.steer().map(|wait| now + wait);
             }
@@ -378,6 +392,9 @@ impl Scheduler<'_> {
                 due = self
                     .interval()
                     .map(|interval| now + allowance.next(now, interval, took));
+            }
+            if std::mem::take(&mut called) {
+                calls.spend(now, pace::cpu_time().saturating_sub(since));
             }
             if advice_due.is_some_and(|at| now >= at) {
                 advice_due = self.advise().map(|wait| now + wait);

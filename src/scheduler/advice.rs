@@ -38,6 +38,11 @@ impl ProgramAdvice {
         self.server.as_ref().map(|server| &**server.subscribers())
     }
 
+    /// Whether finding out what to tell has cost so much that whoever asks has to wait.
+    pub(super) fn owes(&self, now: Instant) -> bool {
+        self.allowance.owes(now)
+    }
+
     /// Something arrives when a program has subscribed.
     pub(super) fn news(&self) -> Receiver<()> {
         let server = self.server.as_ref();

@@ -37,16 +37,26 @@ impl Allowance {
         }
     }
 
-    /// Time until the next decision, of what wants one each `interval`, by what CPU time the one that was made now `took`.
-    pub(super) fn next(&mut self, now: Instant, interval: Duration, took: Duration) -> Duration {
+    /// Whether what was spent is yet to be earned: what anybody may ask for at any time is put off for so long.
+    pub(super) fn owes(&self, now: Instant) -> bool {
+        self.at > now
+    }
+
+    /// Takes off what was done now.
+    pub(super) fn spend(&mut self, now: Instant, took: Duration) {
         let earned = now.saturating_duration_since(self.at) / TIMES;
         let has = (self.saved + earned).min(MOST_SAVED);
         let lacks = took.saturating_sub(has).saturating_mul(TIMES);
         self.saved = has.saturating_sub(took);
-        // It is earned by then. A decision that could not wait for that adds to it.
+        // It is earned by then. What could not wait for that adds to it.
         let until = self.at.max(now) + lacks.min(MOST_WAIT);
         self.at = until.min(now + MOST_WAIT);
-        interval.max(self.at - now)
+    }
+
+    /// Time until the next decision, of what wants one each `interval`, by what CPU time the one that was made now `took`.
+    pub(super) fn next(&mut self, now: Instant, interval: Duration, took: Duration) -> Duration {
+        self.spend(now, took);
+        interval.max(self.at.saturating_duration_since(now))
     }
 }
 
@@ -85,7 +95,10 @@ mod tests {
         let now = Instant::now();
         let mut allowance = Allowance::new(now);
         assert_eq!(allowance.next(now, ms(50), MOST_SAVED + ms(5)), ms(500));
-        assert_eq!(allowance.next(now + ms(100), ms(50), ms(5)), ms(900));
+        assert!(allowance.owes(now + ms(499)) && !allowance.owes(now + ms(500)));
+        allowance.spend(now + ms(100), ms(2));
+        assert!(allowance.owes(now + ms(699)) && !allowance.owes(now + ms(700)));
+        assert_eq!(allowance.next(now + ms(100), ms(50), ms(5)), ms(1100));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use hetero_heartbeats::{Heartbeat, HeartbeatOptions, HeartbeatTarget};
 use serde::Deserialize;
 
 use crate::support::slice::Slice;
@@ -276,6 +277,29 @@ fn passing(rows: usize) -> Crowd {
     let mut one = Command::new("sh");
     one.args(["-c", script]);
     Crowd::running(one, rows)
+}
+
+#[test]
+fn a_user_who_comes_and_goes_all_the_time_costs_little() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let _crowd = Crowd::of(16);
+    thread::sleep(s(3));
+    let (begun, before) = (Instant::now(), scheduler.ran());
+    let mut sessions = 0;
+    while begun.elapsed() < s(4) {
+        let session = Heartbeat::open(HeartbeatOptions {
+            target: HeartbeatTarget::Rate(30.0),
+            ..HeartbeatOptions::default()
+        });
+        session.unwrap().beat();
+        sessions += 1;
+    }
+    let part = (scheduler.ran() - before) / begun.elapsed().as_secs_f64();
+    println!("{sessions} sessions, for which the scheduler took {part:.3} of a CPU");
+    assert!(sessions > 400, "{sessions}");
+    // Looks at all threads for each of them took a third and more.
+    assert!(part < 0.15, "{part}");
+    scheduler.stop();
 }
 
 #[test]

@@ -216,8 +216,17 @@ impl Scheduler {
 
     /// Seconds that its first thread, which decides, was runnable and did not run.
     pub(crate) fn waited(&self) -> f64 {
+        self.schedstat(1)
+    }
+
+    /// Seconds that it ran.
+    pub(crate) fn ran(&self) -> f64 {
+        self.schedstat(0)
+    }
+
+    fn schedstat(&self, word: usize) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
-        stat.split(' ').nth(1).unwrap().parse::<f64>().unwrap() / 1e9
+        stat.split(' ').nth(word).unwrap().parse::<f64>().unwrap() / 1e9
     }
 
     pub(crate) fn signal(&self, signal: i32) {
