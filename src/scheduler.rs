@@ -381,7 +381,7 @@ impl Scheduler<'_> {
             self.learn();
             self.look_for_caches(due.is_some());
             self.watch_caches();
-            let since = pace::cpu_time();
+            let since = std::mem::take(&mut called).then(pace::cpu_time);
             if goals_due.is_some_and(|at| now >= at) {
                 goals_due = self.steer().map(|wait| now + wait);
             }
@@ -393,7 +393,7 @@ impl Scheduler<'_> {
                     .interval()
                     .map(|interval| now + allowance.next(now, interval, took));
             }
-            if std::mem::take(&mut called) {
+            if let Some(since) = since {
                 calls.spend(now, pace::cpu_time().saturating_sub(since));
             }
             if advice_due.is_some_and(|at| now >= at) {

@@ -38,7 +38,7 @@ impl ProgramAdvice {
         self.server.as_ref().map(|server| &**server.subscribers())
     }
 
-    /// Whether finding out what to tell has cost so much that whoever asks has to wait.
+    /// Whether finding out what to tell has cost so much that a program that asks has to wait.
     pub(super) fn owes(&self, now: Instant) -> bool {
         self.allowance.owes(now)
     }

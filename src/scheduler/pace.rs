@@ -37,7 +37,7 @@ impl Allowance {
         }
     }
 
-    /// Whether what was spent is yet to be earned: what anybody may ask for at any time is put off for so long.
+    /// Whether what was spent is yet to be earned: what any user may ask for at any time is put off for so long.
     pub(super) fn owes(&self, now: Instant) -> bool {
         self.at > now
     }
