@@ -10,6 +10,7 @@ mod end;
 pub(crate) mod peer;
 mod seats;
 mod served;
+mod users;
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,6 +29,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub(crate) use end::{join_in_time, refuse_descriptors};
 pub(crate) use seats::{Seat, Seats};
 pub(crate) use served::{Keeps, ServedSocket};
+pub(crate) use users::CountedUsers;
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 4096;

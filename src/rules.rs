@@ -288,8 +288,9 @@ impl ThreadFacts for InProc<'_> {
     }
 
     fn cgroup(&self) -> Option<String> {
-        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.tid)).ok()?;
-        cgroups::unified(&text).map(str::to_string)
+        // Directories there may be of any bytes.
+        let text = fs::read(format!("/proc/{}/cgroup", self.tid)).ok()?;
+        cgroups::unified(&String::from_utf8_lossy(&text)).map(str::to_string)
     }
 }
 

@@ -286,7 +286,8 @@ impl Scheduler<'_> {
         let mut allowance = Allowance::new(tidied);
         // What any user may ask for a thousand times a second.
         let (mut calls, mut called) = (Allowance::new(tidied), false);
-        let silence = never();
+        let (mut spins, mut spun) = (Allowance::new(tidied), None);
+        let (silence, still) = (never(), never());
 
         while !uei_exited!(&self.half.skel, uei) {
             let now = Instant::now();
@@ -313,6 +314,10 @@ impl Scheduler<'_> {
                 true => &silence,
                 false => &subscribers,
             };
+            let waiting = match spins.owes(now) {
+                true => &still,
+                false => &spinners,
+            };
             select! {
                 recv(stop) -> _ => break,
                 recv(reload) -> _ => {
@@ -333,8 +338,11 @@ impl Scheduler<'_> {
                     }
                     Err(_) => requests = never(),
                 },
-                recv(spinners) -> spinner => match spinner {
-                    Ok(spinner) => spinning::register(&self.half.skel.progs.register_spin, &spinner),
+                recv(waiting) -> spinner => match spinner {
+                    Ok(first) => {
+                        spun = Some(pace::cpu_time());
+                        spinning::register(&self.half.skel.progs.register_spin, first, waiting);
+                    }
                     Err(_) => spinners = never(),
                 },
                 recv(news) -> news => match news {
@@ -381,6 +389,9 @@ impl Scheduler<'_> {
             self.learn();
             self.look_for_caches(due.is_some());
             self.watch_caches();
+            if let Some(since) = spun.take() {
+                spins.spend(now, pace::cpu_time().saturating_sub(since));
+            }
             let since = std::mem::take(&mut called).then(pace::cpu_time);
             if goals_due.is_some_and(|at| now >= at) {
                 goals_due = self.steer().map(|wait| now + wait);

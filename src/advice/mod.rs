@@ -10,6 +10,7 @@
 
 mod frame;
 mod page;
+mod pages;
 pub(crate) mod server;
 mod subscribers;
 

@@ -4,6 +4,7 @@
 //! A memfd of the scheduler's. It is sealed before anybody else has it: its length stays, and no later mapping can
 //! write, so the program can neither change nor truncate it. The scheduler writes through the mapping made before.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -51,6 +52,7 @@ type Record = [u32; WORDS];
 #[derive(Debug)]
 pub(super) struct AdvicePage {
     words: NonNull<[AtomicU32; WORDS]>,
+    fd: OwnedFd,
     /// What is there.
     record: Box<Record>,
 }
@@ -59,11 +61,11 @@ pub(super) struct AdvicePage {
 unsafe impl Send for AdvicePage {}
 
 impl AdvicePage {
-    /// An empty one, and the descriptor for the program.
+    /// An empty one.
     ///
     /// # Errors
     /// The kernel has no memory or no descriptor.
-    pub(super) fn new() -> Result<(Self, OwnedFd), rustix::io::Errno> {
+    pub(super) fn new() -> Result<Self, rustix::io::Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("scx_hetero advice", flags)?;
         ftruncate(&fd, PAGE as u64)?;
@@ -74,10 +76,11 @@ impl AdvicePage {
         let words = words.map_err(|_| rustix::io::Errno::NOMEM)?;
         let mut page = Self {
             words: words.cast(),
+            fd,
             record: Box::new([0; WORDS]),
         };
         fcntl_add_seals(
-            &fd,
+            &page.fd,
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
         )?;
         page.record[at::MAGIC] = MAGIC;
@@ -85,7 +88,15 @@ impl AdvicePage {
         for at in [at::MAGIC, at::VERSION] {
             page.words()[at].store(page.record[at], Ordering::Release);
         }
-        Ok((page, fd))
+        Ok(page)
+    }
+
+    /// For a program.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
     }
 
     fn words(&self) -> &[AtomicU32; WORDS] {
@@ -102,9 +113,19 @@ impl AdvicePage {
         if record == self.record {
             return;
         }
-        let sequence = record[at::SEQUENCE];
-        let odd = sequence.wrapping_add(1);
-        record[at::SEQUENCE] = sequence.wrapping_add(2);
+        record[at::SEQUENCE] = record[at::SEQUENCE].wrapping_add(2);
+        self.put(record);
+    }
+
+    /// As new, for another program.
+    pub(super) fn clear(&mut self) {
+        let mut record = Box::new([0; WORDS]);
+        (record[at::MAGIC], record[at::VERSION]) = (MAGIC, VERSION);
+        self.put(record);
+    }
+
+    fn put(&mut self, record: Box<Record>) {
+        let odd = self.record[at::SEQUENCE].wrapping_add(1);
         let words = self.words();
         words[at::SEQUENCE].store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -183,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_program_reads_what_is_written_and_writes_nothing() {
-        let (mut page, fd) = AdvicePage::new().unwrap();
+        let mut page = AdvicePage::new().unwrap();
+        let fd = page.descriptor().unwrap();
         assert_eq!(word(&fd, at::MAGIC), MAGIC);
         assert_eq!(word(&fd, at::SEQUENCE), 0);
         let advice = Advice {
@@ -212,6 +234,13 @@ mod tests {
         page.write(&advice, &topology);
         assert_eq!(word(&fd, at::SEQUENCE), 2);
 
+        // Whoever has it next finds nothing of that.
+        page.clear();
+        let left = [at::MAGIC, at::SEQUENCE, at::THREADS, at::TYPE_OF_CPU].map(|at| word(&fd, at));
+        assert_eq!(left, [MAGIC, 0, 0, 0]);
+        page.write(&advice, &topology);
+        assert_eq!((word(&fd, at::SEQUENCE), word(&fd, at::THREADS)), (2, 6));
+
         assert!(pwrite(&fd, &[1], 0).is_err());
         assert!(ftruncate(&fd, 0).is_err());
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -223,7 +252,7 @@ mod tests {
 
     #[test]
     fn whatever_is_advised_fits() {
-        let (mut page, _fd) = AdvicePage::new().unwrap();
+        let mut page = AdvicePage::new().unwrap();
         let room = TypeRoom {
             cpus: f64::NAN,
             taken: f64::INFINITY,

@@ -20,12 +20,11 @@ use log::debug;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::frame::{self, LEN};
-use super::page::AdvicePage;
 use super::subscribers::Subscribers;
 use super::{MAX_OF_USER, MAX_SUBSCRIBERS};
 use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
-    ClientLimits, Keeps, MayIdle, Seat, Seats, Served, ServedSocket, Service,
+    ClientLimits, CountedUsers, Keeps, MayIdle, Seat, Seats, Served, ServedSocket, Service,
 };
 use hetero_core::advice::told::ProgramSays;
 
@@ -61,7 +60,7 @@ impl AdviceServer {
         let make = move |listener, _| {
             let counter = Counter {
                 subscribers: shared,
-                seats: Seats::new(),
+                seats: Seats::new(CountedUsers::here()),
                 news: tell,
             };
             (listener, counter)
@@ -166,9 +165,7 @@ impl Counter {
             .seats
             .take(peer.uid, MAX_SUBSCRIBERS, MAX_OF_USER, "subscribers")?;
         let process = peer.process(None)?;
-        let page = AdvicePage::new();
-        let (page, fd) = page.map_err(|error| format!("there is no page to be had: {error}"))?;
-        let id = self.subscribers.add(process, page)?;
+        let (id, fd) = self.subscribers.add(process, seat.user())?;
         // From here on it ends with this.
         let reader = Reader {
             id,

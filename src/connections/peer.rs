@@ -122,16 +122,22 @@ pub(crate) fn descends(mut tgid: u32, from: u32) -> bool {
 
 /// The process that has started another, or has adopted it since.
 pub(crate) fn parent(tgid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{tgid}/stat")).ok()?;
-    // After the name, in which there may be anything, and the state.
-    let fields = stat.rsplit_once(')')?.1;
-    fields.split_whitespace().nth(1)?.parse().ok()
+    status(tgid, "PPid:")?.trim().parse().ok()
+}
+
+/// A line of what the kernel tells of a process. Unlike `/proc/PID/stat` that takes no longer the more threads it has.
+fn status(tgid: u32, name: &str) -> Option<String> {
+    // Its name is of any bytes, with none that ends a line.
+    let status = fs::read(format!("/proc/{tgid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name))?;
+    Some(line.to_string())
 }
 
 /// Real, effective and saved.
 pub(crate) fn uids(tgid: u32) -> Option<[u32; 3]> {
-    let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let line = status(tgid, "Uid:")?;
     let mut uids = line.split_whitespace().map(|uid| uid.parse().ok());
     Some([uids.next()??, uids.next()??, uids.next()??])
 }
@@ -144,7 +150,8 @@ pub(crate) fn is_thread_of(tid: u32, tgid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_child_is_one_that_was_started_and_a_parent_is_not() {
@@ -175,6 +182,29 @@ mod tests {
         let refused = root.process(Some(child.id())).unwrap_err();
         assert!(refused.contains("no process"), "{refused}");
         assert!(root.process(Some(u32::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_process_may_be_called_anything() {
+        let rename = r"printf '\377\nPPid:\t1)' >/proc/$$/comm; echo; read line";
+        let mut child = Command::new("sh")
+            .args(["-c", rename])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut told)
+            .unwrap();
+        let found = (parent(child.id()), uids(child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let own = std::process::id();
+        assert_eq!(found, (Some(own), uids(own)));
     }
 
     #[test]

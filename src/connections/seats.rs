@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many connections there are in all, and of each user. A range of subordinate user ids (`subuid(5)`), which one
-//! user may take on one after another, counts as one more user, and a few connections are kept for root.
+//! How many connections there are in all, and of each user. A few are kept for root.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::ops::Range;
 use std::rc::Rc;
 
-const SUBORDINATE: &str = "/etc/subuid";
-
-/// Of that file, bytes.
-const LARGEST: u64 = 1 << 20;
+use super::CountedUsers;
 
 /// One in so many, of all that there may be, is root's alone.
 const FOR_ROOT: usize = 16;
 
 /// How many have connections, by user.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seats(Rc<Users>);
-
-#[derive(Debug, Default)]
-struct Users {
-    taken: RefCell<BTreeMap<u32, usize>>,
-    subordinate: Vec<Range<u32>>,
+pub(crate) struct Seats {
+    users: CountedUsers,
+    taken: Rc<RefCell<BTreeMap<u32, usize>>>,
 }
 
 /// A connection's; it is free again when this is dropped.
@@ -35,33 +25,12 @@ pub(crate) struct Seat {
 }
 
 impl Seats {
-    /// All free, on this machine.
-    pub(crate) fn new() -> Self {
-        let mut text = String::new();
-        let file = File::open(SUBORDINATE);
-        let _ = file.and_then(|file| file.take(LARGEST).read_to_string(&mut text));
-        Self::with_subordinate(&text)
-    }
-
-    /// Lines of `NAME:FIRST:COUNT`; others are passed over.
-    fn with_subordinate(lines: &str) -> Self {
-        let range = |line: &str| {
-            let mut parts = line.trim().split(':').skip(1).map(str::parse::<u32>);
-            let (first, count) = (parts.next()?.ok()?, parts.next()?.ok()?);
-            // A range that root is in would count it with others.
-            (first > 0).then(|| first..first.saturating_add(count))
-        };
-        Self(Rc::new(Users {
-            subordinate: lines.lines().filter_map(range).collect(),
-            taken: RefCell::default(),
-        }))
-    }
-
-    /// Which user one counts as.
-    fn counts_as(&self, uid: u32) -> u32 {
-        let mut ranges = self.0.subordinate.iter();
-        let range = ranges.find(|range| range.contains(&uid));
-        range.map_or(uid, |range| range.start)
+    /// All free, of these users.
+    pub(crate) fn new(users: CountedUsers) -> Self {
+        Self {
+            users,
+            ..Self::default()
+        }
     }
 
     /// One for a user, where there are to be `most` in all, and `of_user` of one that is not root. They are
@@ -76,8 +45,8 @@ impl Seats {
         of_user: usize,
         what: &str,
     ) -> Result<Seat, String> {
-        let uid = self.counts_as(uid);
-        let mut users = self.0.taken.borrow_mut();
+        let uid = self.users.of(uid);
+        let mut users = self.taken.borrow_mut();
         let all: usize = users.values().sum();
         let taken = |uid| users.get(&uid).copied().unwrap_or(0);
         let (own, roots) = (taken(uid), taken(0));
@@ -96,9 +65,16 @@ impl Seats {
     }
 }
 
+impl Seat {
+    /// Which user it counts for.
+    pub(crate) fn user(&self) -> u32 {
+        self.uid
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut users = self.seats.0.taken.borrow_mut();
+        let mut users = self.seats.taken.borrow_mut();
         if let Some(taken) = users.get_mut(&self.uid) {
             *taken -= 1;
             if *taken == 0 {
@@ -114,7 +90,7 @@ mod tests {
 
     #[test]
     fn seats_are_few_and_become_free_again() {
-        let seats = Seats::default();
+        let seats = Seats::new(CountedUsers::default());
         let first = seats.take(1000, 3, 1, "seats").unwrap();
         let why = seats.take(1000, 3, 1, "seats").unwrap_err();
         assert_eq!(why, "user 1000 has 1 seats already");
@@ -130,8 +106,7 @@ mod tests {
 
     #[test]
     fn some_are_roots_and_a_range_of_subordinate_users_counts_as_one() {
-        let seats =
-            Seats::with_subordinate("a:100000:65536\nnonsense\nb:0:70000\nc:4294967295:9\n");
+        let seats = Seats::new(CountedUsers::of_lines("a:100000:65536\n"));
         let mut taken: Vec<Seat> = (0..20)
             .map_while(|nth| seats.take(100_000 + nth, 32, 20, "seats").ok())
             .collect();

@@ -57,9 +57,9 @@ impl GoalRequest {
     /// # Errors
     /// Why it is no request, in words.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
-        let request: Self = serde_json::from_slice(line)
+        let mut request: Self = serde_json::from_slice(line)
             .map_err(|error| format!("this is no request, a line of JSON: {error}"))?;
-        let shape = match &request {
+        let shape = match &mut request {
             Self::Open(open) if open.version != VERSION => {
                 return Err(format!(
                     "this scheduler knows version {VERSION} of sessions, and not {}",
@@ -71,7 +71,7 @@ impl GoalRequest {
                     "a session is about threads, or about a process and its children".into(),
                 );
             }
-            Self::Open(open) => &open.shape,
+            Self::Open(open) => &mut open.shape,
             Self::Change(shape) => shape,
         };
         if !(1..=MAX_WEIGHT).contains(&shape.weight) {
@@ -80,6 +80,8 @@ impl GoalRequest {
         if shape.tids.len() > MAX_TIDS {
             return Err(format!("a session names at most {MAX_TIDS} threads"));
         }
+        shape.tids.sort_unstable();
+        shape.tids.dedup();
         Ok(request)
     }
 }
@@ -122,6 +124,8 @@ mod tests {
             },
         };
         assert_eq!(GoalRequest::parse(line), Ok(GoalRequest::Open(open)));
+        let twice = GoalRequest::parse(br#"{"change":{"tids":[8,7,8]}}"#).unwrap();
+        assert!(matches!(twice, GoalRequest::Change(shape) if shape.tids == [7, 8]));
         let line = br#"{"change":{"weight":100,"tids":[]}}"#;
         let shape = SessionShape {
             weight: 100,

@@ -34,7 +34,8 @@ use super::sessions::{GoalSessions, SessionReading};
 use super::{MAX_OF_USER, MAX_SESSIONS};
 use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
-    ClientLimits, Keeps, Listener, MayIdle, Seat, Seats, Served, ServedSocket, Service,
+    ClientLimits, CountedUsers, Keeps, Listener, MayIdle, Seat, Seats, Served, ServedSocket,
+    Service,
 };
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -46,9 +47,9 @@ const LIMITS: ClientLimits = ClientLimits {
 };
 
 /// Between two requests, whoever sends them: the thread goes before all other tasks, as one of the
-/// agent's. The second is for each thread that a request names, which has to be looked up.
+/// agent's. One that took longer, as with many threads to be looked up, is rested from for so many times as long.
 const REST: Duration = Duration::from_millis(1);
-const REST_FOR_THREAD: Duration = Duration::from_micros(50);
+const REST_TIMES: u32 = 10;
 
 /// Descriptors that a message can have (the kernel's SCM_MAX_FD). With room for all of them none gets
 /// lost on the way.
@@ -100,7 +101,7 @@ impl GoalServer {
             let desk = Desk {
                 over,
                 sessions: shared,
-                seats: Seats::new(),
+                seats: Seats::new(CountedUsers::here()),
                 rest_until: Instant::now(),
                 news: tell,
             };
@@ -352,34 +353,42 @@ impl Desk {
             return Err("the scheduler ends".into());
         }
         thread::sleep(self.rest_until.saturating_duration_since(Instant::now()));
-        self.rest_until = Instant::now() + REST;
+        let began = Instant::now();
+        let outcome = self.attend(client, line);
+        let ended = Instant::now();
+        self.rest_until = ended + REST.max((ended - began) * REST_TIMES);
+        if outcome.is_ok() {
+            self.tell();
+        }
+        outcome
+    }
+
+    fn attend(&self, client: &mut Customer, line: &[u8]) -> Result<u64, String> {
         // Whatever is asked for, nothing is kept of it that is not.
         let page = client.arrived.take();
         let request = GoalRequest::parse(line)?;
-        let id = match (request, client.session) {
+        match (request, client.session) {
             (GoalRequest::Open(_), Some(_)) => {
-                return Err("this connection has a session: open another one".into());
+                Err("this connection has a session: open another one".into())
             }
             (GoalRequest::Open(open), None) => {
                 let id = self.open(client, open, page)?;
                 client.session = Some(id);
-                id
+                Ok(id)
             }
-            (GoalRequest::Change(_), None) => return Err("there is no session yet".into()),
+            (GoalRequest::Change(_), None) => Err("there is no session yet".into()),
             (GoalRequest::Change(shape), Some(id)) => {
                 let gone = "the session has ended with its process";
                 let tgid = self.sessions.process(id).ok_or(gone)?;
-                self.check_threads(&shape.tids, tgid)?;
+                check_threads(&shape.tids, tgid)?;
                 let changed = self.sessions.change(id, shape.tids, shape.weight);
-                changed.then_some(id).ok_or(gone)?
+                changed.then_some(id).ok_or_else(|| gone.into())
             }
-        };
-        self.tell();
-        Ok(id)
+        }
     }
 
     fn open(
-        &mut self,
+        &self,
         client: &mut Customer,
         open: OpenSession,
         page: Option<Result<OwnedFd, &'static str>>,
@@ -387,17 +396,16 @@ impl Desk {
         let page = page.ok_or("no page came along, as a descriptor (SCM_RIGHTS)")?;
         let page = Page::new(page?)?;
         let process = client.peer.process(open.pid)?;
-        self.check_threads(&open.shape.tids, process.tgid)?;
+        check_threads(&open.shape.tids, process.tgid)?;
         let about = (client.peer.uid, request::name(&open.name), open.children);
         let shape = (open.shape.tids, open.shape.weight);
         self.sessions.open(process, page, about, shape)
     }
+}
 
-    fn check_threads(&mut self, tids: &[u32], tgid: u32) -> Result<(), String> {
-        self.rest_until += REST_FOR_THREAD * tids.len() as u32;
-        match tids.iter().find(|&&tid| !is_thread_of(tid, tgid)) {
-            None => Ok(()),
-            Some(tid) => Err(format!("process {tgid} has no thread {tid}")),
-        }
+fn check_threads(tids: &[u32], tgid: u32) -> Result<(), String> {
+    match tids.iter().find(|&&tid| !is_thread_of(tid, tgid)) {
+        None => Ok(()),
+        Some(tid) => Err(format!("process {tgid} has no thread {tid}")),
     }
 }

@@ -31,7 +31,7 @@ pub struct SessionAbout {
 pub struct SessionReading {
     /// What it is.
     pub about: Arc<SessionAbout>,
-    /// Threads that it is about; none are all of the process.
+    /// Threads that it is about, in ascending order; none are all of the process.
     pub tids: Arc<[u32]>,
     /// How much its goal counts where goals exceed the machine: 1 to 10,000.
     pub weight: u32,

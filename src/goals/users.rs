@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{DEFAULT_WEIGHT, GoalTarget, SessionReading};
+use crate::connections::CountedUsers;
 
 /// Weights are whole numbers: where some are cut all grow by this.
 const FINER: u64 = 1000;
@@ -14,6 +15,7 @@ const FINER: u64 = 1000;
 /// What the goals of each user weigh together, at the latest look.
 #[derive(Debug, Default)]
 pub(crate) struct UserWeights {
+    users: CountedUsers,
     sums: FxHashMap<u32, u64>,
     /// No user's are to weigh more together.
     most: u64,
@@ -21,6 +23,14 @@ pub(crate) struct UserWeights {
 }
 
 impl UserWeights {
+    /// Of these users.
+    pub(crate) fn new(users: CountedUsers) -> Self {
+        Self {
+            users,
+            ..Self::default()
+        }
+    }
+
     /// Looks at all sessions.
     pub(crate) fn look(&mut self, readings: &[SessionReading]) {
         self.look_at(readings.iter().map(chosen));
@@ -36,7 +46,7 @@ impl UserWeights {
         self.sums.clear();
         for (user, weight) in sessions {
             if let Some(user) = user {
-                *self.sums.entry(user).or_default() += u64::from(weight);
+                *self.sums.entry(self.users.of(user)).or_default() += u64::from(weight);
             }
         }
         let least = self.sums.values().copied().min().unwrap_or(0);
@@ -48,7 +58,8 @@ impl UserWeights {
         if !self.is_cut {
             return weight;
         }
-        let sum = user.and_then(|user| self.sums.get(&user)).copied();
+        let sum = user.and_then(|user| self.sums.get(&self.users.of(user)));
+        let sum = sum.copied();
         let fine = u64::from(weight) * FINER;
         let fine = match sum.filter(|&sum| sum > self.most) {
             Some(sum) => fine * self.most / sum,
@@ -70,7 +81,7 @@ mod tests {
     use super::*;
 
     fn weigh(sessions: &[(Option<u32>, u32)]) -> Vec<u32> {
-        let mut weights = UserWeights::default();
+        let mut weights = UserWeights::new(CountedUsers::of_lines("a:100000:65536"));
         weights.look_at(sessions.iter().copied());
         sessions.iter().map(|&of| weights.cut(of)).collect()
     }
@@ -109,6 +120,12 @@ mod tests {
         };
         assert!(one.abs_diff(many) * 100 < one, "{one} and {many}");
         assert_eq!(root, 3 * one);
+        // Nor one that takes on its subordinate ids, another one for each.
+        let others = (100_000..100_255).map(|uid| (Some(uid), 10_000));
+        let sessions: Vec<_> = others.chain([(Some(1001), 100)]).collect();
+        let one = sums(&sessions)[255].1;
+        let many: u64 = sums(&sessions)[..255].iter().map(|of| of.1).sum();
+        assert!(one.abs_diff(many) * 100 < one, "{one} and {many}");
         // One that asks for little does not take the others down with it.
         let [(_, little), (_, usual)] = sums(&[(Some(1), 1), (Some(2), 400)])[..] else {
             panic!("two users");

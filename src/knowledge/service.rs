@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::familiar::KnownProcess;
 use super::process::{ProcessLookup, ProgramKey};
 use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredMachine, StoredProgram};
+use crate::connections::CountedUsers;
 use crate::scheduler::priority::run_when_idle;
 use crate::table::Task;
 
@@ -85,6 +86,7 @@ pub(super) struct KnowledgeService {
     programs: FxHashMap<ProgramKey, ServedProgram>,
     processes: FxHashMap<u32, ProgramKey>,
     lookup: ProcessLookup,
+    users: CountedUsers,
     /// Threads that are told apart, see [`LIVING`].
     living: usize,
     /// Threads live and end by the clock that starts here, and is never set.
@@ -107,6 +109,7 @@ impl KnowledgeService {
         let mut service = Self {
             path: path.to_path_buf(),
             store,
+            users: CountedUsers::here(),
             programs: FxHashMap::default(),
             processes: FxHashMap::default(),
             lookup: ProcessLookup::default(),
@@ -317,10 +320,11 @@ impl KnowledgeService {
         let mut of_users: FxHashMap<u32, usize> = FxHashMap::default();
         let uids = self.programs.values().map(|of| of.program.key.uid);
         uids.filter(|&uid| uid != 0)
-            .for_each(|uid| *of_users.entry(uid).or_default() += 1);
+            .for_each(|uid| *of_users.entry(self.users.of(uid)).or_default() += 1);
         match of_users.into_iter().max_by_key(|of| of.1) {
             Some((uid, number)) if number > OF_A_USER => {
-                self.forget_oldest(OF_A_USER / 8, |of| of.program.key.uid == uid);
+                let users = self.users.clone();
+                self.forget_oldest(OF_A_USER / 8, |of| users.of(of.program.key.uid) == uid);
             }
             _ => self.forget_oldest(PROGRAMS / 8, |_| true),
         }

@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use hetero_core::knowledge::ProgramKnowledge;
 use log::warn;
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
 use serde::{Deserialize, Serialize};
 
 use super::process::ProgramKey;
+use crate::connections::CountedUsers;
 use crate::text::plain;
 use file::{StoreAccess, Unusable, has_journal, prepare, set_aside};
 pub use schema::SCHEMA;
@@ -217,6 +219,7 @@ impl KnowledgeStore {
                 "INSERT OR IGNORE INTO machine (name) VALUES (?1)",
                 [machine],
             )?;
+            count_users(&connection, CountedUsers::here())?;
         } else if schema == 0 {
             return Err(Unusable::Other(anyhow!("there is nothing in it yet")));
         } else if schema != SCHEMA {
@@ -390,7 +393,7 @@ impl KnowledgeStore {
             write.execute(
                 "DELETE FROM program WHERE id NOT IN (SELECT id FROM
                    (SELECT id, last_seen + min(runs, ?1) * ?2 AS worth, uid <> 0 AND row_number() OVER
-                     (PARTITION BY uid ORDER BY last_seen + min(runs, ?1) * ?2 DESC) > ?3 AS beyond
+                     (PARTITION BY counts_as(uid) ORDER BY last_seen + min(runs, ?1) * ?2 DESC) > ?3 AS beyond
                     FROM program)
                  ORDER BY beyond, worth DESC LIMIT ?4)",
                 params![WORTH, DAY, OF_A_USER as i64, PROGRAMS as i64],
@@ -420,6 +423,16 @@ impl KnowledgeStore {
         };
         work().with_context(|| format!("cannot write {}", self.path.display()))
     }
+}
+
+/// Which of these users one counts as, for statements.
+fn count_users(connection: &Connection, users: CountedUsers) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_DIRECTONLY
+        | FunctionFlags::SQLITE_UTF8;
+    connection.create_scalar_function("counts_as", 1, flags, move |called| {
+        Ok(users.of(called.get(0)?))
+    })
 }
 
 fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {

@@ -102,9 +102,11 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<i32>> {
 
 /// Whether a process is still there and not just waiting to be reaped.
 pub(crate) fn lives(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+    // Its name may be of any bytes.
+    let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
         return false;
     };
+    let stat = String::from_utf8_lossy(&stat);
     let state = stat.rsplit(") ").next().unwrap_or_default();
     !state.starts_with(['Z', 'X']) || threads(pid).is_ok_and(|tids| tids.len() > 1)
 }

@@ -11,8 +11,10 @@ use rustc_hash::FxHashMap;
 
 use super::Scheduler;
 use super::half::{BpfHalf, monotonic, request};
+use super::pace::{Allowance, cpu_time};
 use super::rules::RulesFile;
 use crate::agent::{Belongs, SessionBeats, SessionHeirs};
+use crate::connections::CountedUsers;
 use crate::goals::{
     Families, FamilyHead, GoalRules, GoalServer, GoalStatus, GoalTarget, GoalWish, RuledGoal,
     SOCKET, SessionReading, TreeInProc, UserWeights,
@@ -28,6 +30,8 @@ pub(super) struct ProgramGoals {
     families: Families,
     readings: Vec<SessionReading>,
     weights: UserWeights,
+    /// For threads that belong to their session at once.
+    adoptions: Allowance,
     /// By process: which of the readings are about its threads.
     by_process: FxHashMap<u32, Vec<usize>>,
 }
@@ -44,7 +48,8 @@ impl ProgramGoals {
             rules: GoalRules::default(),
             families: Families::default(),
             readings: Vec::new(),
-            weights: UserWeights::default(),
+            weights: UserWeights::new(CountedUsers::here()),
+            adoptions: Allowance::new(Instant::now()),
             by_process: FxHashMap::default(),
         }
     }
@@ -149,7 +154,9 @@ impl ProgramGoals {
     pub(super) fn session_of(&mut self, task: &Task) -> Belongs {
         let all = self.by_process.get(&task.tgid).into_iter().flatten();
         let all = all.map(|&at| &self.readings[at]);
-        let named = all.clone().find(|of| of.tids.contains(&task.tid));
+        let named = all
+            .clone()
+            .find(|of| of.tids.binary_search(&task.tid).is_ok());
         let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()));
         let family = &mut self.families;
         match found {
@@ -158,10 +165,16 @@ impl ProgramGoals {
         }
     }
 
-    /// Has the threads that a session names, or the first of its process, belong to it at once. They may have ended.
-    pub(super) fn adopt(&self, program: &ProgramMut, session: SessionId, place: SessionPlace) {
-        let all = self.readings.iter();
-        let Some(of) = all.clone().find(|of| of.about.id == session.0) else {
+    /// Has the threads that a session names, or the first of its process, belong to it at once. They may have ended. Where
+    /// programs take up goals and give them up all the time, the threads wait for the next look at all tasks.
+    pub(super) fn adopt(&mut self, program: &ProgramMut, session: SessionId, place: SessionPlace) {
+        let now = Instant::now();
+        let mut all = self.readings.iter();
+        if self.adoptions.owes(now) {
+            return;
+        }
+        let began = cpu_time();
+        let Some(of) = all.find(|of| of.about.id == session.0) else {
             return;
         };
         let first = [of.about.tgid];
@@ -180,6 +193,8 @@ impl ProgramGoals {
                 debug!("the kernel refused that thread {tid} joins a session: {error}");
             }
         }
+        let took = cpu_time().saturating_sub(began);
+        self.adoptions.spend(now, took);
     }
 
     /// The task table is read anew.

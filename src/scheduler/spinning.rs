@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
+use crossbeam::channel::Receiver;
 use libbpf_rs::ProgramMut;
 use log::{debug, warn};
 
 use super::half::request;
 use crate::spin::SOCKET;
-use crate::spin::server::{Registration, SpinServer};
+use crate::spin::server::{Registration, SpinServer, WAITING};
 
 /// Listens to threads that register. Where that fails, says why once and goes on without.
 pub(super) fn listen() -> Option<SpinServer> {
@@ -21,8 +22,16 @@ pub(super) fn listen() -> Option<SpinServer> {
     }
 }
 
-/// Tells the BPF half of a thread's word. Any user can ask for that, so a failure ends nothing.
-pub(super) fn register(program: &ProgramMut, spinner: &Registration) {
+/// Tells the BPF half of a thread's word, and of those that wait: one round of the loop for all of them.
+pub(super) fn register(program: &ProgramMut, first: Registration, more: &Receiver<Registration>) {
+    let more = more.try_iter().take(WAITING);
+    std::iter::once(first)
+        .chain(more)
+        .for_each(|spinner| tell(program, &spinner));
+}
+
+/// Any user can ask for that, so a failure ends nothing.
+fn tell(program: &ProgramMut, spinner: &Registration) {
     // A struct spin_request: tid, tgid, address.
     let mut context = [0; 16];
     context[..4].copy_from_slice(&spinner.request.tid.to_ne_bytes());

@@ -31,7 +31,7 @@ use crate::connections::{join_in_time, open_to_everybody, refuse_descriptors};
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
-const WAITING: usize = 64;
+pub(crate) const WAITING: usize = 64;
 
 /// After so many requests the thread rests, so that nobody can keep the agent, which goes before
 /// all others, busy with them.

@@ -33,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Processes of which it is known whether they belong to the program.
 const KNOWN: usize = 4096;
 
+/// Processes that are looked up at a look.
+const LOOKUPS: usize = 256;
+
 /// How long what a program has printed may take after its end.
 const REST: Duration = Duration::from_secs(1);
 
@@ -219,7 +222,9 @@ impl<'a> Voice<'a> {
                 },
                 Source::Functions(events) => {
                     let happened = events.drain();
-                    let own = happened.into_iter().filter(|one| self.is_own(one.pid));
+                    let mut left = LOOKUPS;
+                    let own = happened.into_iter();
+                    let own = own.filter(|one| self.is_own(one.pid, &mut left));
                     let own: Vec<Happened> = own.collect();
                     self.beat(&own);
                 }
@@ -268,16 +273,25 @@ impl<'a> Voice<'a> {
         );
     }
 
-    /// Whether a process is the program's, or one that it has started.
-    fn is_own(&mut self, pid: u32) -> bool {
+    /// Whether a process is the program's, or one that it has started. Those of other users may call the same function, as
+    /// many as they like: of those that are not known some are looked up, and what the rest does is no beat.
+    fn is_own(&mut self, pid: u32, left: &mut usize) -> bool {
+        if let Some(&own) = self.known.get(&pid) {
+            return own;
+        }
+        let Some(one_less) = left.checked_sub(1) else {
+            return false;
+        };
+        *left = one_less;
+        if self.known.len() >= KNOWN {
+            self.known.retain(|_, own| *own);
+        }
         if self.known.len() >= KNOWN {
             self.known.clear();
         }
-        let root = self.pid;
-        *self
-            .known
-            .entry(pid)
-            .or_insert_with(|| pid == root || descends(pid, root))
+        let own = pid == self.pid || descends(pid, self.pid);
+        self.known.insert(pid, own);
+        own
     }
 
     fn beat(&self, happened: &[Happened]) {

@@ -156,21 +156,23 @@ fn without_a_store_it_goes_on_and_programs_are_bounded() {
         service.programs.insert(key, served);
     }
     assert!(service.programs.len() <= PROGRAMS);
-    // From a part on a user's own give way to more of that user's.
+    // From a part on a user's own give way to more of that user's, subordinate ids included.
+    service.users = CountedUsers::of_lines("a:1000:8");
     for nth in 0..3 * PROGRAMS as u32 {
         service.make_room();
         let key = ProgramKey {
             args: nth,
-            uid: 1000,
+            uid: 1000 + nth % 8,
             ..ProgramKey::default()
         };
         let mut program = StoredProgram::default();
-        (program.key.uid, program.seen.1) = (1000, i64::from(4 * PROGRAMS as u32 + nth));
+        (program.key.uid, program.seen.1) = (key.uid, i64::from(4 * PROGRAMS as u32 + nth));
         service.programs.insert(key, ServedProgram::new(program));
     }
     let of = |uid| {
         let all = service.programs.values();
-        all.filter(|of| of.program.key.uid == uid).count()
+        all.filter(|of| service.users.of(of.program.key.uid) == uid)
+            .count()
     };
     assert!(of(1000) <= 2 * OF_A_USER && of(0) >= PROGRAMS / 2);
     assert!(service.programs.len() <= PROGRAMS);

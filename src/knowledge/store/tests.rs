@@ -173,7 +173,9 @@ fn what_a_user_has_beyond_a_quarter_goes_first() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
     let roots = (0..OF_A_USER + 5).map(|nth| of_user(0, nth, 1));
-    let theirs = (0..PROGRAMS).map(|nth| of_user(1000, nth, 100 + nth as i64));
+    // One that takes on its subordinate ids is no other user each time.
+    count_users(&store.connection, CountedUsers::of_lines("a:1000:8")).unwrap();
+    let theirs = (0..PROGRAMS).map(|nth| of_user(1000 + nth as u32 % 8, nth, 100 + nth as i64));
     let all: Vec<_> = roots.chain(theirs).collect();
     store.save(&all.iter().collect::<Vec<_>>(), 3000).unwrap();
     let kept = store.load().unwrap();
