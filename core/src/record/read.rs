@@ -17,6 +17,7 @@ use super::format::{
 };
 use super::{GOALS, PROGRAMS};
 use crate::knowledge::ThreadProfile;
+use crate::limits::MAX_SLOTS;
 use crate::pmu::Event;
 use crate::pmu::counts;
 use crate::pmu::sample::{EventCounts, Layout, Sample, SampleMetrics};
@@ -503,7 +504,11 @@ impl RecordReader {
         for whole in look.whole {
             let found = tasks[..known].binary_search_by_key(&whole.id, |task| task.id);
             match found {
-                Ok(found) => tasks[found] = whole,
+                Ok(found) => {
+                    let other = |it: &Task| (it.tid, it.tgid, it.start_time);
+                    self.threads += usize::from(other(&tasks[found]) != other(&whole));
+                    tasks[found] = whole;
+                }
                 Err(_) => tasks.push(whole),
             }
         }
@@ -523,11 +528,13 @@ impl RecordReader {
         );
         // Policies index by these.
         let sound = |task: &Task| {
-            task.core_type < self.core_types && task.hint.is_none_or(|hint| hint < MAX_CORE_TYPES)
+            task.core_type < self.core_types
+                && task.hint.is_none_or(|hint| hint < MAX_CORE_TYPES)
+                && task.id.slot < MAX_SLOTS
         };
         ensure!(
             tasks.iter().all(sound),
-            "{}: a task on a core type that there is not",
+            "{}: a task on a core type, or in a slot, that there is not",
             self.path.display()
         );
         Ok(())

@@ -468,6 +468,10 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
     let twice = look(5, vec![task(3, 0, 0), twin]);
     let told = errors(&[good.clone(), twice]).unwrap();
     assert!(told.contains("two tasks in one slot"), "{told}");
+    // A table by slots would be as long.
+    let far = look(5, vec![task(u32::MAX - 1, 0, 0)]);
+    let told = errors(&[good.clone(), far]).unwrap();
+    assert!(told.contains("in a slot, that there is not"), "{told}");
     let events = (0..300).map(|number| Record::Event(format!("r{number}")));
     let events: Vec<Record> = [good.clone()].into_iter().chain(events).collect();
     assert!(errors(&events).unwrap().contains("more than 256 events"));
