@@ -17,6 +17,7 @@ const MAX_TIERS: usize = intf::hetero_consts_MAX_TIERS as usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
     pub nr_cpu_ids: u32,
+    pub nr_present: u32,
     pub nr_types: u32,
     pub nr_domains: u32,
     pub nr_fast_cpus: u32,
@@ -50,6 +51,7 @@ impl Described {
         let big = topology.types.first().map_or(0, |kind| kind.cpus.len());
         let mut told = Box::new(Self {
             nr_cpu_ids: topology.nr_cpu_ids,
+            nr_present: topology.cpus.len() as u32,
             nr_types: nr_types as u32,
             nr_domains: nr_domains as u32,
             nr_fast_cpus: big as u32,

@@ -134,6 +134,19 @@ static void uncount_waiting(struct task_ctx *tctx)
 	}
 }
 
+/* It waits in @domain's queue instead. At each moment one of both queues counts it. */
+static void move_waiting(struct task_ctx *tctx, u32 domain)
+{
+	struct domain_ctx *from = domain_ctx_of(tctx->domain), *to = domain_ctx_of(domain);
+
+	if (!from || !to)
+		return;
+	if (!__sync_fetch_and_add(&to->nr_waiting, 1))
+		to->waiting_since = scx_bpf_now();
+	__sync_fetch_and_add(&from->nr_waiting, -1);
+	change_domain(tctx, domain);
+}
+
 /* Virtual time of @run_ns for this task, against those it competes with. */
 static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 {

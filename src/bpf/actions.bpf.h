@@ -128,7 +128,11 @@ static void sweep_queue(u32 domain)
 		 * the task runs; running() sets both right.
 		 */
 		there = domain_ctx_of(to);
-		if (there && scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0))
+		if (!there)
+			continue;
+		/* Before, too: a CPU that falls idle meanwhile must see it in one of the two queues. */
+		note_moved_in(there);
+		if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, to, 0))
 			note_moved_in(there);
 	}
 }

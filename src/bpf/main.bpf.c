@@ -244,6 +244,9 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (have_own && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
+	/* What waits where others have all CPUs is served from here, beside what waits here. */
+	if (nr_lost_domains && !parked && rotate(domain))
+		return;
 	if (shared_waits && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
 	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
@@ -404,7 +407,7 @@ void BPF_STRUCT_OPS(hetero_stopping, struct task_struct *p, bool runnable)
 
 void BPF_STRUCT_OPS(hetero_update_idle, s32 cpu, bool idle)
 {
-	cpu_ctx_of(cpu)->taken = !idle;
+	set_taken(cpu, !idle);
 	/* It has just come online; the agent is about to start anew. */
 	if (domain_of_cpu(cpu) >= MAX_DOMAINS) {
 		if (idle)
@@ -438,7 +441,7 @@ void BPF_STRUCT_OPS(hetero_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	forget_runner(cpu);
 	if (!works(MECHANISM_RELEASE) || args->reason == SCX_CPU_PREEMPT_STOP)
 		return;
-	cpu_ctx_of(cpu)->taken = true;
+	set_taken(cpu, true);
 	scx_bpf_reenqueue_local();
 }
 

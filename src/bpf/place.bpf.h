@@ -85,7 +85,6 @@ static bool begins_swap(struct task_ctx *tctx, s32 cpu, s32 target)
 static bool requeue(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	u32 hint, domain = tctx->domain;
-	struct domain_ctx *there;
 	u64 dsq = domain;
 	s32 cpu;
 
@@ -103,9 +102,8 @@ static bool requeue(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 		dsq = CPU_DSQ(tctx->pinned_cpu);
 	} else if (hint != NO_TYPE && hint != type_of_domain(domain)) {
 		domain = lightest_domain_for(p, hint);
-		there = domain_ctx_of(domain);
-		if (there && domain < MAX_DOMAINS) {
-			note_moved_in(there);
+		if (domain_ctx_of(domain)) {
+			move_waiting(tctx, domain);
 			dsq = domain;
 		}
 	}

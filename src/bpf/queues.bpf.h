@@ -39,15 +39,16 @@ __noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core
 
 	bpf_for(d, 0, nr_domains) {
 		struct domain_ctx *dctx = domain_ctx_of(d);
-		u32 nr_cpus = cpus_of_domain(d);
+		u32 serving;
 
 		if (!dctx || type_of_domain(d) != core_type || !may_use_domain(p, d))
 			continue;
+		serving = serving_cpus(d, dctx);
 		if (best == NO_DOMAIN ||
-		    more_crowded(best_weight, best_cpus, dctx->weight, nr_cpus)) {
+		    more_crowded(best_weight, best_cpus, dctx->weight, serving)) {
 			best = d;
 			best_weight = dctx->weight;
-			best_cpus = nr_cpus;
+			best_cpus = serving;
 		}
 	}
 	return best;
@@ -56,7 +57,9 @@ __noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core
 /*
  * The queue for a task that found no idle CPU: that of its hint's type, or
  * else the one where it is, unless another is less crowded by more than the
- * task itself. So runnable weight stays in proportion to CPUs, within a task.
+ * task itself. So runnable weight stays in proportion to CPUs, within a task. A
+ * queue that no CPU serves at present is more crowded than any other, whatever
+ * type is wished for.
  */
 static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -70,21 +73,24 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 	if (!dctx)
 		return 0;
 	best_weight = dctx->weight;
-	best_cpus = cpus_of_domain(best);
+	best_cpus = serving_cpus(best, dctx);
+	if (!best_cpus)
+		hint = NO_TYPE;
 
 	bpf_for(d, 0, nr_domains) {
-		u32 nr_cpus = cpus_of_domain(d);
+		u32 serving;
 		u64 weight;
 
 		dctx = domain_ctx_of(d);
 		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
 			continue;
+		serving = serving_cpus(d, dctx);
 		weight = dctx->weight + tctx->share;
-		if (!more_crowded(best_weight, best_cpus, weight, nr_cpus) || !may_use_domain(p, d))
+		if (!more_crowded(best_weight, best_cpus, weight, serving) || !may_use_domain(p, d))
 			continue;
 		best = d;
 		best_weight = weight;
-		best_cpus = nr_cpus;
+		best_cpus = serving;
 	}
 	return best;
 }
@@ -124,7 +130,7 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
  * proportion by more than a task, yet the three would wait for ever and the
  * two never: pulling one now and then lets all five wait in turn. Only where
  * one has been waiting for some slices: one that was preempted for a moment
- * is better off where it is.
+ * is better off where it is. And what waits where another class has all CPUs.
  */
 static bool rotate(u32 domain)
 {
@@ -140,7 +146,7 @@ static bool rotate(u32 domain)
 
 		if (!octx || !somebody_waits(octx, *other) ||
 		    vtime_before(now, octx->waiting_since + 2 * slice_ns) ||
-		    !more_crowded(octx->weight, cpus_of_domain(*other),
+		    !more_crowded(octx->weight, serving_cpus(*other, octx),
 				  dctx->weight, cpus_of_domain(domain)))
 			continue;
 		dctx->rotated_at = now;

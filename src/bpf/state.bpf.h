@@ -36,6 +36,7 @@
  * domain's index is the queue's id.
  */
 const volatile u32 nr_cpu_ids = 1;
+const volatile u32 nr_present = 1;	/* CPUs that there are, of those that may be */
 const volatile u32 nr_types = 1;
 const volatile u32 nr_domains = 1;
 const volatile u32 nr_fast_cpus;	/* those of the fastest type */
@@ -86,6 +87,7 @@ struct domain_ctx {
 	s64 surplus;		/* by how much they would weigh more, were it for nice alone */
 	u64 nr_waiting;
 	u32 moved_in;		/* some wait here that are not counted here, perhaps */
+	u32 nr_taken;		/* CPUs, by another scheduling class */
 	u64 waiting_since;	/* when the queue was empty last */
 	u64 computed_at;	/* when something that may be preempted was seen to run here */
 	u64 rotated_at;
@@ -124,6 +126,9 @@ struct cpu_ctx {
 struct domain_ctx domain_ctxs[MAX_DOMAINS];
 u64 cpu_set_weights[NR_CPU_SETS];
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
+
+/* Of domains of which another scheduling class has all CPUs. */
+u32 nr_lost_domains;
 
 /* How far the clock of virtual time is ahead of the real one, ns; see arith.h. */
 s64 clock_offset;
@@ -386,6 +391,31 @@ static bool is_parked(s32 cpu)
 static bool is_taken(s32 cpu)
 {
 	return cpu_ctx_of(cpu)->taken;
+}
+
+/* Another scheduling class has @cpu now, or no longer. Under the lock of its runqueue. */
+static void set_taken(s32 cpu, bool taken)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 domain = domain_of_cpu(cpu), before;
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+
+	if (cctx->taken == taken)
+		return;
+	cctx->taken = taken;
+	if (!dctx)
+		return;
+	before = __sync_fetch_and_add(&dctx->nr_taken, taken ? 1 : -1);
+	if (before + (taken ? 1 : 0) == cpus_of_domain(domain))
+		__sync_fetch_and_add(&nr_lost_domains, taken ? 1 : -1);
+}
+
+/* CPUs that serve the queue of @domain; 0 while others have all of them. */
+static u32 serving_cpus(u32 domain, struct domain_ctx *dctx)
+{
+	u32 nr = cpus_of_domain(domain);
+
+	return dctx->nr_taken < nr ? nr : 0;
 }
 
 /* What it has done since it woke up, as the fastest core type would take for it, ns. */

@@ -46,7 +46,7 @@ static void set_clock(struct task_ctx *tctx, u64 run_ns)
 	if (tctx->pinned_cpu != NO_CPU || tctx->is_agent || is_latency_sensitive(tctx) ||
 	    session_of(tctx))
 		return;
-	step = clock_step(tctx->vtime - clock_now(), run_ns, nr_cpu_ids);
+	step = clock_step(tctx->vtime - clock_now(), run_ns, nr_present);
 	if (step)
 		__sync_fetch_and_add(&clock_offset, step);
 }
@@ -143,7 +143,7 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	cctx->share = tctx->share;
 	cctx->slot = tctx->slot;
-	cctx->taken = false;
+	set_taken(cpu, false);
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))
@@ -300,7 +300,8 @@ static s32 cpu_near_waker(struct task_struct *p, struct task_ctx *tctx, s32 prev
 	u32 order, hint;
 	struct task_ctx *wctx;
 
-	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) ||
+	/* The waker may be a real-time task: what would wait behind it is not sent on any more. */
+	if (!(wake_flags & SCX_WAKE_SYNC) || !works(MECHANISM_SYNC) || is_taken(cpu) ||
 	    !is_latency_sensitive(tctx) || (waker->flags & PF_EXITING) ||
 	    !may_use_cpu(p, cpu) || is_parked_for(p, cpu))
 		return -ENOENT;

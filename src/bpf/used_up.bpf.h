@@ -44,6 +44,9 @@ static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 	return used_up_until(session, tctx->held_since);
 }
 
+/* A timer that is due by then may have fired already. */
+#define FIRES_NS		(100ULL * 1000)
+
 /* Lets this CPU's timer run @until, or sooner if it does so already. */
 static bool arm_used_up(u32 cpu, u64 until)
 {
@@ -52,8 +55,12 @@ static bool arm_used_up(u32 cpu, u64 until)
 
 	if (!timer)
 		return false;
-	if (timer->due && !vtime_before(until, timer->due))
-		return true;
+	if (timer->due && !vtime_before(until, timer->due)) {
+		if (vtime_before(now + FIRES_NS, timer->due))
+			return true;
+		/* It may fire just now, on whichever CPU, and not see what is put there: it does so once more. */
+		until = now + FIRES_NS;
+	}
 	if (bpf_timer_start(&timer->timer, vtime_before(now, until) ? until - now : 1000, 0))
 		return false;
 	timer->due = until;

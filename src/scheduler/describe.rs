@@ -25,6 +25,7 @@ pub(super) fn describe(
         bail!("the BPF half has no read-only data");
     };
     rodata.nr_cpu_ids = told.nr_cpu_ids;
+    rodata.nr_present = told.nr_present;
     rodata.nr_types = told.nr_types;
     rodata.nr_domains = told.nr_domains;
     rodata.nr_fast_cpus = told.nr_fast_cpus;

@@ -142,6 +142,7 @@ impl NativeMachine {
     pub(super) fn describe(&self, half: &mut NativeHalf) -> Result<()> {
         let told = Described::of(&self.topology)?;
         half.set("nr_cpu_ids", told.nr_cpu_ids);
+        half.set("nr_present", told.nr_present);
         half.set("nr_types", told.nr_types);
         half.set("nr_domains", told.nr_domains);
         half.set("nr_fast_cpus", told.nr_fast_cpus);

@@ -198,3 +198,34 @@ fn what_waits_is_not_sent_to_an_unknown_cpu_that_a_real_time_task_has_just_taken
     kernel.run_for(20 * MS);
     assert_eq!(kernel.queued_on(1), []);
 }
+
+/// A core type with one CPU, as a prime core, and one with three. What ran on the one, and what waits for it, goes on where there are
+/// CPUs, though each of these has a task, or two.
+#[test]
+fn what_waits_where_a_real_time_task_has_all_cpus_is_served_elsewhere() {
+    for (prime, others, hinted) in [(1, 3, false), (2, 3, false), (2, 6, false), (1, 3, true)] {
+        let kernel = NativeKernel::new(&NativeMachine::of(&[1, 3])).unwrap();
+        let fork = |cpu| kernel.fork(&NewTask::default(), cpu);
+        let first: Vec<_> = (0..prime).map(|_| fork(0)).collect();
+        let rest: Vec<_> = (0..others).map(|nth| fork(1 + nth % 3)).collect();
+        kernel.run_for(50 * MS);
+        if hinted {
+            assert!(kernel.hint(first[0], 0, Author::Policy));
+            kernel.run_for(20 * MS);
+        }
+        kernel.take_cpu(0, 0);
+        let all: Vec<_> = first.iter().chain(&rest).copied().collect();
+        let ran = |task| kernel.task_struct(task).se.sum_exec_runtime;
+        let before: Vec<u64> = all.iter().map(|&task| ran(task)).collect();
+        kernel.run_for(2000 * MS);
+        let fair = 3 * 2000 * MS / all.len() as u64;
+        for (&task, before) in all.iter().zip(before) {
+            let got = ran(task) - before;
+            assert!(
+                got > fair / 2,
+                "{got} of {fair} ns, {prime} and {others}, hinted: {hinted}"
+            );
+        }
+        assert_eq!(kernel.errors(), [""; 0]);
+    }
+}
