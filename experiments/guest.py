@@ -23,7 +23,17 @@ def command(options, script, more, **variables):
 
 
 # For a script there: starts what `$SCHEDULER` says, process `$scheduler`, and waits until it schedules; and, at the end, makes sure that it still does.
+# `eas` is the kernel's own with energy-aware scheduling: on Intel's CPUs that takes schedutil (docs/decisions/eas.md).
 SCHEDULER = """
+if [ "$SCHEDULER" = eas ]; then
+	SCHEDULER=
+	echo passive >/sys/devices/system/cpu/intel_pstate/status
+	for policy in /sys/devices/system/cpu/cpufreq/policy*; do
+		echo schedutil >$policy/scaling_governor
+	done
+	sleep 1
+	[ "$(cat /proc/sys/kernel/sched_energy_aware)" = 1 ] || { echo "energy-aware scheduling stays off"; exit 1; }
+fi
 if [ -n "$SCHEDULER" ]; then
 	$SCHEDULER >/tmp/log 2>&1 &
 	scheduler=$!
@@ -39,13 +49,15 @@ STILL = """
 
 
 def scheduler_of(policy):
-    """What `$SCHEDULER` is for a policy of scx_hetero, `scx_NAME` (experiments/peers), or the kernel's own ("default" and
+    """What `$SCHEDULER` is for a policy of scx_hetero, `scx_NAME` (experiments/peers), or the kernel's own ("default", "eas", and
     what else has no scheduler of its own), arguments included; and the options of testbed/boot that it needs."""
     if policy.startswith("scx_"):
         peers = subprocess.run([root / "experiments/peers"], stdout=subprocess.PIPE, text=True, check=True)
         return policy, ["--add-bin", f"{peers.stdout.strip()}/{policy.split()[0]}"]
     if policy in ("default", "nice", "cpu.max", "cpuset"):
         return "", []
+    if policy == "eas":
+        return policy, []
     return f"scx_hetero --policy {policy} --knowledge=off", []
 
 

@@ -166,6 +166,10 @@ bool cpuid_fix(unsigned cpu, uint32_t leaf, uint32_t sub, uint32_t regs[4])
 		regs[2] = 100;
 		regs[3] = 0;
 		return true;
+	case 0x80000007:
+		/* The TSC does not change with the clock; else Linux takes time for what clocks make of it. */
+		regs[3] |= 1 << 8;
+		return true;
 	case 0x1a:
 		regs[0] = machine.hybrid ? c->type->cpuid_type << 24 | 1 : 0;
 		regs[1] = regs[2] = regs[3] = 0;

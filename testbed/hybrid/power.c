@@ -12,6 +12,7 @@
 
 enum {
 	PLATFORM_INFO = 0xce, TURBO_RATIO_LIMIT = 0x1ad, PM_ENABLE = 0x770,
+	ATOM_RATIOS = 0x66a, ATOM_TURBO_RATIOS = 0x66c,
 	HWP_CAPABILITIES = 0x771, HWP_REQUEST = 0x774, HWP_STATUS = 0x777,
 };
 #define LOWEST 4 /* performance level */
@@ -119,6 +120,16 @@ bool power_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 		return true;
 	case TURBO_RATIO_LIMIT:
 		*val = t->max_ratio * 0x0101010101010101;
+		return true;
+	/*
+	 * Of Silvermont. On others reading them faults, and Linux goes on to the two above; QEMU reads 0
+	 * instead, by which Linux knows no clocks, and has neither frequency invariance nor EAS.
+	 */
+	case ATOM_RATIOS:
+		*val = 10 << 16;
+		return true;
+	case ATOM_TURBO_RATIOS:
+		*val = t->max_ratio;
 		return true;
 	case PM_ENABLE:
 		*val = power[cpu].enabled;
