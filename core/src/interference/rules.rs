@@ -148,15 +148,14 @@ mod tests {
                 (OTHERS, 0.7),
             ])
         };
-        let of = |likely: [f64; CLASSES]| {
-            let of = |class: InterferenceClass| likely[class as usize];
-            of(InterferenceClass::Llc) + of(InterferenceClass::Bandwidth)
+        let memory = |likely: [f64; CLASSES]| {
+            likely[InterferenceClass::Llc as usize] + likely[InterferenceClass::Bandwidth as usize]
         };
-        assert!(of(told(4.7, 1.0)) > 0.95, "{:?}", told(4.7, 1.0));
+        assert!(memory(told(4.7, 1.0)) > 0.95, "{:?}", told(4.7, 1.0));
         // So few explain little, however long each of them takes.
-        assert!(of(told(0.5, 0.1)) < 0.5, "{:?}", told(0.5, 0.1));
+        assert!(memory(told(0.5, 0.1)) < 0.5, "{:?}", told(0.5, 0.1));
         // Where a thread misses so often anyway, many are under way at once.
-        assert!(of(told(40.0, 0.1)) > 0.95);
+        assert!(memory(told(40.0, 0.1)) > 0.95);
         let lost = 0.67_f64.exp_m1();
         let signs = signs(&[(SLOW, 0.67), (MISSES, 30.0), (MISSES_MORE, 1.0)]);
         let cost = causes(&signs, lost)[0].1;

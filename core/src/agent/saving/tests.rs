@@ -124,7 +124,7 @@ fn what_is_known_of_threads_that_ended_is_forgotten_without_sensors_too() {
 }
 
 #[test]
-fn while_efficient_cores_suffice_nobody_is_wished_elsewhere() {
+fn while_efficient_cores_suffice_no_thread_is_wished_elsewhere() {
     let topology = board(2, 2);
     let mut tasks = [task(0, 0, 0), task(1, 0, 0), task(2, 1, 0)];
     tasks[1].hint = Some(0);
