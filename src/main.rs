@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
+use hetero_core::files::{check_distinct, named};
 use hetero_core::limits::MAX_SLOTS;
 use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, info, warn};
@@ -27,7 +28,7 @@ use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
     bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, power,
-    preflight, replay, report, sim, stats,
+    preflight, replay, report, rules, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -400,6 +401,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
         }
         Some(Command::Why(args)) => ask::why(&args).map(|()| 0),
         Some(Command::Know(args)) => knowledge::command::run(&args).map(|()| 0),
+            args.check_files()?;
         Some(Command::Set(args)) => ask::set(&args).map(|()| 0),
         Some(Command::Goal(args)) => {
             // A terminal's Ctrl-C reaches a program that is run as well, and is for it to heed.
@@ -467,6 +469,7 @@ fn schedule(args: Run) -> Result<()> {
         Knows::Oversubscribe,
     );
     unknown("--objective", args.objective.is_some(), Knows::Energy);
+    check_files(&args)?;
     unknown("--model", args.model.is_some(), Knows::Model);
     unknown("--learn", args.learn, Knows::Model);
     let (profile, saving) = (args.profile, args.profile.saving());
@@ -542,6 +545,16 @@ fn generate(folder: &Path) -> Result<()> {
             clap_complete::generate_to(shell, &mut Cli::command(), NAME, folder)?;
         }
         Ok(())
+/// Whether what is recorded would spoil what is read.
+fn check_files(args: &Run) -> Result<()> {
+    let model = args.model.as_deref().unwrap_or(Path::new(ml::model::PATH));
+    let rules = args.rules.as_deref().unwrap_or(Path::new(rules::PATH));
+    check_distinct(
+        named([model], "the model").chain(named([rules], "the file of rules")),
+        named(&args.record, "--record").chain(named(&args.samples, "--samples")),
+    )
+}
+
     };
     write().with_context(|| format!("cannot write to {}", folder.display()))
 }

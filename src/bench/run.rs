@@ -19,6 +19,7 @@ use super::results::{
 use super::scheduler::{Attached, BenchScheduler};
 use crate::energy::Energy;
 use crate::energy::meter::EnergyMeter;
+use crate::files::{check_distinct, named};
 use crate::output;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
@@ -104,6 +105,10 @@ impl FromStr for Repeats {
 /// In words for people: what is wrong with a file, a program that does not run, another scheduler
 /// that is attached.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<Option<bool>> {
+    check_distinct(
+        named([&args.file], "the file of mixes"),
+        named([&args.out], "--out"),
+    )?;
     let mut mixes = Mixes::read(&args.file)?;
     mixes
         .choose(&args.mix)

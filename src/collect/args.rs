@@ -8,7 +8,9 @@ use anyhow::Result;
 
 use super::run::RunLimits;
 use super::suite::Suite;
+use crate::files::{check_distinct, named};
 use crate::ml::args::number;
+use crate::ml::header::path_of;
 use crate::pmu::Event;
 use crate::topology::CoreTypesSpec;
 
@@ -150,6 +152,23 @@ impl Args {
         match (&self.suite, self.command.is_empty()) {
             (_, false) => Ok(Suite::of_command(&self.command)),
             (Some(path), true) => Suite::read(path),
+    /// Whether it would spoil what it reads: the table's header takes the place of any `.json` beside it.
+    ///
+    /// # Errors
+    /// In words: which option is to name another file.
+    pub(super) fn check_files(&self) -> Result<()> {
+        if self.from.is_some() {
+            return Ok(());
+        }
+        let header = path_of(&self.output);
+        check_distinct(
+            named(&self.suite, "the suite").chain(named(&self.list, "a list of events")),
+            named([&self.output], "--output")
+                .chain(named([&header], "the header beside the table"))
+                .chain(named(&self.share, "--share")),
+        )
+    }
+
             (None, true) => Suite::builtin(),
         }
     }

@@ -69,6 +69,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
     if args.pairs {
         return pairs::run(args, stop);
+    args.check_files()?;
     }
     if let Some(to) = &args.share {
         share::check(args.table(), to)?;

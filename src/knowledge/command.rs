@@ -16,6 +16,7 @@ use super::service::now;
 use super::store::{KnowledgeStore, PATH, StoredMachine, StoredProgram};
 use super::{machine_name, transfer};
 use crate::output;
+use crate::files::{check_distinct, named};
 use crate::text::{hang_words, plain};
 use crate::topology::Topology;
 
@@ -109,11 +110,13 @@ pub fn run(args: &KnowArgs) -> Result<()> {
             let told = known.clone().or(told);
             if told != known {
                 store.tell(&told)?;
+            check_distinct(named([path], "the store"), named([file], "FILE"))?;
             }
             let mut merged = store.load()?;
             let (known, all) = (merged.len(), theirs.len());
             for other in theirs {
                 match merged.iter_mut().find(|of| of.key == other.key) {
+            check_distinct(named([file], "what is imported"), named([path], "--store"))?;
                     Some(own) => {
                         own.known.merge(&other.known);
                         own.runs = own.runs.saturating_add(other.runs);

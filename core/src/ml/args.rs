@@ -8,7 +8,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use super::model;
+use super::{header, model};
+use crate::files::{check_distinct, named};
 use crate::topology::CoreTypesSpec;
 
 /// Where scx_hetero tells that program its version.
@@ -166,6 +167,28 @@ impl Train {
             true => vec![self.output().with_file_name("measurements.csv")],
             false => self.tables.clone(),
         }
+    }
+
+    /// Whether it would spoil what it learns from.
+    ///
+    /// # Errors
+    /// In words: which option is to name another file.
+    pub fn check_files(&self) -> Result<()> {
+        if self.interference {
+            return Ok(());
+        }
+        let tables = self.tables();
+        let headers: Vec<PathBuf> = tables.iter().map(|table| header::path_of(table)).collect();
+        let imported = self.import.iter().map(|import| &import.path);
+        check_distinct(
+            named(&tables, "the table")
+                .chain(named(&headers, "the table's header"))
+                .chain(named(&self.here.suite, "the suite"))
+                .chain(named(imported, "what is imported")),
+            named([self.output()], "--output")
+                .chain(named(&self.report, "--report"))
+                .chain(named(&self.estimates, "--estimates")),
+        )
     }
 }
 
