@@ -4,9 +4,9 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
@@ -160,12 +160,21 @@ fn parse(bytes: &[u8]) -> (Vec<Happened>, u64) {
     (happened, lost)
 }
 
-/// Whether there are tracepoints of that group, as far as that can be seen.
-pub(super) fn is_group(group: &str) -> bool {
-    is_word(group)
-        && TRACING
-            .iter()
-            .any(|root| Path::new(&format!("{root}/events/{group}")).is_dir())
+/// Whether there are tracepoints of that group; `None` where this user may not look.
+pub(super) fn is_group(group: &str) -> Option<bool> {
+    if !is_word(group) {
+        return Some(false);
+    }
+    let looked = TRACING.map(|root| fs::metadata(format!("{root}/events/{group}")));
+    let is_there = |of: &io::Result<fs::Metadata>| of.as_ref().is_ok_and(fs::Metadata::is_dir);
+    let is_hidden = |of: &io::Result<fs::Metadata>| {
+        let error = of.as_ref().err();
+        error.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    match looked.iter().any(is_there) {
+        false if looked.iter().any(is_hidden) => None,
+        there => Some(there),
+    }
 }
 
 /// What names of tracepoints are made of.

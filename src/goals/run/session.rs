@@ -98,10 +98,14 @@ enum Source {
 /// It cannot be run, or its beats cannot be seen.
 pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8> {
     let beat = match &args.beat {
-        BeatKind::Either(group, name) if is_group(group) => {
-            &BeatKind::Tracepoint(group.clone(), name.clone())
+        BeatKind::Either(first, second) => {
+            let files = vec![first.clone()];
+            // Where nobody may look, what is no function is taken for a tracepoint: its error says what that takes.
+            match is_group(first).unwrap_or_else(|| places(&files, second).is_err()) {
+                true => &BeatKind::Tracepoint(first.clone(), second.clone()),
+                false => &BeatKind::Function(files, second.clone()),
+            }
         }
-        BeatKind::Either(file, symbol) => &BeatKind::Function(vec![file.clone()], symbol.clone()),
         beat => beat,
     };
     let mut command = command(&args.command)?;
