@@ -43,7 +43,7 @@ const LONGEST_MIX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
-    scx_hetero bench run MIXES.toml --scheduler default camps 'scx_lavd --performance'")]
+    scx_hetero bench run MIXES.toml -s default camps 'scx_lavd --performance'")]
 pub struct Args {
     /// A file that says which programs there are, and which run together (see
     /// docs/bench.md)

@@ -29,7 +29,7 @@ const LIMIT: u64 = 30;
                   scx_hetero collect -o mine.csv\n  \
                   scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n  \
                   scx_hetero collect --pairs -o pairs.csv  see docs/interference.md\n  \
-                  scx_hetero collect --discover -o all.csv  which events matter, see docs/counters.md\n  \
+                  scx_hetero collect --discover -o all.csv  what to count, see docs/counters.md\n  \
                   scx_hetero collect --from mine.csv --share shared.csv  measures nothing\n\n\
                   The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \

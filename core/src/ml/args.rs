@@ -20,7 +20,7 @@ pub const CALLER: &str = "SCX_HETERO_VERSION";
 #[command(after_help = "Examples:\n  \
     scx_hetero train mine.csv -o mine.model.json --report mine.svg\n  \
     scx_hetero train --here  measures this machine first, and schedules by that\n  \
-    scx_hetero train --discover all.csv  chooses events first, see docs/counters.md\n\n\
+    scx_hetero train --discover all.csv  chooses events first: docs/counters.md\n\n\
     What the tables must have, and what scores mean, is in docs/ml.md.")]
 pub struct Train {
     /// Tables of measurements, as 'scx_hetero collect' writes them
