@@ -93,7 +93,10 @@ pub(super) fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
         Err(error) => return Err(error).context("it cannot be opened"),
     };
     let about = file.metadata()?;
-    ensure!(about.is_file(), "what is there is no file: remove it");
+    ensure!(
+        about.is_file(),
+        "what is there is no file: name another place"
+    );
     ensure!(
         about.uid() == nix::unistd::geteuid().as_raw(),
         "it belongs to another user"
