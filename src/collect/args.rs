@@ -108,6 +108,10 @@ pub struct Args {
     ])]
     pub(super) from: Option<PathBuf>,
 
+    /// The table's folder is made if need be, once it is known that there is something to measure.
+    #[arg(skip)]
+    pub(super) makes_folder: bool,
+
     /// A command to measure instead
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -138,6 +142,7 @@ impl Args {
             share: None,
             share_names: false,
             from: None,
+            makes_folder: true,
             command: Vec::new(),
         }
     }
@@ -147,11 +152,6 @@ impl Args {
         self.from.as_deref().unwrap_or(&self.output)
     }
 
-    /// The programs to measure.
-    pub(super) fn suite(&self) -> Result<Suite> {
-        match (&self.suite, self.command.is_empty()) {
-            (_, false) => Ok(Suite::of_command(&self.command)),
-            (Some(path), true) => Suite::read(path),
     /// Whether it would spoil what it reads: the table's header takes the place of any `.json` beside it.
     ///
     /// # Errors
@@ -169,6 +169,11 @@ impl Args {
         )
     }
 
+    /// The programs to measure.
+    pub(super) fn suite(&self) -> Result<Suite> {
+        match (&self.suite, self.command.is_empty()) {
+            (_, false) => Ok(Suite::of_command(&self.command)),
+            (Some(path), true) => Suite::read(path),
             (None, true) => Suite::builtin(),
         }
     }
