@@ -4,9 +4,9 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io::{self, ErrorKind};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
@@ -27,6 +27,10 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Where tracepoints are listed.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Said where they are not.
+const HIDDEN: &str = "tracepoints cannot be looked up: it takes root, and tracefs ('mount -t tracefs \
+                      tracefs /sys/kernel/tracing')";
 
 /// It has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,21 +164,23 @@ fn parse(bytes: &[u8]) -> (Vec<Happened>, u64) {
     (happened, lost)
 }
 
-/// Whether there are tracepoints of that group; `None` where this user may not look.
+/// Whether there are tracepoints of that group; `None` where they cannot be looked up.
 pub(super) fn is_group(group: &str) -> Option<bool> {
-    if !is_word(group) {
-        return Some(false);
+    match is_word(group) {
+        true => Some(Path::new(&format!("{}/{group}", listed()?)).is_dir()),
+        false => Some(false),
     }
-    let looked = TRACING.map(|root| fs::metadata(format!("{root}/events/{group}")));
-    let is_there = |of: &io::Result<fs::Metadata>| of.as_ref().is_ok_and(fs::Metadata::is_dir);
-    let is_hidden = |of: &io::Result<fs::Metadata>| {
-        let error = of.as_ref().err();
-        error.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied)
-    };
-    match looked.iter().any(is_there) {
-        false if looked.iter().any(is_hidden) => None,
-        there => Some(there),
-    }
+}
+
+/// Why what is no function may be no tracepoint, either.
+pub(super) fn unknown(no_function: &anyhow::Error) -> anyhow::Error {
+    not_allowed(format!("{no_function}; {HIDDEN}"))
+}
+
+/// Where tracepoints are listed, if this user may see them.
+fn listed() -> Option<String> {
+    let mut places = TRACING.iter().map(|root| format!("{root}/events"));
+    places.find(|events| fs::read_dir(events).is_ok_and(|mut all| all.next().is_some()))
 }
 
 /// What names of tracepoints are made of.
@@ -188,14 +194,8 @@ fn tracepoint(group: &str, name: &str) -> Result<u64> {
     if !is_word(group) || !is_word(name) {
         bail!("there is no tracepoint {group}:{name}: those have names of letters, digits and _");
     }
-    let places = TRACING.map(|root| format!("{root}/events"));
-    let there = places
-        .iter()
-        .find(|events| fs::read_dir(events).is_ok_and(|mut all| all.next().is_some()));
-    let Some(events) = there else {
-        let message = "tracepoints cannot be looked up: it takes root, and tracefs ('mount -t tracefs \
-                       tracefs /sys/kernel/tracing')";
-        return Err(not_allowed(message.into()));
+    let Some(events) = listed() else {
+        return Err(not_allowed(HIDDEN.into()));
     };
     let id = fs::read_to_string(format!("{events}/{group}/{name}/id"));
     let id = id.ok().and_then(|id| id.trim().parse().ok());

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::RunArgs;
-use super::events::{Happened, WatchedEvents, is_group};
+use super::events::{Happened, WatchedEvents, is_group, unknown};
 use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
@@ -100,8 +100,14 @@ pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8
     let beat = match &args.beat {
         BeatKind::Either(first, second) => {
             let files = vec![first.clone()];
-            // Where nobody may look, what is no function is taken for a tracepoint: its error says what that takes.
-            match is_group(first).unwrap_or_else(|| places(&files, second).is_err()) {
+            let is_tracepoint = match is_group(first) {
+                Some(known) => known,
+                None => {
+                    places(&files, second).map_err(|error| unknown(&error))?;
+                    false
+                }
+            };
+            match is_tracepoint {
                 true => &BeatKind::Tracepoint(first.clone(), second.clone()),
                 false => &BeatKind::Function(files, second.clone()),
             }
