@@ -159,7 +159,7 @@ fn report(examples: &[PairExample]) -> Result<String> {
     for (teller, signs, scores) in &shown {
         let signs = match *signs {
             "all" => "all signs",
-            _ => "signs of policies' counters",
+            _ => "policies' signs",
         };
         text += &format!("\nBy {teller}, {signs}, of programs left out; a row is what it was:\n\n");
         text += &confusion(scores).to_string();

@@ -242,9 +242,7 @@ impl<'p> ToldProgram<'p> {
 /// A table of at most 80 columns; with `more` also the phases.
 fn text(programs: &[StoredProgram], topology: &Topology, more: bool) -> String {
     if programs.is_empty() {
-        return "nothing is known yet: the scheduler learns of programs as they run, unless it was \
-                started with --knowledge=off"
-            .into();
+        return "nothing is known yet: the scheduler learns of programs as they run".into();
     }
     let slowest = topology.types.last().map_or("", |kind| kind.name.as_str());
     let mut lines = vec![format!(

@@ -67,7 +67,9 @@ pub(super) fn has_journal(path: &Path) -> bool {
 /// and is no plain file of this user is refused.
 pub(super) fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
     let create = access == StoreAccess::Make;
-    let name = path.file_name().context("a database needs a name")?;
+    let name = path
+        .file_name()
+        .context("it is a folder: name another place")?;
     let folder = folder_of(path);
     if create {
         make_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
