@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
+use hetero_core::files::{check_distinct, named};
 use hetero_core::limits::MAX_SLOTS;
 use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, info, warn};
@@ -27,7 +28,7 @@ use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
     bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, power,
-    preflight, replay, report, sim, stats,
+    preflight, replay, report, rules, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -337,7 +338,10 @@ const SYSFS_PREFIX: &str = "SCX_SYSFS_PREFIX";
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return explain(&usage),
+    };
     let ignored = cli.attaches() && std::env::var_os(SYSFS_PREFIX).is_some();
     if ignored {
         // SAFETY: there is no other thread yet.
@@ -354,12 +358,26 @@ fn main() -> ExitCode {
     }
     match dispatch(cli) {
         Ok(status) => status.into(),
-        Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
-        Err(error) => {
-            output::complain(NAME, &error);
-            exit::status(&error).into()
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints help, or what is wrong with the arguments.
+fn explain(usage: &clap::Error) -> ExitCode {
+    let printed = usage.print().and_then(|()| std::io::stdout().flush());
+    match output::written(printed) {
+        Err(error) if !usage.use_stderr() => failed(&error),
+        _ => u8::try_from(usage.exit_code()).unwrap_or(1).into(),
+    }
+}
+
+/// The exit status of an error, of which people are told.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    if error.is::<output::Unread>() {
+        return ExitCode::SUCCESS;
+    }
+    output::complain(NAME, error);
+    exit::status(error).into()
 }
 
 /// The exit status, unless it is an error's.
@@ -383,6 +401,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
             collect::run(&args, &stopping)
         }
         Some(Command::Train(args)) => {
+            args.check_files()?;
             if args.here.here {
                 let (_, stopping) = on_signal(&ENDING)?;
                 let measured = ml::here::measure(&args.here, &args.tables()[0], &stopping)?;
@@ -430,7 +449,7 @@ fn schedule(args: Run) -> Result<()> {
         return output::print(format_args!("{NAME} {version}"));
     }
     if args.help_stats {
-        return stats::explain(&mut std::io::stdout());
+        return output::print(stats::explain()?);
     }
 
     // A service is told by SIGHUP that its files have changed; of who sits at a terminal it means that
@@ -450,6 +469,7 @@ fn schedule(args: Run) -> Result<()> {
     if let Some(address) = args.prometheus {
         return Exporter::listen(address)?.serve(Path::new(stats::SOCKET), &stop);
     }
+    check_files(&args)?;
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
     let policy = args.policy.or(args.profile.policy());
     let unknown = |option, given, what| {
@@ -523,6 +543,16 @@ fn schedule(args: Run) -> Result<()> {
     });
     stop.store(true, Ordering::Relaxed);
     result
+}
+
+/// Whether what is recorded would spoil what is read.
+fn check_files(args: &Run) -> Result<()> {
+    let model = args.model.as_deref().unwrap_or(Path::new(ml::model::PATH));
+    let rules = args.rules.as_deref().unwrap_or(Path::new(rules::PATH));
+    check_distinct(
+        named([model], "the model").chain(named([rules], "the file of rules")),
+        named(&args.record, "--record").chain(named(&args.samples, "--samples")),
+    )
 }
 
 fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {

@@ -19,6 +19,7 @@ use toml::Spanned;
 
 pub use crate::agent::{Place, Verdict, WEIGHT_ONE};
 use crate::cgroups;
+use crate::files::read_text;
 use crate::goals::RuledGoal;
 use crate::topology::Topology;
 pub use goal::ProcessInProc;
@@ -88,8 +89,8 @@ impl Rules {
     /// # Errors
     /// It cannot be read, or is wrong: with line and column.
     pub fn read(path: &Path, topology: &Topology) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read the rules {}", path.display()))?;
+        let text =
+            read_text(path).with_context(|| format!("cannot read the rules {}", path.display()))?;
         Self::parse(&text, topology).with_context(|| format!("wrong rules in {}", path.display()))
     }
 

@@ -118,7 +118,15 @@ impl<L: Log> Log for Printable<L> {
 
 fn write(text: impl Display) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    written(writeln!(out, "{text}").and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output, in words.
+///
+/// # Errors
+/// As [`print()`].
+pub fn written(result: io::Result<()>) -> Result<()> {
+    match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Unread.into()),
         written => written.context("cannot write to standard output"),
     }

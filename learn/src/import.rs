@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use hetero_core::files::read_text;
 use hetero_core::ml::boosting::Loss;
 use hetero_core::ml::data::{Data, Per, Row};
 use hetero_core::ml::forest::{Comparison, MAX_DEPTH, to_features, to_number};
@@ -18,7 +19,7 @@ use hetero_core::ml::validate::HeldOutSpeedups;
 
 /// Reads a file of either kind, for tables whose features are counted `per`.
 pub fn read(path: &Path, per: Per) -> Result<Trees> {
-    std::fs::read_to_string(path)
+    read_text(path)
         .map_err(anyhow::Error::from)
         .and_then(|text| parse(&text, per))
         .with_context(|| format!("cannot import {}", path.display()))

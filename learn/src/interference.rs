@@ -16,6 +16,7 @@ use hetero_core::ml::args::Train;
 use hetero_core::ml::boosting::{Boosting, Ensemble, Loss};
 use hetero_core::ml::tree::Columns;
 use hetero_core::output;
+use hetero_core::text::hang_words;
 use linfa::prelude::*;
 use linfa_svm::Svm;
 use log::info;
@@ -117,13 +118,13 @@ fn report(examples: &[PairExample]) -> Result<String> {
     table.load_style(presets::ASCII_MARKDOWN).set_header([
         "told by",
         "signs",
-        "new programs: macro F1",
+        "programs",
         "right",
-        "new antagonists: macro F1",
+        "antagonists",
         "right",
     ]);
     let mut shown = Vec::new();
-    for (signs, known) in [("all", &all), ("of policies' counters", &common)] {
+    for (signs, known) in [("all", &all), ("policies'", &common)] {
         let seen: Vec<PairExample> = examples.iter().map(|of| restricted(of, known)).collect();
         for teller in Teller::ALL {
             info!("{teller}: learnt anew for each program and antagonist left out");
@@ -146,13 +147,20 @@ fn report(examples: &[PairExample]) -> Result<String> {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = format!(
-        "{} windows of {} programs, beside {} antagonists.\n\n{table}\n",
+    let caption = format!(
+        "{} windows of {} programs, beside {} antagonists. The table has the macro F1 of programs, and of antagonists, \
+         that were left out, and how many of their windows are told right; by all signs, or by those that policies' \
+         counters tell.",
         examples.len(),
         programs.len(),
         antagonists.iter().filter(|name| !name.is_empty()).count()
     );
+    let mut text = format!("{}\n\n{table}\n", hang_words(&caption, 0, 0));
     for (teller, signs, scores) in &shown {
+        let signs = match *signs {
+            "all" => "all signs",
+            _ => "policies' signs",
+        };
         text += &format!("\nBy {teller}, {signs}, of programs left out; a row is what it was:\n\n");
         text += &confusion(scores).to_string();
         text.push('\n');
@@ -314,6 +322,7 @@ fn confusion(scores: &ClassConfusion) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hetero_core::text::WIDTH;
 
     /// Four programs, beside three antagonists, of which each shows in a sign of its own.
     fn examples() -> Vec<PairExample> {
@@ -361,6 +370,9 @@ mod tests {
             text.contains("96 windows of 4 programs, beside 3 antagonists"),
             "{text}"
         );
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
         // What differs shows without events.
         let text = choice(&examples).unwrap();
         assert!(text.contains("Nothing is gained by llc-misses"), "{text}");

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::processes::Command;
+use crate::files::read_text;
 use crate::sim::library::nearest;
 use crate::sim::mix::{self, Mix};
 use crate::sim::sourced::SourceText;
@@ -38,7 +39,7 @@ impl Mixes {
     /// # Errors
     /// It cannot be read, or which line is wrong, and why.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path);
+        let text = read_text(path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&SourceText {
             name: &path.display().to_string(),

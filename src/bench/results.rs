@@ -3,7 +3,7 @@
 //! was cut off goes on where it was.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use log::warn;
 use serde::{Deserialize, Serialize};
 
 use super::machine::MachineIdentity;
+use crate::files::read_table;
 use crate::text::parse_json;
 
 /// Grows when a field changes its meaning.
@@ -124,7 +125,7 @@ impl Results {
     /// # Errors
     /// It cannot be read, or which line makes no sense.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path);
+        let text = read_table(path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("{} is of no use", path.display()))
     }
@@ -194,7 +195,7 @@ impl Book {
     /// It cannot be written, is no such file, or is of another machine.
     pub fn open(path: &Path, header: ResultsHeader) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
-        let text = match fs::read_to_string(path) {
+        let text = match read_table(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => {
@@ -276,6 +277,8 @@ fn line(record: &ResultsLine) -> Result<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
     use crate::bench::machine::tests::hybrid;
 

@@ -19,6 +19,7 @@ use super::results::{
 use super::scheduler::{Attached, BenchScheduler};
 use crate::energy::Energy;
 use crate::energy::meter::EnergyMeter;
+use crate::files::{check_distinct, named};
 use crate::output;
 use crate::sim::experiment::shuffle;
 use crate::sim::metrics::geometric_mean;
@@ -42,7 +43,7 @@ const LONGEST_MIX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
-    scx_hetero bench run MIXES.toml --scheduler default camps 'scx_lavd --performance'")]
+    scx_hetero bench run MIXES.toml -s default camps 'scx_lavd --performance'")]
 pub struct Args {
     /// A file that says which programs there are, and which run together (see
     /// docs/bench.md)
@@ -104,6 +105,10 @@ impl FromStr for Repeats {
 /// In words for people: what is wrong with a file, a program that does not run, another scheduler
 /// that is attached.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<Option<bool>> {
+    check_distinct(
+        named([&args.file], "the file of mixes"),
+        named([&args.out], "--out"),
+    )?;
     let mut mixes = Mixes::read(&args.file)?;
     mixes
         .choose(&args.mix)

@@ -8,7 +8,9 @@ use anyhow::Result;
 
 use super::run::RunLimits;
 use super::suite::Suite;
+use crate::files::{check_distinct, named};
 use crate::ml::args::number;
+use crate::ml::header::path_of;
 use crate::pmu::Event;
 use crate::topology::CoreTypesSpec;
 
@@ -27,7 +29,7 @@ const LIMIT: u64 = 30;
                   scx_hetero collect -o mine.csv\n  \
                   scx_hetero collect -o mine.csv -- my-program --its args  adds one of your own\n  \
                   scx_hetero collect --pairs -o pairs.csv  see docs/interference.md\n  \
-                  scx_hetero collect --discover -o all.csv  which events matter, see docs/counters.md\n  \
+                  scx_hetero collect --discover -o all.csv  what to count, see docs/counters.md\n  \
                   scx_hetero collect --from mine.csv --share shared.csv  measures nothing\n\n\
                   The table's columns are explained in docs/ml.md; a .json beside it says which \
                   machine it is of. Interrupted, or given again with other programs, the same \
@@ -106,6 +108,10 @@ pub struct Args {
     ])]
     pub(super) from: Option<PathBuf>,
 
+    /// The table's folder is made if need be, once it is known that there is something to measure.
+    #[arg(skip)]
+    pub(super) makes_folder: bool,
+
     /// A command to measure instead
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -136,6 +142,7 @@ impl Args {
             share: None,
             share_names: false,
             from: None,
+            makes_folder: true,
             command: Vec::new(),
         }
     }
@@ -143,6 +150,23 @@ impl Args {
     /// The table that is written, or else shared.
     pub(super) fn table(&self) -> &Path {
         self.from.as_deref().unwrap_or(&self.output)
+    }
+
+    /// Whether it would spoil what it reads: the table's header takes the place of any `.json` beside it.
+    ///
+    /// # Errors
+    /// In words: which option is to name another file.
+    pub(super) fn check_files(&self) -> Result<()> {
+        if self.from.is_some() {
+            return Ok(());
+        }
+        let header = path_of(&self.output);
+        check_distinct(
+            named(&self.suite, "the suite").chain(named(&self.list, "a list of events")),
+            named([&self.output], "--output")
+                .chain(named([&header], "the header beside the table"))
+                .chain(named(&self.share, "--share")),
+        )
     }
 
     /// The programs to measure.

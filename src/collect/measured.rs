@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::suite::Program;
 use super::windows::{ProgramRun, WindowMean, common, deviation};
-use crate::files::write_whole;
+use crate::files::{read_table, write_whole};
 use crate::ml::header::{self, TableHeader};
 use crate::pmu::sets::{CYCLES, INSTRUCTIONS};
 
@@ -74,17 +74,15 @@ impl MeasuredTable {
         features: Vec<String>,
     ) -> Result<Self> {
         let (mut rows, mut joules) = (Vec::new(), true);
+        let advice = || {
+            let path = path.display();
+            format!("{path} is not gone on with; choose another file with --output")
+        };
+        // What lies there and is no header is somebody's, also where there is no table yet.
+        let before = TableHeader::read(path).with_context(advice)?;
         if path.exists() {
-            let advice = || {
-                let path = path.display();
-                format!("{path} is not gone on with; choose another file with --output")
-            };
-            let before = TableHeader::read(path)
-                .and_then(|header| {
-                    header.with_context(|| {
-                        format!("it has no header, {}", header::path_of(path).display())
-                    })
-                })
+            let before = before
+                .with_context(|| format!("it has no header, {}", header::path_of(path).display()))
                 .with_context(advice)?;
             same(&before, &header).with_context(advice)?;
             (rows, joules) = read(path, &features).with_context(advice)?;
@@ -187,7 +185,8 @@ fn same(before: &TableHeader, now: &TableHeader) -> Result<()> {
 
 /// Its rows, and whether it has a column of joules.
 fn read(path: &Path, features: &[String]) -> Result<(Vec<Vec<String>>, bool)> {
-    let mut reader = csv::Reader::from_path(path)?;
+    let text = read_table(path)?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
     let expected = COLUMNS
         .into_iter()
         .chain(features.iter().map(String::as_str));

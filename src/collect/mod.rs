@@ -18,16 +18,18 @@ mod suite;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use crossbeam::channel::Receiver;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::warn;
 
 pub use args::Args;
 
+use crate::files::folder_of;
 use crate::ml::events;
 use crate::ml::header::{CountedBy, EventCounted, MeasuredMachine, SCHEMA, TableHeader};
 use crate::output;
@@ -67,6 +69,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// As [`fill`] and [`share::share`]; or some programs could not be measured, and the others are in
 /// the table.
 pub fn run(args: &Args, stop: &Receiver<()>) -> Result<u8> {
+    args.check_files()?;
     if args.pairs {
         return pairs::run(args, stop);
     }
@@ -132,6 +135,13 @@ pub(crate) fn fill(args: &Args, stop: &Receiver<()>) -> Result<Option<usize>> {
         }
     }
     let header = header(args, &topology, &machine, &counted)?;
+    if args.makes_folder {
+        let folder = folder_of(&args.output);
+        fs::create_dir_all(folder).with_context(|| {
+            let folder = folder.display();
+            format!("cannot make {folder} (--output names a file elsewhere)")
+        })?;
+    }
     let mut table = MeasuredTable::open(&args.output, header, features)?;
 
     let done = table.labels();

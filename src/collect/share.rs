@@ -6,14 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::measured::{COLUMNS, JOULES};
 use super::suite::Suite;
-use crate::files::{check_writable, write_whole};
+use crate::files::{check_distinct, check_writable, named, read_table, write_whole};
 use crate::ml::header::{self, TableHeader};
 
 /// How such a file begins, by which it is known again.
@@ -37,15 +36,14 @@ pub(super) struct Shared {
 /// # Errors
 /// In words: it would replace something else, or nothing can be written there.
 pub(super) fn check(table: &Path, to: &Path) -> Result<()> {
-    let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
-    ensure!(
-        table != to && same(table, to) != Some(true),
-        "{} is the table itself: name another file with --share",
-        to.display()
-    );
-    if let Ok(before) = fs::read(to) {
+    let header = header::path_of(table);
+    check_distinct(
+        named([table], "the table").chain(named([&header], "the table's header")),
+        named([to], "--share"),
+    )?;
+    if to.is_file() {
         ensure!(
-            before.starts_with(FIRST_LINE.as_bytes()),
+            read_table(to).is_ok_and(|before| before.starts_with(FIRST_LINE)),
             "{} is there and was not written by --share: name another file",
             to.display()
         );
@@ -66,11 +64,12 @@ pub(super) fn share(table: &Path, to: &Path, keep_names: bool) -> Result<Shared>
 }
 
 fn shareable(table: &Path, keep_names: bool) -> Result<(String, Shared)> {
+    let text = read_table(table)?;
     let header = TableHeader::read(table)?.with_context(|| {
         let path = header::path_of(table);
         format!("it has no header, {}", path.display())
     })?;
-    let mut reader = csv::Reader::from_path(table)?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers()?.clone();
     check_columns(&columns, &header)?;
 

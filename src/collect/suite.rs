@@ -2,11 +2,12 @@
 //! Which programs are measured.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+
+use crate::files::read_text;
 
 /// What is measured if nothing else is asked for: programs that are in `experiments/programs`.
 const BUILTIN: &str = include_str!("suite.toml");
@@ -63,7 +64,7 @@ impl Suite {
 
     /// Reads a file.
     pub(super) fn read(path: &Path) -> Result<Self> {
-        fs::read_to_string(path)
+        read_text(path)
             .map_err(anyhow::Error::from)
             .and_then(|text| Self::parse(&text))
             .with_context(|| format!("cannot use the suite {}", path.display()))

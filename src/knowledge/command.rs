@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero know`: what is known of programs, for people, for other machines, and to be forgotten.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
+use clap::ArgGroup;
 use glob::Pattern;
 use hetero_core::cache::mpki_told;
 use hetero_core::interference::InterferenceClass;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use super::service::now;
 use super::store::{KnowledgeStore, PATH, StoredMachine, StoredProgram};
 use super::{machine_name, transfer};
+use crate::files::{check_distinct, named};
 use crate::output;
 use crate::text::{hang_words, plain};
 use crate::topology::Topology;
@@ -60,14 +62,16 @@ enum KnowCommand {
         file: PathBuf,
     },
     /// Forget programs
-    #[command(after_help = "Example:\n  scx_hetero know forget firefox")]
+    #[command(
+        after_help = "Examples:\n  scx_hetero know forget firefox\n  scx_hetero know forget --all",
+        group = ArgGroup::new("which").required(true).args(["program", "all"])
+    )]
     Forget {
         /// As of `scx_hetero know`
-        #[arg(required_unless_present = "all")]
         program: Option<String>,
 
         /// All programs
-        #[arg(long, conflicts_with = "program")]
+        #[arg(long)]
         all: bool,
     },
 }
@@ -80,7 +84,16 @@ pub fn run(args: &KnowArgs) -> Result<()> {
     let topology = Topology::detect(None)?;
     let machine = machine_name(&topology);
     let path = &args.store;
-    let existing = |read| KnowledgeStore::open_existing(path, &machine, read);
+    let existing = |read| {
+        let store = KnowledgeStore::open_existing(path, &machine, read)?;
+        // The scheduler makes its own; another is there, or its name is wrong.
+        ensure!(
+            store.is_some() || path == Path::new(PATH),
+            "there is no {}: is the name right?",
+            path.display()
+        );
+        Ok(store)
+    };
     match &args.what {
         None => {
             let (told, all) = everything(existing(true)?)?;
@@ -97,11 +110,13 @@ pub fn run(args: &KnowArgs) -> Result<()> {
             output::print(text(&programs, &topology, is_one) + &machine)
         }
         Some(KnowCommand::Export { file }) => {
+            check_distinct(named([path], "the store"), named([file], "FILE"))?;
             let (told, all) = everything(existing(true)?)?;
             transfer::write(file, &machine, told, &all)?;
             output::print(format_args!("{} programs in {}", all.len(), file.display()))
         }
         Some(KnowCommand::Import { file }) => {
+            check_distinct(named([file], "what is imported"), named([path], "--store"))?;
             let now = now();
             let (told, theirs) = transfer::read(file, &machine, now)?;
             let mut store = KnowledgeStore::open(path, &machine)?;
@@ -227,8 +242,7 @@ impl<'p> ToldProgram<'p> {
 /// A table of at most 80 columns; with `more` also the phases.
 fn text(programs: &[StoredProgram], topology: &Topology, more: bool) -> String {
     if programs.is_empty() {
-        return "nothing is known yet: 'scx_hetero --knowledge' learns of programs as they run"
-            .into();
+        return "nothing is known yet: the scheduler learns of programs as they run".into();
     }
     let slowest = topology.types.last().map_or("", |kind| kind.name.as_str());
     let mut lines = vec![format!(

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is known, as a file for other machines of the same kind.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::ProgramKey;
 use super::store::{PROGRAMS, StoredMachine, StoredProgram};
-use crate::files::write_whole;
+use crate::files::{read_text, write_whole};
 use crate::text::plain;
 
 /// Grows when a field changes its meaning.
@@ -19,9 +17,6 @@ const SCHEMA: u32 = 2;
 
 /// The oldest that is read.
 const OLDEST: u32 = 1;
-
-/// The largest file that is read, bytes.
-const LARGEST: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,12 +103,8 @@ pub(super) fn read(
     machine: &str,
     now: i64,
 ) -> Result<(StoredMachine, Vec<StoredProgram>)> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut text = String::new();
-    let read = file.take(LARGEST + 1).read_to_string(&mut text);
-    read.with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let parse = || -> Result<TransferFile> {
-        ensure!(text.len() as u64 <= LARGEST, "it is too large");
         let value: serde_json::Value = crate::text::parse_json(&text).context("it is damaged")?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64);
         ensure!(

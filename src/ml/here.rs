@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero train --here`: measures this machine first.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use crossbeam::channel::Receiver;
 
 use crate::collect;
@@ -25,17 +24,6 @@ pub fn measure(args: &Here, table: &Path, stop: &Receiver<()>) -> Result<u8> {
          says why, --core-types names core types by hand",
         topology.summary()
     );
-    if let Some(folder) = table
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        fs::create_dir_all(folder).with_context(|| {
-            format!(
-                "cannot make {}; be root, or choose another file with --output",
-                folder.display()
-            )
-        })?;
-    }
     let args = collect::Args::to_train(
         table,
         args.suite.clone(),

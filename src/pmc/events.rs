@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::pmu::virtual_counters::{CounterName, CounterStatus, Description};
-use crate::pmu::{ANY, Encoding, MachinePmus, Pmu, Space};
+use crate::pmu::{ANY, Encoding, MachinePmus, Pmu, Space, availability};
 use crate::text::wrap;
 use crate::topology::{Topology, cpulist};
 
@@ -16,6 +16,9 @@ pub(super) fn text(
     virtual_counters: &[Description],
 ) -> String {
     let mut text = String::new();
+    if let (true, Err(why)) = (machine.pmus.is_empty(), availability(machine)) {
+        text += &format!("{}\n\n", wrap(&why));
+    }
     let rank = |pmu: &&Pmu| topology.cpu(pmu.cpus[0]).map(|cpu| cpu.core_type);
     let mut pmus: Vec<&Pmu> = machine.pmus.iter().collect();
     pmus.sort_by_key(rank);

@@ -173,6 +173,7 @@ pub struct PlotArgs {
 /// # Errors
 /// The file is no recording that this version can read, no program had a goal, or the drawing cannot be written.
 pub fn plot(args: &PlotArgs) -> Result<()> {
+    let to = super::place(&args.file, args.out.as_deref(), ".svg")?;
     let mut seconds = 0.0f64;
     let mut reader = RecordReader::open(&args.file)?;
     while let Some(input) = reader.next_input()? {
@@ -204,7 +205,7 @@ pub fn plot(args: &PlotArgs) -> Result<()> {
     }
     let drawing = format!("{}\n", alone(parts));
     let what = format!("goals of {}", goals.len());
-    write(&drawing, &args.file, args.out.as_deref(), ".svg", &what)
+    write(&drawing, to.as_deref(), &what)
 }
 
 /// A drawing outside a page: with its own colours, on a light background and on a dark one.

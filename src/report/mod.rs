@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use log::warn;
 
-use crate::files::write_whole;
+use crate::files::{check_distinct, named, write_whole};
 use crate::output;
 use crate::record::RecordReader;
 pub use goals::{PlotArgs, plot};
@@ -39,6 +39,7 @@ pub struct Args {
 /// # Errors
 /// The file is no recording that this version can read, or the page cannot be written.
 pub fn run(args: &Args) -> Result<()> {
+    let to = place(&args.file, args.out.as_deref(), ".html")?;
     let story = gather::gather(|| RecordReader::open(&args.file))?;
     if let Some(complaint) = &story.complaint {
         warn!("{complaint}");
@@ -46,29 +47,29 @@ pub fn run(args: &Args) -> Result<()> {
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let page = page::page(&story, &name);
     let size = page.len().div_ceil(1000);
-    write(
-        &page,
-        &args.file,
-        args.out.as_deref(),
-        ".html",
-        &format!("{size} kB"),
-    )
+    write(&page, to.as_deref(), &format!("{size} kB"))
 }
 
-/// Writes what was made of a recording: to `out`, to standard output if that is -, or beside the recording with `end` on its
-/// name. Then tells where, and what it is.
-fn write(text: &str, recording: &Path, out: Option<&Path>, end: &str, what: &str) -> Result<()> {
-    if out == Some(Path::new("-")) {
+/// Where what is made of a recording goes: to `out`, or beside the recording with `end` on its name; `None` is standard
+/// output.
+///
+/// # Errors
+/// The recording is there.
+fn place(recording: &Path, out: Option<&Path>, end: &str) -> Result<Option<PathBuf>> {
+    let Some(out) = out else {
+        let mut beside = recording.as_os_str().to_os_string();
+        beside.push(end);
+        return Ok(Some(beside.into()));
+    };
+    check_distinct(named([recording], "the recording"), named([out], "--out"))?;
+    Ok((out != Path::new("-")).then(|| out.to_path_buf()))
+}
+
+/// Writes it there, then tells where and what it is.
+fn write(text: &str, to: Option<&Path>, what: &str) -> Result<()> {
+    let Some(to) = to else {
         return output::print(text.trim_end());
-    }
-    let out = out.map_or_else(
-        || {
-            let mut out = recording.as_os_str().to_os_string();
-            out.push(end);
-            PathBuf::from(out)
-        },
-        Path::to_path_buf,
-    );
-    write_whole(&out, text.as_bytes())?;
-    output::print(format_args!("{}: {what}", out.display()))
+    };
+    write_whole(to, text.as_bytes())?;
+    output::print(format_args!("{}: {what}", to.display()))
 }

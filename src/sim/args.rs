@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::caches::CacheEvents;
 use super::experiment::{KnowledgeChoice, SchedulerChoice, SimulatedSaving, Until};
+use crate::files::{check_distinct, named};
 use crate::policy::{self, rank};
 
 /// What to simulate, and how to show it.
@@ -231,6 +232,21 @@ impl Args {
             "--record takes one mix, and --policy with one policy that decides anything"
         );
         Ok(())
+    }
+
+    /// Whether the recording would spoil what is read.
+    ///
+    /// # Errors
+    /// In words: it is to be another file.
+    pub(super) fn check_files(&self) -> Result<()> {
+        let machine = self.machine.iter().filter(|name| name.ends_with(".toml"));
+        check_distinct(
+            named(machine, "the machine")
+                .chain(named(&self.add_programs, "a file of programs"))
+                .chain(named(&self.add_mixes, "a file of mixes"))
+                .chain(named(&self.model, "the model")),
+            named(&self.record, "--record"),
+        )
     }
 
     pub(super) fn until(&self) -> Until {

@@ -32,10 +32,10 @@ pub struct GoalOutcome {
     pub program: String,
     /// Beats/s.
     pub target: f64,
-    /// Beats/s, from two seconds after the beginning on.
-    pub rate: f64,
-    /// Part of the windows of a second within 10 % of the target.
-    pub within: f64,
+    /// Beats/s, from two seconds after the beginning on; `None` if it ended before.
+    pub rate: Option<f64>,
+    /// Part of the windows of a second within 10 % of the target; `None` without any.
+    pub within: Option<f64>,
     /// What it was allotted on average, CPUs of the fastest core type.
     pub allotted: f64,
 }
@@ -198,13 +198,15 @@ impl SimulatedGoals {
                 all += 1;
                 near += u32::from(off.abs() <= NEAR);
             });
-            let ends = steps.first().zip(steps.last());
-            let mean = ends.map(|(from, to)| rate(*from, *to, (steps.len() - 1).max(1)));
+            let mean = match steps {
+                [from, .., to] => Some(rate(*from, *to, steps.len() - 1)),
+                _ => None,
+            };
             GoalOutcome {
                 program: goal.program.clone(),
                 target: goal.target,
-                rate: mean.unwrap_or(0.0),
-                within: f64::from(near) / f64::from(all.max(1)),
+                rate: mean,
+                within: (all > 0).then(|| f64::from(near) / f64::from(all)),
                 allotted: goal.allotted / f64::from(goal.looks.max(1)),
             }
         };

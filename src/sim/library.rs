@@ -9,6 +9,7 @@ use super::machine::SimulatedMachine;
 use super::mix::{self, Mix};
 use super::program::{self, SimulatedProgram};
 use super::sourced::SourceText;
+use crate::files::read_text;
 
 /// A data file by name and text.
 macro_rules! file {
@@ -153,7 +154,7 @@ impl Library {
 }
 
 fn read<T>(path: &Path, parse: impl FnOnce(&SourceText) -> Result<T>) -> Result<T> {
-    let text = std::fs::read_to_string(path);
+    let text = read_text(path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     parse(&SourceText {
         name: &path.display().to_string(),

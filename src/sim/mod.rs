@@ -65,6 +65,7 @@ use crate::record;
 /// # Errors
 /// In words for people: no such mix, machine or program, or which line of a file is wrong.
 pub fn run(args: &Args) -> Result<()> {
+    args.check_files()?;
     let mut library = Library::builtin()?;
     for path in &args.add_programs {
         library.add_programs(path)?;

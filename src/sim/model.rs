@@ -10,6 +10,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Deserialize;
 
 use super::mix::Mix;
+use crate::files::read_text;
 use crate::pmu::sample::SfEstimate;
 
 /// A model of SF, EF and watts, such as could be learnt: the truth, and an error that a phase has on a core type
@@ -109,7 +110,8 @@ impl UnseenEstimates {
     /// In words: what is wrong with which line.
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("cannot read {}", path.display());
-        let mut reader = csv::Reader::from_path(path).with_context(what)?;
+        let text = read_text(path).with_context(what)?;
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
         let mut found = Self {
             core_types: Vec::new(),
             by_program: BTreeMap::new(),

@@ -256,11 +256,13 @@ fn goals(goals: &[GoalOutcome]) -> String {
     let header = ["GOAL", "TARGET", "BEATS/S", "WITHIN 10%", "FAST CORES"];
     table.load_style(presets::NOTHING).set_header(header);
     for goal in goals {
+        let rate = goal.rate.map(|rate| format!("{rate:.1}"));
+        let within = goal.within.map(|part| format!("{:.0}%", 100.0 * part));
         table.add_row([
             goal.program.clone(),
             format!("{:.1}", goal.target),
-            format!("{:.1}", goal.rate),
-            format!("{:.0}%", 100.0 * goal.within),
+            rate.unwrap_or("-".into()),
+            within.unwrap_or("-".into()),
             format!("{:.2}", goal.allotted),
         ]);
     }

@@ -36,6 +36,7 @@ use crate::connections::{
     ClientLimits, Connections, MayIdle, Served, Service, join_in_time, refuse_descriptors,
 };
 use crate::goals::GoalStatus;
+use crate::text::hang_words;
 
 /// Where the socket is, as with all sched_ext schedulers.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
@@ -105,11 +106,18 @@ fn metas() -> [StatsMeta; 4] {
 /// Explains the statistics, for people.
 ///
 /// # Errors
-/// They cannot be written.
-pub fn explain(out: &mut impl io::Write) -> Result<()> {
+/// None that its test has not seen.
+pub fn explain() -> Result<String> {
     let known = StatsServerData::<(), ()>::new();
     let known = metas().into_iter().fold(known, StatsServerData::add_meta);
-    known.describe_meta(out, None)
+    let mut described = Vec::new();
+    known.describe_meta(&mut described, None)?;
+    let lines = String::from_utf8(described)?;
+    let lines = lines.lines().map(|line| {
+        let said = line.find(" : ").map_or(0, |column| column + 3);
+        hang_words(line, 0, said)
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Listens until dropped, in a thread of its own: the scheduler's loop waits for no client.
@@ -409,6 +417,16 @@ fn odd(answer: &Answer) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::WIDTH;
+
+    #[test]
+    fn what_explains_the_statistics_fits_a_terminal() {
+        let text = explain().unwrap();
+        assert!(text.contains("[ProcessStats ] one process\n"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
 
     #[test]
     fn after_a_long_answer_the_thread_rests_for_longer_but_the_next_client_is_answered() {

@@ -8,6 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use scx_hetero::knowledge::machine_name;
+use scx_hetero::knowledge::store::KnowledgeStore;
+use scx_hetero::topology::Topology;
 use serde_json::{Value, json};
 
 use crate::program::{PROGRAM, command, error, stdout};
@@ -48,9 +51,12 @@ impl Place {
 
     /// A file of so many programs, as `know export` writes it on this machine.
     fn exported(&self, programs: usize) -> PathBuf {
+        let [empty, nothing] = ["empty.json", "empty.db"].map(|name| self.path(name));
+        let machine = machine_name(&Topology::detect(None).unwrap());
+        KnowledgeStore::open(&nothing, &machine).unwrap();
+        let [path, store] = [&empty, &nothing].map(|path| path.to_str().unwrap());
+        stdout(&["know", "export", path, "--store", store]);
         let path = self.path("exported.json");
-        let empty = self.path("empty.json");
-        self.know(&["export", empty.to_str().unwrap()]);
         let mut file: Value = serde_json::from_str(&fs::read_to_string(empty).unwrap()).unwrap();
         let mean =
             |mean: f64| json!({"values": 4.0, "mean": mean, "squares": 0.01, "noise": 0.005});
@@ -99,9 +105,21 @@ fn listed(place: &Place) -> Vec<Value> {
 }
 
 #[test]
+fn what_is_no_store_is_said_with_what_to_do() {
+    for no_file in ["/dev/null", "/"] {
+        let said = error(&["know", "--store", no_file]);
+        assert!(said.contains("name another place"), "{said}");
+    }
+    let said = error(&["know", "forget"]);
+    assert!(said.contains("<PROGRAM|--all>"), "{said}");
+}
+
+#[test]
 fn what_is_known_is_shown_shared_merged_and_forgotten() {
     let place = Place::new();
-    assert!(place.know(&[]).contains("nothing is known yet"));
+    for args in [&[][..], &["export", "new.json"], &["forget", "--all"]] {
+        assert!(place.complaint(args).contains("is the name right?"));
+    }
     assert!(!place.store().exists(), "to look makes nothing");
     assert!(place.import(3).contains("3 programs"));
     assert_eq!(fs::metadata(place.store()).unwrap().mode() & 0o777, 0o600);

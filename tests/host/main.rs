@@ -13,6 +13,7 @@ mod contributing;
 mod cost;
 mod dependencies;
 mod doctor;
+mod files;
 mod fixtures;
 mod goal_run;
 mod goals;

@@ -451,6 +451,29 @@ fn imported_trees_are_scored_on_the_tables() {
 }
 
 #[test]
+fn where_nothing_can_be_measured_no_folder_is_made() {
+    let machine = scx_hetero::pmu::MachinePmus::detect();
+    let cpus = scx_hetero::topology::Topology::detect(None)
+        .unwrap()
+        .cpus
+        .len();
+    if cpus < 2 || scx_hetero::pmu::availability(&machine).is_ok() {
+        return;
+    }
+    let place = Place::new();
+    let types = format!("P=0,E=1-{}", cpus - 1);
+    place.fails(&[
+        "train",
+        "--here",
+        "--core-types",
+        &types,
+        "-o",
+        "here/model.json",
+    ]);
+    assert!(!place.folder.path().join("here").exists());
+}
+
+#[test]
 fn where_all_cores_are_alike_there_is_nothing_to_learn() {
     let place = Place::new();
     if scx_hetero::topology::Topology::detect(None)

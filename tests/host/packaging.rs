@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is packed beside the program: that it fits the program, and what reads it accepts it.
 
-use crate::program::{PROGRAM, output};
+use crate::program::{PROGRAM, command, output};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,6 +33,12 @@ fn assert_example(command: &[&str]) {
         examples.is_some_and(|(_, text)| text.contains(&example)),
         "{example}: {help}"
     );
+    // None goes on in another line.
+    let text = examples.unwrap_or_default().1.split("\n\n").next();
+    for line in text.unwrap().lines().skip(1) {
+        let program = line.trim_start_matches("  ").trim_start_matches("sudo ");
+        assert!(program.starts_with("scx_hetero"), "{line}: {help}");
+    }
     for name in &subcommands {
         assert_example(&[command, &[name.as_str()]].concat());
     }
@@ -45,6 +51,39 @@ fn every_commands_help_has_an_example() {
     assert_example(&["generate"]);
     // And as it is for the service.
     assert_example(&["restore"]);
+}
+
+#[test]
+fn the_kinds_of_beats_are_a_table_in_the_help() {
+    let (help, _) = help_of(&["goal", "run"]);
+    let kinds = help.split_once("A beat is:\n").unwrap().1;
+    for line in kinds.split("\n\n").next().unwrap().lines() {
+        let told = line.get(24..26) == Some("  ") || line.get(25..26) == Some(" ");
+        assert!(told && line.len() <= 80, "{line}: {help}");
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_told_and_what_nobody_reads_is_not() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["--help-stats"],
+        &["sim", "--help"],
+    ] {
+        let run = |to: std::process::Stdio| command(args).stdout(to).output().unwrap();
+        let full = run(fs::File::create("/dev/full").unwrap().into());
+        let said = String::from_utf8(full.stderr).unwrap();
+        assert_eq!(full.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{said}");
+        let (unread, pipe) = std::io::pipe().unwrap();
+        drop(unread);
+        let unread = run(pipe.into());
+        assert!(
+            unread.status.success() && unread.stderr.is_empty(),
+            "{args:?}"
+        );
+    }
 }
 
 fn generated(folder: &Path) -> impl Fn(&str) -> String {

@@ -28,6 +28,23 @@ fn number(json: &str, scheduler: &str, key: &str) -> f64 {
 }
 
 #[test]
+fn of_a_goal_without_a_window_nothing_is_told() {
+    let mix = [
+        "hmmer@70,gobmk",
+        "-m",
+        "alder-lake-4p4e",
+        "--policy",
+        "camps",
+    ];
+    let text = stdout(&[&mix[..], &["--seconds", "2"]].concat());
+    let goal = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("hmmer@70"));
+    let cells: Vec<&str> = goal.unwrap().split_whitespace().collect();
+    assert_eq!(cells[2..4], ["-", "-"], "{text}");
+}
+
+#[test]
 fn a_mix_is_a_table_that_fits_the_terminal() {
     let text = stdout(&["W5", "--policy", "all", "--optimum", "--programs"]);
     assert!(

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::InterferenceClass;
 use super::signs::{InterferenceSigns, NR_SIGNS, SIGNS};
+use crate::files::read_table;
 
 /// A window of a program beside an antagonist, or alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +42,8 @@ pub fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<PairExample>> {
 }
 
 fn one(path: &Path, examples: &mut Vec<PairExample>) -> Result<()> {
-    let mut reader = csv::Reader::from_path(path)?;
+    let text = read_table(path)?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers()?.clone();
     let find = |name: &str| {
         let place = header.iter().position(|column| column == name);

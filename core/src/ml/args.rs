@@ -8,7 +8,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use super::model;
+use super::{header, model};
+use crate::files::{check_distinct, named};
 use crate::topology::CoreTypesSpec;
 
 /// Where scx_hetero tells that program its version.
@@ -19,7 +20,7 @@ pub const CALLER: &str = "SCX_HETERO_VERSION";
 #[command(after_help = "Examples:\n  \
     scx_hetero train mine.csv -o mine.model.json --report mine.svg\n  \
     scx_hetero train --here  measures this machine first, and schedules by that\n  \
-    scx_hetero train --discover all.csv  chooses events first, see docs/counters.md\n\n\
+    scx_hetero train --discover all.csv  chooses events first: docs/counters.md\n\n\
     What the tables must have, and what scores mean, is in docs/ml.md.")]
 pub struct Train {
     /// Tables of measurements, as 'scx_hetero collect' writes them
@@ -166,6 +167,28 @@ impl Train {
             true => vec![self.output().with_file_name("measurements.csv")],
             false => self.tables.clone(),
         }
+    }
+
+    /// Whether it would spoil what it learns from.
+    ///
+    /// # Errors
+    /// In words: which option is to name another file.
+    pub fn check_files(&self) -> Result<()> {
+        if self.interference {
+            return Ok(());
+        }
+        let tables = self.tables();
+        let headers: Vec<PathBuf> = tables.iter().map(|table| header::path_of(table)).collect();
+        let imported = self.import.iter().map(|import| &import.path);
+        check_distinct(
+            named(&tables, "the table")
+                .chain(named(&headers, "the table's header"))
+                .chain(named(&self.here.suite, "the suite"))
+                .chain(named(imported, "what is imported")),
+            named([self.output()], "--output")
+                .chain(named(&self.report, "--report"))
+                .chain(named(&self.estimates, "--estimates")),
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::files::read_trimmed;
+use crate::files::{read_text, read_trimmed};
 use crate::pmu::candidates::EventSource;
 use crate::text::parse_json;
 use crate::topology::{Identity, Topology, cpu_name};
@@ -109,7 +109,7 @@ impl TableHeader {
     /// It is there, and damaged or of another version.
     pub fn read(table: &Path) -> Result<Option<Self>> {
         let path = path_of(table);
-        let text = match fs::read_to_string(&path) {
+        let text = match read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

@@ -13,6 +13,7 @@ use super::forest::{Comparison, FeatureScale, Forest, Sum};
 use super::header::MeasuredMachine;
 use super::scores::{Confusion, Nearness};
 use super::tree::Tree;
+use crate::files::read_text;
 use crate::text::parse_json;
 use crate::topology::Identity;
 
@@ -278,7 +279,7 @@ impl Model {
     /// In words: it is not there, damaged, of another version, or says what cannot be.
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
-            let text = std::fs::read_to_string(path)?;
+            let text = read_text(path)?;
             Self::parse(&text)
         };
         read().with_context(|| format!("cannot use the model {}", path.display()))

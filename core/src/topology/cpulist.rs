@@ -17,7 +17,10 @@ pub fn parse(list: &str) -> Result<Vec<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first, list)?, number(last, list)?);
         if first > last {
-            bail!("the range '{}' in '{list}' runs backwards", part.trim());
+            bail!(
+                "the range '{}' in '{list}' runs backwards: write {last}-{first}",
+                part.trim()
+            );
         }
         cpus.extend(first..=last);
     }

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 
 use super::sysfs::TopologyFacts;
 use super::{MAX_CORE_TYPES, are, cpulist};
@@ -49,7 +49,8 @@ impl FromStr for CoreTypesSpec {
         for (name, list) in parts {
             check_name(name, &list)?;
             let cpus = cpulist::parse(&list)
-                .with_context(|| format!("the CPUs of core type {name} are not understood"))?;
+                // In one line: of an option's error only that is shown.
+                .map_err(|why| anyhow!("the CPUs of core type {name} are not understood: {why}"))?;
             ensure!(
                 !cpus.is_empty(),
                 "core type {name} has no CPUs: list some, such as {name}=0-7, or leave it out"

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::results::Results;
 
-use crate::files::write_whole;
+use crate::files::{check_distinct, named, write_whole};
 use crate::output;
 pub use summary::Summary;
 
@@ -46,9 +46,13 @@ pub struct Args {
 /// # Errors
 /// A file cannot be read or written, or they are of different machines.
 pub fn run(args: &Args) -> Result<()> {
-    let named = args.files.iter().map(|path| in_folder(path));
-    let named = named.collect::<Result<Vec<_>>>()?.concat();
-    let files: Result<Vec<_>> = named
+    let inputs = args.files.iter().map(|path| in_folder(path));
+    let inputs = inputs.collect::<Result<Vec<_>>>()?.concat();
+    check_distinct(
+        named(&inputs, "a file of results"),
+        named(&args.csv, "--csv"),
+    )?;
+    let files: Result<Vec<_>> = inputs
         .iter()
         .map(|path| Ok((path.display().to_string(), Results::read(path)?)))
         .collect();

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::files::read_text;
 use crate::pmu::listed::VendorLists;
 
 /// Of all files together, bytes at most: those of one CPU have some 2 MB.
-const MOST_BYTES: u64 = 32 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
 /// Reads files, and of folders the `.json` files in them.
 ///
@@ -36,13 +37,13 @@ pub(in crate::collect) fn read(paths: &[PathBuf]) -> Result<VendorLists> {
     let mut texts = Vec::new();
     let mut bytes = 0;
     for path in &files {
-        bytes += fs::metadata(path).with_context(|| cannot_read(path))?.len();
+        let text = read_text(path).with_context(|| cannot_read(path))?;
+        bytes += text.len();
         ensure!(
             bytes <= MOST_BYTES,
             "the lists have more than {} MiB: give those of this CPU only",
             MOST_BYTES >> 20
         );
-        let text = fs::read_to_string(path).with_context(|| cannot_read(path))?;
         texts.push((path.display().to_string(), text));
     }
     VendorLists::parse(&texts)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which programs are measured beside which.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::place::PairPlacement;
+use crate::files::read_text;
 
 /// What is measured if nothing else is asked for.
 const BUILTIN: &str = include_str!("suite.toml");
@@ -72,7 +72,7 @@ impl PairSuite {
         let Some(path) = path else {
             return Self::parse(BUILTIN);
         };
-        fs::read_to_string(path)
+        read_text(path)
             .map_err(anyhow::Error::from)
             .and_then(|text| Self::parse(&text))
             .with_context(|| format!("cannot use the suite {}", path.display()))

@@ -11,7 +11,7 @@ use hetero_core::interference::signs::{InterferenceSigns, SIGNS};
 use super::label::PairLoss;
 use super::place::PairPlacement;
 use super::suite::{Antagonist, PairProgram};
-use crate::files::write_whole;
+use crate::files::{read_table, write_whole};
 use crate::ml::header::{self, TableHeader};
 
 /// The columns before those of signs.
@@ -60,19 +60,20 @@ impl PairsTable {
     /// There is one that this would spoil, or it cannot be written.
     pub(super) fn open(path: &Path, mut header: TableHeader) -> Result<Self> {
         let mut rows = Vec::new();
+        let advice = || {
+            let path = path.display();
+            format!("{path} is not gone on with; choose another file with --output")
+        };
+        // As for other tables: what is no header is left alone.
+        let before = TableHeader::read(path).with_context(advice)?;
         if path.exists() {
-            let advice = || {
-                let path = path.display();
-                format!("{path} is not gone on with; choose another file with --output")
-            };
-            let before = TableHeader::read(path)
-                .and_then(|before| before.context("it has no header"))
-                .with_context(advice)?;
+            let before = before.context("it has no header").with_context(advice)?;
             if let Some(difference) = before.machine.identity.differs(&header.machine.identity) {
                 return Err(anyhow::anyhow!(difference)).with_context(advice);
             }
             let read = || -> Result<Vec<Vec<String>>> {
-                let mut reader = csv::Reader::from_path(path)?;
+                let text = read_table(path)?;
+                let mut reader = csv::Reader::from_reader(text.as_bytes());
                 let expected = COLUMNS.iter().chain(&SIGNS);
                 ensure!(
                     reader.headers()?.iter().eq(expected.copied()),

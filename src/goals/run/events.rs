@@ -28,6 +28,10 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Where tracepoints are listed.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// Said where they are not.
+const HIDDEN: &str = "tracepoints cannot be looked up: it takes root, and tracefs ('mount -t tracefs \
+                      tracefs /sys/kernel/tracing')";
+
 /// It has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Happened {
@@ -160,12 +164,23 @@ fn parse(bytes: &[u8]) -> (Vec<Happened>, u64) {
     (happened, lost)
 }
 
-/// Whether there are tracepoints of that group, as far as that can be seen.
-pub(super) fn is_group(group: &str) -> bool {
-    is_word(group)
-        && TRACING
-            .iter()
-            .any(|root| Path::new(&format!("{root}/events/{group}")).is_dir())
+/// Whether there are tracepoints of that group; `None` where they cannot be looked up.
+pub(super) fn is_group(group: &str) -> Option<bool> {
+    match is_word(group) {
+        true => Some(Path::new(&format!("{}/{group}", listed()?)).is_dir()),
+        false => Some(false),
+    }
+}
+
+/// Why what is no function may be no tracepoint, either.
+pub(super) fn unknown(no_function: &anyhow::Error) -> anyhow::Error {
+    not_allowed(format!("{no_function}; {HIDDEN}"))
+}
+
+/// Where tracepoints are listed, if this user may see them.
+fn listed() -> Option<String> {
+    let mut places = TRACING.iter().map(|root| format!("{root}/events"));
+    places.find(|events| fs::read_dir(events).is_ok_and(|mut all| all.next().is_some()))
 }
 
 /// What names of tracepoints are made of.
@@ -179,14 +194,8 @@ fn tracepoint(group: &str, name: &str) -> Result<u64> {
     if !is_word(group) || !is_word(name) {
         bail!("there is no tracepoint {group}:{name}: those have names of letters, digits and _");
     }
-    let places = TRACING.map(|root| format!("{root}/events"));
-    let there = places
-        .iter()
-        .find(|events| fs::read_dir(events).is_ok_and(|mut all| all.next().is_some()));
-    let Some(events) = there else {
-        let message = "tracepoints cannot be looked up: it takes root, and tracefs ('mount -t tracefs \
-                       tracefs /sys/kernel/tracing')";
-        return Err(not_allowed(message.into()));
+    let Some(events) = listed() else {
+        return Err(not_allowed(HIDDEN.into()));
     };
     let id = fs::read_to_string(format!("{events}/{group}/{name}/id"));
     let id = id.ok().and_then(|id| id.trim().parse().ok());

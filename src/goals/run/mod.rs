@@ -20,9 +20,9 @@ use kind::BeatKind;
     lines, lines:stderr     a line that the program prints\n  \
     bytes=N, bytes:stderr=N so many bytes that it prints, e.g. 64K\n  \
     instructions=N          so many instructions in user mode [1M]; takes counters\n  \
-    LIBRARY:SYMBOL          a call of a function of a library or a program; takes root\n  \
-    GROUP:NAME              a tracepoint, e.g. syscalls:sys_enter_fsync; takes root\n  \
-    x264, ffmpeg            a frame encoded by libx264, or sent to an encoder of libavcodec\n  \
+    LIBRARY:SYMBOL          a call of a function, also of a program; takes root\n  \
+    GROUP:NAME              a tracepoint, as syscalls:sys_enter_fsync; takes root\n  \
+    x264, ffmpeg            a frame encoded by libx264, or sent to libavcodec\n  \
     vulkan, egl, glx        a picture shown\n\n\
     Examples:\n  \
     scx_hetero goal run --rate 10 -- ./prints-a-line-per-step\n  \

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::RunArgs;
-use super::events::{Happened, WatchedEvents, is_group};
+use super::events::{Happened, WatchedEvents, is_group, unknown};
 use super::kind::{BeatKind, Output};
 use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
@@ -101,10 +101,20 @@ enum Source {
 /// It cannot be run, or its beats cannot be seen.
 pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8> {
     let beat = match &args.beat {
-        BeatKind::Either(group, name) if is_group(group) => {
-            &BeatKind::Tracepoint(group.clone(), name.clone())
+        BeatKind::Either(first, second) => {
+            let files = vec![first.clone()];
+            let is_tracepoint = match is_group(first) {
+                Some(known) => known,
+                None => {
+                    places(&files, second).map_err(|error| unknown(&error))?;
+                    false
+                }
+            };
+            match is_tracepoint {
+                true => &BeatKind::Tracepoint(first.clone(), second.clone()),
+                false => &BeatKind::Function(files, second.clone()),
+            }
         }
-        BeatKind::Either(file, symbol) => &BeatKind::Function(vec![file.clone()], symbol.clone()),
         beat => beat,
     };
     let mut command = command(&args.command)?;

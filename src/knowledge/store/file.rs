@@ -67,7 +67,9 @@ pub(super) fn has_journal(path: &Path) -> bool {
 /// and is no plain file of this user is refused.
 pub(super) fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
     let create = access == StoreAccess::Make;
-    let name = path.file_name().context("a database needs a name")?;
+    let name = path
+        .file_name()
+        .context("it is a folder: name another place")?;
     let folder = folder_of(path);
     if create {
         make_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -93,7 +95,10 @@ pub(super) fn prepare(path: &Path, access: StoreAccess) -> Result<PathBuf> {
         Err(error) => return Err(error).context("it cannot be opened"),
     };
     let about = file.metadata()?;
-    ensure!(about.is_file(), "what is there is no file: remove it");
+    ensure!(
+        about.is_file(),
+        "what is there is no file: name another place"
+    );
     ensure!(
         about.uid() == nix::unistd::geteuid().as_raw(),
         "it belongs to another user"

@@ -77,7 +77,7 @@ pub struct ContentionDomain {
 impl Calibration {
     /// Reads a file; `None` if there is none.
     pub fn read(path: &Path) -> Result<Option<Self>> {
-        let text = match fs::read_to_string(path) {
+        let text = match files::read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context("it cannot be read"),
@@ -111,7 +111,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
     made.and_then(|()| files::check_writable(path))
         .with_context(|| {
             format!(
-                "cannot write {}: run as root, or choose a place with --output",
+                "cannot write {} (--output names another place)",
                 path.display()
             )
         })

@@ -82,6 +82,7 @@ fn override_mistakes_are_named_with_their_remedy() {
                 "'eight' is not a CPU list",
             ],
         ),
+        ("P=1-0", ["of core type P", "runs backwards: write 0-1"]),
         ("P!=0-15", ["'P!' cannot name", "letters"]),
     ] {
         assert_fails(machine.with_types(spec), &texts);

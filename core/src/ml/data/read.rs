@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Data, Row};
+use crate::files::read_table;
 use crate::ml::events;
 use crate::ml::header::{self, TableHeader};
 use crate::pmu::plain;
@@ -43,7 +44,7 @@ const MOST_ROWS: usize = 1_000_000;
 impl Data {
     /// Adds a table's rows, as they are.
     pub(super) fn read_one(&mut self, path: &Path, wished: &[String]) -> Result<()> {
-        let text = std::fs::read_to_string(path)?;
+        let text = read_table(path)?;
         for byte in text.bytes() {
             // FNV-1a.
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
