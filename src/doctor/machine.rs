@@ -80,7 +80,12 @@ fn calibration(root: &Path, topology: &Topology) -> Check {
     let path = root.join(store::PATH.trim_start_matches('/'));
     match Calibration::read(&path) {
         Err(error) => ignored(format!("{error:#}")),
-        Ok(None) => Check::note(NAME, "not calibrated: defaults serve").remedied_by(CALIBRATE),
+        Ok(None) => {
+            // What memory transfers at the most is assumed then, and mostly too low.
+            let text =
+                "not calibrated: defaults serve, by which a full cache may be told as full memory";
+            Check::note(NAME, text).remedied_by(CALIBRATE)
+        }
         Ok(Some(calibration)) => {
             let now = Identity::of(topology, cpu_name_below(root));
             match calibration.machine.differs(&now) {
