@@ -18,6 +18,9 @@ pub const LISTED: usize = 500;
 /// Processes whose joules are told one by one, the most.
 pub const PROGRAMS: usize = 20;
 
+/// Sessions with a goal that are told one by one, the most.
+pub const SESSIONS: usize = 20;
+
 /// What the scheduler knows at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct LiveReading {
@@ -48,33 +51,41 @@ pub struct LiveGoals {
     pub all: u64,
     /// How many of them are missed.
     pub missed: u64,
-    /// Of those, that which is missed by most.
-    pub worst: Option<GoalStatus>,
+    /// The [`SESSIONS`] that are missed by most, without their threads, the worst first; where fewer are missed, others
+    /// by number.
+    #[serde(default)]
+    pub sessions: Vec<GoalStatus>,
 }
 
 impl LiveGoals {
     /// Of these sessions, with and without goals.
-    pub fn of(statuses: Vec<GoalStatus>) -> Self {
-        let mut goals = Self::default();
-        for status in statuses.into_iter().filter(|status| status.target > 0.0) {
-            goals.all += 1;
-            if status.reason.is_none() {
-                continue;
-            }
-            goals.missed += 1;
-            let part = |status: &GoalStatus| status.met().unwrap_or(0.0);
-            if goals
-                .worst
-                .as_ref()
-                .is_none_or(|worst| part(&status) < part(worst))
-            {
-                goals.worst = Some(status);
-            }
+    pub fn of(mut sessions: Vec<GoalStatus>) -> Self {
+        sessions.retain(|status| status.target > 0.0);
+        let all = sessions.len() as u64;
+        let missed = sessions.iter().filter(|status| status.reason.is_some());
+        let missed = missed.count() as u64;
+        let part = |status: &GoalStatus| match status.reason {
+            Some(_) => status.met().unwrap_or(0.0),
+            None => f64::INFINITY,
+        };
+        sessions.sort_by(|a, b| part(a).total_cmp(&part(b)).then(a.id.cmp(&b.id)));
+        sessions.truncate(SESSIONS);
+        // A reading is kept for each client, in memory that is locked.
+        sessions.shrink_to_fit();
+        for status in &mut sessions {
+            status.tids = Vec::new();
         }
-        if let Some(worst) = &mut goals.worst {
-            worst.tids.clear();
+        Self {
+            all,
+            missed,
+            sessions,
         }
-        goals
+    }
+
+    /// The session that misses its goal by most.
+    pub fn worst(&self) -> Option<&GoalStatus> {
+        let first = self.sessions.first();
+        first.filter(|status| status.reason.is_some())
     }
 }
 

@@ -90,12 +90,18 @@ fn of_goals_that_are_missed_the_one_missed_by_most_is_told() {
         status(5, 10.0, Some(9.0), Some("it waits")),
     ]);
     assert_eq!((goals.all, goals.missed), (4, 3));
-    let worst = goals.worst.unwrap();
+    let worst = goals.worst().unwrap();
     assert_eq!((worst.id, worst.tids.len()), (4, 0));
+    let ids: Vec<u64> = goals.sessions.iter().map(|session| session.id).collect();
+    assert_eq!(ids, [4, 3, 5, 2]);
     let silent = status(6, 10.0, None, Some("no beat comes"));
     let goals = LiveGoals::of(vec![status(4, 9.0, Some(1.0), Some("")), silent]);
-    assert_eq!(goals.worst.unwrap().id, 6);
+    assert_eq!(goals.worst().unwrap().id, 6);
     assert_eq!(LiveGoals::of(Vec::new()), LiveGoals::default());
+    let met = (0..1000).map(|id| status(id, 1.0, Some(1.0), None));
+    let goals = LiveGoals::of(met.collect());
+    assert_eq!((goals.all, goals.sessions.len()), (1000, SESSIONS));
+    assert_eq!(goals.worst(), None);
 }
 
 #[test]
