@@ -15,7 +15,7 @@ use hetero_core::interference::Interference;
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
 
-/// Processes whose joules are told one by one, the most.
+/// Processes whose joules or caches are told one by one, the most.
 pub const PROGRAMS: usize = 20;
 
 /// Sessions with a goal that are told one by one, the most.
@@ -140,6 +140,9 @@ pub struct Live {
     /// The [`PROGRAMS`] processes that took most, those first.
     #[serde(default)]
     pub programs: Vec<LiveProgram>,
+    /// The [`PROGRAMS`] processes that hold most of last-level caches, those first.
+    #[serde(default)]
+    pub caches: Vec<LiveCache>,
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Fastest first.
@@ -193,6 +196,17 @@ pub struct LiveProgram {
     pub comm: String,
     /// J since it was first seen, threads that have ended among them.
     pub joules: f64,
+}
+
+/// A process, and what it holds of last-level caches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveCache {
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Bytes, counted by hardware or estimated from misses.
+    pub bytes: f64,
 }
 
 /// A core type.

@@ -202,6 +202,15 @@ pub fn render(live: &Live) -> String {
             text.sample("process_joules_total", &labels, program.joules);
         }
     }
+    if !live.caches.is_empty() {
+        let help = "last-level cache of the processes that hold most, counted by resctrl or \
+                    estimated from misses";
+        text.family("process_llc_bytes", "gauge", help);
+        for process in &live.caches {
+            let labels = [("pid", &*process.pid.to_string()), ("comm", &process.comm)];
+            text.sample("process_llc_bytes", &labels, process.bytes);
+        }
+    }
     text.gauge(
         "saves_energy",
         "1 while efficient cores are filled first",
@@ -436,7 +445,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::live::{LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
+    use crate::stats::live::{LiveCache, LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
 
     #[test]
     fn an_address_may_be_a_port_alone() {
@@ -475,6 +484,11 @@ mod tests {
                 pid: 7,
                 comm: "sort".into(),
                 joules: 1.25,
+            }],
+            caches: vec![LiveCache {
+                pid: 7,
+                comm: "sort".into(),
+                bytes: 1_572_864.0,
             }],
             goals: LiveGoals::of(vec![
                 GoalStatus {
@@ -524,6 +538,7 @@ mod tests {
             "scx_hetero_energy_joules_total 2.5",
             r#"scx_hetero_energy_part_joules_total{part="P"} 1.5"#,
             r#"scx_hetero_process_joules_total{pid="7",comm="sort"} 1.25"#,
+            r#"scx_hetero_process_llc_bytes{pid="7",comm="sort"} 1572864"#,
             "# TYPE scx_hetero_goal_rate_hertz gauge",
             "scx_hetero_goal_sessions 2",
             "scx_hetero_goal_sessions_missed 1",
