@@ -15,7 +15,7 @@ pub(super) fn summary(goals: &LiveGoals, advised: u64) -> Option<String> {
         return advice;
     }
     let mut text = format!("goals {}, missed {}", goals.all, goals.missed);
-    if let Some(worst) = &goals.worst {
+    if let Some(worst) = goals.worst() {
         let rate = worst.rate.map_or_else(|| "-".into(), short);
         text += &format!("  {}: {rate} of {}", worst.name, worst.target_told());
         if let Some(reason) = &worst.reason {

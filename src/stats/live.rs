@@ -15,8 +15,11 @@ use hetero_core::interference::Interference;
 /// The most threads that are told, by load.
 pub const LISTED: usize = 500;
 
-/// Processes whose joules are told one by one, the most.
+/// Processes whose joules or caches are told one by one, the most.
 pub const PROGRAMS: usize = 20;
+
+/// Sessions with a goal that are told one by one, the most.
+pub const SESSIONS: usize = 20;
 
 /// What the scheduler knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -48,33 +51,41 @@ pub struct LiveGoals {
     pub all: u64,
     /// How many of them are missed.
     pub missed: u64,
-    /// Of those, that which is missed by most.
-    pub worst: Option<GoalStatus>,
+    /// The [`SESSIONS`] that are missed by most, without their threads, the worst first; where fewer are missed, others
+    /// by number.
+    #[serde(default)]
+    pub sessions: Vec<GoalStatus>,
 }
 
 impl LiveGoals {
     /// Of these sessions, with and without goals.
-    pub fn of(statuses: Vec<GoalStatus>) -> Self {
-        let mut goals = Self::default();
-        for status in statuses.into_iter().filter(|status| status.target > 0.0) {
-            goals.all += 1;
-            if status.reason.is_none() {
-                continue;
-            }
-            goals.missed += 1;
-            let part = |status: &GoalStatus| status.met().unwrap_or(0.0);
-            if goals
-                .worst
-                .as_ref()
-                .is_none_or(|worst| part(&status) < part(worst))
-            {
-                goals.worst = Some(status);
-            }
+    pub fn of(mut sessions: Vec<GoalStatus>) -> Self {
+        sessions.retain(|status| status.target > 0.0);
+        let all = sessions.len() as u64;
+        let missed = sessions.iter().filter(|status| status.reason.is_some());
+        let missed = missed.count() as u64;
+        let part = |status: &GoalStatus| match status.reason {
+            Some(_) => status.met().unwrap_or(0.0),
+            None => f64::INFINITY,
+        };
+        sessions.sort_by(|a, b| part(a).total_cmp(&part(b)).then(a.id.cmp(&b.id)));
+        sessions.truncate(SESSIONS);
+        // A reading is kept for each client, in memory that is locked.
+        sessions.shrink_to_fit();
+        for status in &mut sessions {
+            status.tids = Vec::new();
         }
-        if let Some(worst) = &mut goals.worst {
-            worst.tids.clear();
+        Self {
+            all,
+            missed,
+            sessions,
         }
-        goals
+    }
+
+    /// The session that misses its goal by most.
+    pub fn worst(&self) -> Option<&GoalStatus> {
+        let first = self.sessions.first();
+        first.filter(|status| status.reason.is_some())
     }
 }
 
@@ -129,6 +140,9 @@ pub struct Live {
     /// The [`PROGRAMS`] processes that took most, those first.
     #[serde(default)]
     pub programs: Vec<LiveProgram>,
+    /// The [`PROGRAMS`] processes that hold most of last-level caches, those first.
+    #[serde(default)]
+    pub caches: Vec<LiveCache>,
     /// Whether efficient cores are filled first.
     pub saves: bool,
     /// Fastest first.
@@ -182,6 +196,17 @@ pub struct LiveProgram {
     pub comm: String,
     /// J since it was first seen, threads that have ended among them.
     pub joules: f64,
+}
+
+/// A process, and what it holds of last-level caches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveCache {
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Bytes, counted by hardware or estimated from misses.
+    pub bytes: f64,
 }
 
 /// A core type.

@@ -17,8 +17,9 @@ use scx_stats::prelude::*;
 use super::Counts;
 use super::client::Client;
 use super::http::{Http, LIMITS};
-use super::live::{Live, LiveThread};
+use super::live::{Live, LiveGoals, LiveThread};
 use crate::connections::Connections;
+use crate::goals::GoalStatus;
 use hetero_core::interference::InterferenceClass;
 
 /// Where it listens unless it is told otherwise; reached from this machine alone.
@@ -201,6 +202,15 @@ pub fn render(live: &Live) -> String {
             text.sample("process_joules_total", &labels, program.joules);
         }
     }
+    if !live.caches.is_empty() {
+        let help = "last-level cache of the processes that hold most, counted by resctrl or \
+                    estimated from misses";
+        text.family("process_llc_bytes", "gauge", help);
+        for process in &live.caches {
+            let labels = [("pid", &*process.pid.to_string()), ("comm", &process.comm)];
+            text.sample("process_llc_bytes", &labels, process.bytes);
+        }
+    }
     text.gauge(
         "saves_energy",
         "1 while efficient cores are filled first",
@@ -268,6 +278,7 @@ pub fn render(live: &Live) -> String {
         }
     }
     disturbed(&mut text, live);
+    goals(&mut text, &live.goals);
     counters(&mut text, &live.total_counts);
     text.0
 }
@@ -313,6 +324,65 @@ fn disturbed(text: &mut Text, live: &Live) {
             ("by_pid", by_pid.as_deref().unwrap_or_default()),
         ];
         text.sample("thread_disturbed_ratio", &labels, of.slowdown);
+    }
+}
+
+/// How many goals there are and are missed, and of the sessions that miss theirs by most by how much.
+fn goals(text: &mut Text, goals: &LiveGoals) {
+    type Of = fn(&GoalStatus) -> Option<f64>;
+    text.gauge("goal_sessions", "sessions with a goal", goals.all as f64);
+    text.gauge(
+        "goal_sessions_missed",
+        "sessions that miss their goal",
+        goals.missed as f64,
+    );
+    let families: [(&str, &str, Of); 6] = [
+        (
+            "goal_target_hertz",
+            "beats per second that a session is to reach; of a deadline, one over it",
+            |session| Some(session.target),
+        ),
+        ("goal_rate_hertz", "beats per second of late", |session| {
+            session.rate
+        }),
+        (
+            "goal_demand_fast_cores",
+            "CPUs of the fastest core type that the target takes",
+            |session| session.demand,
+        ),
+        (
+            "goal_allotment_fast_cores",
+            "CPUs of the fastest core type that a session is given",
+            |session| session.allotment,
+        ),
+        (
+            "goal_weight",
+            "how much a goal counts where all together exceed the machine",
+            |session| Some(session.weight.into()),
+        ),
+        (
+            "goal_missed",
+            "1 while a session misses its goal",
+            |session| Some(session.reason.is_some().into()),
+        ),
+    ];
+    for (name, help, of) in families {
+        let sessions = goals.sessions.iter();
+        let mut known = sessions
+            .filter_map(|session| Some((session, of(session)?)))
+            .peekable();
+        if known.peek().is_some() {
+            text.family(name, "gauge", help);
+        }
+        for (session, value) in known {
+            // A process may have several sessions, of one name.
+            let labels = [
+                ("session", &*session.id.to_string()),
+                ("pid", &*session.pid.to_string()),
+                ("name", &session.name),
+            ];
+            text.sample(name, &labels, value);
+        }
     }
 }
 
@@ -375,7 +445,7 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::live::{LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
+    use crate::stats::live::{LiveCache, LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
 
     #[test]
     fn an_address_may_be_a_port_alone() {
@@ -415,6 +485,34 @@ mod tests {
                 comm: "sort".into(),
                 joules: 1.25,
             }],
+            caches: vec![LiveCache {
+                pid: 7,
+                comm: "sort".into(),
+                bytes: 1_572_864.0,
+            }],
+            goals: LiveGoals::of(vec![
+                GoalStatus {
+                    id: 3,
+                    pid: 7,
+                    name: "a\\b\"c\nd".into(),
+                    weight: 200,
+                    target: 30.0,
+                    rate: Some(24.5),
+                    demand: Some(3.25),
+                    allotment: Some(2.5),
+                    reason: Some("the machine lacks 0.75".into()),
+                    ..GoalStatus::default()
+                },
+                GoalStatus {
+                    id: 4,
+                    pid: 7,
+                    name: "new".into(),
+                    weight: 100,
+                    target: 0.5,
+                    ..GoalStatus::default()
+                },
+                GoalStatus::default(),
+            ]),
             core_types: vec![LiveCoreType {
                 name: "P".into(),
                 cpus: 1,
@@ -440,6 +538,18 @@ mod tests {
             "scx_hetero_energy_joules_total 2.5",
             r#"scx_hetero_energy_part_joules_total{part="P"} 1.5"#,
             r#"scx_hetero_process_joules_total{pid="7",comm="sort"} 1.25"#,
+            r#"scx_hetero_process_llc_bytes{pid="7",comm="sort"} 1572864"#,
+            "# TYPE scx_hetero_goal_rate_hertz gauge",
+            "scx_hetero_goal_sessions 2",
+            "scx_hetero_goal_sessions_missed 1",
+            r#"scx_hetero_goal_target_hertz{session="3",pid="7",name="a\\b\"c\nd"} 30"#,
+            r#"scx_hetero_goal_target_hertz{session="4",pid="7",name="new"} 0.5"#,
+            r#"scx_hetero_goal_rate_hertz{session="3",pid="7",name="a\\b\"c\nd"} 24.5"#,
+            r#"scx_hetero_goal_demand_fast_cores{session="3",pid="7",name="a\\b\"c\nd"} 3.25"#,
+            r#"scx_hetero_goal_allotment_fast_cores{session="3",pid="7",name="a\\b\"c\nd"} 2.5"#,
+            r#"scx_hetero_goal_weight{session="3",pid="7",name="a\\b\"c\nd"} 200"#,
+            r#"scx_hetero_goal_missed{session="3",pid="7",name="a\\b\"c\nd"} 1"#,
+            r#"scx_hetero_goal_missed{session="4",pid="7",name="new"} 0"#,
             "scx_hetero_saves_energy 0",
             r#"scx_hetero_core_type_cpus{core_type="P"} 1"#,
             r#"scx_hetero_cpu_busy_ratio{cpu="0",core_type="P"} 0.125"#,
@@ -453,6 +563,7 @@ mod tests {
         }
         // What is not known is left out, and everything else is explained, once.
         assert!(!text.contains("_asp"));
+        assert!(!text.contains(r#"_goal_rate_hertz{session="4""#));
         let (mut helps, mut names) = (Vec::new(), Vec::new());
         for line in text.lines() {
             match line.strip_prefix("# HELP ") {

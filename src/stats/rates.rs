@@ -110,6 +110,7 @@ impl Rates {
             joules: now.totals.energy.map(|energy| energy.joules),
             energy: energy(&earlier.totals, &now.totals),
             programs: programs(&now.programs, &names),
+            caches: caches(&now.totals),
             saves: now.totals.saves,
             core_types: core_types(before, &now, elapsed),
             cpus: cpus(before, &now, elapsed),
@@ -205,6 +206,22 @@ fn programs(all: &[(u32, f64)], names: &HashMap<u32, Comm>) -> Vec<LiveProgram> 
         comm: names.get(&pid).map(Comm::to_string).unwrap_or_default(),
         joules,
     });
+    told.collect()
+}
+
+/// The processes that hold most of last-level caches.
+fn caches(totals: &Totals) -> Vec<LiveCache> {
+    let processes = totals.processes.iter();
+    let held = processes.filter_map(|(&pid, process)| Some((pid, process.caches.bytes?)));
+    let most = greatest_first(held.filter(|(_, bytes)| *bytes > 0.0));
+    let told = most
+        .into_iter()
+        .take(PROGRAMS)
+        .map(|(pid, bytes)| LiveCache {
+            pid,
+            comm: totals.processes[&pid].name.clone(),
+            bytes,
+        });
     told.collect()
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::goals::GoalStatus;
 use crate::policy::Insight;
+use crate::stats::{ProcessCaches, ProcessTotals};
 use hetero_core::testing::task;
 
 const SECOND: u64 = 1_000_000_000;
@@ -90,12 +91,45 @@ fn of_goals_that_are_missed_the_one_missed_by_most_is_told() {
         status(5, 10.0, Some(9.0), Some("it waits")),
     ]);
     assert_eq!((goals.all, goals.missed), (4, 3));
-    let worst = goals.worst.unwrap();
+    let worst = goals.worst().unwrap();
     assert_eq!((worst.id, worst.tids.len()), (4, 0));
+    let ids: Vec<u64> = goals.sessions.iter().map(|session| session.id).collect();
+    assert_eq!(ids, [4, 3, 5, 2]);
     let silent = status(6, 10.0, None, Some("no beat comes"));
     let goals = LiveGoals::of(vec![status(4, 9.0, Some(1.0), Some("")), silent]);
-    assert_eq!(goals.worst.unwrap().id, 6);
+    assert_eq!(goals.worst().unwrap().id, 6);
     assert_eq!(LiveGoals::of(Vec::new()), LiveGoals::default());
+    let met = (0..1000).map(|id| status(id, 1.0, Some(1.0), None));
+    let goals = LiveGoals::of(met.collect());
+    assert_eq!((goals.all, goals.sessions.len()), (1000, SESSIONS));
+    assert_eq!(goals.worst(), None);
+}
+
+#[test]
+fn the_processes_that_hold_most_of_caches_are_told() {
+    let mut reading = reading(10, [0, 0]);
+    let process = |pid: u32, bytes| {
+        let caches = ProcessCaches {
+            bytes,
+            ..ProcessCaches::default()
+        };
+        let name = format!("p{pid}");
+        let process = ProcessTotals {
+            name,
+            caches,
+            ..ProcessTotals::default()
+        };
+        (pid, process)
+    };
+    let held = (1..=30).map(|pid| process(pid, Some(f64::from(pid))));
+    let others = [process(40, None), process(41, Some(0.0))];
+    reading.totals.processes = held.chain(others).collect();
+    let told = Rates::default().next(reading).caches;
+    assert_eq!(told.len(), PROGRAMS);
+    assert_eq!(
+        (told[0].pid, &*told[0].comm, told[0].bytes),
+        (30, "p30", 30.0)
+    );
 }
 
 #[test]

@@ -5,13 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hetero_core::interference::{Interference, InterferenceClass};
 use hetero_core::testing::task;
 use scx_hetero::goals::{GoalSource, GoalStatus};
 use scx_hetero::policy::{Insight, Name};
 use scx_hetero::stats::live::{CpuReading, LiveGoals, LiveReading, ThreadReading};
 use scx_hetero::stats::story::{HistoryEntry, Move, Story, ThreadStory};
 use scx_hetero::stats::work::Work;
-use scx_hetero::stats::{self, Answer, CoreTypeTotals, Counts, Request, Totals};
+use scx_hetero::stats::{
+    self, Answer, CoreTypeTotals, Counts, EnergySums, EnergyTotals, ProcessCaches, ProcessTotals,
+    Request, Totals,
+};
 use scx_hetero::table::{Comm, Task, TaskState};
 
 /// It gives a terminal another title, and turns round what follows.
@@ -155,6 +159,37 @@ pub(super) fn reading(seconds: u64, policy: Name) -> LiveReading {
     }
 }
 
+/// A machine that has all sensors and counters besides.
+pub(super) fn with_all_sensors(reading: &mut LiveReading) {
+    let joules = reading.totals.at_ns as f64 / SECOND as f64;
+    reading.totals.energy = Some(EnergyTotals {
+        at_ns: reading.totals.at_ns,
+        joules,
+        memory: None,
+        sums: Some(EnergySums {
+            total: joules,
+            idle: joules,
+            ..EnergySums::default()
+        }),
+    });
+    reading.programs.push((1000, joules));
+    let openssl = ProcessTotals {
+        name: "openssl".into(),
+        caches: ProcessCaches {
+            bytes: Some(1_572_864.0),
+            ..ProcessCaches::default()
+        },
+        ..ProcessTotals::default()
+    };
+    reading.totals.processes.insert(1000, openssl);
+    reading.threads[1].interference = Some(Interference {
+        slowdown: 1.5,
+        class: InterferenceClass::Llc,
+        confidence: 1.0,
+        culprit: Some((1000, 1.0)),
+    });
+}
+
 pub(super) fn story(pid: u32) -> Story {
     let index = match pid {
         ODD => 0,
@@ -258,6 +293,11 @@ pub(super) fn goals() -> Vec<GoalStatus> {
 
 impl Fake {
     pub(super) fn start(socket: &Path) -> Self {
+        Self::of(socket, |_| {})
+    }
+
+    /// One with something more to see in its readings.
+    pub(super) fn of(socket: &Path, more: fn(&mut LiveReading)) -> Self {
         let server = stats::StatisticsServer::listen(socket, None).unwrap();
         let (answers, requests) = server.channels();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -269,7 +309,9 @@ impl Fake {
                     Request::Totals => Answer::Totals(Box::new(reading(seconds, policy).totals)),
                     Request::Reading => {
                         seconds += 1;
-                        Answer::Reading(Box::new(reading(seconds, policy)))
+                        let mut reading = reading(seconds, policy);
+                        more(&mut reading);
+                        Answer::Reading(Box::new(reading))
                     }
                     Request::Story(pid) => Answer::Story(story(pid)),
                     Request::SetPolicy(name) => {
