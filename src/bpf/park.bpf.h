@@ -71,18 +71,16 @@ static int unpark(void *map, int *key, struct park_timer *timer)
 	bpf_rcu_read_lock();
 	if (can_iterate()) {
 		bpf_for_each(scx_dsq, p, PARK_DSQ(*key), 0) {
-			struct task_ctx *tctx;
-
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, slice_ns);
 			if (!here) {
 				scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | *key, 0);
 				continue;
 			}
-			/* Not counted, as in let_go(): another CPU may take it away meanwhile. */
-			tctx = task_ctx_of(p);
-			if (tctx)
-				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER,
-							   next_deadline(p, tctx));
+			/*
+			 * It has waited: its turn is now, whatever order its last queue had. Not counted, as in
+			 * let_go(): another CPU may take it away meanwhile.
+			 */
+			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, clock_now());
 			if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
 				note_moved_in(here);
 		}

@@ -130,9 +130,10 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
  * proportion by more than a task, yet the three would wait for ever and the
  * two never: pulling one now and then lets all five wait in turn. Only where
  * one has been waiting for some slices: one that was preempted for a moment
- * is better off where it is. And what waits where another class has all CPUs.
+ * is better off where it is. And what waits where another class has all CPUs. Global, so that
+ * the verifier checks it once.
  */
-static bool rotate(u32 domain)
+__noinline bool rotate(u32 domain)
 {
 	struct domain_ctx *dctx = domain_ctx_of(domain);
 	u64 now = scx_bpf_now();

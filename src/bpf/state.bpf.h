@@ -393,21 +393,25 @@ static bool is_taken(s32 cpu)
 	return cpu_ctx_of(cpu)->taken;
 }
 
-/* Another scheduling class has @cpu now, or no longer. Under the lock of its runqueue. */
-static void set_taken(s32 cpu, bool taken)
+/*
+ * Another scheduling class has @cpu now, or no longer. Under the lock of its runqueue. Global, so that the verifier
+ * checks it once.
+ */
+__noinline int set_taken(s32 cpu, bool taken)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu), before;
 	struct domain_ctx *dctx = domain_ctx_of(domain);
 
 	if (cctx->taken == taken)
-		return;
+		return 0;
 	cctx->taken = taken;
 	if (!dctx)
-		return;
+		return 0;
 	before = __sync_fetch_and_add(&dctx->nr_taken, taken ? 1 : -1);
 	if (before + (taken ? 1 : 0) == cpus_of_domain(domain))
 		__sync_fetch_and_add(&nr_lost_domains, taken ? 1 : -1);
+	return 0;
 }
 
 /* CPUs that serve the queue of @domain; 0 while others have all of them. */

@@ -143,7 +143,8 @@ static void note_runner(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 
 	cctx->share = tctx->share;
 	cctx->slot = tctx->slot;
-	set_taken(cpu, false);
+	if (cctx->taken)
+		set_taken(cpu, false);
 	cctx->preemptible = !is_latency_sensitive(tctx) && !tctx->is_agent &&
 			    !((p->flags & PF_KTHREAD) && tctx->pinned_cpu != NO_CPU);
 	if (cctx->preemptible && (dctx = domain_ctx_of(tctx->domain)))

@@ -56,6 +56,26 @@ fn off_by(a: f64, b: f64) -> f64 {
     (a - b).abs() / b
 }
 
+/// Frequency invariance, and all else that EAS takes; it is off while intel_pstate is active, as on real CPUs.
+#[test]
+fn linux_follows_clocks_and_can_have_energy_aware_scheduling() {
+    let aware = || fs::read_to_string("/proc/sys/kernel/sched_energy_aware").unwrap();
+    let driver = "/sys/devices/system/cpu/intel_pstate/status";
+    assert_eq!(aware().trim(), "");
+    fs::write(driver, "passive").unwrap();
+    let policies = fs::read_dir("/sys/devices/system/cpu/cpufreq").unwrap();
+    let governors = policies.map(|policy| policy.unwrap().path().join("scaling_governor"));
+    let governors = governors.filter(|governor| governor.exists());
+    governors.for_each(|governor| fs::write(governor, "schedutil").unwrap());
+    // A thread of the kernel's looks whether it can be had.
+    let is_on = (0..50).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        aware().trim() == "1"
+    });
+    fs::write(driver, "active").unwrap();
+    assert!(is_on);
+}
+
 #[test]
 fn linux_finds_both_pmus_and_both_capacities_by_itself() {
     assert_eq!(sysfs("bus/event_source/devices/cpu_core/cpus"), "0-3");
