@@ -83,11 +83,7 @@ impl AdvicePage {
             &page.fd,
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
         )?;
-        page.record[at::MAGIC] = MAGIC;
-        page.record[at::VERSION] = VERSION;
-        for at in [at::MAGIC, at::VERSION] {
-            page.words()[at].store(page.record[at], Ordering::Release);
-        }
+        page.clear();
         Ok(page)
     }
 

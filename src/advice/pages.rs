@@ -21,7 +21,7 @@ impl IdlePages {
     /// The kernel has no memory or no descriptor.
     pub(super) fn take(&mut self, user: u32) -> Result<AdvicePage, rustix::io::Errno> {
         let idle = self.of_users.get_mut(&user);
-        // That which was given back first: nobody looks at it any more.
+        // That which was given back first: the program that had it reads it no more.
         match idle.and_then(VecDeque::pop_front) {
             Some(page) => Ok(page),
             None => AdvicePage::new(),
