@@ -24,6 +24,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// The one with this number; `None` if there is none.
+    pub(crate) fn of(tgid: u32) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(tgid).ok()?)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Self { tgid, pidfd })
+    }
+
     /// Whether it has not ended.
     pub(crate) fn lives(&self) -> bool {
         let mut ended = [false];
@@ -84,12 +91,7 @@ impl Peer {
             return own.ok_or_else(|| "the process has ended".into());
         };
         let gone = || format!("there is no process {tgid}");
-        let pid = i32::try_from(tgid).ok().and_then(Pid::from_raw);
-        let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let process = Process {
-            tgid,
-            pidfd: pidfd.ok_or_else(gone)?,
-        };
+        let process = Process::of(tgid).ok_or_else(gone)?;
         let may = self.uid == 0 || (uids(tgid) == Some([self.uid; 3]) && self.has_started(tgid));
         // What was read is of this process if it has lived all the while.
         if !process.lives() {

@@ -85,7 +85,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 impl GoalArgs {
     /// Whether it runs a program.
     pub fn runs_a_program(&self) -> bool {
-        matches!(self.what, GoalCommand::Run(_))
+        matches!(&self.what, GoalCommand::Run(args) if args.runs_a_program())
     }
 }
 

@@ -319,3 +319,92 @@ fn instructions_are_beats_where_they_can_be_counted() {
     }
     assert!(beats(&output.stderr).unwrap() >= 1, "{said}");
 }
+
+/// `goal run` of a process that runs.
+fn goal_watch(options: &[&str], pid: u32) -> Command {
+    let pid = pid.to_string();
+    let mut watch = command(&[&["goal", "run", "--rate", "5", "-p", &pid], options].concat());
+    watch.env("SCX_HETERO_GOALS", "/proc/none/goals.sock");
+    watch
+}
+
+#[test]
+fn a_process_that_runs_is_watched_until_that_or_itself_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <unistd.h>\n\
+                __attribute__((noinline)) void one_step(void) { __asm__ volatile(\"\"); }\n\
+                int main(void) { for (;;) { one_step(); usleep(1000); } }\n";
+    let program = made(folder.path(), "goes-on", text, &[]);
+    let beat = format!("{}:one_step", program.to_str().unwrap());
+    let mut one = Command::new(&program).spawn().unwrap();
+    for beat in [
+        &*beat,
+        "syscalls:sys_enter_clock_nanosleep",
+        "instructions=1k",
+    ] {
+        // Another that does the same is not this one.
+        let mut other = Command::new(&program).spawn().unwrap();
+        let begin = Instant::now();
+        let mut watch = goal_watch(&["--beat", beat], one.id());
+        let watch = watch.stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        // Where it cannot be seen it has ended, and this is too late.
+        let _ = kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT);
+        let output = watch.wait_with_output().unwrap();
+        let most = begin.elapsed().as_millis() as u64;
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            println!("SKIPPED: {said}");
+            continue;
+        }
+        let beats = beats(&output.stderr).unwrap();
+        assert!(beats > 0, "{beat}: {said}");
+        if beat != "instructions=1k" {
+            assert!(beats <= most, "{beat}: {said}");
+        }
+        assert!(one.try_wait().unwrap().is_none(), "{beat}");
+    }
+
+    // Its end is the other's.
+    let mut watch = goal_watch(&["--beat", &beat], one.id());
+    let mut watch = watch.stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(100));
+    one.kill().unwrap();
+    one.wait().unwrap();
+    let mut said = String::new();
+    let mut stderr = watch.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    let status = watch.wait().unwrap();
+    assert!(status.success() || cannot_be_watched(&said), "{said}");
+}
+
+#[test]
+fn what_cannot_be_of_a_process_that_runs_is_told() {
+    let own = std::process::id();
+    for (options, pid, why) in [
+        (&[][..], own, "name another --beat"),
+        (&["--beat", "bytes=1k"], own, "name another --beat"),
+        (
+            &["--beat", "vulkan"],
+            i32::MAX as u32,
+            "there is no process 2147483647",
+        ),
+    ] {
+        let output = goal_watch(options, pid).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    for wrong in [
+        &["-p", "0", "--beat", "vulkan"][..],
+        &["-p", "1", "--", "true"],
+        &[],
+    ] {
+        let output = command(&[&["goal", "run", "--rate", "5"], wrong].concat())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hetero_heartbeats::{Heartbeat, HeartbeatOptions, HeartbeatTarget};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::Deserialize;
 
 use crate::support::slice::Slice;
@@ -104,6 +106,41 @@ fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
         // The first two seconds are for learning.
         assert_met(name, &rates(child)[1..], target);
     }
+    scheduler.stop();
+}
+
+#[test]
+fn a_process_that_runs_is_given_a_goal_until_its_watching_ends() {
+    let scheduler = Scheduler::start(&["--policy", "camps"]);
+    let _crowd = Crowd::of(6);
+    let mut one = program("integer --seconds 60")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = one.id().to_string();
+    // Half of what a fast core does (some 850).
+    let options = ["--rate", "400", "--beat", "instructions=1M", "--name", "it"];
+    let mut watch = Command::new(binary())
+        .args(["goal", "run"])
+        .args(options)
+        .args(["-p", &pid])
+        .spawn()
+        .unwrap();
+    thread::sleep(s(3));
+    let told = list();
+    println!("{told:?}");
+    let [session] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((session.pid, &*session.name), (one.id(), "it"));
+    let rate = session.rate.unwrap();
+    assert!((rate / 400.0 - 1.0).abs() < 0.1, "{rate}");
+    kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT).unwrap();
+    assert!(watch.wait().unwrap().success());
+    wait_until(s(5), "without sessions", || list().is_empty());
+    assert!(one.try_wait().unwrap().is_none());
+    one.kill().unwrap();
+    one.wait().unwrap();
     scheduler.stop();
 }
 

@@ -76,12 +76,24 @@ impl WatchedEvents {
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub(super) fn tracepoint(group: &str, name: &str, tid: i32) -> Result<Self> {
+    pub(super) fn tracepoint_of(group: &str, name: &str, tid: i32) -> Result<Self> {
         let mut attr = attributes(perf::PERF_TYPE_TRACEPOINT);
-        attr.config = tracepoint(group, name)?;
         attr.set_inherit(1);
         attr.set_disabled(1);
         attr.set_enable_on_exec(1);
+        Self::at(group, name, attr, tid)
+    }
+
+    /// Watches a tracepoint in all processes: of one that runs each thread would take an event for each CPU.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(super) fn tracepoint(group: &str, name: &str) -> Result<Self> {
+        Self::at(group, name, attributes(perf::PERF_TYPE_TRACEPOINT), -1)
+    }
+
+    fn at(group: &str, name: &str, mut attr: perf::perf_event_attr, tid: i32) -> Result<Self> {
+        attr.config = tracepoint(group, name)?;
         let mut events = Self::none();
         events.watch(&attr, tid, &format!("tracepoint {group}:{name}"))?;
         Ok(events)

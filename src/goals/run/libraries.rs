@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -32,11 +35,25 @@ pub(super) struct ProbePlace {
     pub(super) offset: u64,
 }
 
-/// Finds a function in the first of `files` that is there and has it, in all its versions.
+/// Finds a function in the first of `files` that is there and has it, in all its versions. What the process `pid` has
+/// loaded comes before what is installed: in a container, as games have it, that is another.
 ///
 /// # Errors
 /// There is none, with what there is instead.
-pub(super) fn places(files: &[String], symbol: &str) -> Result<Vec<ProbePlace>> {
+pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result<Vec<ProbePlace>> {
+    for name in files {
+        let loaded = pid.map_or_else(Vec::new, |pid| loaded(pid, name));
+        let places = loaded
+            .into_iter()
+            .filter_map(|path| match find(&path, symbol) {
+                Ok(SymbolFound::At(offset)) => Some(ProbePlace { path, offset }),
+                _ => None,
+            });
+        let places: Vec<_> = places.collect();
+        if !places.is_empty() {
+            return Ok(places);
+        }
+    }
     let mut near = Vec::new();
     let mut looked = Vec::new();
     for name in files {
@@ -84,6 +101,27 @@ pub(super) fn places(files: &[String], symbol: &str) -> Result<Vec<ProbePlace>> 
     }
 }
 
+/// Files of that name that a process has mapped, each once: by links of the kernel's, which lead to them wherever they lie.
+fn loaded(pid: u32, name: &str) -> Vec<PathBuf> {
+    if name.contains('/') {
+        return Vec::new();
+    }
+    let is_meant = |file: &OsStr| {
+        let file = file.to_string_lossy();
+        let version = file.strip_prefix(name);
+        version.is_some_and(|version| version.is_empty() || version.starts_with(".so"))
+    };
+    let mut seen = BTreeSet::new();
+    let links = fs::read_dir(format!("/proc/{pid}/map_files"));
+    let links = links.into_iter().flatten().flatten();
+    let files = links.map(|link| link.path()).filter(|link| {
+        let real = fs::read_link(link);
+        real.is_ok_and(|real| real.file_name().is_some_and(is_meant))
+            && fs::metadata(link).is_ok_and(|file| seen.insert((file.dev(), file.ino())))
+    });
+    files.take(MOST).collect()
+}
+
 /// Files of that name, each once.
 fn candidates(name: &str) -> Vec<PathBuf> {
     if name.contains('/') {
@@ -123,7 +161,7 @@ fn folders() -> Vec<PathBuf> {
         .filter(|path| path.is_absolute())
         .collect();
     for file in matches(Path::new("/etc/ld.so.conf.d"), "*.conf") {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let text = fs::read_to_string(file).unwrap_or_default();
         let lines = text.lines().map(str::trim);
         folders.extend(
             lines
@@ -148,7 +186,7 @@ mod tests {
     use super::*;
 
     fn of(file: &str, symbol: &str) -> Result<Vec<ProbePlace>> {
-        places(&[file.into()], symbol)
+        places(&[file.into()], symbol, None)
     }
 
     #[test]
@@ -161,7 +199,23 @@ mod tests {
         assert_eq!(of(path, "fopen").unwrap()[0], places[0]);
         // The first that has it.
         let files = ["libnowhere".to_string(), "libc".into()];
-        assert_eq!(super::places(&files, "fopen").unwrap(), places);
+        assert_eq!(super::places(&files, "fopen", None).unwrap(), places);
+    }
+
+    #[test]
+    fn what_a_process_has_loaded_comes_first() {
+        let own = Some(std::process::id());
+        let loaded = super::places(&["libc".into()], "fopen", own).unwrap();
+        // Only root may follow these links.
+        if loaded[0].path.starts_with("/proc") {
+            assert_eq!(loaded.len(), 1);
+            let real = fs::canonicalize(fs::read_link(&loaded[0].path).unwrap()).unwrap();
+            let installed = of("libc", "fopen").unwrap();
+            assert!(installed.iter().any(|place| place.path == real), "{real:?}");
+        }
+        // One that it has not loaded is one that is installed.
+        let files = ["libcrypt".to_string(), "libc".into()];
+        assert!(!super::places(&files, "fopen", own).unwrap().is_empty());
     }
 
     #[test]

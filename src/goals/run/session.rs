@@ -2,6 +2,7 @@
 //! What goes on while the program runs.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, PipeReader};
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 use hetero_heartbeats::{Heartbeat, HeartbeatOptions, HeartbeatTarget};
 use log::{info, warn};
@@ -18,13 +19,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::RunArgs;
-use super::events::{Happened, WatchedEvents, is_group, unknown};
+use super::events::Happened;
 use super::kind::{BeatKind, Output};
-use super::libraries::places;
 use super::passed::{PassedBeats, pass_on};
-use crate::connections::peer::descends;
+use super::source::{Source, decided};
+use crate::connections::peer::{Process, descends};
 use crate::pmc::target::{Launcher, command, exit_code};
-use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
 use crate::scheduler::priority::run_first;
 
 /// How often it is looked whether there were beats.
@@ -39,84 +39,19 @@ const LOOKUPS: usize = 256;
 /// How long what a program has printed may take after its end.
 const REST: Duration = Duration::from_secs(1);
 
-/// Instructions of the program and all that it starts, on every core type.
-struct Instructions {
-    counters: Vec<Counter>,
-    each: u64,
-    told: u64,
-}
-
-impl Instructions {
-    fn open(each: u64, tid: i32) -> Result<Self> {
-        let options = CounterOptions {
-            // Without it everybody may count; and it is the program's own work.
-            exclude_kernel: true,
-            inherit: true,
-            ..CounterOptions::default()
-        };
-        let mut counters = Vec::new();
-        for pmu in &MachinePmus::detect().pmus {
-            if let Some(encoding) = pmu.meaning(Meaning::Instructions) {
-                let target = Target::Thread(tid);
-                counters.push(Counter::open(pmu, &encoding, target, None, options)?);
-            }
-        }
-        ensure!(
-            !counters.is_empty(),
-            "this machine cannot count instructions: 'scx_hetero doctor' says why"
-        );
-        Ok(Self {
-            counters,
-            each,
-            told: 0,
-        })
-    }
-
-    /// Beats since the last call.
-    fn beats(&mut self) -> u64 {
-        let counts = self.counters.iter().flat_map(Counter::read).map(|reading| {
-            // Where others count, too, it was counted for a part of the time.
-            let part = reading.enabled as f64 / reading.running.max(1) as f64;
-            (reading.value as f64 * part) as u64
-        });
-        let all = counts.sum::<u64>() / self.each;
-        let beats = all.saturating_sub(self.told);
-        self.told += beats;
-        beats
-    }
-}
-
-/// Where beats come from.
-enum Source {
-    /// From a thread that passes on what the program prints; it tells its end.
-    Passed(Receiver<()>),
-    Functions(WatchedEvents),
-    Tracepoint(WatchedEvents),
-    Instructions(Instructions),
-}
-
-/// Runs the program; the exit status is its own.
+/// Runs a program, or watches one that runs; the exit status is the program's own, where it is run.
 ///
 /// # Errors
 /// It cannot be run, or its beats cannot be seen.
 pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8> {
-    let beat = match &args.beat {
-        BeatKind::Either(first, second) => {
-            let files = vec![first.clone()];
-            let is_tracepoint = match is_group(first) {
-                Some(known) => known,
-                None => {
-                    places(&files, second).map_err(|error| unknown(&error))?;
-                    false
-                }
-            };
-            match is_tracepoint {
-                true => &BeatKind::Tracepoint(first.clone(), second.clone()),
-                false => &BeatKind::Function(files, second.clone()),
-            }
-        }
-        beat => beat,
-    };
+    let beat = decided(&args.beat)?;
+    match args.pid {
+        Some(pid) => watch(args, &beat, pid, stop).map(|()| 0),
+        None => start(args, &beat, stop),
+    }
+}
+
+fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
     let mut command = command(&args.command)?;
     let (pipe, passed) = match beat {
         BeatKind::Lines(output) => (Some(output), PassedBeats::lines()),
@@ -127,22 +62,14 @@ pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8
         .map(|output| pipe_of(&mut command, *output))
         .transpose()?;
     let launcher = Launcher::new(command)?;
-    let tid = launcher.tid;
     // All that may fail does before the program has started.
-    let source = match beat {
-        BeatKind::Function(files, symbol) => Some(Source::Functions(WatchedEvents::functions(
-            &places(files, symbol)?,
-        )?)),
-        BeatKind::Tracepoint(group, name) => Some(Source::Tracepoint(WatchedEvents::tracepoint(
-            group, name, tid,
-        )?)),
-        BeatKind::Instructions(each) => Some(Source::Instructions(Instructions::open(*each, tid)?)),
-        _ => None,
-    };
+    let source = Source::of_command(beat, launcher.tid)?;
     let (pid, end) = launcher.start(&args.command[0])?;
     // With it goes the end of the pipe that the program has.
     launcher.end();
-    let voice = Voice::new(args, u32::try_from(pid)?)?;
+    let name = Path::new(&args.command[0]).file_name();
+    let name = name.map(|name| name.to_string_lossy());
+    let voice = Voice::new(args, u32::try_from(pid)?, &name.unwrap_or_default())?;
     let source = match (source, pipe) {
         (Some(source), _) => source,
         (None, pipe) => {
@@ -150,7 +77,35 @@ pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8
             Source::Passed(listen(pipe, output, passed, voice.heartbeat.clone())?)
         }
     };
-    voice.follow(source, stop, &end)
+    let status = voice.follow(source, || {
+        if stop.swap(false, Ordering::Relaxed) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        match end.recv_timeout(LOOK) {
+            Ok(status) => Ok(Some(status)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                anyhow::bail!("it is not known how the command has ended")
+            }
+        }
+    })?;
+    Ok(exit_code(status))
+}
+
+/// Until the process ends, or this program is to.
+fn watch(args: &RunArgs, beat: &BeatKind, pid: u32, stop: &AtomicBool) -> Result<()> {
+    let process = Process::of(pid).with_context(|| {
+        format!("there is no process {pid}: 'pgrep NAME' finds those that there are")
+    })?;
+    let source = Source::of_process(beat, pid)?;
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let voice = Voice::new(args, pid, String::from_utf8_lossy(&name).trim_end())?;
+    info!("process {pid} has a goal until Ctrl-C, or it ends");
+    voice.follow(source, || {
+        thread::sleep(LOOK);
+        let over = stop.load(Ordering::Relaxed) || !process.lives();
+        Ok(over.then_some(()))
+    })
 }
 
 /// Has the program print into a pipe.
@@ -189,7 +144,7 @@ fn listen(
 struct Voice<'a> {
     args: &'a RunArgs,
     heartbeat: Arc<Heartbeat>,
-    /// The process that was started.
+    /// The process that was started, or is watched.
     pid: u32,
     /// Whether a process is of the program.
     known: HashMap<u32, bool>,
@@ -197,23 +152,22 @@ struct Voice<'a> {
 }
 
 impl<'a> Voice<'a> {
-    fn new(args: &'a RunArgs, pid: u32) -> Result<Self> {
+    fn new(args: &'a RunArgs, pid: u32, name: &str) -> Result<Self> {
         Ok(Self {
             args,
-            heartbeat: Arc::new(open(args, pid)?),
+            heartbeat: Arc::new(open(args, pid, name)?),
             pid,
             known: HashMap::new(),
             begin: Instant::now(),
         })
     }
 
-    /// Until the program ends; its exit status.
-    fn follow(
+    /// Until the program has `ended`, which waits for the next look as well; what that says.
+    fn follow<T>(
         mut self,
         mut source: Source,
-        stop: &AtomicBool,
-        end: &Receiver<std::process::ExitStatus>,
-    ) -> Result<u8> {
+        mut ended: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
         // Beside a crowd an ordinary thread saw beats up to four seconds late, and the program was given all that there was
         // meanwhile, so that the thread got still less. What there is to see in a look is bounded by its buffers.
         if !matches!(source, Source::Passed(_))
@@ -222,15 +176,15 @@ impl<'a> Voice<'a> {
             warn!("beats may be seen late beside many busy threads: no real-time priority ({why})");
         }
         let mut told = false;
-        let status = loop {
-            let ended = end.recv_timeout(LOOK);
+        let end = loop {
+            let end = ended()?;
             match &mut source {
                 Source::Passed(_) => {}
                 Source::Instructions(instructions) => match instructions.beats() {
                     0 => {}
                     beats => self.heartbeat.beats(beats),
                 },
-                Source::Functions(events) => {
+                Source::OfAll(events) => {
                     let happened = events.drain();
                     let mut left = LOOKUPS;
                     let own = happened.into_iter();
@@ -238,15 +192,10 @@ impl<'a> Voice<'a> {
                     let own: Vec<Happened> = own.collect();
                     self.beat(&own);
                 }
-                // All that it sees is of the program.
-                Source::Tracepoint(events) => self.beat(&events.drain()),
+                Source::Own(events) => self.beat(&events.drain()),
             }
-            match ended {
-                Ok(status) => break status,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    anyhow::bail!("it is not known how the command has ended")
-                }
+            if let Some(end) = end {
+                break end;
             }
             if !told && self.begin.elapsed() > REST {
                 told = true;
@@ -255,21 +204,18 @@ impl<'a> Voice<'a> {
                     warn!("the program has no goal yet: {state}");
                 }
             }
-            if stop.swap(false, Ordering::Relaxed) {
-                let _ = kill(Pid::from_raw(self.pid as i32), Signal::SIGTERM);
-            }
         };
         if let Source::Passed(passed) = &source {
             // A child that it has left behind may have the pipe for ever.
             let _ = passed.recv_timeout(REST);
         }
-        if let Source::Functions(events) | Source::Tracepoint(events) = &source
+        if let Source::OfAll(events) | Source::Own(events) = &source
             && events.lost > 0
         {
             warn!("{} events came too fast to be counted", events.lost);
         }
         self.sum_up();
-        Ok(exit_code(status))
+        Ok(end)
     }
 
     fn sum_up(&self) {
@@ -311,11 +257,9 @@ impl<'a> Voice<'a> {
     }
 }
 
-fn open(args: &RunArgs, pid: u32) -> Result<Heartbeat> {
-    let command = Path::new(&args.command[0]);
-    let name = command.file_name().map(|name| name.to_string_lossy());
+fn open(args: &RunArgs, pid: u32, name: &str) -> Result<Heartbeat> {
     Heartbeat::open(HeartbeatOptions {
-        name: args.name.as_deref().or(name.as_deref()).unwrap_or_default(),
+        name: args.name.as_deref().unwrap_or(name),
         target: HeartbeatTarget::Rate(args.rate),
         weight: args.weight.unwrap_or(0),
         pid,
