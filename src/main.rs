@@ -10,25 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Args as _, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
-use hetero_core::files::{check_distinct, named};
-use hetero_core::limits::MAX_SLOTS;
-use hetero_core::mechanism::Mechanism;
 use log::{LevelFilter, info, warn};
-use nix::unistd::Gid;
 use scx_hetero::ask::{self, seconds};
-use scx_hetero::goals::GoalTimingArgs;
-use scx_hetero::pmu::Event;
-use scx_hetero::profile::{Profile, Saving};
-use scx_hetero::scheduler::{self, NAME, Options};
+use scx_hetero::scheduler::args::SchedulerArgs;
+use scx_hetero::scheduler::{self, NAME};
 use scx_hetero::slowdown::calibrate;
 use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
-    bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, policy, power,
-    preflight, replay, report, rules, sim, stats,
+    bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, power, preflight,
+    replay, report, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -127,144 +121,27 @@ enum Command {
     },
 }
 
-/// Whether what is found of programs is kept and used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Knowledge {
-    /// It is
-    On,
-    /// It is not
-    Off,
-}
-
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// Which threads get the fast cores [default: camps; acfs without hardware counters;
-    /// none if all cores are alike]
-    #[arg(short, long, value_enum)]
-    policy: Option<policy::Name>,
-
-    /// Core types by hand, fastest first, e.g. P=0-7,E=8-15
-    #[arg(long, value_name = "NAME=CPUS,...")]
-    core_types: Option<CoreTypesSpec>,
-
-    /// What the machine is used for: which policy, how long turns are, and
-    /// which cores are filled first; --policy and --slice-us come before it
-    #[arg(long, value_enum, default_value_t)]
-    profile: Profile,
-
-    /// Of profile auto: save energy while the battery holds less than so many
-    /// percent; 0 is never
-    #[arg(long, default_value_t = power::LOW_BATTERY, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
-    low_battery: u8,
-
-    /// Leave the CPUs' energy preferences alone while energy is saved
-    #[arg(long)]
-    keep_epp: bool,
-
-    /// Longest run before other tasks get their turn, in microseconds [default:
-    /// the profile's, mostly 5000]
-    #[arg(short, long, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
-    slice_us: Option<u64>,
-
     #[command(flatten)]
-    goals: GoalTimingArgs,
-
-    /// Time between swaps of policies that swap threads, in milliseconds
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    swap_ms: u64,
-
-    /// Of policy camps: 100 evens out progress, 0 gives the fastest cores to
-    /// the threads that gain most; in between, the slowest may fall back to so many
-    /// percent of the fastest
-    /// [default: 80]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
-    fairness: Option<u8>,
-
-    /// Of policy rank: how many threads each fast core is to have before slower
-    /// ones have more than one [default: 2.5]
-    #[arg(long, value_name = "THREADS", value_parser = policy::rank::parse_oversubscribe)]
-    oversubscribe: Option<f64>,
-
-    /// Of policy ef: what the fastest cores are given away for [default: edp,
-    /// energy times time]
-    #[arg(long, value_enum)]
-    objective: Option<policy::Objective>,
-
-    /// Of policies rank, ef, hsp, acfs and eqp: what `scx_hetero train` has learnt of
-    /// this machine [default: /var/lib/scx_hetero/model.json, if there is one]
-    #[arg(long, value_name = "FILE")]
-    model: Option<PathBuf>,
-
-    /// Where some programs are to be, whatever the policy [default:
-    /// /etc/scx_hetero/rules.toml, if there is one]
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-
-    /// Learn what core types are worth from threads that are moved, and replace
-    /// the model as soon as what was learnt is better (docs/learn.md)
-    #[arg(long)]
-    learn: bool,
-
-    /// Keep what is found of programs in /var/lib/scx_hetero/knowledge.db, and go by it
-    /// when they start again (docs/knowledge.md)
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on")]
-    knowledge: Knowledge,
-
-    /// Confine programs that fill the last-level cache and gain nothing by it to a few of
-    /// its ways, where resctrl can (docs/caches.md)
-    #[arg(long)]
-    partition: bool,
-
-    /// Count these events, too, e.g. llc-misses,branches (see `scx_hetero pmc
-    /// events`)
-    #[arg(long, value_name = "EVENT,...", value_delimiter = ',')]
-    events: Vec<Event>,
-
-    /// Count user mode only, and not what the kernel does for a task
-    #[arg(long)]
-    user_only: bool,
-
-    /// Run time that a sample of a task's counters is made of, in milliseconds
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
-    sample_ms: u64,
-
-    /// Write every sample to a file, as lines of JSON
-    #[arg(long, value_name = "FILE")]
-    samples: Option<PathBuf>,
-
-    /// Record what the policy sees and decides, for `scx_hetero replay` and `report`
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-
-    /// Schedule only tasks of class SCHED_EXT
-    #[arg(long)]
-    partial: bool,
+    scheduler: SchedulerArgs,
 
     /// Attach, and print statistics every so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     stats: Option<Duration>,
 
     /// Only print a running scheduler's statistics every so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = SCHEDULING)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = scheduling())]
     monitor: Option<Duration>,
 
     /// Only serve a running scheduler's statistics to Prometheus, over HTTP at
     /// this address and port [default: 127.0.0.1:9754]
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor", conflicts_with_all = SCHEDULING)]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = prometheus::ADDRESS, value_parser = prometheus::parse_address, conflicts_with = "monitor", conflicts_with_all = scheduling())]
     prometheus: Option<SocketAddr>,
-
-    /// Let members of this group, too, read the statistics; only root changes
-    /// settings [default: scx_hetero, if there is such a group]
-    #[arg(long, value_name = "GROUP", value_parser = stats::parse_group)]
-    group: Option<Gid>,
 
     /// Explain the statistics and exit
     #[arg(long)]
     help_stats: bool,
-
-    /// Size of the kernel's debug dump after an error, in bytes (0: default)
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
-    exit_dump_len: u32,
 
     /// Say more, libbpf's messages included
     #[arg(short, long)]
@@ -273,47 +150,17 @@ struct Run {
     /// Print the version and exit
     #[arg(short = 'V', long)]
     version: bool,
-
-    /// How many tasks are measured and placed at most; fewer than the default
-    /// for tests
-    #[arg(long, hide = true, value_name = "N", default_value_t = MAX_SLOTS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
-    slots: u32,
-
-    /// Leave parts out, to see their tests fail
-    #[arg(long, hide = true, value_enum, value_delimiter = ',')]
-    without: Vec<Mechanism>,
 }
 
-/// Options of what schedules: beside one that only looks they would do nothing.
-const SCHEDULING: [&str; 27] = [
-    "policy",
-    "core_types",
-    "profile",
-    "low_battery",
-    "keep_epp",
-    "slice_us",
-    "goal_look_ms",
-    "goal_interval_ms",
-    "swap_ms",
-    "fairness",
-    "oversubscribe",
-    "objective",
-    "model",
-    "rules",
-    "learn",
-    "knowledge",
-    "partition",
-    "events",
-    "user_only",
-    "sample_ms",
-    "samples",
-    "record",
-    "partial",
-    "stats",
-    "group",
-    "exit_dump_len",
-    "slots",
-];
+/// Options of what schedules: beside one that only looks they would do nothing. Were the group of arguments named
+/// instead, all of them would be told of and not those that were given.
+fn scheduling() -> Vec<clap::Id> {
+    let command = SchedulerArgs::augment_args(clap::Command::new(NAME));
+    let options = command
+        .get_arguments()
+        .map(|option| option.get_id().clone());
+    options.chain(["stats".into()]).collect()
+}
 
 impl Cli {
     /// Whether it takes over this machine's scheduling.
@@ -469,69 +316,10 @@ fn schedule(args: Run) -> Result<()> {
     if let Some(address) = args.prometheus {
         return Exporter::listen(address)?.serve(Path::new(stats::SOCKET), &stop);
     }
-    check_files(&args)?;
+    args.scheduler.check_files()?;
     preflight::check(Path::new("/"), nix::unistd::geteuid().is_root())?;
-    let policy = args.policy.or(args.profile.policy());
-    let unknown = |option, given, what| {
-        if given && !policy.is_some_and(|policy| policy.knows(what)) {
-            let those = policy::Name::all_that_know(what);
-            warn!("{option} is for --policy {those}");
-        }
-    };
-    use policy::Knows;
-    let fair = args.fairness.is_some() && policy.is_some();
-    unknown("--fairness", fair, Knows::Fairness);
-    unknown(
-        "--oversubscribe",
-        args.oversubscribe.is_some(),
-        Knows::Oversubscribe,
-    );
-    unknown("--objective", args.objective.is_some(), Knows::Energy);
-    unknown("--model", args.model.is_some(), Knows::Model);
-    unknown("--learn", args.learn, Knows::Model);
-    let (profile, saving) = (args.profile, args.profile.saving());
-    if args.low_battery != power::LOW_BATTERY && saving != Saving::Asked {
-        warn!("--low-battery is for profile auto, and this is {profile}");
-    }
-    if args.keep_epp && saving == Saving::Never {
-        warn!(
-            "profile {profile} saves no energy, and leaves energy preferences alone without --keep-epp"
-        );
-    }
-    let options = Options {
-        policy: args.policy,
-        model: args.model,
-        rules: args.rules,
-        learn: args.learn,
-        knowledge: args.knowledge == Knowledge::On,
-        settings: policy::Settings {
-            swap_interval: Duration::from_millis(args.swap_ms),
-            fairness: args.fairness.unwrap_or(policy::camps::FAIRNESS),
-            oversubscribe: args.oversubscribe.unwrap_or(policy::rank::OVERSUBSCRIBE),
-            objective: args.objective.unwrap_or_default(),
-            ..policy::Settings::default()
-        },
-        profile: args.profile,
-        power: power::PowerOptions {
-            low_battery: args.low_battery,
-            keep_preferences: args.keep_epp,
-        },
-        goals: args.goals.settings(),
-        slice: args.slice_us.map(Duration::from_micros),
-        partition: args.partition,
-        events: args.events,
-        user_only: args.user_only,
-        sample: Duration::from_millis(args.sample_ms),
-        samples: args.samples,
-        group: args.group.or_else(stats::default_group),
-        record: args.record,
-        core_types: args.core_types,
-        partial: args.partial,
-        exit_dump_len: args.exit_dump_len,
-        verbose: args.verbose,
-        slots: args.slots,
-        without: args.without,
-    };
+    args.scheduler.warn_of_what_does_nothing();
+    let options = args.scheduler.options(args.verbose);
     let printer = stop.clone();
     let result = scheduler::run(&options, &stopping, &reload, || {
         let Some(interval) = args.stats else { return };
@@ -543,16 +331,6 @@ fn schedule(args: Run) -> Result<()> {
     });
     stop.store(true, Ordering::Relaxed);
     result
-}
-
-/// Whether what is recorded would spoil what is read.
-fn check_files(args: &Run) -> Result<()> {
-    let model = args.model.as_deref().unwrap_or(Path::new(ml::model::PATH));
-    let rules = args.rules.as_deref().unwrap_or(Path::new(rules::PATH));
-    check_distinct(
-        named([model], "the model").chain(named([rules], "the file of rules")),
-        named(&args.record, "--record").chain(named(&args.samples, "--samples")),
-    )
 }
 
 fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {

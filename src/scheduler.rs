@@ -3,6 +3,7 @@
 
 mod advice;
 mod answers;
+pub mod args;
 mod caches;
 mod carry;
 mod counting;
