@@ -22,6 +22,7 @@ mod ml;
 mod noisy;
 mod pmc;
 mod profiles;
+mod rapl;
 mod record;
 mod resctrl;
 mod scheduling;
