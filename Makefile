@@ -78,7 +78,8 @@ try-userland: setup ## build the example that schedules in user space, and see i
 generated: build ## man pages and completions, into target/release/generated
 	@$(target)/release/scx_hetero generate $(target)/release/generated
 
-deb: generated heartbeats spin ## build target/debian/scx-hetero_*.deb (takes cargo-deb: docs/install.md)
+deb: generated heartbeats spin ## build target/debian/scx-hetero_*.deb (takes cargo-deb and libvulkan-dev: docs/install.md)
+	@$(MAKE) -s -C heartbeats OUT="$(abspath $(target))/heartbeats" PREFIX=/usr frames
 	@gzip -9nkf $(target)/release/generated/*.1
 	@for page in heartbeat advice; do \
 		gzip -9nc heartbeats/scx_hetero_$$page.3 >$(target)/heartbeats/scx_hetero_$$page.3.gz || exit; done

@@ -24,7 +24,7 @@ use scx_hetero::rules::{ProcessInProc, Rules};
 /// So long a test waits for what must come.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !so() {
         assert!(begin.elapsed() < LIMIT, "in vain: {what}");

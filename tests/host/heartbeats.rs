@@ -4,11 +4,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use scx_hetero::goals::GoalTarget;
 
-use crate::goals::{Bench, LIMIT};
+use crate::goals::{Bench, LIMIT, until};
 
 /// The C library, built into a folder.
 fn library(folder: &Path, targets: &[&str]) -> PathBuf {
@@ -152,4 +152,82 @@ fn the_example_in_python_beats() {
     assert!(said.contains("20 beats"), "{said}");
     bench.server.news().recv_timeout(LIMIT).unwrap();
     bench.until_there_are(0);
+}
+
+/// A display without a screen; its name.
+fn display() -> Option<(Child, String)> {
+    let mut server = Command::new("Xvfb")
+        .args(["-displayfd", "1", "-nolisten", "tcp"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut number = String::new();
+    let mut says = BufReader::new(server.stdout.take()?);
+    says.read_line(&mut number).unwrap();
+    Some((server, format!(":{}", number.trim())))
+}
+
+#[test]
+fn a_picture_by_vulkan_is_a_beat_also_where_the_device_is_asked_for_the_function() {
+    let has_headers = Path::new("/usr/include/vulkan/vk_layer.h").exists();
+    let Some((mut server, display)) = display().filter(|_| has_headers) else {
+        return println!("SKIPPED: Vulkan's headers or Xvfb are missing ('testbed/setup tests')");
+    };
+    let bench = Bench::new();
+    let folder = bench.folder.path();
+    let set = [
+        format!("PREFIX={}", folder.join("usr").display()),
+        "install-frames".into(),
+    ];
+    library(folder, &set.each_ref().map(String::as_str));
+    // Of Khronos' vkcube, by Mesa's driver for CPUs.
+    let cube = |rate: &[(&str, &str)]| {
+        let mut cube = Command::new("vkcube");
+        cube.env("DISPLAY", &display)
+            .env("XDG_DATA_HOME", folder.join("usr/share"))
+            .env("XDG_RUNTIME_DIR", folder)
+            .env(
+                "VK_DRIVER_FILES",
+                "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json",
+            )
+            .env("SCX_HETERO_GOALS", bench.path())
+            .envs(rate.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        cube
+    };
+    let wanted = [("SCX_HETERO_FRAMES", "1"), ("SCX_HETERO_RATE", "59.94")];
+    let mut shows = cube(&wanted).spawn().unwrap();
+    until("pictures", || {
+        assert!(shows.try_wait().unwrap().is_none(), "vkcube has ended");
+        bench.read().iter().any(|session| session.beats.count >= 20)
+    });
+    let sessions = bench.read();
+    let [session] = &sessions[..] else {
+        panic!("{sessions:?}");
+    };
+    assert_eq!(session.about.tgid, shows.id());
+    assert_eq!(session.target, GoalTarget::Rate(59_940));
+    shows.kill().unwrap();
+    shows.wait().unwrap();
+    bench.until_there_are(0);
+
+    // Whatever else is said, the program runs; and where nothing is, nothing is loaded.
+    for (rate, told) in [
+        (
+            &[("SCX_HETERO_FRAMES", "1"), ("SCX_HETERO_RATE", "fast")][..],
+            true,
+        ),
+        (&[("SCX_HETERO_FRAMES", "1")], true),
+        (&[("SCX_HETERO_RATE", "60")], false),
+    ] {
+        let output = cube(rate).args(["--c", "30"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{rate:?}: {said}");
+        assert_eq!(said.contains("no goal"), told, "{rate:?}: {said}");
+        assert!(bench.read().is_empty(), "{rate:?}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

@@ -22,7 +22,7 @@ use super::RunArgs;
 use super::events::Happened;
 use super::kind::{BeatKind, Output};
 use super::passed::{PassedBeats, pass_on};
-use super::source::{Source, decided};
+use super::source::{BeatSource, decided};
 use crate::connections::peer::{Process, descends};
 use crate::pmc::target::{Launcher, command, exit_code};
 use crate::scheduler::priority::run_first;
@@ -63,7 +63,7 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
         .transpose()?;
     let launcher = Launcher::new(command)?;
     // All that may fail does before the program has started.
-    let source = Source::of_command(beat, launcher.tid)?;
+    let source = BeatSource::of_command(beat, launcher.tid)?;
     let (pid, end) = launcher.start(&args.command[0])?;
     // With it goes the end of the pipe that the program has.
     launcher.end();
@@ -74,7 +74,7 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
         (Some(source), _) => source,
         (None, pipe) => {
             let (pipe, output) = pipe.context("where do beats come from?")?;
-            Source::Passed(listen(pipe, output, passed, voice.heartbeat.clone())?)
+            BeatSource::Passed(listen(pipe, output, passed, voice.heartbeat.clone())?)
         }
     };
     let status = voice.follow(source, || {
@@ -97,7 +97,7 @@ fn watch(args: &RunArgs, beat: &BeatKind, pid: u32, stop: &AtomicBool) -> Result
     let process = Process::of(pid).with_context(|| {
         format!("there is no process {pid}: 'pgrep NAME' finds those that there are")
     })?;
-    let source = Source::of_process(beat, pid)?;
+    let source = BeatSource::of_process(beat, pid)?;
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let voice = Voice::new(args, pid, String::from_utf8_lossy(&name).trim_end())?;
     info!("process {pid} has a goal until Ctrl-C, or it ends");
@@ -165,12 +165,12 @@ impl<'a> Voice<'a> {
     /// Until the program has `ended`, which waits for the next look as well; what that says.
     fn follow<T>(
         mut self,
-        mut source: Source,
+        mut source: BeatSource,
         mut ended: impl FnMut() -> Result<Option<T>>,
     ) -> Result<T> {
         // Beside a crowd an ordinary thread saw beats up to four seconds late, and the program was given all that there was
         // meanwhile, so that the thread got still less. What there is to see in a look is bounded by its buffers.
-        if !matches!(source, Source::Passed(_))
+        if !matches!(source, BeatSource::Passed(_))
             && let Err(why) = run_first()
         {
             warn!("beats may be seen late beside many busy threads: no real-time priority ({why})");
@@ -179,12 +179,12 @@ impl<'a> Voice<'a> {
         let end = loop {
             let end = ended()?;
             match &mut source {
-                Source::Passed(_) => {}
-                Source::Instructions(instructions) => match instructions.beats() {
+                BeatSource::Passed(_) => {}
+                BeatSource::Instructions(instructions) => match instructions.beats() {
                     0 => {}
                     beats => self.heartbeat.beats(beats),
                 },
-                Source::OfAll(events) => {
+                BeatSource::OfAll(events) => {
                     let happened = events.drain();
                     let mut left = LOOKUPS;
                     let own = happened.into_iter();
@@ -192,7 +192,7 @@ impl<'a> Voice<'a> {
                     let own: Vec<Happened> = own.collect();
                     self.beat(&own);
                 }
-                Source::Own(events) => self.beat(&events.drain()),
+                BeatSource::Own(events) => self.beat(&events.drain()),
             }
             if let Some(end) = end {
                 break end;
@@ -205,11 +205,11 @@ impl<'a> Voice<'a> {
                 }
             }
         };
-        if let Source::Passed(passed) = &source {
+        if let BeatSource::Passed(passed) = &source {
             // A child that it has left behind may have the pipe for ever.
             let _ = passed.recv_timeout(REST);
         }
-        if let Source::OfAll(events) | Source::Own(events) = &source
+        if let BeatSource::OfAll(events) | BeatSource::Own(events) = &source
             && events.lost > 0
         {
             warn!("{} events came too fast to be counted", events.lost);

@@ -12,7 +12,7 @@ use crate::pmc::target::threads;
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
 
 /// Where beats come from.
-pub(super) enum Source {
+pub(super) enum BeatSource {
     /// From a thread that passes on what the program prints; it tells its end.
     Passed(Receiver<()>),
     /// From what all processes do.
@@ -23,7 +23,7 @@ pub(super) enum Source {
     Instructions(Instructions),
 }
 
-impl Source {
+impl BeatSource {
     /// Of what the thread `tid`, which is ours, is about to start; `None` where that has to print its beats.
     ///
     /// # Errors
