@@ -161,6 +161,7 @@ mod tests {
         let found = Interference {
             slowdown: 2.0,
             class: InterferenceClass::Bandwidth,
+            also: None,
             confidence: 0.9,
             culprit: Some((loud.tgid, 1.0)),
         };

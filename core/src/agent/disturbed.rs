@@ -16,7 +16,10 @@ pub struct DisturbedStory {
     pub slowdown: f64,
     /// Why.
     pub class: InterferenceClass,
-    /// How sure that is, 0 to 1.
+    /// And why besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<InterferenceClass>,
+    /// How sure that is, 0 to 1; of both together where there are two.
     pub confidence: f64,
     /// The process that disturbs it most.
     pub pid: Option<u32>,
@@ -34,6 +37,7 @@ impl DisturbedStory {
         disturbed.then(|| Self {
             slowdown: found.slowdown,
             class: found.class,
+            also: found.also,
             confidence: found.confidence,
             pid,
             by: pid.and_then(named),
@@ -58,8 +62,11 @@ impl DisturbedStory {
             (None, _) => String::new(),
         };
         let sure = 100.0 * confidence;
+        let also = self
+            .also
+            .map_or_else(String::new, |also| format!(" and {}", also.told()));
         let class = self.class.told();
-        format!("slowed {slowdown:.2}x: {class}{by}; {sure:.0}% sure")
+        format!("slowed {slowdown:.2}x: {class}{also}{by}; {sure:.0}% sure")
     }
 }
 
@@ -84,6 +91,7 @@ mod tests {
         let found = Interference {
             slowdown: 1.4,
             class: InterferenceClass::Bandwidth,
+            also: None,
             confidence: 0.87,
             culprit: Some((stream.tgid, 0.9)),
         };
@@ -94,6 +102,16 @@ mod tests {
         assert_eq!(
             of(&found).as_deref(),
             Some("slowed 1.40x: memory bandwidth, by stream (pid 101); 87% sure")
+        );
+        let both = Interference {
+            also: Some(InterferenceClass::Llc),
+            ..found
+        };
+        assert_eq!(
+            of(&both).as_deref(),
+            Some(
+                "slowed 1.40x: memory bandwidth and last-level cache, by stream (pid 101); 87% sure"
+            )
         );
         let own = DisturbedStory::of(&found, |_| None).unwrap();
         assert!(own.told(101).contains("other threads of its own process"));

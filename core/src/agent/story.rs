@@ -462,6 +462,7 @@ mod tests {
         let found = Interference {
             slowdown: 1.4,
             class: InterferenceClass::Sibling,
+            also: None,
             confidence: 0.9,
             culprit: None,
         };

@@ -114,7 +114,9 @@ pub struct Interference {
     pub slowdown: f64,
     /// Why.
     pub class: InterferenceClass,
-    /// How sure that is, 0 to 1.
+    /// And why besides, where [`rules::BOTH`] are.
+    pub also: Option<InterferenceClass>,
+    /// How sure that is, 0 to 1; of both together where there are two.
     pub confidence: f64,
     /// The process that disturbs it most, and its part of what all do, 0 to 1.
     pub culprit: Option<(u32, f64)>,

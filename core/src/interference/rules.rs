@@ -109,6 +109,26 @@ pub fn best(likely: &[f64; CLASSES]) -> (InterferenceClass, f64) {
     })
 }
 
+/// What a thread wants of memory by either of two ways, which the same processes are in.
+pub const BOTH: [InterferenceClass; 2] = [InterferenceClass::Llc, InterferenceClass::Bandwidth];
+
+/// The one of [`BOTH`] beside the most likely class that explains this part of what was lost, or more, as well.
+const BESIDES: f64 = 0.25;
+
+/// The other class of [`BOTH`] that is a cause beside the most likely one, and how likely.
+pub fn besides(
+    class: InterferenceClass,
+    likely: &[f64; CLASSES],
+) -> Option<(InterferenceClass, f64)> {
+    let [llc, bandwidth] = BOTH;
+    let other = match class {
+        InterferenceClass::Llc => bandwidth,
+        InterferenceClass::Bandwidth => llc,
+        _ => return None,
+    };
+    Some((other, likely[other as usize])).filter(|&(_, likely)| likely >= BESIDES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::signs::NR_SIGNS;
@@ -160,6 +180,23 @@ mod tests {
         let signs = signs(&[(SLOW, 0.67), (MISSES, 30.0), (MISSES_MORE, 1.0)]);
         let cost = causes(&signs, lost)[0].1;
         assert!((cost - MISS / 1e3).abs() < 1e-9, "{cost}");
+    }
+
+    #[test]
+    fn where_cache_and_bandwidth_are_causes_both_are_told() {
+        use InterferenceClass::{Bandwidth, L2, Llc};
+        let of = |llc: f64, bandwidth: f64, l2: f64| {
+            let mut likely = [0.0; CLASSES];
+            for (class, part) in [(Llc, llc), (Bandwidth, bandwidth), (L2, l2)] {
+                likely[class as usize] = part;
+            }
+            besides(best(&likely).0, &likely)
+        };
+        assert_eq!(of(0.45, 0.4, 0.0), Some((Bandwidth, 0.4)));
+        assert_eq!(of(0.3, 0.6, 0.0), Some((Llc, 0.3)));
+        assert_eq!(of(0.1, 0.8, 0.0), None);
+        // It is another process that is in the way there.
+        assert_eq!(of(0.3, 0.1, 0.5), None);
     }
 
     #[test]

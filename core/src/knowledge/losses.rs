@@ -183,6 +183,7 @@ mod tests {
         let found = Interference {
             slowdown,
             class: InterferenceClass::Bandwidth,
+            also: None,
             confidence: 0.9,
             culprit: Some((by, 1.0)),
         };
@@ -203,6 +204,7 @@ mod tests {
         let wait = Interference {
             slowdown: 3.0,
             class: InterferenceClass::Wait,
+            also: None,
             confidence: 1.0,
             culprit: Some((1, 1.0)),
         };

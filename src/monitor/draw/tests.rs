@@ -102,6 +102,7 @@ fn which_program_slows_down_which_is_a_matrix_in_80_columns() {
         Some(DisturbedStory {
             slowdown,
             class,
+            also: None,
             confidence: 0.9,
             pid: Some(pid),
             by: Some(name.into()),

@@ -185,6 +185,7 @@ pub(super) fn with_all_sensors(reading: &mut LiveReading) {
     reading.threads[1].interference = Some(Interference {
         slowdown: 1.5,
         class: InterferenceClass::Llc,
+        also: None,
         confidence: 1.0,
         culprit: Some((1000, 1.0)),
     });

@@ -3,7 +3,7 @@
 
 use crate::agent::disturbed::SURE;
 use crate::interference::company::{Quietness, ThreadCompany};
-use crate::interference::rules::{best, classify};
+use crate::interference::rules::{besides, best, classify};
 use crate::interference::signs::{InterferenceSigns, SignRates, at};
 use crate::interference::undisturbed::{BESIDE, Undisturbed};
 use crate::interference::{CLASSES, DISTURBED, Interference, InterferenceClass};
@@ -200,16 +200,20 @@ impl DisturbedThread {
             return Interference {
                 slowdown: (self.slow + self.waits).exp(),
                 class: InterferenceClass::Wait,
+                also: None,
                 confidence: self.waits / (self.slow + self.waits),
                 culprit: self.late,
             };
         }
         let (class, confidence) = self.suspected();
+        // Where nothing disturbs it, it is slower by its own doing: cold caches, or other data.
+        let class = self.culprit.map_or(InterferenceClass::None, |_| class);
+        let besides = besides(class, &self.likely);
         Interference {
             slowdown: self.slow.exp(),
-            // Where nothing disturbs it, it is slower by its own doing: cold caches, or other data.
-            class: self.culprit.map_or(InterferenceClass::None, |_| class),
-            confidence,
+            class,
+            also: besides.map(|(also, _)| also),
+            confidence: confidence + besides.map_or(0.0, |(_, likely)| likely),
             culprit: self.culprit,
         }
     }
