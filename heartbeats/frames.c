@@ -9,6 +9,7 @@
  *
  * How layers find each other says the loader's "Architecture of the Vulkan Loader Interfaces".
  */
+#include <errno.h>
 #include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -61,6 +62,22 @@ static struct next *find(void *key)
 	return next;
 }
 
+/* The device, if there is one alone. */
+static struct next *only_device(void)
+{
+	struct next *next, *device = NULL;
+	int devices = 0;
+
+	pthread_rwlock_rdlock(&lock);
+	for (next = all; next; next = next->more)
+		if (next->present) {
+			device = next;
+			devices++;
+		}
+	pthread_rwlock_unlock(&lock);
+	return devices == 1 ? device : NULL;
+}
+
 static void drop(struct next *gone)
 {
 	struct next **at;
@@ -89,11 +106,12 @@ static void open_session(void)
 		options.rate = strtod_l(text, &end, plain);
 	if (plain)
 		freelocale(plain);
+	errno = EINVAL;
 	if (end && end != text && !*end && options.rate > 0)
 		session = scx_hetero_hb_open(&options);
 	if (!session)
-		fprintf(stderr, "scx_hetero: no goal, as SCX_HETERO_RATE is no number of pictures a second, such as 60: '%s'\n",
-			text ? text : "");
+		fprintf(stderr, "scx_hetero: no goal (%s): SCX_HETERO_RATE is '%s', and is to be pictures a second, such as 60\n",
+			strerror(errno), text ? text : "");
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPresentInfoKHR *info)
@@ -101,6 +119,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPrese
 	struct next *next = find(key_of(queue));
 	VkResult result;
 
+	/* A layer above may present by a queue of its own that it has not told the loader of. */
+	if (!next)
+		next = only_device();
 	if (!next || !next->present)
 		return VK_ERROR_DEVICE_LOST;
 	result = next->present(queue, info);

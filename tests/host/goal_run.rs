@@ -2,9 +2,9 @@
 //! `scx_hetero goal run`: programs that know nothing of goals, and what they are seen to do.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -328,56 +328,109 @@ fn goal_watch(options: &[&str], pid: u32) -> Command {
     watch
 }
 
+/// A process that does 50 steps at a line, says so, and ends at the next.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start(program: &Path) -> Self {
+        let mut one = Command::new(program);
+        let one = one.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(one.spawn().unwrap())
+    }
+
+    fn go_on(&mut self) {
+        writeln!(self.0.stdin.as_mut().unwrap()).unwrap();
+    }
+
+    fn step(&mut self) {
+        self.go_on();
+        let done = self.0.stdout.as_mut().unwrap().read_exact(&mut [0; 5]);
+        done.unwrap();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts to watch a process by such beats, and what is said from then on; `None` where that cannot be, and is told.
+fn watched(beat: &str, pid: u32) -> Option<(Child, impl BufRead)> {
+    let mut watch = goal_watch(&["--beat", beat], pid);
+    let mut watch = watch.stderr(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(watch.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("is watched until") {
+        if says.read_line(&mut line).unwrap() > 0 {
+            continue;
+        }
+        let status = watch.wait().unwrap();
+        let refused = [
+            "cannot be watched",
+            "cannot watch",
+            "cannot be looked up",
+            "cannot be counted",
+        ];
+        let is_refused = refused.iter().any(|why| line.contains(why));
+        assert!(!status.success() && is_refused, "{beat}: {line}");
+        println!("SKIPPED: {line}");
+        return None;
+    }
+    Some((watch, says))
+}
+
 #[test]
 fn a_process_that_runs_is_watched_until_that_or_itself_ends() {
     let folder = tempfile::tempdir().unwrap();
     let text = "#include <unistd.h>\n\
                 __attribute__((noinline)) void one_step(void) { __asm__ volatile(\"\"); }\n\
-                int main(void) { for (;;) { one_step(); usleep(1000); } }\n";
+                static void line(void) { char c; while (read(0, &c, 1) == 1 && c != '\\n'); }\n\
+                int main(void) { line(); for (int i = 0; i < 50; i++) { one_step(); usleep(1000); }\n\
+                if (write(1, \"done\\n\", 5) == 5) line(); return 3; }\n";
     let program = made(folder.path(), "goes-on", text, &[]);
-    let beat = format!("{}:one_step", program.to_str().unwrap());
-    let mut one = Command::new(&program).spawn().unwrap();
+    let by_path = format!("{}:one_step", program.display());
+    let both = |one: &mut Waiting| {
+        // Another that does the same is not this one.
+        let mut other = Waiting::start(&program);
+        other.step();
+        one.step();
+    };
+    // It lies where no program is looked for, but the process has it loaded.
+    let by_name = "goes-on:one_step";
     for beat in [
-        &*beat,
-        "syscalls:sys_enter_clock_nanosleep",
+        by_path.as_str(),
+        by_name,
+        "tracepoint:syscalls:sys_enter_clock_nanosleep",
         "instructions=1k",
     ] {
-        // Another that does the same is not this one.
-        let mut other = Command::new(&program).spawn().unwrap();
-        let begin = Instant::now();
-        let mut watch = goal_watch(&["--beat", beat], one.id());
-        let watch = watch.stderr(Stdio::piped()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(300));
-        // Where it cannot be seen it has ended, and this is too late.
-        let _ = kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT);
-        let output = watch.wait_with_output().unwrap();
-        let most = begin.elapsed().as_millis() as u64;
-        other.kill().unwrap();
-        other.wait().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            println!("SKIPPED: {said}");
+        let mut one = Waiting::start(&program);
+        let Some((mut watch, mut says)) = watched(beat, one.0.id()) else {
             continue;
-        }
-        let beats = beats(&output.stderr).unwrap();
-        assert!(beats > 0, "{beat}: {said}");
-        if beat != "instructions=1k" {
-            assert!(beats <= most, "{beat}: {said}");
-        }
-        assert!(one.try_wait().unwrap().is_none(), "{beat}");
-    }
+        };
+        both(&mut one);
+        kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT).unwrap();
+        let mut said = Vec::new();
+        says.read_to_end(&mut said).unwrap();
+        assert!(watch.wait().unwrap().success(), "{beat}");
+        let beats = beats(&said).unwrap();
+        let is_right = match beat.starts_with("instructions") {
+            true => beats > 0,
+            false => beats == 50,
+        };
+        assert!(is_right, "{beat}: {beats}");
+        assert!(one.0.try_wait().unwrap().is_none(), "{beat}");
 
-    // Its end is the other's.
-    let mut watch = goal_watch(&["--beat", &beat], one.id());
-    let mut watch = watch.stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(100));
-    one.kill().unwrap();
-    one.wait().unwrap();
-    let mut said = String::new();
-    let mut stderr = watch.stderr.take().unwrap();
-    stderr.read_to_string(&mut said).unwrap();
-    let status = watch.wait().unwrap();
-    assert!(status.success() || cannot_be_watched(&said), "{said}");
+        // Its end is the other's.
+        let mut one = Waiting::start(&program);
+        let (mut watch, mut says) = watched(beat, one.0.id()).unwrap();
+        both(&mut one);
+        one.go_on();
+        assert_eq!(one.0.wait().unwrap().code(), Some(3));
+        says.read_to_end(&mut said).unwrap();
+        assert!(watch.wait().unwrap().success(), "{beat}");
+    }
 }
 
 #[test]

@@ -113,34 +113,28 @@ fn programs_are_as_fast_as_they_must_be_beside_a_crowd_and_no_faster() {
 fn a_process_that_runs_is_given_a_goal_until_its_watching_ends() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let _crowd = Crowd::of(6);
-    let mut one = program("integer --seconds 60")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = one.id().to_string();
+    let mut one = Crowd::doing("integer --seconds 60", 1);
+    let pid = one.0[0].id();
     // Half of what a fast core does (some 850).
     let options = ["--rate", "400", "--beat", "instructions=1M", "--name", "it"];
-    let mut watch = Command::new(binary())
-        .args(["goal", "run"])
-        .args(options)
-        .args(["-p", &pid])
-        .spawn()
-        .unwrap();
+    let mut watch = Command::new(binary());
+    watch
+        .args(["goal", "run", "-p", &pid.to_string()])
+        .args(options);
+    let mut watch = Crowd::running(watch, 1);
     thread::sleep(s(3));
     let told = list();
     println!("{told:?}");
     let [session] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!((session.pid, &*session.name), (one.id(), "it"));
+    assert_eq!((session.pid, &*session.name), (pid, "it"));
     let rate = session.rate.unwrap();
     assert!((rate / 400.0 - 1.0).abs() < 0.1, "{rate}");
-    kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT).unwrap();
-    assert!(watch.wait().unwrap().success());
+    kill(Pid::from_raw(watch.0[0].id() as i32), Signal::SIGINT).unwrap();
+    assert!(watch.0[0].wait().unwrap().success());
     wait_until(s(5), "without sessions", || list().is_empty());
-    assert!(one.try_wait().unwrap().is_none());
-    one.kill().unwrap();
-    one.wait().unwrap();
+    assert!(one.0[0].try_wait().unwrap().is_none());
     scheduler.stop();
 }
 

@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use log::info;
+use nix::libc::O_PATH;
 
 use super::symbols::{SymbolFound, find};
 use crate::text::plain;
@@ -28,11 +31,23 @@ const FOLDERS: [&str; 8] = [
     "/usr/local/lib/*",
 ];
 
+/// What a process has loaded is read up to this size, in bytes: it may be of any.
+const LARGEST: u64 = 1 << 30;
+
 /// Where a function begins: in which file, at which offset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ProbePlace {
     pub(super) path: PathBuf,
     pub(super) offset: u64,
+    /// Of what a process has loaded `path` names this, so that it is the file that was read.
+    _open: Option<File>,
+}
+
+/// What a process has loaded, open as no more than a name.
+struct Loaded {
+    open: File,
+    /// Leads to it, wherever it lies.
+    path: PathBuf,
 }
 
 /// Finds a function in the first of `files` that is there and has it, in all its versions. What the process `pid` has
@@ -43,12 +58,17 @@ pub(super) struct ProbePlace {
 pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result<Vec<ProbePlace>> {
     for name in files {
         let loaded = pid.map_or_else(Vec::new, |pid| loaded(pid, name));
-        let places = loaded
-            .into_iter()
-            .filter_map(|path| match find(&path, symbol) {
-                Ok(SymbolFound::At(offset)) => Some(ProbePlace { path, offset }),
-                _ => None,
-            });
+        let places = loaded.into_iter().filter_map(|Loaded { open, path }| {
+            let SymbolFound::At(offset) = find(&path, symbol).ok()? else {
+                return None;
+            };
+            let _open = Some(open);
+            Some(ProbePlace {
+                path,
+                offset,
+                _open,
+            })
+        });
         let places: Vec<_> = places.collect();
         if !places.is_empty() {
             return Ok(places);
@@ -60,7 +80,11 @@ pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result
         let mut places = Vec::new();
         for path in candidates(name) {
             match find(&path, symbol) {
-                Ok(SymbolFound::At(offset)) => places.push(ProbePlace { path, offset }),
+                Ok(SymbolFound::At(offset)) => places.push(ProbePlace {
+                    path,
+                    offset,
+                    _open: None,
+                }),
                 Ok(SymbolFound::Near(names)) => {
                     near.extend(
                         names
@@ -75,7 +99,13 @@ pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result
                 Err(_) => {}
             }
         }
-        if !places.is_empty() {
+        if let [first, ..] = &places[..] {
+            if let Some(pid) = pid {
+                let file = first.path.display();
+                info!(
+                    "process {pid} has loaded no '{name}' with {symbol}: that of {file} is watched"
+                );
+            }
             return Ok(places);
         }
     }
@@ -101,23 +131,36 @@ pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result
     }
 }
 
-/// Files of that name that a process has mapped, each once: by links of the kernel's, which lead to them wherever they lie.
-fn loaded(pid: u32, name: &str) -> Vec<PathBuf> {
+/// Files of that name that a process has mapped, each once. It may map others at any time, so each is opened but once.
+fn loaded(pid: u32, name: &str) -> Vec<Loaded> {
     if name.contains('/') {
         return Vec::new();
     }
     let is_meant = |file: &OsStr| {
         let file = file.to_string_lossy();
-        let version = file.strip_prefix(name);
-        version.is_some_and(|version| version.is_empty() || version.starts_with(".so"))
+        let file = file.strip_suffix(" (deleted)").unwrap_or(&file);
+        let rest = file.strip_prefix(name);
+        // As in `libfoo.so.1` and `libfoo-1.2.so`.
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
     };
     let mut seen = BTreeSet::new();
     let links = fs::read_dir(format!("/proc/{pid}/map_files"));
     let links = links.into_iter().flatten().flatten();
-    let files = links.map(|link| link.path()).filter(|link| {
-        let real = fs::read_link(link);
-        real.is_ok_and(|real| real.file_name().is_some_and(is_meant))
-            && fs::metadata(link).is_ok_and(|file| seen.insert((file.dev(), file.ino())))
+    let files = links.filter_map(|link| {
+        let link = link.path();
+        let real = fs::read_link(&link).ok()?;
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .custom_flags(O_PATH)
+                .open(&link)
+                .ok()
+        };
+        let open = real.file_name().is_some_and(is_meant).then(open)??;
+        let file = open.metadata().ok()?;
+        let fits = file.is_file() && file.len() <= LARGEST && seen.insert((file.dev(), file.ino()));
+        let path = format!("/proc/self/fd/{}", open.as_raw_fd()).into();
+        fits.then_some(Loaded { open, path })
     });
     files.take(MOST).collect()
 }
@@ -189,6 +232,11 @@ mod tests {
         places(&[file.into()], symbol, None)
     }
 
+    fn at(places: &[ProbePlace]) -> Vec<(&Path, u64)> {
+        let places = places.iter();
+        places.map(|place| (&*place.path, place.offset)).collect()
+    }
+
     #[test]
     fn a_function_of_libc_is_found_by_the_librarys_name() {
         // Its own start is at the beginning of no file.
@@ -196,26 +244,31 @@ mod tests {
         assert!(!places.is_empty() && places.len() <= MOST);
         assert!(places.iter().all(|place| place.offset > 0), "{places:?}");
         let path = places[0].path.to_str().unwrap();
-        assert_eq!(of(path, "fopen").unwrap()[0], places[0]);
+        assert_eq!(at(&of(path, "fopen").unwrap())[0], at(&places)[0]);
         // The first that has it.
         let files = ["libnowhere".to_string(), "libc".into()];
-        assert_eq!(super::places(&files, "fopen", None).unwrap(), places);
+        assert_eq!(
+            at(&super::places(&files, "fopen", None).unwrap()),
+            at(&places)
+        );
     }
 
     #[test]
     fn what_a_process_has_loaded_comes_first() {
         let own = Some(std::process::id());
-        let loaded = super::places(&["libc".into()], "fopen", own).unwrap();
+        let loaded = super::places(&["libc.so".into()], "fopen", own).unwrap();
         // Only root may follow these links.
-        if loaded[0].path.starts_with("/proc") {
+        if loaded[0]._open.is_some() {
             assert_eq!(loaded.len(), 1);
             let real = fs::canonicalize(fs::read_link(&loaded[0].path).unwrap()).unwrap();
             let installed = of("libc", "fopen").unwrap();
-            assert!(installed.iter().any(|place| place.path == real), "{real:?}");
+            let same = (&*real, loaded[0].offset);
+            assert!(at(&installed).contains(&same), "{same:?}");
         }
         // One that it has not loaded is one that is installed.
-        let files = ["libcrypt".to_string(), "libc".into()];
-        assert!(!super::places(&files, "fopen", own).unwrap().is_empty());
+        let files = ["libnowhere".to_string(), "sh".into()];
+        let path = &super::places(&files, "malloc", own);
+        assert!(path.as_ref().is_ok_and(|path| path[0]._open.is_none()) || path.is_err());
     }
 
     #[test]

@@ -33,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Processes of which it is known whether they belong to the program.
 const KNOWN: usize = 4096;
 
+/// For how long.
+const FORGET: Duration = Duration::from_secs(10);
+
 /// Processes that are looked up at a look.
 const LOOKUPS: usize = 256;
 
@@ -44,7 +47,7 @@ const REST: Duration = Duration::from_secs(1);
 /// # Errors
 /// It cannot be run, or its beats cannot be seen.
 pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8> {
-    let beat = decided(&args.beat)?;
+    let beat = decided(&args.beat, args.pid)?;
     match args.pid {
         Some(pid) => watch(args, &beat, pid, stop).map(|()| 0),
         None => start(args, &beat, stop),
@@ -97,10 +100,10 @@ fn watch(args: &RunArgs, beat: &BeatKind, pid: u32, stop: &AtomicBool) -> Result
     let process = Process::of(pid).with_context(|| {
         format!("there is no process {pid}: 'pgrep NAME' finds those that there are")
     })?;
-    let source = BeatSource::of_process(beat, pid)?;
+    let source = BeatSource::of_process(beat, pid, stop)?;
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let voice = Voice::new(args, pid, String::from_utf8_lossy(&name).trim_end())?;
-    info!("process {pid} has a goal until Ctrl-C, or it ends");
+    info!("process {pid} is watched until Ctrl-C, or until it ends");
     voice.follow(source, || {
         thread::sleep(LOOK);
         let over = stop.load(Ordering::Relaxed) || !process.lives();
@@ -148,6 +151,8 @@ struct Voice<'a> {
     pid: u32,
     /// Whether a process is of the program.
     known: HashMap<u32, bool>,
+    /// Since when.
+    since: Instant,
     begin: Instant,
 }
 
@@ -158,6 +163,7 @@ impl<'a> Voice<'a> {
             heartbeat: Arc::new(open(args, pid, name)?),
             pid,
             known: HashMap::new(),
+            since: Instant::now(),
             begin: Instant::now(),
         })
     }
@@ -175,7 +181,7 @@ impl<'a> Voice<'a> {
         {
             warn!("beats may be seen late beside many busy threads: no real-time priority ({why})");
         }
-        let mut told = false;
+        let (mut told, mut lost) = (false, false);
         let end = loop {
             let end = ended()?;
             match &mut source {
@@ -197,6 +203,13 @@ impl<'a> Voice<'a> {
             if let Some(end) = end {
                 break end;
             }
+            if let BeatSource::OfAll(events) | BeatSource::Own(events) = &source
+                && events.lost > 0
+                && !lost
+            {
+                lost = true;
+                warn!("events come too fast to be counted: beats are missing");
+            }
             if !told && self.begin.elapsed() > REST {
                 told = true;
                 let state = self.heartbeat.state();
@@ -209,9 +222,7 @@ impl<'a> Voice<'a> {
             // A child that it has left behind may have the pipe for ever.
             let _ = passed.recv_timeout(REST);
         }
-        if let BeatSource::OfAll(events) | BeatSource::Own(events) = &source
-            && events.lost > 0
-        {
+        if lost && let BeatSource::OfAll(events) | BeatSource::Own(events) = &source {
             warn!("{} events came too fast to be counted", events.lost);
         }
         self.sum_up();
@@ -232,6 +243,12 @@ impl<'a> Voice<'a> {
     /// Whether a process is the program's, or one that it has started. Those of other users may call the same function, as
     /// many as they like: of those that are not known some are looked up, and what the rest does is no beat.
     fn is_own(&mut self, pid: u32, left: &mut usize) -> bool {
+        // The number of another's may be one of the program's after a while. What was its own stays, as in the scheduler: its
+        // parent may have ended.
+        if self.since.elapsed() > FORGET {
+            self.since = Instant::now();
+            self.known.retain(|_, own| *own);
+        }
         if let Some(&own) = self.known.get(&pid) {
             return own;
         }

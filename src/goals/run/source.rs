@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where the beats of a program come from that does not tell them.
 
-use anyhow::{Result, bail, ensure};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
 use crossbeam::channel::Receiver;
 use nix::errno::Errno;
 
 use super::events::{WatchedEvents, is_group, unknown};
 use super::kind::BeatKind;
 use super::libraries::places;
+use crate::connections::peer::descends;
 use crate::pmc::target::threads;
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
+
+/// How often it is looked whether something is done.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Where beats come from.
 pub(super) enum BeatSource {
@@ -41,42 +50,76 @@ impl BeatSource {
         }))
     }
 
-    /// Of a process that runs.
+    /// Of a process that runs, and of what it has started; nothing is waited for once `stop` is set.
     ///
     /// # Errors
     /// As with a command; and what it prints cannot be seen.
-    pub(super) fn of_process(beat: &BeatKind, pid: u32) -> Result<Self> {
+    pub(super) fn of_process(beat: &BeatKind, pid: u32, stop: &AtomicBool) -> Result<Self> {
         Ok(match beat {
-            BeatKind::Function(files, symbol) => Self::OfAll(WatchedEvents::functions(&places(
-                files,
-                symbol,
-                Some(pid),
-            )?)?),
+            BeatKind::Function(files, symbol) => {
+                let (files, symbol) = (files.clone(), symbol.clone());
+                let places = unless(stop, move || places(&files, &symbol, Some(pid)))?;
+                Self::OfAll(WatchedEvents::functions(&places)?)
+            }
             BeatKind::Tracepoint(group, name) => {
                 Self::OfAll(WatchedEvents::tracepoint(group, name)?)
             }
             BeatKind::Instructions(each) => {
-                Self::Instructions(Instructions::open(*each, &threads(pid)?)?)
+                let tids = threads_of_family(pid)?;
+                Self::Instructions(Instructions::open(*each, &tids)?)
             }
             BeatKind::Lines(_) | BeatKind::Bytes(..) | BeatKind::Either(..) => bail!(
-                "what a process prints that runs already cannot be seen: name another --beat, such as vulkan, \
+                "what a process prints that runs already cannot be seen: name another --beat, such as x264, \
                  LIBRARY:SYMBOL or instructions"
             ),
         })
     }
 }
 
+/// Does what may take for ever, as reading a file does that another user serves, until `stop` is set.
+fn unless<T: Send + 'static>(
+    stop: &AtomicBool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let thread = thread::spawn(work);
+    while !thread.is_finished() {
+        ensure!(
+            !stop.load(Ordering::Relaxed),
+            "it was ended before anything was watched"
+        );
+        thread::sleep(GLANCE);
+    }
+    let outcome = thread.join();
+    outcome.unwrap_or_else(|_| bail!("what was looked at makes no sense"))
+}
+
+/// The threads of a process, and of all that it has started.
+fn threads_of_family(pid: u32) -> Result<Vec<i32>> {
+    let mut tids = threads(pid)?;
+    let all = fs::read_dir("/proc")
+        .context("cannot read /proc")?
+        .flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for child in all.filter(|&other| descends(other, pid)) {
+        // It may have ended.
+        tids.extend(threads(child).unwrap_or_default());
+    }
+    Ok(tids)
+}
+
 /// Which of the two is meant that two words may be.
 ///
 /// # Errors
 /// Neither can be found.
-pub(super) fn decided(beat: &BeatKind) -> Result<BeatKind> {
+pub(super) fn decided(beat: &BeatKind, pid: Option<u32>) -> Result<BeatKind> {
     let BeatKind::Either(first, second) = beat else {
         return Ok(beat.clone());
     };
     let files = vec![first.clone()];
     let is_tracepoint = match is_group(first) {
         Some(known) => known,
+        // Of a process that runs it is found out below.
+        None if pid.is_some() => false,
         None => {
             places(&files, second, None).map_err(|error| unknown(&error))?;
             false
@@ -124,7 +167,7 @@ impl Instructions {
         }
         ensure!(
             !counters.is_empty(),
-            "this machine cannot count instructions: 'scx_hetero doctor' says why"
+            "instructions cannot be counted: 'scx_hetero doctor' says why, unless the process has ended"
         );
         Ok(Self {
             counters,
