@@ -130,6 +130,7 @@ fn alder_lake_has_p_and_e_cores_in_two_clusters() {
     assert_eq!((e.core, e.siblings.as_slice()), (9, &[9][..]));
     assert_eq!((p.core_type, p.domain, e.core_type, e.domain), (0, 0, 1, 1));
     assert_eq!(p.llc, e.llc, "P and E share the L3");
+    assert!(topology.fastest_share_a_cache());
     assert_eq!(
         (p.max_freq_khz, p.highest_perf, p.capacity),
         (Some(4_600_000), Some(59), None)
@@ -228,6 +229,7 @@ fn odroid_orders_its_pmus_by_capacity() {
         (0, 0, 1),
         "each cluster has its own last level"
     );
+    assert!(!topology.fastest_share_a_cache());
     assert_noted(&topology, "CPUs 0-7 are without cache information");
 }
 

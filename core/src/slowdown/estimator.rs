@@ -5,10 +5,7 @@ use super::history::{History, THREAD_ENTRIES};
 use super::phase::Phase;
 use crate::topology::MAX_CORE_TYPES;
 
-/// Samples of a thread's warm-up (section 4.3).
-pub const WARM_UP: u32 = 10;
-
-/// How many of these, the first, are not used at all: cold caches.
+/// Of the samples of a thread's warm-up (section 4.3) the first so many are not used at all: cold caches.
 pub const DISCARDED: u32 = 2;
 
 /// Slowdowns are not believed beyond this: the paper's boards have speedup factors up to 5 and
@@ -240,11 +237,6 @@ impl Estimator {
         self.average
     }
 
-    /// Whether the warm-up is over.
-    pub fn is_warm(&self) -> bool {
-        self.samples >= WARM_UP
-    }
-
     /// Intervals so far, without those discarded.
     pub fn intervals(&self) -> u32 {
         self.samples.saturating_sub(DISCARDED)
@@ -311,14 +303,10 @@ mod tests {
     }
 
     #[test]
-    fn warm_up_is_ten_samples_and_the_first_two_are_discarded() {
+    fn the_first_two_samples_are_discarded() {
         let mut estimator = warm();
         assert!(estimator.history().entries().is_empty());
-        for _ in DISCARDED..WARM_UP {
-            assert!(!estimator.is_warm());
-            estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        }
-        assert!(estimator.is_warm());
+        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
         assert_eq!(estimator.history().entries()[0].ipc, 2.0);
     }
 

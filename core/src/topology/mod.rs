@@ -206,6 +206,16 @@ impl Topology {
         sizes.copied().max().unwrap_or(0) as f64
     }
 
+    /// Whether slower CPUs share a last-level cache with any of the fastest type.
+    pub fn fastest_share_a_cache(&self) -> bool {
+        let with = |cpu: &Cpu| {
+            self.cpus
+                .iter()
+                .any(|fast| fast.core_type == 0 && fast.llc == cpu.llc)
+        };
+        self.cpus.iter().any(|cpu| cpu.core_type != 0 && with(cpu))
+    }
+
     /// Takes measured capacities, one for each core type. They go before all other sources: those
     /// are clocks and what firmware says of them, and this is work done. False, and nothing taken,
     /// if they do not fall from 1024 in the order of the types, which all else relies on.

@@ -226,7 +226,6 @@ impl Camps {
                 cpu: runner.cpu,
                 on_big: runner.place == BIG,
                 may_move: runner.allowed & 1 << BIG != 0,
-                warm: estimator.is_some_and(|e| e.is_warm()),
                 intervals: estimator.map_or(0, |e| e.intervals()),
                 hit_rate: estimator.map_or(1.0, |e| e.hit_rate(intervals)),
                 learned: estimator.map_or(0, |e| e.learned(intervals)),
@@ -258,6 +257,7 @@ impl Camps {
             threads: &self.nwc_threads,
             cpus: &self.busy_cpus,
             limits: self.threads.limits(),
+            shared: snapshot.topology.fastest_share_a_cache(),
         };
         nwc.step(&look, &mut self.wishes);
         for wish in self.wishes.drain(..) {

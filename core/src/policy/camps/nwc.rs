@@ -16,8 +16,11 @@ use crate::table::TaskId;
 /// The rules and their bounds; times in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct NwcRules {
-    /// k: a thread is judged by so many intervals.
+    /// k: a thread is judged by so many intervals. The warm-up (section 4.3) is among the first.
     pub intervals: u32,
+    /// One that exceeds `high_btr` all alone waits for so many where core types share a cache: nearly all
+    /// others have to be idled for it (`docs/decisions/young-aggressors.md`).
+    pub of_aggressor: u32,
     /// Below this phase hit rate a thread wants in, above it an episode has served its purpose.
     pub hit_rate: f64,
     /// So many samples must go into the history before an episode can have served its purpose.
@@ -39,6 +42,7 @@ impl Default for NwcRules {
     fn default() -> Self {
         Self {
             intervals: 20,
+            of_aggressor: 100,
             hit_rate: 0.8,
             samples: 3,
             idle_ns: 100_000_000,
@@ -61,8 +65,6 @@ pub struct NwcThread {
     pub on_big: bool,
     /// It may use the fastest type, and may be moved.
     pub may_move: bool,
-    /// Its warm-up is over.
-    pub warm: bool,
     /// Monitoring intervals of its life.
     pub intervals: u32,
     /// Phase hits among its last k intervals, 0 to 1.
@@ -105,6 +107,8 @@ pub struct NwcView<'a> {
     pub cpus: &'a [BusyCpu],
     /// When contention is low.
     pub limits: Thresholds,
+    /// CPUs of the fastest type share their cache with slower ones.
+    pub shared: bool,
 }
 
 /// What NWC mode wishes for.
@@ -255,10 +259,14 @@ impl Nwc {
         }
         let wants_in = |thread: &&NwcThread| {
             let waits = self.back_offs.get(&thread.task);
-            thread.warm
+            let is_costly = look.shared && thread.btr >= look.limits.high_btr;
+            let old_enough = match is_costly {
+                true => self.rules.of_aggressor,
+                false => self.rules.intervals,
+            };
+            thread.intervals >= old_enough
                 && thread.may_move
                 && !thread.far_ahead
-                && thread.intervals >= self.rules.intervals
                 && thread.hit_rate < self.rules.hit_rate
                 && thread.learned == 0
                 && waits.is_none_or(|back_off| look.now_ns >= back_off.until_ns)

@@ -23,7 +23,6 @@ fn thread(slot: u32, btr: f64) -> NwcThread {
         cpu: slot,
         on_big: slot < 4,
         may_move: true,
-        warm: true,
         intervals: 100,
         hit_rate: 1.0,
         learned: 0,
@@ -59,6 +58,7 @@ fn step_with(nwc: &mut Nwc, ms: u64, threads: &[NwcThread], cpus: &[BusyCpu]) ->
         threads,
         cpus,
         limits: LIMITS,
+        shared: true,
     };
     nwc.step(&look, &mut wishes);
     wishes
@@ -97,13 +97,16 @@ fn entry_takes_a_low_hit_rate_and_no_inserted_samples_over_k_intervals() {
         }),
         "k intervals first"
     );
-    assert!(
-        !enters(NwcThread {
-            warm: false,
-            ..base
-        }),
-        "warm-up"
-    );
+    let aggressor = NwcThread {
+        btr: 100.0,
+        intervals: 99,
+        ..base
+    };
+    assert!(!enters(aggressor), "an aggressor, and young");
+    assert!(enters(NwcThread {
+        intervals: 100,
+        ..aggressor
+    }));
     assert!(
         !enters(NwcThread {
             far_ahead: true,
