@@ -107,6 +107,16 @@ fn entry_takes_a_low_hit_rate_and_no_inserted_samples_over_k_intervals() {
         intervals: 100,
         ..aggressor
     }));
+    let mut with_caches_of_their_own = ready();
+    let look = NwcView {
+        now_ns: 100_000 * MS,
+        threads: &[aggressor],
+        cpus: &cpus(&[aggressor]),
+        limits: LIMITS,
+        shared: false,
+    };
+    with_caches_of_their_own.step(&look, &mut Vec::new());
+    assert_eq!(with_caches_of_their_own.thread(), Some(aggressor.task));
     assert!(
         !enters(NwcThread {
             far_ahead: true,
