@@ -51,16 +51,19 @@ fn cpus(threads: &[NwcThread]) -> Vec<BusyCpu> {
     threads.iter().map(cpu).collect()
 }
 
-fn step_with(nwc: &mut Nwc, ms: u64, threads: &[NwcThread], cpus: &[BusyCpu]) -> Vec<Wish> {
-    let mut wishes = Vec::new();
-    let look = NwcView {
+fn view<'a>(ms: u64, threads: &'a [NwcThread], cpus: &'a [BusyCpu]) -> NwcView<'a> {
+    NwcView {
         now_ns: ms * MS,
         threads,
         cpus,
         limits: LIMITS,
         shared: true,
-    };
-    nwc.step(&look, &mut wishes);
+    }
+}
+
+fn step_with(nwc: &mut Nwc, ms: u64, threads: &[NwcThread], cpus: &[BusyCpu]) -> Vec<Wish> {
+    let mut wishes = Vec::new();
+    nwc.step(&view(ms, threads, cpus), &mut wishes);
     wishes
 }
 
@@ -108,12 +111,10 @@ fn entry_takes_a_low_hit_rate_and_no_inserted_samples_over_k_intervals() {
         ..aggressor
     }));
     let mut with_caches_of_their_own = ready();
+    let (threads, cpus) = ([aggressor], cpus(&[aggressor]));
     let look = NwcView {
-        now_ns: 100_000 * MS,
-        threads: &[aggressor],
-        cpus: &cpus(&[aggressor]),
-        limits: LIMITS,
         shared: false,
+        ..view(100_000, &threads, &cpus)
     };
     with_caches_of_their_own.step(&look, &mut Vec::new());
     assert_eq!(with_caches_of_their_own.thread(), Some(aggressor.task));
