@@ -28,7 +28,7 @@ impl Scheduler<'_> {
         resctrl.look(tasks, caches.processes.as_mut());
         for known in resctrl.all() {
             if let Some(bytes) = known.settled(topology.largest_llc()) {
-                caches.measured(known.pid, bytes, topology);
+                caches.measured(known.pid, known.read_ns, bytes, topology);
             }
         }
     }

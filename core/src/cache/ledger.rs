@@ -2,6 +2,7 @@
 //! What threads hold of their last-level caches, and their miss-rate curves, from samples and the task
 //! table.
 
+use super::counted::CountedLines;
 use super::curve::MissRateCurve;
 use super::occupancy::{CacheShare, hazard, step};
 use super::partition::ProcessMisses;
@@ -65,6 +66,10 @@ struct CachedThread {
     /// At the last sample: core type, cache, and lines of it.
     before: Option<(usize, HeldLines)>,
     curves: Option<Box<ThreadCurves>>,
+    /// Hardware counts what its process holds.
+    counted: Option<Box<CountedLines>>,
+    /// Its curves are of what hardware has counted, and take nothing else.
+    is_exact: bool,
 }
 
 /// By core type.
@@ -140,20 +145,17 @@ impl CacheLedger {
         let same = |&(core_type, held): &(usize, HeldLines)| {
             core_type == sample.core_type && held.llc == here.llc && thread.seen
         };
+        if let (Some(counted), Some(instructions)) = (&mut thread.counted, instructions) {
+            counted.observe(sample.core_type, instructions, misses);
+        }
         let mpki = sample.counts.per_kilo(Meaning::LlcMisses);
         if let (Some(mpki), Some(capacity), Some((_, before))) =
             (mpki, capacity(topology, here.llc), before.filter(same))
             && (here.lines - before.lines).abs() <= SETTLED * capacity
+            && !thread.is_exact
         {
-            let has_room = self.curves < MOST_CURVES && mpki >= LEAST_MPKI;
-            if thread.curves.is_none() && has_room {
-                self.curves += 1;
-                thread.curves = Some(Box::default());
-            }
-            if let Some(curves) = &mut thread.curves {
-                let part = 0.5 * (here.lines + before.lines) / capacity;
-                curves[sample.core_type].take(part, mpki);
-            }
+            let part = 0.5 * (here.lines + before.lines) / capacity;
+            thread.take(sample.core_type, part, mpki, &mut self.curves);
         }
     }
 
@@ -233,22 +235,40 @@ impl CacheLedger {
         lines.reduce(|a, b| a + b).map(|lines| lines * LINE_BYTES)
     }
 
-    /// Hardware has counted what a process holds, bytes: its threads have as much, in the proportions that
-    /// were estimated.
-    pub fn measured(&mut self, tgid: u32, bytes: f64, topology: &Topology) {
-        let estimated = self.process_bytes(tgid).unwrap_or(0.0);
-        let sane = bytes.is_finite() && bytes >= 0.0;
-        if !sane || estimated < LINE_BYTES {
+    /// Hardware has counted what a process holds, bytes, at `at_ns`: its threads have as much, in the proportions that
+    /// were estimated. Told again it changes nothing.
+    pub fn measured(&mut self, tgid: u32, at_ns: u64, bytes: f64, topology: &Topology) {
+        if !(bytes.is_finite() && bytes >= 0.0) {
             return;
         }
-        let threads = self
+        let threads = || self.threads.iter().flatten().filter(|of| of.tgid == tgid);
+        let told = |of: &CachedThread| of.counted.as_ref().is_some_and(|last| last.is_of(at_ns));
+        if threads().any(told) {
+            return;
+        }
+        let estimated: f64 = threads()
+            .flat_map(|of| of.held)
+            .map(|held| held.lines)
+            .sum();
+        let lines = bytes / LINE_BYTES;
+        // Where it was taken to hold nothing, all have as much.
+        let each = lines / threads().count().max(1) as f64;
+        for thread in self
             .threads
             .iter_mut()
             .flatten()
-            .filter(|thread| thread.tgid == tgid);
-        for held in threads.flat_map(|thread| &mut thread.held) {
-            let most = capacity(topology, held.llc).unwrap_or(0.0);
-            held.lines = (held.lines * (bytes / estimated)).min(most);
+            .filter(|of| of.tgid == tgid)
+        {
+            for (place, held) in thread.held.iter_mut().enumerate() {
+                let most = capacity(topology, held.llc).unwrap_or(0.0);
+                let share = match estimated >= 1.0 {
+                    true => held.lines * (lines / estimated),
+                    false if place == 0 => each,
+                    false => 0.0,
+                };
+                held.lines = share.min(most);
+            }
+            thread.read(at_ns, topology, &mut self.curves);
         }
     }
 
@@ -329,6 +349,40 @@ impl CachedThread {
             waits: false,
             before: None,
             curves: None,
+            counted: None,
+            is_exact: false,
+        }
+    }
+
+    /// Takes a pair in for its curve on a core type; `curves` is how many threads have any.
+    fn take(&mut self, core_type: usize, part: f64, mpki: f64, curves: &mut usize) {
+        if self.curves.is_none() && *curves < MOST_CURVES && mpki >= LEAST_MPKI {
+            *curves += 1;
+            self.curves = Some(Box::default());
+        }
+        if let Some(curves) = &mut self.curves {
+            curves[core_type].take(part, mpki);
+        }
+    }
+
+    /// Hardware has counted what it holds now.
+    fn read(&mut self, at_ns: u64, topology: &Topology, curves: &mut usize) {
+        let HeldLines { llc, lines } = self.held[0];
+        let Some(capacity) = capacity(topology, llc) else {
+            return;
+        };
+        let counted = self.counted.get_or_insert_default();
+        let Some((lines, mpki)) = counted.read(at_ns, llc, lines, SETTLED * capacity) else {
+            return;
+        };
+        for (core_type, mpki) in mpki.into_iter().enumerate() {
+            let Some(mpki) = mpki else { continue };
+            if !std::mem::replace(&mut self.is_exact, true)
+                && let Some(curves) = &mut self.curves
+            {
+                **curves = Default::default();
+            }
+            self.take(core_type, lines / capacity, mpki, curves);
         }
     }
 
@@ -393,123 +447,4 @@ fn capacity(topology: &Topology, llc: usize) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pmu::sample::{EventCounts, SampleMetrics};
-    use crate::testing::{MS, board, sample, task};
-
-    const LINES: f64 = 1024.0;
-
-    fn machine() -> Topology {
-        let mut topology = board(2, 2);
-        topology.llc_bytes = vec![
-            (LINES * LINE_BYTES) as u64,
-            (4.0 * LINES * LINE_BYTES) as u64,
-        ];
-        topology
-    }
-
-    /// A sample of 50 ms with so many misses in 1e6 instructions.
-    fn missed(of: &Task, misses: f64) -> Sample {
-        let mut sample = sample(of, 1.0, 300.0, 0.0);
-        sample.run_ns = 50 * MS;
-        sample.counts = [
-            (Meaning::Instructions, 1e6),
-            (Meaning::Cycles, 1e6),
-            (Meaning::LlcMisses, misses),
-        ]
-        .into_iter()
-        .collect::<EventCounts>();
-        sample.metrics = SampleMetrics::of(&sample.counts, sample.run_ns).unwrap();
-        sample
-    }
-
-    /// Looks of 50 ms, in each of which all tasks run where they are.
-    fn run(ledger: &mut CacheLedger, tasks: &mut [Task], misses: &[f64], looks: usize) {
-        let topology = machine();
-        for _ in 0..looks {
-            for (task, &misses) in tasks.iter_mut().zip(misses) {
-                task.run_ns[task.core_type] += 50 * MS;
-                ledger.observe(&missed(task, misses), &topology);
-            }
-            ledger.update(tasks, &topology);
-        }
-    }
-
-    #[test]
-    fn shares_go_by_misses_and_end_with_their_threads() {
-        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
-        let mut ledger = CacheLedger::default();
-        run(&mut ledger, &mut tasks, &[300.0, 100.0], 100);
-        let ids = tasks.map(|task| task.id);
-        assert_eq!(ledger.processes, None);
-        let bytes = |ledger: &CacheLedger, at: usize| ledger.bytes(ids[at]).unwrap();
-        let whole = LINES * LINE_BYTES;
-        assert!((bytes(&ledger, 0) / whole - 0.75).abs() < 0.02);
-        assert!((bytes(&ledger, 1) / whole - 0.25).abs() < 0.02);
-        assert_eq!(ledger.process_bytes(tasks[0].tgid), Some(bytes(&ledger, 0)));
-        assert_eq!(ledger.holders().count(), 2);
-        ledger.update(&tasks[..1], &machine());
-        assert_eq!(ledger.bytes(tasks[1].id), None);
-        ledger.follow_processes();
-        run(&mut ledger, &mut tasks[..1], &[300.0], 100);
-        assert!(bytes(&ledger, 0) > 0.95 * whole);
-        let processes = ledger.processes.unwrap();
-        let did = ProcessMisses {
-            pid: tasks[0].tgid,
-            instructions: 100e6,
-            misses: 30_000.0,
-        };
-        assert_eq!(processes.into_iter().collect::<Vec<_>>(), [(did.pid, did)]);
-    }
-
-    #[test]
-    fn a_thread_that_moves_leaves_its_lines_which_others_evict() {
-        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
-        let mut ledger = CacheLedger::default();
-        run(&mut ledger, &mut tasks, &[300.0, 300.0], 50);
-        (tasks[0].cpu, tasks[0].core_type) = (2, 1);
-        let before = ledger.process_bytes(tasks[0].tgid).unwrap();
-        run(&mut ledger, &mut tasks, &[0.0, 0.0], 1);
-        let after = ledger.process_bytes(tasks[0].tgid).unwrap();
-        assert_eq!(ledger.bytes(tasks[0].id), Some(0.0));
-        assert!((after / before - 1.0).abs() < 0.7, "{after} of {before}");
-        run(&mut ledger, &mut tasks, &[0.0, 300.0], 50);
-        assert!(ledger.process_bytes(tasks[0].tgid).unwrap() < 0.05 * before);
-    }
-
-    #[test]
-    fn a_curve_grows_from_changing_company() {
-        let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
-        let mut ledger = CacheLedger::default();
-        // What the first misses falls as the second leaves it more room.
-        for (own, other) in [(200.0, 600.0), (150.0, 150.0), (100.0, 20.0)] {
-            run(&mut ledger, &mut tasks, &[own, other], 60);
-        }
-        let curve = ledger.curve(tasks[0].id, 0).unwrap();
-        let (least, most) = curve.seen().unwrap();
-        assert!(least < 0.4 && most > 0.7, "{least} {most}");
-        let [low, high] = [0.27, 0.8].map(|part| curve.at(part).unwrap().mpki);
-        assert!(low > 0.17 && high < 0.13, "{low} {high}");
-        assert!(ledger.curve(tasks[0].id, 1).is_none());
-        // It is there until it was kept.
-        let before = curve.clone();
-        ledger.update(&tasks[1..], &machine());
-        assert_eq!(ledger.bytes(tasks[0].id), None);
-        assert_eq!(ledger.curve(tasks[0].id, 0), Some(&before));
-        ledger.forget_ended();
-        assert_eq!(ledger.curve(tasks[0].id, 0), None);
-    }
-
-    #[test]
-    fn without_sizes_or_misses_nothing_is_known() {
-        let mut ledger = CacheLedger::default();
-        let topology = board(2, 2);
-        let of = task(0, 0, 0);
-        ledger.observe(&sample(&of, 1.0, 300.0, 0.0), &topology);
-        ledger.update(&[of], &topology);
-        ledger.update(&[of], &topology);
-        assert_eq!(ledger.bytes(of.id).unwrap_or(0.0), 0.0);
-        assert!(ledger.curve(of.id, 0).is_none());
-    }
-}
+mod tests;

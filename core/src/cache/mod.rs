@@ -2,6 +2,7 @@
 //! Last-level caches: how much of them each holds, what that is worth to it, which may be monitored by hardware
 //! that can do so for few at once, and which is confined to a few ways (`docs/caches.md`).
 
+mod counted;
 pub mod curve;
 pub mod ledger;
 pub mod occupancy;

@@ -74,6 +74,8 @@ pub struct MonitoredProcess {
     pub rate: Option<f64>,
     /// Bytes that it has moved since its group was made.
     pub moved: Option<f64>,
+    /// When that was read last, ns since some beginning.
+    pub read_ns: u64,
     /// The reading before: when, ns, and the total then.
     before: Option<(u64, f64)>,
 }
@@ -180,6 +182,7 @@ impl GroupPool {
                         occupancy: None,
                         rate: None,
                         moved: None,
+                        read_ns: 0,
                         before: None,
                     });
                 }
@@ -219,6 +222,7 @@ impl GroupPool {
             };
             held.occupancy = bytes.occupancy;
             held.moved = bytes.total;
+            held.read_ns = now_ns;
             let before = std::mem::replace(&mut held.before, bytes.total.map(|b| (now_ns, b)));
             held.rate = match (before, bytes.total) {
                 (Some((then, before)), Some(total)) if now_ns > then && total >= before => {
