@@ -74,6 +74,8 @@ pub enum ReadingOutcome {
 #[derive(Clone, Debug)]
 pub struct Estimator {
     history: History,
+    /// What it does on the fastest type beside busy siblings, see [`Self::beside_others`].
+    disturbed: History,
     samples: u32,
     slowdown: [Option<f64>; MAX_CORE_TYPES],
     average: f64,
@@ -85,6 +87,8 @@ pub struct Estimator {
     totals: (u32, u32),
     /// A bit for each core type whose slowdown is of an earlier run of the program.
     expected: u8,
+    /// Likewise, of [`Self::beside_others`].
+    beside: u8,
 }
 
 impl Default for Estimator {
@@ -98,6 +102,7 @@ impl Estimator {
     pub fn new(entries: usize) -> Self {
         Self {
             history: History::new(entries),
+            disturbed: History::new(entries),
             samples: 0,
             slowdown: [None; MAX_CORE_TYPES],
             average: 1.0,
@@ -105,6 +110,7 @@ impl Estimator {
             learned: 0,
             totals: (0, 0),
             expected: 0,
+            beside: 0,
         }
     }
 
@@ -146,7 +152,7 @@ impl Estimator {
 
     /// Whether the slowdown on a core type was measured, and is not only expected.
     pub fn is_measured(&self, core_type: usize) -> bool {
-        self.slowdown(core_type).is_some() && self.expected & 1 << core_type == 0
+        self.slowdown(core_type).is_some() && (self.expected | self.beside) & 1 << core_type == 0
     }
 }
 
@@ -212,6 +218,11 @@ impl Estimator {
         };
         if let Some(alone) = alone {
             self.set(reading.core_type, alone / reading.ips);
+        } else if let Some(slowdown) = self.beside_others(reading, frequency)
+            && !self.is_known_otherwise(reading.core_type)
+        {
+            self.set(reading.core_type, slowdown);
+            self.beside |= 1 << reading.core_type;
         }
         match (known, alone) {
             (Some(_), _) => ReadingOutcome::Hit,
@@ -220,10 +231,33 @@ impl Estimator {
         }
     }
 
+    /// The slowdown of a thread of which nothing is known undisturbed, and that runs beside busy siblings: as if what it does on the
+    /// fastest type, but for what its sibling takes, were all that it can. So it is told apart by core types and siblings, and not by
+    /// contention.
+    fn beside_others(&mut self, reading: &Reading, frequency: Option<f64>) -> Option<f64> {
+        if reading.core_type == BIG {
+            let sibling = reading.sibling.filter(|&factor| factor > 1.0)?;
+            let ipc = reading.ipc * sibling;
+            self.disturbed
+                .learn(&reading.phase, ipc, reading.frequency, false);
+            return Some(sibling);
+        }
+        let alone = match self.disturbed.find(&reading.phase) {
+            Some(entry) => entry.ips(frequency),
+            None => self.disturbed.mean_ips(frequency)?,
+        };
+        Some(alone / reading.ips)
+    }
+
+    fn is_known_otherwise(&self, core_type: usize) -> bool {
+        self.slowdown(core_type).is_some() && self.beside & 1 << core_type == 0
+    }
+
     fn set(&mut self, core_type: usize, slowdown: f64) {
         let slowdown = slowdown.clamp(1.0, MAX_SLOWDOWN);
         self.slowdown[core_type] = Some(slowdown);
         self.expected &= !(1 << core_type);
+        self.beside &= !(1 << core_type);
         self.average += (slowdown - self.average) / AVERAGED;
     }
 
@@ -273,171 +307,4 @@ fn last(k: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::phase;
-
-    const SMALL: usize = 1;
-
-    /// At 1 GHz, all types alike.
-    fn reading(core_type: usize, l1: f64, ipc: f64, low_contention: bool) -> Reading {
-        Reading {
-            core_type,
-            phase: phase(l1),
-            ips: ipc * 1e9,
-            ipc,
-            frequency: 1e9,
-            big_frequency: Some(1e9),
-            low_contention,
-            sibling: Some(1.0),
-        }
-    }
-
-    fn warm() -> Estimator {
-        let mut estimator = Estimator::default();
-        for _ in 0..DISCARDED {
-            let outcome = estimator.observe(&reading(BIG, 100.0, 9.0, true), None);
-            assert_eq!(outcome, ReadingOutcome::Discarded);
-        }
-        estimator
-    }
-
-    #[test]
-    fn the_first_two_samples_are_discarded() {
-        let mut estimator = warm();
-        assert!(estimator.history().entries().is_empty());
-        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        assert_eq!(estimator.history().entries()[0].ipc, 2.0);
-    }
-
-    #[test]
-    fn slowdown_is_one_on_a_big_core_without_contention() {
-        let mut estimator = warm();
-        assert_eq!(estimator.slowdown(BIG), None);
-        let outcome = estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        assert_eq!(outcome, ReadingOutcome::Learned { new: true });
-        let outcome = estimator.observe(&reading(BIG, 100.0, 1.5, true), None);
-        assert_eq!(outcome, ReadingOutcome::Learned { new: false });
-        assert_eq!(estimator.slowdown(BIG), Some(1.0));
-    }
-
-    #[test]
-    fn a_phase_hit_gives_the_ratio_to_that_phase_and_a_miss_that_to_the_mean() {
-        let mut estimator = warm();
-        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        estimator.observe(&reading(BIG, 300.0, 1.0, true), None);
-        let outcome = estimator.observe(&reading(SMALL, 100.0, 0.5, false), None);
-        assert_eq!(outcome, ReadingOutcome::Hit);
-        assert_eq!(estimator.slowdown(SMALL), Some(4.0));
-        let outcome = estimator.observe(&reading(SMALL, 500.0, 0.5, false), None);
-        assert_eq!(outcome, ReadingOutcome::Miss);
-        assert_eq!(estimator.slowdown(SMALL), Some(3.0));
-        let outcome = estimator.observe(&reading(BIG, 300.0, 0.5, false), None);
-        assert_eq!(outcome, ReadingOutcome::Hit);
-        assert_eq!(estimator.slowdown(BIG), Some(2.0));
-        assert_eq!(estimator.slowdown(SMALL), Some(3.0), "kept by core type");
-    }
-
-    #[test]
-    fn nothing_is_estimated_before_something_is_known() {
-        let mut estimator = warm();
-        let outcome = estimator.observe(&reading(SMALL, 100.0, 1.0, true), None);
-        assert_eq!(outcome, ReadingOutcome::Unknown);
-        let outcome = estimator.observe(&reading(BIG, 100.0, 1.0, false), None);
-        assert_eq!(outcome, ReadingOutcome::Unknown);
-        assert_eq!(estimator.slowdown(SMALL), None);
-        assert_eq!(estimator.hit_rate(10), 0.0);
-    }
-
-    #[test]
-    fn slowdowns_stay_between_one_and_the_greatest_believed() {
-        let mut estimator = warm();
-        estimator.observe(&reading(BIG, 100.0, 1.0, true), None);
-        estimator.observe(&reading(SMALL, 100.0, 2.0, false), None);
-        assert_eq!(estimator.slowdown(SMALL), Some(1.0));
-        estimator.observe(&reading(SMALL, 100.0, 1e-6, false), None);
-        assert_eq!(estimator.slowdown(SMALL), Some(MAX_SLOWDOWN));
-        estimator.observe(&reading(SMALL, 100.0, 0.0, false), None);
-        assert_eq!(
-            estimator.slowdown(SMALL),
-            Some(MAX_SLOWDOWN),
-            "no division by zero"
-        );
-    }
-
-    #[test]
-    fn halved_clocks_are_no_slowdown() {
-        let mut estimator = warm();
-        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        let slow = |core_type, ipc| Reading {
-            ips: ipc * 5e8,
-            frequency: 5e8,
-            big_frequency: Some(5e8),
-            ..reading(core_type, 100.0, ipc, false)
-        };
-        estimator.observe(&slow(BIG, 2.0), None);
-        assert_eq!(estimator.slowdown(BIG), Some(1.0));
-        estimator.observe(&slow(SMALL, 0.5), None);
-        assert_eq!(estimator.slowdown(SMALL), Some(4.0));
-    }
-
-    #[test]
-    fn beside_a_busy_sibling_it_learns_what_it_would_do_without_until_that_is_known() {
-        let mut estimator = warm();
-        let beside = |l1, ipc, factor| Reading {
-            sibling: factor,
-            ..reading(BIG, l1, ipc, true)
-        };
-        let outcome = estimator.observe(&beside(100.0, 1.0, None), None);
-        assert_eq!(outcome, ReadingOutcome::Unknown);
-        let outcome = estimator.observe(&beside(100.0, 1.0, Some(1.5)), None);
-        assert_eq!(outcome, ReadingOutcome::Learned { new: true });
-        assert_eq!(estimator.history().entries()[0].ipc, 1.5);
-        assert_eq!(estimator.slowdown(BIG), Some(1.5));
-        estimator.observe(&reading(SMALL, 100.0, 0.5, true), None);
-        assert_eq!(estimator.slowdown(SMALL), Some(3.0));
-        // Alone it is even faster, and that is what counts from now on.
-        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        let outcome = estimator.observe(&beside(100.0, 1.0, Some(1.5)), None);
-        assert_eq!(outcome, ReadingOutcome::Hit);
-        assert_eq!(estimator.history().entries()[0].ipc, 2.0);
-        assert_eq!(estimator.slowdown(BIG), Some(2.0));
-    }
-
-    #[test]
-    fn siblings_learn_from_the_applications_table_and_copy_what_they_find() {
-        let mut shared = History::new(4);
-        let mut first = warm();
-        first.observe(&reading(BIG, 100.0, 2.0, true), Some(&mut shared));
-        assert_eq!(shared.entries().len(), 1, "a new entry goes there too");
-
-        let mut second = warm();
-        let outcome = second.observe(&reading(SMALL, 100.0, 1.0, false), Some(&mut shared));
-        assert_eq!(outcome, ReadingOutcome::Hit);
-        assert_eq!(second.slowdown(SMALL), Some(2.0));
-        let outcome = second.observe(&reading(SMALL, 100.0, 1.0, false), None);
-        assert_eq!(outcome, ReadingOutcome::Hit, "copied");
-        second.observe(&reading(BIG, 100.0, 4.0, true), Some(&mut shared));
-        assert_eq!(shared.entries()[0].ipc, 2.0, "only new entries are written");
-        assert_eq!(second.history().entries()[0].ipc, 3.0);
-    }
-
-    #[test]
-    fn hits_and_inserted_samples_are_counted_over_the_last_k_intervals() {
-        let mut estimator = warm();
-        estimator.observe(&reading(BIG, 100.0, 2.0, true), None);
-        for _ in 0..3 {
-            estimator.observe(&reading(SMALL, 100.0, 1.0, false), None);
-        }
-        estimator.observe(&reading(SMALL, 500.0, 1.0, false), None);
-        assert_eq!(estimator.hit_rate(4), 0.75);
-        assert_eq!(estimator.hit_rate(50), 0.6);
-        assert_eq!((estimator.learned(4), estimator.learned(5)), (0, 1));
-        assert_eq!(estimator.totals(), (3, 1));
-        for _ in 0..200 {
-            estimator.observe(&reading(SMALL, 100.0, 1.0, false), None);
-        }
-        assert_eq!(estimator.hit_rate(200), 1.0);
-        assert!(estimator.average() > 1.9);
-    }
-}
+mod tests;
