@@ -29,6 +29,9 @@ const AVERAGED: f64 = 16.0;
 /// No factor is believed beyond these, of the logarithm: a sibling takes no more than nine tenths.
 const MOST: f64 = 2.3;
 
+/// What a busy sibling takes of a thread that waits for memory, as part of what it takes of others: assumed.
+const WAITING: f64 = 0.2;
+
 /// A mean of samples; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiblingFactor {
@@ -68,6 +71,15 @@ impl SiblingFactor {
         self.measured().map_or(prior, |own| own.with(prior))
     }
 
+    /// How many times slower it makes a thread that waits for memory: while that is not measured, little of what it `else` would.
+    pub fn of_waiting(&self, otherwise: Sure) -> f64 {
+        let factor = self.known(otherwise).factor();
+        match self.measured().or(self.past) {
+            Some(_) => factor,
+            None => 1.0 + WAITING * (factor - 1.0),
+        }
+    }
+
     /// What another thread's is taken for, by what it is for all threads that were measured.
     pub fn of_others(&self) -> Sure {
         let measured = self.measured().map(|all| Sure {
@@ -86,6 +98,18 @@ impl SiblingFactor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_for_memory_loses_little_unless_it_was_measured() {
+        let others = Sure::of_factor(1.5, 0.01).unwrap();
+        let mut own = SiblingFactor::default();
+        assert!((own.of_waiting(others) - 1.1).abs() < 1e-9);
+        own.take(1.4);
+        assert_eq!(own.of_waiting(others), own.known(others).factor());
+        let mut known = SiblingFactor::default();
+        known.remember(Sure::of_factor(1.3, 0.01).unwrap());
+        assert!((known.of_waiting(others) - 1.3).abs() < 1e-9);
+    }
 
     #[test]
     fn what_is_measured_soon_outweighs_what_is_usual_or_was() {

@@ -344,8 +344,11 @@ impl ThreadEstimators {
             (Some(before), Some(now)) if before != now => None,
             (one, other) => one.or(other),
         };
+        let waits = !low_contention && thread.btr >= limits.low_btr;
+        let others = self.siblings.of_others();
         let sibling = is_shared.map(|is_shared| match is_shared {
-            true => thread.sibling.known(self.siblings.of_others()).factor(),
+            true if waits => thread.sibling.of_waiting(others),
+            true => thread.sibling.known(others).factor(),
             false => 1.0,
         });
         let reading = Reading {
