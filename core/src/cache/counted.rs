@@ -19,6 +19,9 @@ const BETWEEN_NS: std::ops::Range<u64> = 500_000_000..2_000_000_000;
 /// Fewer samples on a core type say too little.
 const LEAST_SAMPLES: u32 = 3;
 
+/// After so many samples on a core type without a reading, some ten seconds, its process is taken to be counted no more.
+const STALE: u32 = 256;
+
 /// On a core type between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Missed {
@@ -52,6 +55,11 @@ impl CountedLines {
     /// Whether that is when the last reading was made.
     pub(super) fn is_of(&self, at_ns: u64) -> bool {
         self.at_ns == at_ns
+    }
+
+    /// Whether there was no reading for so long that there may be none any more.
+    pub(super) fn is_stale(&self) -> bool {
+        self.since.iter().map(|sum| sum.samples).max() > Some(STALE)
     }
 
     /// A reading, which was made at `at_ns`: what the thread held between it and the one before, lines, and its MPKI by core type; `None`
@@ -100,7 +108,7 @@ mod tests {
     #[test]
     fn misses_belong_to_the_readings_around_them() {
         let mut counted = CountedLines::default();
-        // The last reading of 100 lines is told when there are 500 already.
+        // The last reading of 110 lines is told when there are 500 already.
         let told = looks(
             &mut counted,
             &[
@@ -117,7 +125,11 @@ mod tests {
         // It has gone from 110 to 500.
         assert_eq!(told[3], None);
         assert_eq!(told[4..], [Some((500.0, Some(9.0))); 2]);
-        assert!(counted.is_of(15 * S));
+        assert!(counted.is_of(15 * S) && !counted.is_stale());
+        for _ in 0..2 * STALE {
+            counted.observe(0, 1e6, 1e3);
+        }
+        assert!(counted.is_stale());
     }
 
     #[test]

@@ -27,6 +27,10 @@ const LEAST_MPKI: f64 = 0.02;
 /// those of a cache that fills or empties, and say nothing of the curve.
 const SETTLED: f64 = 0.03;
 
+/// A thread that has this part of what its process holds is taken to have all of it: what is counted of several threads together
+/// makes no curve.
+const ALONE: f64 = 0.9;
+
 /// What a thread has in one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct HeldLines {
@@ -68,8 +72,8 @@ struct CachedThread {
     curves: Option<Box<ThreadCurves>>,
     /// Hardware counts what its process holds.
     counted: Option<Box<CountedLines>>,
-    /// Its curves are of what hardware has counted, and take nothing else.
-    is_exact: bool,
+    /// A bit for each core type whose curve is of what hardware has counted, and takes nothing else.
+    exact: u8,
 }
 
 /// By core type.
@@ -147,12 +151,15 @@ impl CacheLedger {
         };
         if let (Some(counted), Some(instructions)) = (&mut thread.counted, instructions) {
             counted.observe(sample.core_type, instructions, misses);
+            if counted.is_stale() {
+                (thread.counted, thread.exact) = (None, 0);
+            }
         }
         let mpki = sample.counts.per_kilo(Meaning::LlcMisses);
         if let (Some(mpki), Some(capacity), Some((_, before))) =
             (mpki, capacity(topology, here.llc), before.filter(same))
             && (here.lines - before.lines).abs() <= SETTLED * capacity
-            && !thread.is_exact
+            && thread.exact & 1 << sample.core_type == 0
         {
             let part = 0.5 * (here.lines + before.lines) / capacity;
             thread.take(sample.core_type, part, mpki, &mut self.curves);
@@ -241,24 +248,19 @@ impl CacheLedger {
         if !(bytes.is_finite() && bytes >= 0.0) {
             return;
         }
-        let threads = || self.threads.iter().flatten().filter(|of| of.tgid == tgid);
+        let is_own = |thread: &CachedThread| thread.tgid == tgid && thread.seen;
+        let threads = || self.threads.iter().flatten().filter(|of| is_own(of));
         let told = |of: &CachedThread| of.counted.as_ref().is_some_and(|last| last.is_of(at_ns));
         if threads().any(told) {
             return;
         }
-        let estimated: f64 = threads()
-            .flat_map(|of| of.held)
-            .map(|held| held.lines)
-            .sum();
+        let held = threads().flat_map(|of| of.held);
+        let estimated: f64 = held.map(|held| held.lines).sum();
         let lines = bytes / LINE_BYTES;
         // Where it was taken to hold nothing, all have as much.
         let each = lines / threads().count().max(1) as f64;
-        for thread in self
-            .threads
-            .iter_mut()
-            .flatten()
-            .filter(|of| of.tgid == tgid)
-        {
+        let own = |thread: &&mut CachedThread| is_own(thread);
+        for thread in self.threads.iter_mut().flatten().filter(own) {
             for (place, held) in thread.held.iter_mut().enumerate() {
                 let most = capacity(topology, held.llc).unwrap_or(0.0);
                 let share = match estimated >= 1.0 {
@@ -268,7 +270,8 @@ impl CacheLedger {
                 };
                 held.lines = share.min(most);
             }
-            thread.read(at_ns, topology, &mut self.curves);
+            let alone = thread.held[0].lines >= ALONE * lines;
+            thread.read(at_ns, alone, topology, &mut self.curves);
         }
     }
 
@@ -350,7 +353,7 @@ impl CachedThread {
             before: None,
             curves: None,
             counted: None,
-            is_exact: false,
+            exact: 0,
         }
     }
 
@@ -365,8 +368,8 @@ impl CachedThread {
         }
     }
 
-    /// Hardware has counted what it holds now.
-    fn read(&mut self, at_ns: u64, topology: &Topology, curves: &mut usize) {
+    /// Hardware has counted what its process holds now; `alone` says that this is what the thread does.
+    fn read(&mut self, at_ns: u64, alone: bool, topology: &Topology, curves: &mut usize) {
         let HeldLines { llc, lines } = self.held[0];
         let Some(capacity) = capacity(topology, llc) else {
             return;
@@ -376,12 +379,15 @@ impl CachedThread {
             return;
         };
         for (core_type, mpki) in mpki.into_iter().enumerate() {
-            let Some(mpki) = mpki else { continue };
-            if !std::mem::replace(&mut self.is_exact, true)
+            let Some(mpki) = mpki.filter(|_| alone) else {
+                continue;
+            };
+            if self.exact & 1 << core_type == 0
                 && let Some(curves) = &mut self.curves
             {
-                **curves = Default::default();
+                curves[core_type] = MissRateCurve::default();
             }
+            self.exact |= 1 << core_type;
             self.take(core_type, lines / capacity, mpki, curves);
         }
     }

@@ -122,9 +122,10 @@ impl Estimator {
 
     /// Takes a slowdown on a core type for what it will be, until it is measured there.
     pub fn expect(&mut self, core_type: usize, slowdown: f64) {
-        if core_type < MAX_CORE_TYPES && self.slowdown[core_type].is_none() {
+        if core_type < MAX_CORE_TYPES && !self.is_known_otherwise(core_type) {
             self.slowdown[core_type] = Some(slowdown.clamp(1.0, MAX_SLOWDOWN));
             self.expected |= 1 << core_type;
+            self.beside &= !(1 << core_type);
         }
     }
 
@@ -236,11 +237,13 @@ impl Estimator {
     /// contention.
     fn beside_others(&mut self, reading: &Reading, frequency: Option<f64>) -> Option<f64> {
         if reading.core_type == BIG {
-            let sibling = reading.sibling.filter(|&factor| factor > 1.0)?;
-            let ipc = reading.ipc * sibling;
-            self.disturbed
-                .learn(&reading.phase, ipc, reading.frequency, false);
-            return Some(sibling);
+            let factor = reading.shared();
+            if factor > 1.0 {
+                let ipc = reading.ipc * factor;
+                self.disturbed
+                    .learn(&reading.phase, ipc, reading.frequency, false);
+            }
+            return (!self.disturbed.entries().is_empty()).then_some(factor);
         }
         let alone = match self.disturbed.find(&reading.phase) {
             Some(entry) => entry.ips(frequency),

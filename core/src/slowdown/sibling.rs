@@ -71,7 +71,8 @@ impl SiblingFactor {
         self.measured().map_or(prior, |own| own.with(prior))
     }
 
-    /// How many times slower it makes a thread that waits for memory: while that is not measured, little of what it `else` would.
+    /// How many times slower it makes a thread that waits for memory: while nothing is measured of it, little of what it
+    /// is taken to make others slower.
     pub fn of_waiting(&self, otherwise: Sure) -> f64 {
         let factor = self.known(otherwise).factor();
         match self.measured().or(self.past) {

@@ -130,6 +130,27 @@ fn what_hardware_counts_makes_the_curve_alone() {
     assert!((curve.at(0.5).unwrap().mpki - 0.05).abs() < 1e-9);
 }
 
+/// How much of it either has is estimated.
+#[test]
+fn what_is_counted_of_several_threads_together_makes_no_curve() {
+    let mut tasks = [task(0, 0, 0), task(1, 1, 0)];
+    tasks[1].tgid = tasks[0].tgid;
+    let mut ledger = CacheLedger::default();
+    run(&mut ledger, &mut tasks, &[2000.0, 9000.0], 100);
+    let before = ledger.curve(tasks[0].id, 0).and_then(MissRateCurve::seen);
+    for second in 1..6 {
+        let bytes = 0.3 * LINES * LINE_BYTES;
+        ledger.measured(tasks[0].tgid, second * 1_000_000_000, bytes, &machine());
+        run(&mut ledger, &mut tasks, &[2000.0, 9000.0], 20);
+    }
+    let after = ledger.curve(tasks[0].id, 0).and_then(MissRateCurve::seen);
+    let ((least, most), (least_before, most_before)) = (after.unwrap(), before.unwrap());
+    assert!(
+        least <= least_before && most > 0.9 * most_before,
+        "{most} {most_before}"
+    );
+}
+
 /// Nothing is left to scale what it was taken to hold by.
 #[test]
 fn what_was_taken_to_hold_nothing_holds_what_is_counted() {

@@ -147,6 +147,9 @@ fn where_it_is_never_undisturbed_core_types_are_told_apart_until_it_is() {
     assert_eq!(slowdowns, [Some(1.5), Some(3.0)]);
     assert!(!estimator.is_measured(SMALL), "no finding for later runs");
     assert_eq!(estimator.hit_rate(3), 0.0, "NWC mode is wanted as before");
+    // With the core to itself nothing is its sibling's, and nothing new is learnt.
+    estimator.observe(&reading(BIG, 100.0, 1.2, false), None);
+    assert_eq!(estimator.slowdown(BIG), Some(1.0));
     // Of another phase by the mean of those that were seen.
     estimator.observe(&reading(SMALL, 500.0, 0.25, false), None);
     assert_eq!(estimator.slowdown(SMALL), Some(6.0));
@@ -171,6 +174,8 @@ fn what_is_expected_of_a_core_type_stays_while_it_is_disturbed() {
     estimator.forget_the_past();
     estimator.observe(&reading(SMALL, 100.0, 0.2, false), None);
     assert_eq!(estimator.slowdown(SMALL), Some(7.5));
+    estimator.expect(SMALL, 3.0);
+    assert_eq!(estimator.slowdown(SMALL), Some(3.0));
 }
 
 /// There it is seen undisturbed some time, and what others do to it is not taken for what it is.
