@@ -254,8 +254,7 @@ impl CacheLedger {
         if threads().any(told) {
             return;
         }
-        let held = threads().flat_map(|of| of.held);
-        let estimated: f64 = held.map(|held| held.lines).sum();
+        let estimated = self.process_bytes(tgid).unwrap_or(0.0) / LINE_BYTES;
         let lines = bytes / LINE_BYTES;
         // Where it was taken to hold nothing, all have as much.
         let each = lines / threads().count().max(1) as f64;
@@ -378,10 +377,11 @@ impl CachedThread {
         let Some((lines, mpki)) = counted.read(at_ns, llc, lines, SETTLED * capacity) else {
             return;
         };
+        if !alone {
+            return;
+        }
         for (core_type, mpki) in mpki.into_iter().enumerate() {
-            let Some(mpki) = mpki.filter(|_| alone) else {
-                continue;
-            };
+            let Some(mpki) = mpki else { continue };
             if self.exact & 1 << core_type == 0
                 && let Some(curves) = &mut self.curves
             {

@@ -76,8 +76,6 @@ pub struct MonitoredProcess {
     pub moved: Option<f64>,
     /// When that was read last, ns since some beginning.
     pub read_ns: u64,
-    /// The reading before: when, ns, and the total then.
-    before: Option<(u64, f64)>,
 }
 
 impl MonitoredProcess {
@@ -183,7 +181,6 @@ impl GroupPool {
                         rate: None,
                         moved: None,
                         read_ns: 0,
-                        before: None,
                     });
                 }
                 Err(GroupError::NotThisOne) => {
@@ -221,11 +218,10 @@ impl GroupPool {
                 return false;
             };
             held.occupancy = bytes.occupancy;
-            held.moved = bytes.total;
-            held.read_ns = now_ns;
-            let before = std::mem::replace(&mut held.before, bytes.total.map(|b| (now_ns, b)));
+            let before = std::mem::replace(&mut held.moved, bytes.total);
+            let then = std::mem::replace(&mut held.read_ns, now_ns);
             held.rate = match (before, bytes.total) {
-                (Some((then, before)), Some(total)) if now_ns > then && total >= before => {
+                (Some(before), Some(total)) if now_ns > then && total >= before => {
                     Some((total - before) / ((now_ns - then) as f64 / 1e9))
                 }
                 _ => None,
