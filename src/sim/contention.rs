@@ -68,6 +68,8 @@ pub(super) struct Rate {
     pub(super) misses: f64,
     /// Lines of it that it holds.
     pub(super) lines: f64,
+    /// What part of its time it waits for memory.
+    pub(super) stalled: f64,
 }
 
 /// Threads that do the same beside each other.
@@ -241,12 +243,15 @@ impl Contention {
         for load in &loads {
             for core_type in 0..machine.cores.len() {
                 for &(bytes, bandwidth, memory) in &llcs {
-                    let rate = load.alone(core_type, load.alone_ns(core_type), bytes);
+                    let mut rate = load.alone(core_type, load.alone_ns(core_type), bytes);
                     let traffic = rate.misses * load.line_bytes / rate.ns_per_instruction;
                     let factor =
                         Way::alone(bandwidth, traffic) * Way::alone(memories[memory], traffic);
                     let late = if core_type == 0 { load.late } else { 1.0 };
-                    alone.push((rate, factor.max(late)));
+                    let unhurried = factor.max(late);
+                    let waits = rate.misses * load.miss_ns[core_type] * unhurried;
+                    rate.stalled = (waits / rate.ns_per_instruction).min(1.0);
+                    alone.push((rate, unhurried));
                 }
             }
         }
@@ -393,20 +398,22 @@ impl Contention {
     }
 
     /// What a runner computes longer for each instruction because another thread has half of its core, ns: as in the
-    /// virtual machine (`testbed/hybrid/smt.c`), but that all disturb each other alike, and that what one waits
-    /// for is as it would be alone.
+    /// virtual machine (`testbed/hybrid/smt.c`), but that all disturb each other alike, and that how long the other one waits
+    /// is as it would be alone.
     fn shared_ns(&self, runner: RunningThread) -> f64 {
         let Some(beside) = runner.beside else {
             return 0.0;
         };
-        let computes = |load: usize| {
-            let (alone, unhurried) = self.alone_of(RunningThread { load, ..runner });
-            let waits = alone.misses * self.loads[load].miss_ns[runner.core_type] * unhurried;
-            (alone.ns_per_instruction - waits).max(0.0)
-        };
+        let computes = |load| self.computing_ns(RunningThread { load, ..runner });
         let other = computes(beside) / self.loads[beside].alone_ns(runner.core_type);
         let lost = other * (1.0 - self.smt[runner.core_type] / 2.0) + (1.0 - other) * HALVED;
         computes(runner.load) * (1.0 / (1.0 - lost) - 1.0)
+    }
+
+    /// What of the time per instruction alone a runner computes, ns.
+    fn computing_ns(&self, runner: RunningThread) -> f64 {
+        let (alone, _) = self.alone_of(runner);
+        alone.ns_per_instruction * (1.0 - alone.stalled)
     }
 
     /// Goes towards how fast users are if lines stay for so long and misses are answered so late;
@@ -418,10 +425,12 @@ impl Contention {
         let misses = load
             .misses(core_type, ns, stay, user.kept)
             .max(alone.misses);
-        let waits = misses * factor.max(unhurried) - alone.misses * unhurried;
-        let walks = misses - alone.misses;
+        let in_flight = runner.beside.map_or(1.0, |_| load.in_flight[core_type]);
+        let waits = misses * factor.max(unhurried) * in_flight - alone.misses * unhurried;
+        let walks = misses * in_flight - alone.misses;
+        let shared = self.shared_ns(runner);
         let wished = alone.ns_per_instruction
-            + self.shared_ns(runner)
+            + shared
             + load.miss_ns[core_type] * waits
             + load.walk_ns[core_type] * walks;
         // Half the way, or two that slow each other down would go on taking turns.
@@ -429,6 +438,7 @@ impl Contention {
             ns_per_instruction: 0.5 * (ns + wished),
             misses,
             lines: load.held(core_type, ns, stay, user.kept),
+            stalled: (1.0 - (self.computing_ns(runner) + shared) / wished).max(0.0),
         };
         (user.rate.ns_per_instruction / ns - 1.0).abs()
     }

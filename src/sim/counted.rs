@@ -17,13 +17,14 @@ use crate::pmu::{Event, Meaning, Pmu, plan, tables};
 /// An event that the model of a machine knows of, and its count.
 type KnownEvent = (Meaning, fn(&ThreadCounts) -> f64);
 
-const KNOWN: [KnownEvent; 6] = [
+const KNOWN: [KnownEvent; 7] = [
     (Meaning::Instructions, |of| of.instructions),
     (Meaning::Cycles, |of| of.cycles),
     (Meaning::LlcMisses, |of| of.misses),
     (Meaning::Loads, |of| of.loads),
     (Meaning::Branches, |of| of.branches),
     (Meaning::LlcReferences, |of| of.references),
+    (Meaning::StalledMem, |of| of.stalled),
 ];
 
 /// Whose counters a core has of which nothing is said.

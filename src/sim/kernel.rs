@@ -41,6 +41,8 @@ pub(super) struct ThreadCounts {
     pub(super) branches: f64,
     pub(super) misses: f64,
     pub(super) references: f64,
+    /// Cycles that it waited for memory.
+    pub(super) stalled: f64,
 }
 
 /// A thread.
@@ -196,6 +198,7 @@ impl SimulatedKernel {
                 ns_per_instruction: 1.0,
                 misses: 0.0,
                 lines: 0.0,
+                stalled: 0.0,
             },
             settled_at: self.now,
             llc: None,

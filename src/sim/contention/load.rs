@@ -22,6 +22,10 @@ const REFERENCE_PREFETCH: f64 = 30.0;
 /// order: of models/alder-lake-4p4e.csv, `chase` over 1024 and `resident` over 768 KiB.
 const L2_PART: f64 = 0.5;
 
+/// What a thread of the same core leaves of the misses that may be in flight at a time, of those that neither follow each other nor wait for
+/// each other (testbed/hybrid/smt.c).
+const FLIGHT: f64 = 0.7;
+
 /// Lines that come to a set of a cache before one that came is gone, see [`ProgramPhase::in_turn`]: half of 12 ways.
 const PLACES: f64 = 6.0;
 
@@ -37,6 +41,8 @@ pub(in crate::sim) struct PhaseLoad {
     /// What a miss costs alone, by core type, and what of it no contention makes longer besides.
     pub(super) miss_ns: [f64; MAX_CORE_TYPES],
     pub(super) walk_ns: [f64; MAX_CORE_TYPES],
+    /// How many times longer it waits for a miss, by core type, where a thread of the same core has a part of those in flight.
+    pub(super) in_flight: [f64; MAX_CORE_TYPES],
     /// How late misses are answered alone on the fastest core type, over an idle memory, where that limits how fast it is; else 1.
     pub(super) late: f64,
     /// Misses in an instruction that no cache spares.
@@ -64,6 +70,7 @@ impl PhaseLoad {
             ns_per_instruction: [0.0; MAX_CORE_TYPES],
             miss_ns: [0.0; MAX_CORE_TYPES],
             walk_ns: [0.0; MAX_CORE_TYPES],
+            in_flight: [1.0; MAX_CORE_TYPES],
             late: 1.0,
             stream: phase.stream,
             reuse: [0.0; MAX_CORE_TYPES],
@@ -103,6 +110,8 @@ impl PhaseLoad {
             let miss = latency * apart(phase, core.overlap, core.prefetch);
             load.ns_per_instruction[core_type] = ns;
             load.miss_ns[core_type] = miss.min(MOST_STALLED * ns / misses.max(1e-12));
+            let shared = apart(phase, (core.overlap * FLIGHT).max(1.0), core.prefetch);
+            load.in_flight[core_type] = shared / apart(phase, core.overlap, core.prefetch);
             load.walk_ns[core_type] = core.walk_ns
                 * (apart(phase, core.overlap, core.prefetch) - phase.sequential / core.prefetch);
         }
@@ -257,6 +266,7 @@ impl PhaseLoad {
                 ns_per_instruction: 1.0,
                 misses: 0.0,
                 lines: 0.0,
+                stalled: 0.0,
             },
             kept: 0.0,
         }];
@@ -276,6 +286,7 @@ impl PhaseLoad {
                 ns_per_instruction: ns,
                 misses: 0.0,
                 lines: 0.0,
+                stalled: 0.0,
             },
         };
         keep(bytes, 1.0, std::slice::from_mut(&mut user));
@@ -284,6 +295,7 @@ impl PhaseLoad {
             ns_per_instruction: ns,
             misses: self.misses(core_type, ns, stay, user.kept),
             lines: self.held(core_type, ns, stay, user.kept),
+            stalled: 0.0,
         }
     }
 }

@@ -32,6 +32,7 @@ impl SimulatedKernel {
         let load = &self.contention.loads[t.load];
         t.counters.instructions += instructions;
         t.counters.cycles += passed * hz / 1e9;
+        t.counters.stalled += (passed - stalled) * t.rate.stalled * hz / 1e9;
         t.counters.loads += instructions * load.loads;
         t.counters.branches += instructions * load.branches;
         t.counters.misses += instructions * t.rate.misses;
@@ -107,6 +108,7 @@ impl SimulatedKernel {
             ns_per_instruction: load.alone_ns(core_type),
             misses: 0.0,
             lines: 0.0,
+            stalled: 0.0,
         };
         if matters && !memory_is_dirty {
             self.mark_dirty(cpu);
