@@ -37,21 +37,28 @@ static u32 apply_swap(struct action *a)
 	struct task_slot *s = find_target(a->slot, a->generation, a->expected_type);
 	struct task_slot *o = find_target(a->other_slot, a->other_generation,
 					  a->other_expected_type);
+	bool runnable;
 
 	if (!s || !o)
 		return ACTION_STALE;
 	if (!may_use(s, a->core_type) || !may_use(o, a->other_core_type))
 		return ACTION_INVALID;
 
-	s->hint = a->core_type;
-	o->hint = a->other_core_type;
+	runnable = s->state != TASK_BLOCKED && o->state != TASK_BLOCKED;
+	/* Within a type they only trade CPUs: which type each is to have is not said. */
+	if (a->core_type == a->other_core_type) {
+		if (!runnable)
+			return ACTION_STALE;
+	} else {
+		s->hint = a->core_type;
+		o->hint = a->other_core_type;
+	}
 	/*
 	 * Two runnable tasks trade CPUs: the first to come by a tick goes to the
 	 * other's CPU and preempts it there, the other comes back. One that waits at
 	 * this moment may run by then; if not, its CPU looks for it.
 	 */
-	if (s->state != TASK_BLOCKED && o->state != TASK_BLOCKED &&
-	    s->core_type == a->other_core_type && o->core_type == a->core_type) {
+	if (runnable && s->core_type == a->other_core_type && o->core_type == a->core_type) {
 		s->target_cpu = o->cpu;
 		o->target_cpu = s->cpu;
 	}

@@ -125,7 +125,7 @@ struct task_slot {
 
 enum action_op {
 	ACTION_HINT,		/* wish `core_type` for one task (NO_TYPE: no wish) */
-	ACTION_SWAP,		/* exchange the core types of two tasks, both or neither */
+	ACTION_SWAP,		/* exchange the core types of two tasks, or their CPUs within one; both or neither */
 	ACTION_SLOWDOWN,	/* set inv_slowdown of one task */
 	ACTION_PARK,		/* keep CPU `slot` from ordinary tasks for `park_ns` */
 	ACTION_WEIGHT,		/* set rule_weight of one task */

@@ -276,6 +276,7 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_slot *s;
+	bool moved;
 
 	if (!tctx)
 		return;
@@ -297,11 +298,16 @@ void BPF_STRUCT_OPS(hetero_running, struct task_struct *p)
 	s = slot_of(tctx->slot);
 	if (s) {
 		slot_write_begin(s);
+		moved = s->cpu != cpu;
 		s->state = TASK_IS_RUNNING;
 		s->cpu = cpu;
 		s->core_type = type_of_cpu(cpu);
-		/* Where it was to go, whichever way it came: the swap is done. */
-		if (s->core_type == s->hint)
+		/*
+		 * On the type where it was to go, whichever way it came: the swap is done. One that was only
+		 * preempted before it went on has still to trade CPUs within its type.
+		 */
+		if (s->target_cpu != NO_CPU &&
+		    (type_of_cpu(s->target_cpu) == s->core_type ? moved : s->core_type == s->hint))
 			s->target_cpu = NO_CPU;
 		slot_write_end(s);
 		if (s->rule_weight != tctx->rule_weight)
@@ -365,6 +371,8 @@ void BPF_STRUCT_OPS(hetero_tick, struct task_struct *p)
 		tctx->swap_ticks = 0;
 	else if (tctx->swap_ticks <= FASTER_FIRST_TICKS)
 		tctx->swap_ticks++;
+	else if (type_of_cpu(target) == type_of_cpu(cpu))
+		forget_swap(tctx);
 	if (begins_swap(tctx, cpu, target)) {
 		scx_bpf_task_set_slice(p, 0);
 		return;

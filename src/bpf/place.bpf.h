@@ -42,13 +42,19 @@ static s32 swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	return target;
 }
 
-static s32 take_swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static void forget_swap(struct task_ctx *tctx)
 {
-	s32 target = swap_target(p, tctx, cpu);
 	struct task_slot *s = slot_of(tctx->slot);
 
 	if (s)
 		s->target_cpu = NO_CPU;
+}
+
+static s32 take_swap_target(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	s32 target = swap_target(p, tctx, cpu);
+
+	forget_swap(tctx);
 	return target;
 }
 
@@ -70,12 +76,21 @@ static bool must_stay(struct task_struct *p, u64 enq_flags)
 /*
  * Does the task on @cpu begin its swap, which sends it to @target? The one that goes to the faster type does: ticks
  * come on all CPUs at once, and a fast CPU that the other one left would stand empty at just the moment at which a
- * third task's tick looks for one. That would wait there until the partner's first slice is over, and stay.
+ * third task's tick looks for one. That would wait there until the partner's first slice is over, and stay. Of two
+ * on one type it is the one that goes to the lower CPU.
  */
 static bool begins_swap(struct task_ctx *tctx, s32 cpu, s32 target)
 {
-	return target != NO_CPU && (type_of_cpu(target) < type_of_cpu(cpu) ||
-				    tctx->swap_ticks > FASTER_FIRST_TICKS);
+	u32 to, from;
+
+	if (target == NO_CPU)
+		return false;
+	to = type_of_cpu(target);
+	from = type_of_cpu(cpu);
+	/* Where the partner of one on the same type does not come, neither goes: it has nothing to seek there. */
+	if (to == from)
+		return target < cpu;
+	return to < from || tctx->swap_ticks > FASTER_FIRST_TICKS;
 }
 
 /*

@@ -127,6 +127,44 @@ fn in_a_swap_the_one_that_goes_to_the_faster_type_goes_first() {
     assert_eq!(swapped(&[0, 0, 0]), [1, 0], "but not for ever");
 }
 
+/// Two P cores with two threads each, and an E core.
+#[test]
+fn two_of_one_type_trade_cpus_at_the_first_tick_and_keep_their_wishes() {
+    let mut scene = Scene::new(&NativeMachine {
+        without: left_out(),
+        ..NativeMachine::on(topology(&[(0, 4), (1, 1)], &[0]))
+    });
+    let tasks = scene.hogs(5, &NewTask::default());
+    scene.run(50 * MS);
+    let on = |at| {
+        let is_there = |it: &&TaskIndex| scene.kernel.cpu_of(**it) == at;
+        *tasks.iter().find(is_there).unwrap()
+    };
+    let pair = [1, 2].map(on);
+    let cpus = |scene: &Scene| pair.map(|task| scene.kernel.cpu_of(task));
+    let wishes = || pair.map(|task| scene.kernel.slot(task).unwrap().hint);
+    let before = wishes();
+    assert!(scene.kernel.swap(pair));
+    assert_eq!(wishes(), before);
+    // Ticks of all CPUs at once, and none other comes between.
+    (0..5).for_each(|cpu| scene.kernel.tick(cpu));
+    scene.kernel.settle();
+    assert_eq!(cpus(&scene), [2, 1]);
+    scene.run(50 * MS);
+    assert_eq!(cpus(&scene), [2, 1]);
+    // As well where both are wished there already; but where one has gone to sleep the other stays.
+    for task in pair {
+        scene.hint(task, 0, false);
+    }
+    assert!(scene.kernel.swap(pair));
+    scene.run(50 * MS);
+    assert_eq!(cpus(&scene), [1, 2]);
+    assert!(scene.kernel.swap(pair));
+    scene.kernel.block(2);
+    scene.run(50 * MS);
+    assert_eq!(scene.kernel.cpu_of(pair[0]), 1);
+}
+
 #[test]
 fn saving_energy_fills_efficient_cores_first_and_leaves_none_idle_for_that() {
     let mut scene = Scene::new(&machine(&[2, 2]));
