@@ -149,6 +149,7 @@ pub fn sample(task: &Task, ipc: f64, l1: f64, btr: f64) -> Sample {
             l1_per_kilo: Some(l1),
             branch_fraction: Some(0.1),
             btr: Some(btr),
+            stalled: None,
         },
         sf: None,
         ef: None,

@@ -24,6 +24,7 @@ use crate::ml::model::Model;
 use crate::pmu::sample::Sample;
 use crate::pmu::sampler::{SampleTally, Sampler, decode};
 use crate::pmu::{Event, MachinePmus, Meaning};
+use crate::policy::Policy;
 use crate::stats::ProcessCounts;
 use crate::table::Task;
 use crate::topology::{CoreType, MAX_CORE_TYPES, Topology};
@@ -109,19 +110,18 @@ impl OpenEvents {
     pub(super) fn plan(
         skel: &mut OpenBpfSkel,
         topology: &Topology,
-        events: Option<&[Meaning]>,
+        policy: &dyn Policy,
         energy: bool,
         model: Option<&Model>,
         mut learning: Option<&mut Learning>,
         options: &Options,
     ) -> Result<Option<PlannedEvents>> {
         let mut counted = CountedFor {
-            policy: events,
             asked: &options.events,
             partition: options.partition,
             learns: learning.is_some(),
             energy,
-            ..CountedFor::default()
+            ..CountedFor::policy(policy, topology)
         };
         if !counted.anything() && options.samples.is_none() {
             return Ok(None);

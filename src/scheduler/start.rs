@@ -99,7 +99,7 @@ impl<'a> Scheduler<'a> {
         let counting = OpenEvents::plan(
             &mut skel,
             &topology,
-            policy.events(),
+            policy.as_ref(),
             sensors.energy().is_counted(),
             model.as_ref(),
             learning.as_mut(),

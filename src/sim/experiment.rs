@@ -340,12 +340,12 @@ impl Bench {
         let needs = |core_type: usize| cores[core_type].model_counts.clone();
         let has_sensor = options.saving == Some(SimulatedSaving::Measured);
         let counted = CountedFor {
-            policy: agent.policy().events(),
             model: model.is_some().then_some(&needs as _),
             asked: &asked,
             partition: options.partition,
             learns: false,
             energy: has_sensor,
+            ..CountedFor::policy(agent.policy(), &self.machine.topology)
         };
         let sample = match counted.anything() {
             true => options.sample,

@@ -79,7 +79,7 @@ impl Backend for Bench {
 
 /// Allocations of the agent in a minute, after a minute and a half of warm-up, but for those of a thread's first move;
 /// and its actions.
-fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
+fn in_steady_state(name: Name, fairness: u8, smt: bool) -> (u64, usize) {
     let phased = crate::model::Program {
         phases: vec![compute(1.2), compute(2.4), sensitive()],
         work_ns: 3e9,
@@ -95,6 +95,13 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
     ]);
     let mut machine = Machine::new(&[2, 4, 2], programs);
     machine.estimates = true;
+    if smt {
+        machine.topology.smt = true;
+        for cpu in &mut machine.topology.cpus {
+            cpu.core = cpu.id & !1;
+            cpu.siblings = vec![cpu.core, cpu.core + 1];
+        }
+    }
     let policy = name.build(Settings {
         fairness,
         ..Settings::default()
@@ -148,8 +155,8 @@ fn in_steady_state(name: Name, fairness: u8) -> (u64, usize) {
 #[test]
 fn no_policy_allocates_while_it_decides_and_is_recorded_after_warm_up() {
     for &name in Name::value_variants() {
-        for fairness in [100, 50] {
-            let (allocations, acted) = in_steady_state(name, fairness);
+        for (fairness, smt) in [(100, false), (50, false), (80, true)] {
+            let (allocations, acted) = in_steady_state(name, fairness, smt);
             println!("{name} {fairness}: {acted} actions");
             // The rules that prim has are of another machine.
             let idle = [Name::None, Name::Prim].contains(&name);

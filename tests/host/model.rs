@@ -310,6 +310,7 @@ fn sample(task: &Task, window: &Window, phase: &Phase) -> Sample {
             l1_per_kilo: Some(phase.l1_per_kilo),
             branch_fraction: Some(phase.branches),
             btr: Some(window.bytes / seconds),
+            stalled: None,
         },
         sf: None,
         ef: None,

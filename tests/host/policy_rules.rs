@@ -234,6 +234,7 @@ fn sample(task: &Task, ipc: f64, btr: f64) -> Sample {
             l1_per_kilo: Some(100.0 * ipc),
             branch_fraction: Some(0.1),
             btr: Some(btr),
+            stalled: None,
         },
         sf: Some(SfEstimate {
             sf: 1.0 + ipc,

@@ -11,6 +11,8 @@ use crate::interference::InterferenceClass;
 use crate::ml::live::{OF_PHASES, TO_LEARN_FROM};
 use crate::pmu::sets::{add_what_fits, plan};
 use crate::pmu::{Event, Meaning, Pmu};
+use crate::policy::Policy;
+use crate::topology::Topology;
 
 /// What [interference](crate::interference) is told by besides instructions and cycles: misses, without which two
 /// classes never are, and loads, or each other phase of a thread looks disturbed. Branches would add little to
@@ -20,8 +22,10 @@ pub const FOR_INTERFERENCE: [Meaning; 2] = [Meaning::LlcMisses, Meaning::Loads];
 /// See the module.
 #[derive(Clone, Copy, Default)]
 pub struct CountedFor<'a> {
-    /// What the policy needs ([`Policy::events`](crate::policy::Policy::events)); `None`: it goes by no counters.
+    /// What the policy needs ([`Policy::events`]); `None`: it goes by no counters.
     pub policy: Option<&'a [Meaning]>,
+    /// What it goes by besides on core types of this machine whose cores have several threads ([`Policy::events_of_siblings`]).
+    pub siblings: Option<(&'a Topology, &'static [Meaning])>,
     /// What a model at work needs, by core type.
     pub model: Option<&'a dyn Fn(usize) -> Vec<Event>>,
     /// What the user asks for.
@@ -34,7 +38,18 @@ pub struct CountedFor<'a> {
     pub energy: bool,
 }
 
-impl CountedFor<'_> {
+impl<'a> CountedFor<'a> {
+    /// For the sake of a policy alone.
+    pub fn policy(policy: &'a dyn Policy, topology: &'a Topology) -> Self {
+        // Where all are of one type, none is placed by what it does.
+        let places = topology.types.len() > 1;
+        Self {
+            policy: policy.events(),
+            siblings: places.then(|| (topology, policy.events_of_siblings())),
+            ..Self::default()
+        }
+    }
+
     /// Whether anything is to be counted.
     pub fn anything(&self) -> bool {
         self.policy.is_some() || self.partition || !self.asked.is_empty()
@@ -73,6 +88,11 @@ impl CountedFor<'_> {
         if self.energy {
             add_what_fits(&FOR_ENERGY);
         }
+        if let Some((topology, more)) = self.siblings
+            && topology.has_siblings(core_type)
+        {
+            add_what_fits(more);
+        }
         events
     }
 
@@ -105,6 +125,7 @@ mod tests {
     use super::*;
     use crate::pmu::tables;
     use crate::policy::{Name, Settings};
+    use crate::testing::{board, machine, with_smt};
     use clap::ValueEnum as _;
 
     fn pmu(name: &str) -> Pmu {
@@ -184,6 +205,44 @@ mod tests {
             names(&counted, &pmu("golden-cove")),
             "dtlb-misses stalled-mem"
         );
+    }
+
+    #[test]
+    fn what_a_thread_waits_is_counted_where_it_tells_of_siblings_and_takes_no_turn() {
+        let of = |name: Name, core: &str, topology: &Topology, energy| {
+            let policy = name.build(Settings::default());
+            let counted = CountedFor {
+                energy,
+                ..CountedFor::policy(policy.as_ref(), topology)
+            };
+            let without = CountedFor {
+                siblings: None,
+                ..counted
+            };
+            let pmu = pmu(core);
+            assert_eq!(plan(&counted.events(0, &pmu), &pmu).sets.len(), 1);
+            assert!(names(&counted, &pmu).starts_with(&names(&without, &pmu)));
+            names(&counted, &pmu).contains("stalled-mem")
+        };
+        let smt = with_smt(board(4, 4), 0);
+        assert!(of(Name::Camps, "golden-cove", &smt, false));
+        // All seven beside the watchdog tell joules; of zen5's six, instructions and cycles are two.
+        assert!(!of(Name::Camps, "golden-cove", &smt, true));
+        assert!(!of(Name::Camps, "zen5", &smt, false));
+        assert!(!of(Name::Hsp, "golden-cove", &smt, false));
+        assert!(!of(Name::Camps, "golden-cove", &board(4, 4), false));
+        assert!(!of(
+            Name::Camps,
+            "golden-cove",
+            &with_smt(board(4, 4), 1),
+            false
+        ));
+        assert!(!of(
+            Name::Camps,
+            "golden-cove",
+            &with_smt(machine(&[4]), 0),
+            false
+        ));
     }
 
     #[test]

@@ -104,6 +104,8 @@ pub struct SampleMetrics {
     pub branch_fraction: Option<f64>,
     /// Bus transfer rate: bytes per second of run time that last-level misses move.
     pub btr: Option<f64>,
+    /// Cycles that it waited for memory, 0 to 1.
+    pub stalled: Option<f64>,
 }
 
 impl SampleMetrics {
@@ -125,6 +127,9 @@ impl SampleMetrics {
             btr: counts
                 .get(Meaning::LlcMisses)
                 .map(|misses| misses * LINE_BYTES / seconds),
+            stalled: counts
+                .get(Meaning::StalledMem)
+                .map(|stalled| (stalled / cycles).min(1.0)),
         })
     }
 }
@@ -140,6 +145,7 @@ mod tests {
             (Meaning::Loads, 6e5),
             (Meaning::Branches, 3e5),
             (Meaning::LlcMisses, 1e4),
+            (Meaning::StalledMem, 1e6),
         ]
         .into_iter()
         .collect()
@@ -154,6 +160,7 @@ mod tests {
         assert_eq!(metrics.l1_per_kilo, Some(300.0));
         assert_eq!(metrics.branch_fraction, Some(0.15));
         assert_eq!(metrics.btr, Some(1e4 * 64.0 / 0.02));
+        assert_eq!(metrics.stalled, Some(0.25));
     }
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
         let few: EventCounts = few.into_iter().collect();
         let metrics = SampleMetrics::of(&few, 20_000_000).unwrap();
         assert_eq!(metrics.btr, None);
-        assert_eq!(metrics.branch_fraction, None);
+        assert_eq!((metrics.branch_fraction, metrics.stalled), (None, None));
         assert_eq!(SampleMetrics::of(&few, 0), None);
         assert_eq!(SampleMetrics::of(&EventCounts::default(), 1), None);
     }

@@ -103,7 +103,7 @@ pub enum Action {
     /// Wish a core type for a task, or (`None`) take the wish back.
     Hint(Seen, Option<usize>),
     /// Wish a core type for each of two tasks, both or neither; if both run,
-    /// they trade CPUs.
+    /// they trade CPUs. If both are to stay on their type they only trade CPUs, or nothing happens if either sleeps.
     Swap([(Seen, usize); 2]),
     /// Progress is charged at 1/slowdown from now on: `inverse[t]` on core type t, in (0, 1].
     Slowdown(TaskId, [f32; MAX_CORE_TYPES]),
@@ -143,6 +143,12 @@ pub trait Policy {
     /// goes by no counters. What does not fit at once is counted in sets that take turns.
     fn events(&self) -> Option<&'static [Meaning]> {
         None
+    }
+
+    /// Events that it goes by besides on core types whose cores have several threads (SMT), as far as none has to take turns for them
+    /// and no other is left out.
+    fn events_of_siblings(&self) -> &'static [Meaning] {
+        &[]
     }
 
     /// Takes note of what a task did. Called for each sample before [`Policy::decide`].

@@ -76,6 +76,8 @@ pub enum Reason {
     Rule,
     /// While energy is saved: its work costs least there.
     Cheapest,
+    /// It changed places with one of the same core type so that threads of one core (SMT) are less in each other's way.
+    Siblings,
 }
 
 impl Measure {
@@ -128,6 +130,7 @@ impl Reason {
             Self::Rule => "by a rule over the counters of both".into(),
             Self::Cheapest => "its work takes least energy there".into(),
             Self::Relief => "so that others wait less for memory".into(),
+            Self::Siblings => "so that threads of one core are less in each other's way".into(),
             Self::Goal {
                 rate,
                 target,

@@ -9,7 +9,9 @@
 //! It is measured wherever the thread's speed undisturbed in the same phase is known: by a sample that was taken with the
 //! sibling idle, or by an earlier run. Until then it is what it was for other threads, or what is usual.
 
+use super::Thresholds;
 use crate::knowledge::Sure;
+use crate::pmu::sample::SampleMetrics;
 
 /// What is usual, of the logarithm: two threads compute 1.3 times what one does. Assumed, of the order that vendors name.
 const USUAL: Sure = Sure {
@@ -31,6 +33,37 @@ const MOST: f64 = 2.3;
 
 /// What a busy sibling takes of a thread that waits for memory, as part of what it takes of others: assumed.
 const WAITING: f64 = 0.2;
+
+/// How much slower two that compute all the time make each other: 1 less than 2 / 1.3.
+const EXCESS: f64 = 0.54;
+
+/// One that issues so many instructions a cycle does not wait: about what cores can.
+const WIDTH: f64 = 4.0;
+
+/// One that transfers so many times [`Thresholds::low_btr`] waits for memory all the time: at that it does for a tenth of it.
+const WAITS: f64 = 10.0;
+
+/// What part of its time a thread computes, 0 to 1: what it does not wait for memory. While it waits, the core is its sibling's.
+/// Where that is not counted, each line that it misses is taken to take as long as one that nothing hides, but it computes no less
+/// than it takes to issue its instructions.
+pub fn computing(metrics: &SampleMetrics, limits: &Thresholds) -> f64 {
+    if let Some(stalled) = metrics.stalled {
+        return 1.0 - stalled;
+    }
+    let waits = metrics.btr.unwrap_or(0.0) / (WAITS * limits.low_btr);
+    (1.0 - waits).max(metrics.ipc / WIDTH).clamp(0.0, 1.0)
+}
+
+/// The speed of a thread, as part of that with the core to itself, beside one that computes for the part `other` of its
+/// time, as it does for the part `own`. As usual: what is measured of threads is beside whatever they had for siblings.
+pub fn beside(own: f64, other: f64) -> f64 {
+    1.0 / (1.0 + EXCESS * own * other)
+}
+
+/// How much that speed falls for each part of its time that the other one computes more.
+pub fn loss(own: f64, other: f64) -> f64 {
+    EXCESS * own * beside(own, other).powi(2)
+}
 
 /// A mean of samples; see the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +143,43 @@ mod tests {
         let mut known = SiblingFactor::default();
         known.remember(Sure::of_factor(1.3, 0.01).unwrap());
         assert!((known.of_waiting(others) - 1.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_has_many_misses_and_few_instructions_waits_and_all_else_computes() {
+        let limits = Thresholds {
+            low_btr: 1e6,
+            high_btr: 1e8,
+        };
+        let of = |ipc, btr, stalled| {
+            let metrics = SampleMetrics {
+                ips: ipc * 1e9,
+                ipc,
+                frequency: 1e9,
+                l1_per_kilo: None,
+                branch_fraction: None,
+                btr,
+                stalled,
+            };
+            computing(&metrics, &limits)
+        };
+        assert_eq!(of(1.0, None, None), 1.0);
+        assert_eq!(of(0.1, Some(0.0), None), 1.0, "a chain of divisions, say");
+        assert!((of(0.1, Some(1e6), None) - 0.9).abs() < 1e-9);
+        assert_eq!(of(0.1, Some(1e8), None), 0.025);
+        assert_eq!(of(2.0, Some(1e8), None), 0.5, "prefetched in time");
+        assert_eq!(of(6.0, Some(1e8), None), 1.0);
+        assert_eq!(of(0.1, Some(0.0), Some(0.75)), 0.25, "as counted");
+    }
+
+    #[test]
+    fn what_computes_loses_by_how_much_its_sibling_computes() {
+        assert!((0.64..0.66).contains(&beside(1.0, 1.0)));
+        assert_eq!((beside(1.0, 0.0), beside(0.0, 1.0)), (1.0, 1.0));
+        for (own, other) in [(1.0, 0.2), (0.5, 0.9), (0.0, 0.5)] {
+            let more = (beside(own, other) - beside(own, other + 1e-6)) / 1e-6;
+            assert!((loss(own, other) - more).abs() < 1e-4);
+        }
     }
 
     #[test]

@@ -206,6 +206,12 @@ impl Topology {
         sizes.copied().max().unwrap_or(0) as f64
     }
 
+    /// Whether cores of a type have several threads (SMT) online.
+    pub fn has_siblings(&self, core_type: usize) -> bool {
+        let mut cpus = self.cpus.iter();
+        cpus.any(|cpu| cpu.core_type == core_type && cpu.siblings.len() > 1)
+    }
+
     /// Whether slower CPUs share a last-level cache with any of the fastest type.
     pub fn fastest_share_a_cache(&self) -> bool {
         let with = |cpu: &Cpu| {

@@ -14,8 +14,10 @@
 mod aggressiveness;
 pub mod fairness;
 pub mod nwc;
+mod pairing;
 mod past;
 mod sensitivity;
+mod sharing;
 mod threads;
 pub mod worth;
 
@@ -34,10 +36,11 @@ use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
 use crate::slowdown::history::THREAD_ENTRIES;
 use crate::slowdown::{History, Thresholds};
-use crate::table::{Task, TaskId};
-use crate::topology::Topology;
+use crate::table::{Task, TaskId, TaskState};
+use crate::topology::{MAX_CORE_TYPES, Topology};
 use fairness::Fairness;
 use nwc::{Nwc, NwcRules, Wish};
+use pairing::{Pairing, SharedPlace};
 use threads::ThreadEstimators;
 use worth::{Forecast, Worths};
 
@@ -75,6 +78,10 @@ const FAR_AHEAD: i64 = 2;
 
 /// Threads so many thresholds apart change places even if neither gains (Algorithm 1).
 const ESCAPE: i64 = 2;
+
+/// Threads of one core type change places for the sake of their siblings (SMT) if that is worth so many thresholds: as between types
+/// that hardly differ.
+const PAIRED: f64 = LEAST_PART;
 
 /// A core type counts as slower by so much at least.
 const LEAST_PART: f64 = 0.1;
@@ -121,6 +128,7 @@ pub struct Camps {
     nwc: Option<Nwc>,
     fairness: Option<Fairness>,
     looked_at_ns: Option<u64>,
+    pairing: Pairing,
     reasons: Reasons,
     runners: Vec<SwapCandidate>,
     forecasts: Vec<Forecast>,
@@ -143,6 +151,7 @@ impl Camps {
             nwc: options.nwc.map(Nwc::new),
             fairness: Fairness::new(options.fairness),
             looked_at_ns: None,
+            pairing: Pairing::new(options.migration_interval),
             reasons: Reasons::default(),
             runners: Vec::new(),
             forecasts: Vec::new(),
@@ -185,7 +194,8 @@ impl Camps {
             self.forecasts.clear();
             let forecast = |runner| threads.forecast(topology, runner, worths);
             self.forecasts.extend(self.runners.iter().map(forecast));
-            worths.refill(topology, &self.runners, &self.forecasts, threshold);
+            let (runners, forecasts) = (&self.runners, &self.forecasts);
+            worths.refill(topology, runners, forecasts, threads.shared(), threshold);
             let gain = |runner, on, and_not| worths.gain(runner, on, and_not);
             let runners = &mut self.runners;
             let Some(pair) = planned.add(runners, topology.types.len(), gain, least, actions)
@@ -206,6 +216,43 @@ impl Camps {
             self.forced_swaps += u64::from(planned.swaps());
         }
         planned.swaps()
+    }
+
+    /// Appends the exchange of two threads of one core type that is worth most by which threads share a core then. After
+    /// [`Self::swap`], which knows what the runners' speeds are worth.
+    fn pair(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        let (topology, now_ns) = (snapshot.topology, snapshot.now_ns);
+        if !topology.smt || !self.pairing.is_due(now_ns) {
+            return;
+        }
+        let (load, worths) = (self.threads.load(), &self.worths);
+        let has_siblings: [bool; MAX_CORE_TYPES] =
+            std::array::from_fn(|core_type| topology.has_siblings(core_type));
+        let place = |(index, (runner, forecast)): (usize, (&SwapCandidate, &Forecast))| {
+            let (task, cpu) = (snapshot.task(runner.seen.task)?, topology.cpu(runner.cpu)?);
+            let runs = task.state == TaskState::Running && has_siblings[cpu.core_type];
+            runs.then(|| SharedPlace {
+                task: task.id,
+                runner: index,
+                core_type: cpu.core_type,
+                core: cpu.core,
+                cpu: cpu.id,
+                shared: load.is_shared(topology, cpu.id),
+                free: !runner.resting,
+                computing: forecast.computing,
+                value: worths.unshared(index, forecast),
+            })
+        };
+        let places = self.runners.iter().zip(&self.forecasts).enumerate();
+        let places = places.filter_map(place);
+        let least = PAIRED * self.threshold.ns() as f64;
+        if let Some(pair) = self.pairing.exchange(places, least, now_ns) {
+            let [a, b] = pair.map(|index| &self.runners[index]);
+            actions.push(Action::Swap([(a.seen, b.place), (b.seen, a.place)]));
+            for runner in [a, b] {
+                self.reasons.note(runner.seen.task, Reason::Siblings);
+            }
+        }
     }
 
     /// Looks whether NWC mode is due, or still; appends the swap that it wants.
@@ -294,6 +341,10 @@ impl Policy for Camps {
         Some(&[Meaning::LlcMisses, Meaning::Loads, Meaning::Branches])
     }
 
+    fn events_of_siblings(&self) -> &'static [Meaning] {
+        &[Meaning::StalledMem]
+    }
+
     fn observe(&mut self, sample: &Sample) {
         self.threads.take(sample);
     }
@@ -342,6 +393,9 @@ impl Policy for Camps {
             swaps = self.swap(snapshot, actions);
             self.reasons
                 .compared(&actions[first..], Measure::Progress, &self.runners);
+            if swaps == 0 {
+                self.pair(snapshot, actions);
+            }
         }
         if contested {
             self.threshold.note(elapsed, swaps);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::table::TaskState;
-use crate::testing::{MS, board, sample, task};
+use crate::testing::{MS, board, sample, task, with_smt};
 
 /// Six threads on two big and four small cores; all samples are given to the policy each 50 ms.
 struct Bench {
@@ -213,4 +213,49 @@ fn nwc_mode_swaps_in_stops_fairness_swaps_and_wishes_cores_idle() {
         bench.camps.nwc().unwrap().last_exit(),
         Some(nwc::Exit::Learned)
     );
+}
+
+/// Four threads on two big cores, and two on small ones, so far ahead or behind, ms.
+fn shared_cores(progress: [u64; 6]) -> Bench {
+    let mut bench = Bench::new(no_nwc());
+    bench.topology = with_smt(board(4, 2), 0);
+    bench.tasks = (0..6).map(|i| task(i, i, usize::from(i >= 4))).collect();
+    for (task, ms) in bench.tasks.iter_mut().zip(progress) {
+        task.amp_progress = ms * MS;
+    }
+    bench
+}
+
+#[test]
+fn two_that_wait_for_memory_are_put_beside_two_that_compute() {
+    // What waits issues little and transfers much.
+    let (computes, waits) = ((2.0, 0.0), (0.01, 3e9));
+    let pairs = |doing: [(f64, f64); 6], state: TaskState| {
+        let mut bench = shared_cores([0; 6]);
+        bench.tasks[3].state = state;
+        let mut found = Vec::new();
+        // As long as one is decided at most.
+        for _ in 0..8 {
+            for action in bench.step(&doing) {
+                if let Action::Swap([(a, 0), (b, 0)]) = action {
+                    assert_eq!(bench.camps.reason(a.task), Some(Reason::Siblings));
+                    found.push([a.task.slot, b.task.slot]);
+                }
+            }
+        }
+        assert!(found.len() < 2, "{found:?}");
+        found.pop().map(|mut slots| {
+            slots.sort_unstable();
+            slots
+        })
+    };
+    let apart = [computes, computes, waits, waits, computes, computes];
+    let [one, other] = pairs(apart, TaskState::Running).unwrap();
+    assert!(one < 2 && (2..4).contains(&other), "{one}, {other}");
+    let mixed = [computes, waits, computes, waits, computes, computes];
+    assert_eq!(pairs(mixed, TaskState::Running), None);
+    assert_eq!(pairs([computes; 6], TaskState::Running), None);
+    // One that waits for memory has its core to itself: so has one that computes beside it.
+    let [_, other] = pairs(apart, TaskState::Blocked).unwrap();
+    assert_eq!(other, 2);
 }

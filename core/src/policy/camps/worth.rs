@@ -8,18 +8,21 @@
 //! there, *b(i, t)*, and how far it lags behind the mean, *lag(i)*, which is bounded, a place is worth
 //!
 //! ```text
-//! w(i) v(i, t) - b(i, t) H(t)      w(i) = lag(i) + SPEED * amp_threshold
+//! w(i) v(i, t) - b(i, t) H(t) - c(i) S(t)      w(i) = lag(i) + SPEED * amp_threshold
 //! ```
 //!
 //! where *H(t)* is by how much the weighted speeds of all others that share a cache with *t* fall for
 //! each byte a second: the sum of *w(j) v(j) k / (1 + k B)*, for contention slows *j* down by
-//! *1 + k B* where others transfer *B*.
+//! *1 + k B* where others transfer *B*. And where cores have two threads, *c(i)* is what part of its time *i* computes
+//! ([`crate::slowdown::sibling::computing`]), and *S(t)* by how much the weighted speed of a thread on *t* falls, in the mean, for each
+//! such part of its sibling's: so what waits for memory shares the fast cores, and what computes and gains little there leaves them.
 //!
 //! By its first part alone that is how the square of all distances from the mean falls fastest: a
 //! thread that is ahead is held back, too. The second gives speed some weight of its own. Whoever serves the
 //! greatest sum of weighted rates at every moment comes to what is best over time (max-weight
 //! scheduling: Tassiulas and Ephremides 1992), of which pairwise swaps are a local search.
 
+use super::sharing::{Crowding, SharedParts};
 use crate::policy::tools::swap::SwapCandidate;
 use crate::slowdown::MemoryLoad;
 use crate::topology::{MAX_CORE_TYPES, Topology};
@@ -36,6 +39,10 @@ const FAR: f64 = 4.0;
 pub struct Forecast {
     /// Speed on each core type beside those that run now, as part of that alone on the fastest.
     pub speed: [f64; MAX_CORE_TYPES],
+    /// Speed where it is, had it its core to itself.
+    pub unshared: f64,
+    /// What part of its time it computes, 0 to 1.
+    pub computing: f64,
     /// By what part its speed where it is falls for each byte/s more that others transfer.
     pub sensitivity: f64,
     /// What it transfers on each core type, bytes/s.
@@ -53,6 +60,8 @@ pub struct Worths {
     load: Vec<f64>,
     /// By contention domain: see H in the module.
     harm: Vec<f64>,
+    /// By runner: w.
+    weights: Vec<f64>,
     /// By runner: progress; kept for its memory.
     progress: Vec<i64>,
 }
@@ -91,6 +100,7 @@ impl Worths {
         topology: &Topology,
         runners: &[SwapCandidate],
         forecasts: &[Forecast],
+        shared: &SharedParts,
         threshold: i64,
     ) {
         let middle = self.middle(runners);
@@ -100,10 +110,16 @@ impl Worths {
         };
         let mean = runners.iter().map(lag).sum::<f64>() / runners.len().max(1) as f64;
         let weight = |runner: &SwapCandidate| lag(runner) - mean + SPEED * threshold as f64;
+        self.weights.clear();
+        self.weights.extend(runners.iter().map(weight));
         let suffers = |runner: &SwapCandidate, forecast: &Forecast| {
             weight(runner) * forecast.speed[runner.place] * forecast.sensitivity
         };
         let both = || runners.iter().zip(forecasts);
+        let crowding = Crowding::of(
+            both().map(|(runner, of)| (runner.place, weight(runner), of)),
+            shared,
+        );
         let mut harm = std::mem::take(&mut self.harm);
         harm.clear();
         harm.resize(self.load.len(), 0.0);
@@ -120,11 +136,19 @@ impl Worths {
             let harm = self.without_own(topology, runner, &harm, means, own);
             let mut worth = [0.0; MAX_CORE_TYPES];
             for (on, worth) in worth.iter_mut().enumerate() {
-                *worth = weight(runner) * forecast.speed[on] - forecast.btr[on] * harm[on];
+                let own = (on == runner.place).then(|| (weight(runner), forecast));
+                let siblings = forecast.computing * crowding.without(own, on, shared);
+                *worth =
+                    weight(runner) * forecast.speed[on] - forecast.btr[on] * harm[on] - siblings;
             }
             worth
         }));
         (self.of, self.harm) = (of, harm);
+    }
+
+    /// What the speed of the runner with this index is worth, had it its core to itself, ns of progress.
+    pub fn unshared(&self, runner: usize, forecast: &Forecast) -> f64 {
+        self.weights[runner] * forecast.unshared
     }
 
     /// The median of their progress, ns.
@@ -205,7 +229,8 @@ impl Worths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{board, task};
+    use crate::slowdown::sibling::loss;
+    use crate::testing::{board, task, with_smt};
 
     const THRESHOLD: i64 = 100;
 
@@ -221,6 +246,8 @@ mod tests {
         let runners: Vec<SwapCandidate> = threads.iter().map(runner).collect();
         let forecast = |&(_, _, btr, sensitivity): &(usize, i64, f64, f64)| Forecast {
             speed: [1.0, 0.5, 0.0, 0.0],
+            unshared: 1.0,
+            computing: 1.0,
             sensitivity,
             btr: [btr, btr / 2.0, 0.0, 0.0],
         };
@@ -228,7 +255,13 @@ mod tests {
         let running = runners.iter().zip(threads).map(|(r, t)| (r.cpu, t.2));
         let mut worths = Worths::default();
         worths.look(&topology, &MemoryLoad::of(&topology, running));
-        worths.refill(&topology, &runners, &forecasts, THRESHOLD);
+        worths.refill(
+            &topology,
+            &runners,
+            &forecasts,
+            &[0.0; MAX_CORE_TYPES],
+            THRESHOLD,
+        );
         worths
     }
 
@@ -280,6 +313,32 @@ mod tests {
         assert_eq!(neighbour, stranger);
         let [_, worse, _] = of(700);
         assert!(worse < 0.5 * neighbour, "{worse} after {neighbour}");
+    }
+
+    #[test]
+    fn on_shared_cores_what_computes_is_worth_less_by_what_it_takes_from_siblings() {
+        let topology = with_smt(board(2, 4), 0);
+        let runners = [(0, 0), (1, 0), (2, 1), (3, 1)]
+            .map(|(id, place)| SwapCandidate::new(&task(id, id, place), place, 0));
+        let gains = |shared: f64| {
+            let forecasts = [1.0, 1.0, 1.0, 0.0].map(|computing| Forecast {
+                speed: [0.6, 0.5, 0.0, 0.0],
+                unshared: 1.0,
+                computing,
+                ..Forecast::default()
+            });
+            let shared = [shared, 0.0, 0.0, 0.0];
+            let mut worths = Worths::default();
+            worths.look(&topology, &MemoryLoad::default());
+            worths.refill(&topology, &runners, &forecasts, &shared, THRESHOLD);
+            [0, 1, 2, 3].map(|runner| worths.gain(runner, 0, 1))
+        };
+        assert!(gains(0.0).iter().all(|gain| (gain - 10.0).abs() < 1e-9));
+        let [here, _, elsewhere, waits] = gains(1.0);
+        let takes = THRESHOLD as f64 * loss(1.0, 1.0);
+        assert!((here - (10.0 - takes)).abs() < 1e-9, "{here}");
+        assert!((elsewhere - here).abs() < 1e-9);
+        assert!((waits - 10.0).abs() < 1e-9, "{waits}");
     }
 
     #[test]

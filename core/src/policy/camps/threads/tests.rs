@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
+use crate::policy::camps::Worths;
+use crate::policy::tools::swap::SwapCandidate;
 use crate::testing::{MS, board, sample, task};
 
 /// How fast the first of two threads on big cores with one cache is expected to be there, after

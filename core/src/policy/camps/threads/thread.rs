@@ -10,6 +10,9 @@ use crate::policy::tools::tell;
 use crate::slowdown::{Estimator, ReadingOutcome, SiblingFactor};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 
+/// A sample counts for one in so many in what part of its time a thread computes.
+const AVERAGED: f64 = 4.0;
+
 /// What is known of a thread.
 pub(in crate::policy::camps) struct Thread {
     pub(in crate::policy::camps) estimator: Estimator,
@@ -25,6 +28,8 @@ pub(in crate::policy::camps) struct Thread {
     /// core type.
     pub(in crate::policy::camps) sibling: SiblingFactor,
     pub(in crate::policy::camps) shared: [f64; MAX_CORE_TYPES],
+    /// What part of its time it computes ([`crate::slowdown::sibling::computing`]), over its latest samples.
+    pub(in crate::policy::camps) computing: f64,
     /// By core type: what contention does to it there.
     pub(in crate::policy::camps) sensitivity: [Sensitivity; MAX_CORE_TYPES],
     /// By slower core type: the slowdown that was measured there last without contention, which the type alone makes.
@@ -53,6 +58,7 @@ impl Thread {
             aggressiveness: Aggressiveness::default(),
             sibling: SiblingFactor::default(),
             shared: [1.0; MAX_CORE_TYPES],
+            computing: 1.0,
             sensitivity: [Sensitivity::default(); MAX_CORE_TYPES],
             asymmetry: [None; MAX_CORE_TYPES],
             cpu: None,
@@ -62,6 +68,11 @@ impl Thread {
             past: PastThread::default(),
             now_ns: 0,
         }
+    }
+
+    /// Takes in what part of its time it computes by a sample. A phase of a moment is worth no move.
+    pub(super) fn note_computing(&mut self, part: f64) {
+        self.computing += (part - self.computing) / AVERAGED;
     }
 
     /// 1/slowdown by core type: as estimated, or from the nearest type where it is.
