@@ -230,3 +230,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn siblings_take_computing_from_each_other_and_misses_in_flight_that_wait_for_none() {
+    let machine = Library::builtin().unwrap().machine("i7-1260p").unwrap();
+    let mut contention = contention(machine.as_testbed().unwrap());
+    let mut beside = |load: usize, other: usize| {
+        let on_core = |load, other| RunningThread {
+            beside: Some(other),
+            ..on("i7-1260p", 0, load)
+        };
+        let one = on_core(load, other);
+        let mut both = [one, on_core(other, load)];
+        both.sort_unstable();
+        let slowdown = slowdown(&mut contention, &one, &both);
+        let place = both.iter().position(|runner| *runner == one).unwrap();
+        (slowdown, contention.rates(&both)[place].stalled)
+    };
+    // smt = 1.25, and 0.08 of what computes is lost to one that waits.
+    let (slowdown, stalled) = beside(INTEGER, INTEGER);
+    assert!(
+        (slowdown - 1.6).abs() < 0.01 && stalled < 0.01,
+        "{slowdown}, {stalled}"
+    );
+    let (slowdown, _) = beside(INTEGER, CHASE);
+    assert!((1.05..1.15).contains(&slowdown), "{slowdown}");
+    // One miss at a time takes as long as ever; many that wait for none are fewer at a time.
+    let (slowdown, stalled) = beside(CHASE, INTEGER);
+    assert!(slowdown < 1.1 && stalled > 0.8, "{slowdown}, {stalled}");
+    let loads = &contention.loads;
+    let in_flight = [STREAM, CHASE, RESIDENT].map(|load| loads[load].in_flight[0]);
+    assert_eq!(in_flight[..2], [1.0, 1.0]);
+    assert!((in_flight[2] - 1.0 / 0.7).abs() < 1e-9, "{in_flight:?}");
+}

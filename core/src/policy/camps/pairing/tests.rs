@@ -5,6 +5,14 @@ const LEAST: f64 = 10.0;
 const INTERVAL: Duration = Duration::from_millis(400);
 const LATER_NS: u64 = 400_000_000;
 
+/// Two that compute on one core, two that wait on another: see [`places`].
+const APART: [(u32, f64, f64); 4] = [
+    (0, 1.0, 100.0),
+    (0, 1.0, 90.0),
+    (2, 0.0, 100.0),
+    (2, 0.0, 100.0),
+];
+
 /// Threads by core, each with what part of its time it computes and what its speed is worth.
 fn places(threads: &[(u32, f64, f64)]) -> Vec<SharedPlace> {
     let mut on = std::collections::HashMap::new();
@@ -81,20 +89,14 @@ fn a_core_with_one_thread_has_a_quiet_half() {
 
 #[test]
 fn only_those_move_that_may_and_within_their_type() {
-    let threads = [
-        (0, 1.0, 100.0),
-        (0, 1.0, 90.0),
-        (2, 0.0, 100.0),
-        (2, 0.0, 100.0),
-    ];
-    let mut all = places(&threads);
+    let mut all = places(&APART);
     all[2].free = false;
     assert_eq!(best(all.clone()).map(|[_, other]| other), Some(3));
     all[2].core_type = 1;
     all[3].core_type = 1;
     assert_eq!(best(all), None);
     // Two that take turns on one CPU are not each other's siblings.
-    let mut all = places(&threads);
+    let mut all = places(&APART);
     all[1].cpu = all[0].cpu;
     assert_eq!(best(all), None);
     assert_eq!(best(Vec::new()), None);
@@ -117,14 +119,8 @@ fn on_a_server_it_is_found_on_each_type() {
 
 #[test]
 fn there_is_one_at_a_time_and_one_that_did_not_come_is_left_alone() {
-    let threads = [
-        (0, 1.0, 100.0),
-        (0, 1.0, 90.0),
-        (2, 0.0, 100.0),
-        (2, 0.0, 100.0),
-    ];
     let mut pairing = Pairing::new(INTERVAL);
-    let all = || places(&threads).into_iter();
+    let all = || places(&APART).into_iter();
     assert!(pairing.is_due(0));
     let first = pairing.exchange(all(), LEAST, 0).unwrap();
     assert!(!pairing.is_due(LATER_NS - 1) && pairing.is_due(LATER_NS));
