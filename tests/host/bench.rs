@@ -281,6 +281,25 @@ fn the_simulator_has_the_mixes_of_the_virtual_machines() {
 }
 
 #[test]
+fn the_simulator_can_be_given_the_mixes_of_the_machine_with_smt() {
+    let file = |name| {
+        format!(
+            "{}/experiments/mixes/{name}.toml",
+            env!("CARGO_MANIFEST_DIR")
+        )
+    };
+    let mut library = Library::builtin().unwrap();
+    library.add_mixes(Path::new(&file("smt"))).unwrap();
+    let cpus = library.machine("i7-1260p").unwrap().cpus();
+    let virtual_machine = Mixes::read(Path::new(&file("i7-1260p"))).unwrap();
+    for mix in &virtual_machine.mixes {
+        assert_eq!(library.mix(&mix.name).unwrap().members, mix.members);
+        let threads: u32 = mix.members.iter().map(|member| member.threads).sum();
+        assert_eq!(threads as usize, cpus, "{}", mix.name);
+    }
+}
+
+#[test]
 fn mixes_of_real_programs_are_no_more_threads_than_cpus() {
     for (machine, cpus) in [("alder-lake-4p4e", 8), ("i7-1260p", 16)] {
         let path = format!(

@@ -34,7 +34,7 @@ const MOST: f64 = 2.3;
 /// What a busy sibling takes of a thread that waits for memory, as part of what it takes of others: assumed.
 const WAITING: f64 = 0.2;
 
-/// How much slower two that compute all the time make each other: 1 less than 2 / 1.3.
+/// How much slower two that compute all the time make each other, as [`USUAL`] has it.
 const EXCESS: f64 = 0.54;
 
 /// One that issues so many instructions a cycle does not wait: about what cores can.

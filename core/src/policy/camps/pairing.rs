@@ -43,9 +43,9 @@ pub(super) struct SharedPlace {
 pub(super) struct Pairing {
     interval_ns: u64,
     due_ns: u64,
-    /// Who was to come to which core at last.
+    /// The threads exchanged last, and the core to which each was to come.
     sent: [Option<(TaskId, u32)>; 2],
-    /// Who did not come, and until when that is remembered.
+    /// Threads that did not come, and until when that is remembered, ns.
     unmoved: Vec<(TaskId, u64)>,
     // Kept for their memory.
     places: Vec<SharedPlace>,

@@ -40,6 +40,10 @@ impl Crowding {
 
     /// What one on `on` loses for each part of its time that its sibling computes more, beside what all there do in the mean.
     fn loss(&self, weight: f64, forecast: &Forecast, on: usize, shared: &SharedParts) -> f64 {
+        // So on all machines without SMT, at each look.
+        if shared[on] == 0.0 {
+            return 0.0;
+        }
         let mean = self.computing[on] / self.runners[on];
         shared[on] * weight * forecast.unshared * loss(forecast.computing, mean)
     }
