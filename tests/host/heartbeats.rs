@@ -166,8 +166,9 @@ impl Drop for Ends {
 
 /// A display without a screen, and its name.
 fn display() -> Option<(Ends, String)> {
+    // Without -noreset the server begins anew when its last client has gone, and throws out one that connects just then.
     let server = Command::new("Xvfb")
-        .args(["-displayfd", "1", "-nolisten", "tcp"])
+        .args(["-displayfd", "1", "-nolisten", "tcp", "-noreset"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
