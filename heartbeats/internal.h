@@ -69,8 +69,8 @@ struct scx_hetero_hb {
 	char answer[256];
 	char refusal[160];
 
-	/* When beats came, by their numbers. */
-	uint64_t ring[];
+	/* When beats came, by their numbers. A word that is no multiple of 8 bytes away, as on i386, may be torn. */
+	_Alignas(8) uint64_t ring[];
 };
 
 /* All want the lock held. */

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use scx_hetero::goals::GoalTarget;
+use scx_hetero::goals::{GoalTarget, SessionReading};
 
 use crate::goals::{Bench, LIMIT, until};
 
@@ -35,8 +35,31 @@ fn run(command: &mut Command) -> String {
 
 #[test]
 fn a_c_program_has_sessions_threads_and_children() {
+    has_sessions_threads_and_children(&[]);
+}
+
+#[test]
+fn so_has_one_of_32_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("try.c");
+    fs::write(
+        &source,
+        "#include <errno.h>\nint main(void) { return errno; }\n",
+    )
+    .unwrap();
+    let compiles = Command::new("cc")
+        .args(["-m32", "-o"])
+        .args([&folder.path().join("try"), &source])
+        .output();
+    if !compiles.is_ok_and(|made| made.status.success()) {
+        return println!("SKIPPED: no compiler for programs of 32 bits (Debian: gcc-multilib)");
+    }
+    has_sessions_threads_and_children(&["BITS=32"]);
+}
+
+fn has_sessions_threads_and_children(set: &[&str]) {
     let bench = Bench::new();
-    let out = library(bench.folder.path(), &["all", "test"]);
+    let out = library(bench.folder.path(), &[&["all", "test"], set].concat());
     let mut child = Command::new(out.join("test"));
     child
         .env("SCX_HETERO_GOALS", bench.path())
@@ -186,45 +209,84 @@ fn driver() -> Option<PathBuf> {
     drivers.next().map(|of| of.path())
 }
 
-#[test]
-fn a_picture_by_vulkan_is_a_beat_also_where_the_device_is_asked_for_the_function() {
-    let has_headers = Path::new("/usr/include/vulkan/vk_layer.h").exists();
-    let has_cube = Command::new("vkcube").arg("--help").output().is_ok();
-    let (Some((_server, display)), Some(driver), true, true) =
-        (display(), driver(), has_headers, has_cube)
-    else {
-        return println!(
-            "SKIPPED: Vulkan's headers, vkcube, Mesa's driver for CPUs or Xvfb is missing ('testbed/setup tests')"
-        );
-    };
-    let bench = Bench::new();
-    let folder = bench.folder.path();
-    let prefix = format!("PREFIX={}", folder.join("usr").display());
-    library(folder, &[&prefix, "install-frames"]);
-    // It asks the device for what shows pictures, as DXVK does.
-    let cube = |said: &[(&str, &str)]| {
-        let mut cube = Command::new("vkcube");
-        cube.env("DISPLAY", &display)
+/// A bench, and what shows pictures by Vulkan there with the layer.
+struct Pictures {
+    bench: Bench,
+    display: String,
+    driver: PathBuf,
+    _server: Ends,
+}
+
+const WANTED: [(&str, &str); 2] = [("SCX_HETERO_FRAMES", "1"), ("SCX_HETERO_RATE", "59.94")];
+
+impl Pictures {
+    fn new() -> Option<Self> {
+        let has_headers = Path::new("/usr/include/vulkan/vk_layer.h").exists();
+        let has_cube = Command::new("vkcube").arg("--help").output().is_ok();
+        let (Some((server, display)), Some(driver), true, true) =
+            (display(), driver(), has_headers, has_cube)
+        else {
+            println!(
+                "SKIPPED: Vulkan's headers, vkcube, Mesa's driver for CPUs or Xvfb is missing ('testbed/setup tests')"
+            );
+            return None;
+        };
+        let bench = Bench::new();
+        let folder = bench.folder.path();
+        let prefix = format!("PREFIX={}", folder.join("usr").display());
+        library(folder, &[&prefix, "install-frames"]);
+        Some(Self {
+            bench,
+            display,
+            driver,
+            _server: server,
+        })
+    }
+
+    /// `program`, which starts Khronos' cube if need be: it asks the device for what shows pictures, as DXVK does.
+    fn cube(&self, mut program: Command, said: &[(&str, &str)]) -> Command {
+        let folder = self.bench.folder.path();
+        program
+            .env("DISPLAY", &self.display)
             .env("XDG_DATA_HOME", folder.join("usr/share"))
             .env("XDG_RUNTIME_DIR", folder)
-            .env("VK_DRIVER_FILES", &driver)
-            .env("SCX_HETERO_GOALS", bench.path())
+            .env("VK_DRIVER_FILES", &self.driver)
             .envs(said.iter().copied())
             .stdout(Stdio::null());
-        cube
+        program
+    }
+
+    /// Starts it, and waits for twenty of its beats.
+    fn shows(&self, mut cube: Command) -> (Ends, SessionReading) {
+        let mut shows = Ends(cube.spawn().unwrap());
+        until("pictures", || {
+            assert!(shows.0.try_wait().unwrap().is_none(), "vkcube has ended");
+            self.bench
+                .read()
+                .iter()
+                .any(|session| session.beats.count >= 20)
+        });
+        let mut sessions = self.bench.read();
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        let session = sessions.remove(0);
+        assert_eq!(session.target, GoalTarget::Rate(59_940));
+        (shows, session)
+    }
+}
+
+#[test]
+fn a_picture_by_vulkan_is_a_beat_also_where_the_device_is_asked_for_the_function() {
+    let Some(pictures) = Pictures::new() else {
+        return;
     };
-    let wanted = [("SCX_HETERO_FRAMES", "1"), ("SCX_HETERO_RATE", "59.94")];
-    let mut shows = Ends(cube(&wanted).spawn().unwrap());
-    until("pictures", || {
-        assert!(shows.0.try_wait().unwrap().is_none(), "vkcube has ended");
-        bench.read().iter().any(|session| session.beats.count >= 20)
-    });
-    let sessions = bench.read();
-    let [session] = &sessions[..] else {
-        panic!("{sessions:?}");
+    let bench = &pictures.bench;
+    let cube = |said: &[(&str, &str)]| {
+        let mut cube = Command::new("vkcube");
+        cube.env("SCX_HETERO_GOALS", bench.path());
+        pictures.cube(cube, said)
     };
+    let (shows, session) = pictures.shows(cube(&WANTED));
     assert_eq!(session.about.tgid, shows.0.id());
-    assert_eq!(session.target, GoalTarget::Rate(59_940));
     drop(shows);
     bench.until_there_are(0);
 
@@ -237,4 +299,38 @@ fn a_picture_by_vulkan_is_a_beat_also_where_the_device_is_asked_for_the_function
         assert_eq!(text.contains("no goal"), told, "{said:?}: {text}");
         assert!(bench.read().is_empty(), "{said:?}");
     }
+}
+
+#[test]
+fn a_picture_is_a_beat_in_a_container_that_has_the_folder_of_the_socket() {
+    let Some(pictures) = Pictures::new() else {
+        return;
+    };
+    let bench = &pictures.bench;
+    // As Steam's: a user namespace, and a /run of its own but for what is asked for.
+    let container = |program: &str| {
+        let mut contained = Command::new("bwrap");
+        contained
+            .args([
+                "--die-with-parent",
+                "--unshare-user",
+                "--dev-bind",
+                "/",
+                "/",
+            ])
+            .args(["--tmpfs", "/run", "--bind"])
+            .arg(bench.path().parent().unwrap())
+            .args(["/run/scx_hetero", program]);
+        contained
+    };
+    if !container("true")
+        .output()
+        .is_ok_and(|ran| ran.status.success())
+    {
+        return println!("SKIPPED: no containers here, or no bwrap ('testbed/setup tests')");
+    }
+    let (shows, session) = pictures.shows(pictures.cube(container("vkcube"), &WANTED));
+    assert_eq!(session.about.name, "vkcube");
+    drop(shows);
+    bench.until_there_are(0);
 }
