@@ -89,6 +89,8 @@ pub struct Estimator {
     expected: u8,
     /// Likewise, of [`Self::beside_others`].
     beside: u8,
+    /// Likewise, measured against what an earlier run had alone.
+    against_past: u8,
 }
 
 impl Default for Estimator {
@@ -111,6 +113,7 @@ impl Estimator {
             totals: (0, 0),
             expected: 0,
             beside: 0,
+            against_past: 0,
         }
     }
 
@@ -144,11 +147,11 @@ impl Estimator {
     pub fn forget_the_past(&mut self) {
         self.history.forget_the_past();
         for (core_type, slowdown) in self.slowdown.iter_mut().enumerate() {
-            if self.expected & 1 << core_type != 0 {
+            if (self.expected | self.against_past) & 1 << core_type != 0 {
                 *slowdown = None;
             }
         }
-        self.expected = 0;
+        (self.expected, self.against_past) = (0, 0);
     }
 
     /// Whether the slowdown on a core type was measured, and is not only expected.
@@ -219,6 +222,11 @@ impl Estimator {
         };
         if let Some(alone) = alone {
             self.set(reading.core_type, alone / reading.ips);
+            let past = match known {
+                Some(entry) => entry.past,
+                None => self.history.entries().iter().any(|entry| entry.past),
+            };
+            self.against_past |= u8::from(past) << reading.core_type;
         } else if let Some(slowdown) = self.beside_others(reading, frequency)
             && !self.is_known_otherwise(reading.core_type)
         {
@@ -259,8 +267,9 @@ impl Estimator {
     fn set(&mut self, core_type: usize, slowdown: f64) {
         let slowdown = slowdown.clamp(1.0, MAX_SLOWDOWN);
         self.slowdown[core_type] = Some(slowdown);
-        self.expected &= !(1 << core_type);
-        self.beside &= !(1 << core_type);
+        for marked in [&mut self.expected, &mut self.beside, &mut self.against_past] {
+            *marked &= !(1 << core_type);
+        }
         self.average += (slowdown - self.average) / AVERAGED;
     }
 

@@ -104,6 +104,7 @@ impl Thread {
 
     /// What earlier runs knew is wrong.
     pub(super) fn forget_the_past(&mut self) {
+        self.estimator.forget_the_past();
         for core_type in 1..self.asymmetry.len() {
             if !self.estimator.is_measured(core_type) {
                 self.asymmetry[core_type] = None;
@@ -112,7 +113,6 @@ impl Thread {
         for (core_type, btr) in self.btr_on.iter_mut().enumerate() {
             *btr = btr.filter(|_| self.sampled & 1 << core_type != 0);
         }
-        self.estimator.forget_the_past();
         self.aggressiveness.forget_the_past();
         self.sibling.forget_the_past();
         self.sensitivity = Default::default();

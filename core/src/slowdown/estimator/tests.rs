@@ -178,6 +178,28 @@ fn what_is_expected_of_a_core_type_stays_while_it_is_disturbed() {
     assert_eq!(estimator.slowdown(SMALL), Some(3.0));
 }
 
+/// What was measured against a wrong speed is wrong as well.
+#[test]
+fn what_was_measured_against_a_past_is_forgotten_with_it() {
+    let alone = reading(BIG, 100.0, 2.0, true);
+    let mut estimator = warm();
+    estimator.remember(&alone.phase, 2.0, alone.frequency, true);
+    for (core_type, l1) in [(BIG, 100.0), (SMALL, 500.0)] {
+        estimator.observe(&reading(core_type, l1, 1.0, false), None);
+        assert_eq!(estimator.slowdown(core_type), Some(2.0));
+        assert!(estimator.is_measured(core_type));
+    }
+    estimator.forget_the_past();
+    assert_eq!([BIG, SMALL].map(|on| estimator.slowdown(on)), [None, None]);
+
+    // But not against what it did itself.
+    estimator.observe(&alone, None);
+    estimator.observe(&reading(SMALL, 100.0, 1.0, false), None);
+    estimator.forget_the_past();
+    let slowdowns = [BIG, SMALL].map(|on| estimator.slowdown(on));
+    assert_eq!(slowdowns, [Some(1.0), Some(2.0)]);
+}
+
 /// There it is seen undisturbed some time, and what others do to it is not taken for what it is.
 #[test]
 fn what_has_its_core_to_itself_stays_unknown_while_it_is_disturbed() {
