@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use crate::model::{Machine, aggressor, compute, sensitive, steady};
 use clap::ValueEnum;
 use hetero_core::knowledge::{Remembered, Sure, ThreadFinding, ThreadProfile};
+use hetero_core::testing::with_smt;
 use scx_hetero::agent::{Agent, Author, Backend, Outcome};
 use scx_hetero::pmu::Meaning;
 use scx_hetero::pmu::counts::{self, EventCounts};
@@ -96,11 +97,7 @@ fn in_steady_state(name: Name, fairness: u8, smt: bool) -> (u64, usize) {
     let mut machine = Machine::new(&[2, 4, 2], programs);
     machine.estimates = true;
     if smt {
-        machine.topology.smt = true;
-        for cpu in &mut machine.topology.cpus {
-            cpu.core = cpu.id & !1;
-            cpu.siblings = vec![cpu.core, cpu.core + 1];
-        }
+        machine.topology = (0..3).fold(machine.topology, with_smt);
     }
     let policy = name.build(Settings {
         fairness,
