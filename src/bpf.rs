@@ -19,9 +19,10 @@ pub mod intf {
 /// What the agent goes by is what the BPF half goes by.
 const _: () = {
     use hetero_core::agent::WEIGHT_ONE;
-    use hetero_core::limits::{MAX_EVENTS, MAX_SETS, MAX_SLOTS};
+    use hetero_core::limits::{MAX_CPUS, MAX_EVENTS, MAX_SETS, MAX_SLOTS};
     use hetero_core::topology::MAX_CORE_TYPES;
 
+    assert!(MAX_CPUS == intf::hetero_consts_MAX_CPUS as usize);
     assert!(MAX_SLOTS == intf::hetero_consts_MAX_SLOTS);
     assert!(MAX_EVENTS == intf::hetero_consts_MAX_EVENTS as usize);
     assert!(MAX_SETS == intf::hetero_consts_MAX_SETS as usize);

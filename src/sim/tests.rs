@@ -14,14 +14,14 @@ use super::fair::Fair;
 use super::goals::GoalOutcome;
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
-use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel, ThreadState};
+use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel, SimulatedThread, ThreadState};
 use super::library::Library;
 use super::machine::SimulatedMachine;
 use super::mix::Mix;
 use super::scheduler;
 use super::switch::Sim;
-use crate::agent::Outcome;
 use crate::agent::counted::CountedFor;
+use crate::agent::{Agent, Outcome};
 use crate::policy::{Action, Name, Seen, Settings};
 use crate::table::{Task, TaskState};
 
@@ -108,6 +108,17 @@ fn hetero() -> Hetero {
     let events = SimulatedEvents::plan(&machine, &CountedFor::default());
     let told = Told::new(None, events, None);
     Hetero::new(&machine, SLICE, Duration::ZERO, None, told).unwrap()
+}
+
+/// The same with a policy.
+fn decided_by(name: Name) -> Hetero {
+    let machine = machine("juno-r1");
+    let policy = name.build(Settings::default());
+    let agent = Agent::new(machine.topology.clone(), name, policy);
+    let counted = CountedFor::policy(agent.policy(), &machine.topology);
+    let told = Told::new(None, SimulatedEvents::plan(&machine, &counted), None);
+    let sample = Duration::from_millis(50);
+    Hetero::new(&machine, SLICE, sample, Some(agent), told).unwrap()
 }
 
 fn run_for<S: scheduler::SimulatedScheduler>(sim: &mut Sim<S>, ms: u64) {
@@ -210,6 +221,25 @@ fn weights_share_a_cpu_in_proportion() {
     let ratio = ran(0) / ran(1);
     assert!((ratio - 3121.0 / 1024.0).abs() < 0.15, "{ratio}");
     check(&sim);
+}
+
+#[test]
+fn what_weighs_little_gets_no_core_for_itself_beside_what_weighs_much() {
+    for name in [Name::Camps, Name::Acfs, Name::Hsp, Name::Eqp, Name::Adwrr] {
+        let mut sim = sim(&[("gamess", None); 12], decided_by(name));
+        for thread in 6..12 {
+            let task = sim.scheduler.task_of(thread).unwrap();
+            sim.scheduler.native.set_nice(task, 19, 0);
+        }
+        run_for(&mut sim, 8000);
+        let ran =
+            |threads: &[SimulatedThread]| threads.iter().map(|t| t.sum_exec).sum::<u64>() as f64;
+        let threads = &sim.kernel.threads;
+        // By weight they are due 1.4 % of it.
+        let light = ran(&threads[6..]) / ran(threads);
+        assert!(light < 0.04, "{name}: {light}");
+        check_hetero(&sim);
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use super::reason::Measure;
 use super::tools::LOOK;
 use super::tools::exchange::Exchange;
 use super::tools::ledger::Ledger;
+use super::tools::progress::APART_NS;
 use super::{Action, Insight, Policy, Reason, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::Topology;
@@ -79,9 +80,9 @@ impl Policy for Adwrr {
             let scaled = scaled_ns(task, snapshot.topology);
             // What it had before its weight changed (as where siblings in its cgroup wake up) counts as it did.
             let rate = WEIGHT_NICE_0 / f64::from(task.weight.max(1));
-            ledger.charge(snapshot.now_ns, task.id, scaled, rate)
+            ledger.charge(snapshot.now_ns, (task.id, task.weight), scaled, rate)
         });
-        ledger.close(|task| snapshot.is_alive(task));
+        ledger.close(APART_NS, |task| snapshot.is_alive(task));
         exchange.act(snapshot, None, round.as_nanos() as i64, actions);
     }
 

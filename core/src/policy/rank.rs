@@ -24,6 +24,8 @@
 
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
+
 use super::name::{About, Knows};
 use super::reason::Reasons;
 use super::tools::demand::Demand;
@@ -164,6 +166,8 @@ pub struct Rank {
     demand: Demand,
     reasons: Reasons,
     visits: Visits,
+    /// Where each thread is in `ranked`.
+    places: FxHashMap<TaskId, usize>,
     /// All that follow are kept for their memory.
     ranked: Vec<Ranked>,
     rising: Vec<Ranked>,
@@ -180,6 +184,7 @@ impl Rank {
             reasons: Reasons::default(),
             visits: Visits::default(),
             ranked: Vec::new(),
+            places: FxHashMap::default(),
             rising: Vec::new(),
             falling: Vec::new(),
         }
@@ -449,6 +454,10 @@ impl Policy for Rank {
         place(&mut self.ranked, &mut rooms[..nr_types]);
         self.visits.step(snapshot.now_ns, &mut self.ranked);
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
+        self.places.clear();
+        let ranked = self.ranked.iter().enumerate();
+        self.places
+            .extend(ranked.map(|(place, ranked)| (ranked.seen.task, place)));
     }
 
     remembers!(speedups);
@@ -458,7 +467,8 @@ impl Policy for Rank {
     }
 
     fn insight(&self, task: &Task, topology: &Topology) -> Insight {
-        let place = self.ranked.iter().find(|r| r.seen.task == task.id);
+        let place = self.places.get(&task.id);
+        let place = place.and_then(|&place| self.ranked.get(place));
         let insight = Insight {
             takes_part: Some(place.is_some()),
             rank: place.map(|place| place.rank),

@@ -12,7 +12,7 @@
 use super::threads::ThreadEstimators;
 use crate::policy::Snapshot;
 use crate::policy::tools::ledger::Ledger;
-use crate::policy::tools::progress::Progress;
+use crate::policy::tools::progress::{APART_NS, Progress};
 use crate::policy::tools::swap::SwapCandidate;
 use crate::table::Task;
 use crate::topology::Topology;
@@ -72,9 +72,12 @@ impl Fairness {
         for ((runner, task), rate) in runners.iter_mut().zip(taking_part).zip(rates) {
             // What it did itself: the ledger has its own rules for newcomers and sleepers.
             let done = task.amp_progress as i64;
-            runner.progress = self.ledger.charge(snapshot.now_ns, task.id, done, rate);
+            let of = (task.id, task.weight);
+            runner.progress = self.ledger.charge(snapshot.now_ns, of, done, rate);
         }
-        self.ledger.close(|task| snapshot.is_alive(task));
+        // As far as progress may be, and as much farther as the knob lets it.
+        let apart = (APART_NS as f64 * self.lead) as i64;
+        self.ledger.close(apart, |task| snapshot.is_alive(task));
         self.ledger.forgive(elapsed_ns as f64 / FORGOTTEN_NS);
     }
 }

@@ -290,9 +290,10 @@ impl Camps {
                 cpu: cpu.id,
                 llc: cpu.llc,
                 core: cpu.core,
-                btr,
+                // As harmful as what is learnt goes by.
+                btr: self.threads.load().on(cpu.id).unwrap_or(btr),
                 // A thread that wants little of a CPU is taken to be waited for.
-                exempt: !self.progress.takes_part(task),
+                exempt: !self.progress.wants_much(task),
             })
         };
         self.busy_cpus.clear();
@@ -376,6 +377,7 @@ impl Policy for Camps {
             fairness.apply(snapshot, elapsed, progress, threads, &mut self.runners);
         }
 
+        self.progress.release(snapshot, actions);
         let first = actions.len();
         if self.step_nwc(snapshot, actions) {
             self.progress.note(&actions[first..], snapshot.now_ns);

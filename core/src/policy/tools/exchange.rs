@@ -153,6 +153,7 @@ impl Exchange {
         should: impl Fn(&SwapCandidate, &SwapCandidate) -> bool,
         actions: &mut Vec<Action>,
     ) {
+        self.progress.release(snapshot, actions);
         let first = actions.len();
         if self.is_balanced(snapshot, actions) {
             self.runners.retain(|runner| !runner.resting);
@@ -202,6 +203,7 @@ impl Exchange {
         actions: &mut Vec<Action>,
     ) -> u32 {
         let nr_types = snapshot.topology.types.len();
+        self.progress.release(snapshot, actions);
         let first = actions.len();
         let mut exchanged = 0;
         if self.is_balanced(snapshot, actions) {

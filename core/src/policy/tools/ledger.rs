@@ -4,6 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::middle::middle;
 use crate::table::TaskId;
 
 /// A thread that was away for longer keeps no claim for that time, ns.
@@ -23,14 +24,21 @@ pub(crate) struct Ledger {
     accounts: FxHashMap<TaskId, Account>,
     /// Least and most at the last look, and in this one so far.
     range: Option<(i64, i64)>,
-    so_far: Option<(i64, i64)>,
+    /// Accounts and weights of those that were charged in this look so far; kept for its memory.
+    charged: Vec<(i64, u32)>,
 }
 
 impl Ledger {
     /// Charges a task with what `reading` grew by since it was last charged, times `rate`; gives
     /// its account. A newcomer starts level with the one that got most; one that was away for long
     /// comes back with no less than the one that got least.
-    pub(crate) fn charge(&mut self, now_ns: u64, task: TaskId, reading: i64, rate: f64) -> i64 {
+    pub(crate) fn charge(
+        &mut self,
+        now_ns: u64,
+        (task, weight): (TaskId, u32),
+        reading: i64,
+        rate: f64,
+    ) -> i64 {
         let (least, most) = self.range.unwrap_or_default();
         let account = self.accounts.entry(task).or_insert(Account {
             sum: most,
@@ -43,16 +51,27 @@ impl Ledger {
         }
         account.last = reading;
         account.charged_at_ns = now_ns;
-        let sum = account.sum;
-        let (least, most) = self.so_far.unwrap_or((sum, sum));
-        self.so_far = Some((least.min(sum), most.max(sum)));
-        sum
+        self.charged.push((account.sum, weight));
+        account.sum
     }
 
-    /// Ends a look. `is_alive` says which tasks there are.
-    pub(crate) fn close(&mut self, is_alive: impl Fn(TaskId) -> bool) {
+    /// Ends a look. `is_alive` says which tasks there are. None stays farther than `apart` from the middle of those that
+    /// were charged: by its weight one may get many times what others do, and a newcomer starts level with it.
+    pub(crate) fn close(&mut self, apart: i64, is_alive: impl Fn(TaskId) -> bool) {
         self.accounts.retain(|&task, _| is_alive(task));
-        self.range = self.so_far.take().or(self.range);
+        if let (Some(middle), Some(&(first, _)), Some(&(last, _))) = (
+            middle(&mut self.charged),
+            self.charged.first(),
+            self.charged.last(),
+        ) {
+            let (least, most) = (middle.saturating_sub(apart), middle.saturating_add(apart));
+            if first < least || last > most {
+                let accounts = self.accounts.values_mut();
+                accounts.for_each(|account| account.sum = account.sum.clamp(least, most));
+            }
+            self.range = Some((first.max(least), last.min(most)));
+        }
+        self.charged.clear();
     }
 
     /// Takes `part`, 0 to 1, of all differences away.
@@ -73,6 +92,9 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    /// Farther than any here is.
+    const FAR: i64 = 1_000_000;
+
     const A: TaskId = id(0);
     const B: TaskId = id(1);
     const C: TaskId = id(2);
@@ -87,9 +109,9 @@ mod tests {
     fn ledger() -> Ledger {
         let mut ledger = Ledger::default();
         for (now, a, b) in [(0, 7, 9), (1, 107, 309)] {
-            ledger.charge(now, A, a, 1.0);
-            ledger.charge(now, B, b, 0.5);
-            ledger.close(|_| true);
+            ledger.charge(now, (A, 1024), a, 1.0);
+            ledger.charge(now, (B, 1024), b, 0.5);
+            ledger.close(FAR, |_| true);
         }
         ledger
     }
@@ -97,41 +119,53 @@ mod tests {
     #[test]
     fn what_was_got_is_charged_at_the_rate() {
         let mut ledger = ledger();
-        assert_eq!(ledger.charge(2, A, 107, 1.0), 100);
-        assert_eq!(ledger.charge(2, B, 329, 2.0), 190);
+        assert_eq!(ledger.charge(2, (A, 1024), 107, 1.0), 100);
+        assert_eq!(ledger.charge(2, (B, 1024), 329, 2.0), 190);
     }
 
     #[test]
     fn a_newcomer_starts_level_with_the_one_that_got_most() {
-        assert_eq!(ledger().charge(2, C, 5_000, 1.0), 150);
+        assert_eq!(ledger().charge(2, (C, 1024), 5_000, 1.0), 150);
     }
 
     #[test]
     fn who_was_away_for_long_comes_back_level_with_the_one_that_got_least() {
         let mut ledger = ledger();
-        ledger.charge(2, B, 9_309, 1.0);
-        ledger.close(|_| true);
-        assert_eq!(ledger.charge(3, A, 107, 1.0), 100, "a short pause");
-        ledger.charge(3, B, 9_309, 1.0);
-        ledger.close(|_| true);
+        ledger.charge(2, (B, 1024), 9_309, 1.0);
+        ledger.close(FAR, |_| true);
+        assert_eq!(ledger.charge(3, (A, 1024), 107, 1.0), 100, "a short pause");
+        ledger.charge(3, (B, 1024), 9_309, 1.0);
+        ledger.close(FAR, |_| true);
         let late = 4 + PATIENCE_NS;
-        ledger.charge(late - 1, B, 9_309, 1.0);
-        ledger.close(|_| true);
-        assert_eq!(ledger.charge(late, A, 107, 1.0), 9_150);
+        ledger.charge(late - 1, (B, 1024), 9_309, 1.0);
+        ledger.close(FAR, |_| true);
+        assert_eq!(ledger.charge(late, (A, 1024), 107, 1.0), 9_150);
     }
 
     #[test]
     fn differences_are_forgiven_in_part_and_the_order_is_kept() {
         let mut ledger = ledger();
         ledger.forgive(0.5);
-        assert_eq!(ledger.charge(2, A, 107, 1.0), 112);
-        assert_eq!(ledger.charge(2, B, 309, 1.0), 138);
+        assert_eq!(ledger.charge(2, (A, 1024), 107, 1.0), 112);
+        assert_eq!(ledger.charge(2, (B, 1024), 309, 1.0), 138);
     }
 
     #[test]
     fn who_ended_is_forgotten() {
         let mut ledger = ledger();
-        ledger.close(|task| task != A);
-        assert_eq!(ledger.charge(2, A, 0, 1.0), 150);
+        ledger.close(FAR, |task| task != A);
+        assert_eq!(ledger.charge(2, (A, 1024), 0, 1.0), 150);
+    }
+
+    #[test]
+    fn none_is_far_from_the_middle_nor_is_a_newcomer() {
+        let mut ledger = Ledger::default();
+        for (now, light) in [(0, 0), (1, 70_000)] {
+            ledger.charge(now, (A, 15), light, 1.0);
+            ledger.charge(now, (B, 1024), now as i64, 1.0);
+            ledger.close(1_000, |_| true);
+        }
+        assert_eq!(ledger.charge(2, (A, 15), 70_000, 1.0), 1_001);
+        assert_eq!(ledger.charge(2, (C, 1024), 0, 1.0), 1_001);
     }
 }

@@ -12,6 +12,7 @@ pub(super) mod explore;
 pub(super) mod learnt;
 pub(super) mod ledger;
 pub(super) mod mean;
+mod middle;
 pub(crate) mod progress;
 pub(super) mod speeds;
 pub(crate) mod speedup;

@@ -12,6 +12,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::middle::middle;
 use super::swap::SwapCandidate;
 use crate::policy::{Action, Snapshot};
 use crate::table::{Task, TaskId, TaskState};
@@ -34,11 +35,12 @@ const REST_NS: u64 = 200_000_000;
 
 /// How far from the middle a thread may be, ns of progress: the most that `amp_threshold` can be
 /// ([`super::threshold`]), so that farther apart nothing is decided otherwise.
-const APART_NS: i64 = 4_000_000_000;
+pub(crate) const APART_NS: i64 = 4_000_000_000;
 
-/// Weight of nice 0. A heavier thread has no more say in where the middle is: it cannot have more than a CPU,
-/// and all others would count as far ahead of it.
-const WEIGHT_NICE_0: u32 = 1024;
+/// A thread whose weight entitles it to less than this part of what threads get in the mean does not take part. By the number
+/// of threads that a core type holds it would be worth as much as any other, and have a slow CPU for itself where others share
+/// the fast ones.
+const LIGHT: f64 = 0.25;
 
 /// What is remembered of a task.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,10 @@ pub(crate) struct Progress {
     range: Option<(i64, i64)>,
     /// Progress and weight of those that take part; kept for its memory.
     taking_part: Vec<(i64, u32)>,
+    /// Weights of those that are busy; kept for its memory.
+    weights: Vec<u32>,
+    /// Those that weigh less do not take part.
+    least_weight: u32,
 }
 
 /// How long a thread may sleep before its counter is reset, ns: the time in which, just swapped to
@@ -89,6 +95,7 @@ impl Progress {
         let first_look = self.looked_at_ns.is_none();
         let range = self.range;
         self.taking_part.clear();
+        self.weights.clear();
         for task in snapshot.tasks {
             let account = self.accounts.entry(task.id).or_insert_with(|| {
                 let mut fresh = Account::new(task, now);
@@ -119,11 +126,19 @@ impl Progress {
             }
             account.total_ns = task.total_ns();
             account.queued = task.state == TaskState::Queued;
+            if account.is_busy(task) {
+                self.weights.push(task.weight);
+            }
             if account.takes_part(task) {
-                let weight = task.weight.clamp(1, WEIGHT_NICE_0);
-                self.taking_part.push((account.progress(task), weight));
+                self.taking_part.push((account.progress(task), task.weight));
             }
         }
+        let types = snapshot.topology.types.iter();
+        let nr_cpus = types.map(|kind| kind.cpus.len()).sum();
+        let least_weight = least_weight(&mut self.weights, nr_cpus);
+        self.least_weight = least_weight;
+        self.taking_part
+            .retain(|&(_, weight)| weight >= least_weight);
         self.keep_together(snapshot);
         if self.accounts.len() > snapshot.tasks.len() {
             self.accounts.retain(|&id, _| snapshot.is_alive(id));
@@ -131,20 +146,13 @@ impl Progress {
         self.looked_at_ns = Some(now);
     }
 
-    /// Brings those that are far from the middle nearer, and notes their range. The middle is the progress that half
-    /// of the weight has not passed: what weighs next to nothing does not move it, however many there are.
+    /// Brings those that are far from the middle nearer, and notes their range.
     fn keep_together(&mut self, snapshot: &Snapshot) {
-        self.taking_part.sort_unstable();
-        let all = self.taking_part.iter();
-        let all: u64 = all.map(|&(_, weight)| u64::from(weight)).sum();
-        let mut so_far = 0;
-        let middle = self.taking_part.iter().find(|&&(_, weight)| {
-            so_far += u64::from(weight);
-            2 * so_far >= all
-        });
-        let (Some(&(middle, _)), Some(first), Some(last)) =
-            (middle, self.taking_part.first(), self.taking_part.last())
-        else {
+        let (Some(middle), Some(first), Some(last)) = (
+            middle(&mut self.taking_part),
+            self.taking_part.first(),
+            self.taking_part.last(),
+        ) else {
             // What slept all the while is still to come back level with the others.
             return;
         };
@@ -159,6 +167,7 @@ impl Progress {
         for task in snapshot.tasks {
             if let Some(account) = self.accounts.get_mut(&task.id)
                 && account.takes_part(task)
+                && task.weight >= self.least_weight
             {
                 let progress = account.progress(task);
                 let nearer = near(progress).wrapping_sub(progress);
@@ -172,10 +181,10 @@ impl Progress {
         Some(self.accounts.get(&task.id)?.progress(task))
     }
 
-    /// Whether a task wants a good part of a CPU and is not blocked.
+    /// Whether a task wants a good part of a CPU, by its weight may have that much of what there is, and is not blocked.
     pub(crate) fn is_busy(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
-        account.is_some_and(|account| account.is_busy(task))
+        task.weight >= self.least_weight && account.is_some_and(|account| account.is_busy(task))
     }
 
     /// Whether a task wants a good part of a CPU, be it asleep just now.
@@ -198,8 +207,18 @@ impl Progress {
 
     /// Whether a task is busy and free to choose between core types.
     pub(crate) fn takes_part(&self, task: &Task) -> bool {
-        let account = self.accounts.get(&task.id);
-        account.is_some_and(|account| account.takes_part(task))
+        self.is_busy(task) && task.may_choose()
+    }
+
+    /// Takes their hints back from those that want little of a CPU, or may have little: they are better off wherever one is
+    /// free for a moment. Those that are only asleep keep theirs.
+    pub(crate) fn release(&self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
+        for task in snapshot.tasks {
+            let keeps = self.is_wanting(task) && task.weight >= self.least_weight;
+            if task.hint.is_some() && task.may_choose() && !task.kthread && !keeps {
+                actions.push(Action::Hint(task.into(), None));
+            }
+        }
     }
 
     /// Core type where a task is; if it waits after being sent somewhere, that.
@@ -218,7 +237,7 @@ impl Progress {
     pub(crate) fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<SwapCandidate>) {
         for task in snapshot.tasks {
             if let Some(account) = self.accounts.get(&task.id)
-                && account.takes_part(task)
+                && self.takes_part(task)
             {
                 let (place, progress) = (account.place(task), account.progress(task));
                 runners.push(SwapCandidate::new(task, place, progress));
@@ -238,12 +257,25 @@ impl Progress {
         sent.is_none_or(|(to, at)| to != runner.place || now_ns.saturating_sub(at) > REST_NS)
     }
 
+    /// Whether a task was sent to a core type long enough ago, and is elsewhere: there is no way for it, as where a CPU has more
+    /// to do than can be seen.
+    pub(crate) fn is_stuck(&self, runner: &SwapCandidate, to: usize, now_ns: u64) -> bool {
+        let account = self.accounts.get(&runner.seen.task);
+        let sent = account.and_then(|account| account.sent);
+        sent.is_some_and(|(there, at)| {
+            let is_late = now_ns.saturating_sub(at) > REST_NS;
+            there == to && runner.hint == Some(to) && runner.place != to && is_late
+        })
+    }
+
     /// Notes which threads are sent where.
     pub(crate) fn note(&mut self, actions: &[Action], now_ns: u64) {
         let mut send = |task: TaskId, to: usize| {
             if let Some(account) = self.accounts.get_mut(&task) {
                 account.going = Some((to, now_ns + MOVE_NS));
-                account.sent = Some((to, now_ns));
+                // Sent there once more it has been on its way since the first time.
+                let again = account.sent.filter(|&(there, _)| there == to);
+                account.sent = again.or(Some((to, now_ns)));
             }
         };
         for action in actions {
@@ -254,6 +286,29 @@ impl Progress {
             }
         }
     }
+}
+
+/// The weight below which a thread may have less than [`LIGHT`] of what threads get in the mean, on so many CPUs; 0
+/// where there is one for each.
+fn least_weight(weights: &mut [u32], nr_cpus: usize) -> u32 {
+    if weights.len() <= nr_cpus {
+        return 0;
+    }
+    weights.sort_unstable_by(|a, b| b.cmp(a));
+    let (mut cpus, mut sum) = (nr_cpus as u64, 0);
+    weights
+        .iter()
+        .for_each(|&weight| sum += u64::from(weight.max(1)));
+    // None can have more than a CPU: what its weight entitles it to beyond that is for the others.
+    for &weight in &*weights {
+        let weight = u64::from(weight.max(1));
+        if weight * cpus < sum {
+            break;
+        }
+        (cpus, sum) = (cpus - 1, sum - weight);
+    }
+    let mean = nr_cpus as f64 / weights.len() as f64;
+    (LIGHT * mean * sum as f64 / cpus as f64).ceil() as u32
 }
 
 impl Account {

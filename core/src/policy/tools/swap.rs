@@ -24,6 +24,8 @@ pub struct SwapCandidate {
     pub cpu: u32,
     /// Core types that its affinity allows, a bit each.
     pub allowed: u8,
+    /// Core type to which it is hinted, if any.
+    pub hint: Option<usize>,
     /// It waits actively; then it goes to no faster type (section 4.5).
     pub spinning: bool,
     /// It was just sent here, and is not sent elsewhere yet.
@@ -44,6 +46,7 @@ impl SwapCandidate {
             place,
             cpu: task.cpu.max(0) as u32,
             allowed: task.allowed_types,
+            hint: task.hint,
             spinning: task.spinning,
             resting: false,
             nr_runnable: task.nr_runnable,
@@ -170,6 +173,7 @@ mod tests {
             place,
             cpu: slot,
             allowed: 0b1111,
+            hint: None,
             spinning: false,
             resting: false,
             nr_runnable: 1,

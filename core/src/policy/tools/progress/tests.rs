@@ -281,3 +281,54 @@ fn one_that_cannot_have_its_share_leaves_the_order_of_the_others() {
     assert_eq!(order, [0, 1, 2, 3]);
     assert_eq!(bench.of(2) - bench.of(0), APART_NS);
 }
+
+#[test]
+fn what_weighs_next_to_nothing_takes_no_part_where_cpus_are_short() {
+    let least = |weights: &[u32], nr_cpus| least_weight(&mut weights.to_vec(), nr_cpus);
+    assert_eq!(least(&[1024, 15], 2), 0, "a CPU for each");
+    assert_eq!(least(&[16; 64], 8), 4, "all get as little");
+    let nice = least(&[[1024; 8], [15; 8]].concat(), 8);
+    assert!((16..1024).contains(&nice), "{nice}");
+    // What is left by one that needs no more than a CPU is enough for the others.
+    assert!(least(&[1024, 15, 15, 15, 15], 4) <= 15);
+    assert!(least(&[88_761, 1024, 1024, 1024, 1024], 4) <= 1024);
+    assert_eq!(least(&[], 0), 0);
+
+    let mut bench = Bench::new(&[0; 7]);
+    assert!(
+        bench
+            .tasks
+            .iter()
+            .all(|task| bench.progress.takes_part(task))
+    );
+    bench.tasks[6].weight = 15;
+    bench.step(50 * MS);
+    let takes_part = |bench: &Bench, at: usize| bench.progress.takes_part(&bench.tasks[at]);
+    assert!(takes_part(&bench, 0) && !takes_part(&bench, 6));
+    assert!(!bench.progress.is_busy(&bench.tasks[6]));
+    bench.tasks[0].state = TaskState::Blocked;
+    bench.step(50 * MS);
+    assert!(takes_part(&bench, 6), "there is a CPU for it");
+}
+
+#[test]
+fn hints_are_taken_back_from_those_that_want_little() {
+    let mut bench = Bench::new(&[0; 3]);
+    let released = |bench: &Bench| {
+        let mut actions = Vec::new();
+        bench.progress.release(&bench.snapshot(), &mut actions);
+        actions
+    };
+    for task in &mut bench.tasks[..2] {
+        task.hint = Some(1);
+    }
+    assert!(released(&bench).is_empty());
+    bench.tasks[0].state = TaskState::Blocked;
+    bench.step(50 * MS);
+    assert!(released(&bench).is_empty(), "it is only asleep");
+    for _ in 0..20 {
+        bench.step(50 * MS);
+    }
+    let seen = Seen::from(&bench.tasks[0]);
+    assert_eq!(released(&bench), [Action::Hint(seen, None)]);
+}
