@@ -135,7 +135,8 @@ static void sweep_queue(u32 domain)
 		 * the task runs; running() sets both right.
 		 */
 		there = domain_ctx_of(to);
-		if (!there)
+		/* Where others have all CPUs it would wait for the next that looks there. */
+		if (!there || !serving_cpus(to, there))
 			continue;
 		/* Before, too: a CPU that falls idle meanwhile must see it in one of the two queues. */
 		note_moved_in(there);

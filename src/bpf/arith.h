@@ -365,10 +365,13 @@ static inline u64 run_delta(u64 sum_exec, u64 last)
 	return sum_exec > last ? sum_exec - last : 0;
 }
 
-/* Weight @a on @cpus_a CPUs is more crowded than weight @b on @cpus_b. */
+/*
+ * Weight @a on @cpus_a CPUs is more crowded than weight @b on @cpus_b. Nothing is more crowded than where there
+ * is no CPU, whatever weighs there.
+ */
 static inline bool more_crowded(u64 a, u32 cpus_a, u64 b, u32 cpus_b)
 {
-	return a * cpus_b > b * cpus_a;
+	return cpus_a ? a * cpus_b > b * cpus_a : cpus_b > 0;
 }
 
 #endif /* __HETERO_ARITH_H */

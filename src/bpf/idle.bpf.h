@@ -400,18 +400,25 @@ static void note_in(u64 *masks, s32 cpu, bool idle)
 		__sync_fetch_and_and(masks, ~bit);
 }
 
+static void note_core(s32 cpu, bool idle)
+{
+	s32 sibling = sibling_of_cpu(cpu);
+
+	note_in(idle_cores, cpu, idle);
+	if (sibling >= 0)
+		note_in(idle_cores, sibling, idle);
+}
+
 /* Keep our own idle masks. A core is idle when all its threads are; most have just one. */
 static void note_idle(s32 cpu, bool idle)
 {
-	s32 sibling;
-
 	note_in(idle_cpus, cpu, idle);
 	if (!has_smt || (idle && !sibling_is_idle(cpu)))
 		return;
-	note_in(idle_cores, cpu, idle);
-	sibling = sibling_of_cpu(cpu);
-	if (sibling >= 0)
-		note_in(idle_cores, sibling, idle);
+	note_core(cpu, idle);
+	/* The sibling may have left idle meanwhile, and said so before. */
+	if (idle && !sibling_is_idle(cpu))
+		note_core(cpu, false);
 }
 
 static s32 init_masks(void)

@@ -95,7 +95,10 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 	return best;
 }
 
-/* The deadline of the first task in @dsq that @cpu may take. */
+/*
+ * The deadline of the first task in @dsq that @cpu may take; where that is not found soon, one that is no
+ * later. Else it would wait for as long as there are others before it and some in this CPU's own queue.
+ */
 static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 {
 	struct task_struct *p;
@@ -103,21 +106,18 @@ static bool first_deadline(u64 dsq, s32 cpu, u64 *deadline)
 	u32 seen = 0;
 
 	if (!can_iterate()) {
-		/* Should this CPU not be for the first one, another will take it. */
 		p = bpf_ksym_exists(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(dsq) : NULL;
-		if (!p || !may_use_cpu(p, cpu))
+		if (!p)
 			return false;
 		*deadline = p->scx.dsq_vtime;
 		return true;
 	}
 	bpf_for_each(scx_dsq, p, dsq, 0) {
-		if (may_use_cpu(p, cpu)) {
+		if (may_use_cpu(p, cpu) || ++seen >= MAX_LOOKED_AT) {
 			*deadline = p->scx.dsq_vtime;
 			found = true;
 			break;
 		}
-		if (++seen >= MAX_LOOKED_AT)
-			break;
 		/* Hidden from the verifier, which would follow every count apart. */
 		__sink(seen);
 	}

@@ -325,6 +325,9 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 		return true;
 	if (!dctx->moved_in)
 		return false;
+	/* Nor is one that waits to be overlooked for a moment: a CPU that idles then may be the only one for it. */
+	if (scx_bpf_dsq_nr_queued(domain) > 0)
+		return true;
 	/* In this order, which the exchange keeps: a task that is moved in meanwhile says so again. */
 	__sync_lock_test_and_set(&dctx->moved_in, false);
 	if (scx_bpf_dsq_nr_queued(domain) > 0)

@@ -64,6 +64,9 @@ static u64 burst_of(struct task_ctx *tctx)
 	return tctx->burst_ns > now || !tctx->burst_ns ? tctx->burst_ns : now;
 }
 
+/* Slices by which threads with an allotment that are confined to some CPUs come before others. */
+#define CONFINED_LEAD		9
+
 /*
  * Threads whose allotment is not used up come first: others have what the allotments leave, which is
  * the agent's to see to. Should it allot too much, they wait for as long as the furthest lead lasts.
@@ -81,6 +84,9 @@ static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
 	if (!credit)
 		return deadline;
 	first = clock_now() - MAX_LEAD_NS - credit;
+	/* What is confined may never use up its allotment: those confined to the same CPUs are left a tenth. */
+	if (tctx->pinned_cpu != NO_CPU || tctx->cpu_set != ANY_CPU)
+		first = clock_now() - CONFINED_LEAD * slice_ns;
 	return vtime_before(first, deadline) ? first : deadline;
 }
 

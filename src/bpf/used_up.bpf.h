@@ -117,12 +117,27 @@ __noinline u64 held_on(struct task_struct *p __arg_trusted)
 	return until && vtime_before(scx_bpf_now() + LET_GO_DEBT_NS, until) ? until : 0;
 }
 
+/*
+ * Those that are held are looked through so often, by whichever CPU's timer, and so many of them at a time:
+ * any user may have thousands held.
+ */
+#define LET_GO_NS		(1000ULL * 1000)
+#define MOST_LOOKED_THROUGH	512
+
+static u64 looked_through_at;
+
 static int let_go(void *map, int *key, struct used_up_timer *timer)
 {
-	u64 now = scx_bpf_now(), next = 0;
+	u64 now = scx_bpf_now(), next = 0, last = looked_through_at;
 	struct task_struct *p;
+	u32 seen = 0;
 
 	timer->due = 0;
+	if (vtime_before(now, last + LET_GO_NS) ||
+	    __sync_val_compare_and_swap(&looked_through_at, last, now) != last) {
+		arm_used_up(*key, now + LET_GO_NS);
+		return 0;
+	}
 	/* Up to 6.17 the verifier does not take a timer for a read-side section. */
 	bpf_rcu_read_lock();
 	if (!can_iterate()) {
@@ -142,6 +157,11 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 			next = sooner(next, p->scx.dsq_vtime);
 			break;
 		}
+		if (++seen > MOST_LOOKED_THROUGH) {
+			next = now;
+			break;
+		}
+		__sink(seen);
 		until = held_on(p);
 		if (until) {
 			next = sooner(next, until);
@@ -151,6 +171,7 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		there = domain_ctx_of(domain);
 		if (!tctx || !there) {
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
+			wake_idle_for(p, *key);
 			continue;
 		}
 		/*
@@ -164,7 +185,7 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		wake_idle_for(p, *key);
 	}
 	if (next)
-		arm_used_up(*key, next);
+		arm_used_up(*key, vtime_before(next, now + LET_GO_NS) ? now + LET_GO_NS : next);
 	bpf_rcu_read_unlock();
 	return 0;
 }
