@@ -24,6 +24,7 @@ use super::slots::Sleepers;
 use super::{Lasting, NAME, Options, Scheduler, goals, priority, spinning};
 use crate::agent::{Agent, AgentGoals};
 use crate::bpf::BpfSkelBuilder;
+use crate::files::read_trimmed;
 use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
 use crate::policy::{self, Knows};
@@ -32,6 +33,9 @@ use crate::slowdown::calibrate;
 use crate::stats;
 use crate::table;
 use crate::topology::Topology;
+
+/// How often CPUs have gone or come, as the kernel counts it.
+const HOTPLUGS: &str = "/sys/kernel/sched_ext/hotplug_seq";
 
 impl<'a> Scheduler<'a> {
     pub(super) fn init(
@@ -56,6 +60,8 @@ impl<'a> Scheduler<'a> {
             Some(learning) => learning.model().cloned(),
             None => model.clone(),
         };
+        // Before the CPUs are looked at: one that goes or comes from now on ends the scheduler, which starts anew.
+        let hotplugs = read_trimmed(Path::new(HOTPLUGS)).and_then(|count| count.parse().ok());
         let mut topology = Topology::detect(options.core_types.as_ref())
             .context("cannot make out the CPUs' core types")?;
         for note in &topology.notes {
@@ -80,6 +86,9 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(options.verbose);
         let mut skel =
             scx_ops_open!(builder, object, hetero_ops, None).map_err(explain_load_error)?;
+        if let Some(hotplugs) = hotplugs {
+            skel.struct_ops.hetero_ops_mut().hotplug_seq = hotplugs;
+        }
         describe(&mut skel, &topology, options, wish.slice)?;
         if let Some(carried) = &carried {
             carried.storage.hand_on(&mut skel)?;
