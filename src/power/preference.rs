@@ -6,8 +6,8 @@
 //! What was there before is noted in a file before anything is changed, and put back at the end; after a crash by
 //! the service (`ExecStopPost=scx_hetero restore`), or the next start. Nothing is put back, nor set again, where
 //! another tool has set something else meanwhile: it is then that tool's, and where that is the same on all CPUs, so are those
-//! on which it is what was set here. What cannot be read, as of a CPU that is
-//! offline, comes back with what was set here: it stays noted, and is put back later.
+//! on which it is what was set here. What cannot be read, as of a CPU that is offline, comes back with what was set here, and so
+//! does what the governor `performance` hides: it stays noted, and is put back later.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -36,6 +36,10 @@ const NAMES: [&str; 5] = [
 /// What the fastest core type is set to, and the others.
 const FASTEST: &str = "power";
 const OTHERS: &str = "balance_power";
+
+/// While it governs, `intel_pstate` and `amd-pstate` show another preference and take none; afterwards there is again what was
+/// set before.
+const GOVERNOR: &str = "performance";
 
 /// So many are looked at each time, one after another: each is a file.
 const LOOKS: usize = 64;
@@ -298,7 +302,9 @@ fn restore_noted(root: &Path) -> (usize, Vec<SetPreference>) {
         forget(root);
     } else {
         let number = owed.len();
-        info!("{number} energy preferences cannot be put back yet, as of CPUs that are offline");
+        info!(
+            "{number} energy preferences cannot be put back yet, as of CPUs that are offline, or whose governor is {GOVERNOR}"
+        );
         if let Err(error) = write_state(root, owed.iter()) {
             debug!("more energy preferences are noted than are owed: {error:#}");
         }
@@ -344,13 +350,14 @@ fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>)
     (back, owed)
 }
 
-/// What another tool has set on all CPUs whose preference was set here and can be read: they show the same, and not all of
+/// What another tool has set on all CPUs whose preference was set here and can be told: they show the same, and not all of
 /// them were set to that here.
 fn set_everywhere<'a>(root: &Path, set: impl Iterator<Item = &'a SetPreference>) -> Option<String> {
     let mut all: Option<String> = None;
     let mut is_theirs = false;
     for it in set {
-        let Some(now) = read_trimmed(path_of(root, &it.policy)) else {
+        let now = read_trimmed(path_of(root, &it.policy));
+        let Some(now) = now.filter(|now| *now == it.set || !is_hidden(root, &it.policy)) else {
             continue;
         };
         if all.as_ref().is_some_and(|all| *all != now) {
@@ -363,13 +370,20 @@ fn set_everywhere<'a>(root: &Path, set: impl Iterator<Item = &'a SetPreference>)
 }
 
 /// Whether a preference is still as it was set here; `None` where that cannot be told, as the kernel answers EBUSY for
-/// a CPU that is offline.
+/// a CPU that is offline, or as the governor hides it.
 fn is_ours(root: &Path, set: &SetPreference) -> Option<bool> {
     match fs::read_to_string(path_of(root, &set.policy)) {
-        Ok(now) => Some(now.trim() == set.set),
+        Ok(now) if now.trim() == set.set => Some(true),
+        Ok(_) => (!is_hidden(root, &set.policy)).then_some(false),
         Err(error) if error.kind() == ErrorKind::NotFound => Some(false),
         Err(_) => None,
     }
+}
+
+/// Whether what is shown of a policy is its governor's and not what was set.
+fn is_hidden(root: &Path, policy: &str) -> bool {
+    let folder = root.join(POLICIES).join(policy);
+    read_trimmed(folder.join("scaling_governor")).as_deref() == Some(GOVERNOR)
 }
 
 fn path_of(root: &Path, policy: &str) -> PathBuf {

@@ -196,6 +196,55 @@ fn what_is_offline_is_put_back_when_it_is_online_again() {
     assert!(!has_state(&files));
 }
 
+/// As the driver does: under `performance` it shows that, and then again what there was.
+fn govern(files: &SysfsFiles, cpu: usize, governor: &str, shown: &str) {
+    files.set(&format!("policy{cpu}/scaling_governor"), governor);
+    set(files, cpu, shown);
+}
+
+#[test]
+fn what_the_governor_hides_is_still_owed() {
+    let files = laptop(BALANCED);
+    let mut preferences = EnergyPreferences::new(files.root());
+    preferences.lower(&board(2, 2));
+    // A game begins, and ends.
+    (0..4).for_each(|cpu| govern(&files, cpu, "performance", "performance"));
+    preferences.look();
+    preferences.look();
+    assert_eq!(preferences.set.len(), 4);
+    assert_eq!(preferences.found("policy0"), None, "it is not in force");
+    (0..4).for_each(|cpu| govern(&files, cpu, "powersave", SAVING[cpu]));
+    preferences.look();
+    assert_eq!(preferences.found("policy0"), Some(BALANCED[0]));
+    // The same where energy is no longer saved meanwhile, and after a crash.
+    (0..2).for_each(|cpu| govern(&files, cpu, "performance", "performance"));
+    preferences.restore();
+    std::mem::forget(preferences);
+    assert_eq!(now(&files)[0], "performance", "nothing is written");
+    assert_eq!(restore_left(files.root()), 0);
+    assert!(has_state(&files));
+    (0..2).for_each(|cpu| govern(&files, cpu, "powersave", SAVING[cpu]));
+    assert_eq!(restore_left(files.root()), 2);
+    assert_eq!(now(&files), BALANCED);
+    assert!(!has_state(&files));
+}
+
+#[test]
+fn a_governor_does_not_hide_what_another_tool_sets_on_the_others() {
+    let files = laptop(BALANCED);
+    let mut preferences = EnergyPreferences::new(files.root());
+    preferences.lower(&board(2, 2));
+    govern(&files, 3, "performance", "performance");
+    (0..3).for_each(|cpu| set(&files, cpu, "power"));
+    preferences.restore();
+    assert_eq!(now(&files)[..3], ["power"; 3]);
+    // What is set under another governor is another tool's, whatever it is.
+    govern(&files, 3, "powersave", "performance");
+    preferences.look();
+    assert!(!has_state(&files));
+    assert_eq!(now(&files)[3], "performance");
+}
+
 #[test]
 fn what_another_tool_has_set_is_no_longer_noted() {
     let files = laptop(BALANCED);
