@@ -22,7 +22,7 @@ use scx_hetero::stats::prometheus::{self, Exporter};
 use scx_hetero::topology::{CoreTypesSpec, Topology};
 use scx_hetero::{
     bench, collect, doctor, exit, goals, knowledge, ml, monitor, output, pmc, power, preflight,
-    replay, report, sim, stats,
+    replay, report, resctrl, sim, stats,
 };
 use scx_utils::build_id;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -107,7 +107,7 @@ enum Command {
     /// were moved
     Report(report::Args),
     /// Put back what a scheduler has set that was killed: the CPUs' energy
-    /// preferences
+    /// preferences, and which programs have few ways of a cache
     #[command(hide = true, after_help = "Example:\n  sudo scx_hetero restore")]
     Restore,
     /// Write man pages and completions for shells, for packages
@@ -283,6 +283,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
                 Some(ops) => info!("{ops} is attached: energy preferences are its own"),
                 None => _ = power::preference::restore_left(root),
             }
+            // Groups have their owner's number in their names.
+            resctrl::remove_left(root);
             Ok(0)
         }
         Some(Command::Generate { folder }) => generate(&folder).map(|()| 0),

@@ -2,7 +2,7 @@
 //! The folders of `/sys/fs/resctrl`, and which threads belong to which.
 //!
 //! There are control groups, folders whose tasks have ways of the caches in common, and within each, and within the
-//! root, monitoring groups. Ours are told by their names, `scx_hetero-OWNER...`. Those of owners that have ended are removed when another one begins.
+//! root, monitoring groups. Ours are told by their names, `scx_hetero-OWNER...`. Those of owners that have ended are removed when another one begins, or by `scx_hetero restore`.
 //! Others' groups are never touched, nor are processes that belong to one.
 
 use std::fs;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use hetero_core::cache::pool::GroupError;
 use log::debug;
+use rustc_hash::FxHashSet;
 
 /// Where the kernel mounts it.
 const RESCTRL: &str = "sys/fs/resctrl";
@@ -18,11 +19,11 @@ const RESCTRL: &str = "sys/fs/resctrl";
 /// What our folders' names begin with.
 const PREFIX: &str = "scx_hetero-";
 
-/// Threads of a process that are moved one by one, at most; those that they make later follow by
+/// Threads of a process that are moved one by one between two looks, at most; those that they make later follow by
 /// themselves.
 const MOST_THREADS: usize = 4096;
 
-/// Looks for threads that were made meanwhile, at most.
+/// Looks for threads, at most: the first ones may have made others meanwhile.
 const ROUNDS: usize = 3;
 
 /// Why there is no resctrl here, or not what is asked of it: a phrase for people, with the remedy where there is one.
@@ -83,8 +84,9 @@ impl Resctrl {
     /// Moves all threads of a process into a group, or none where one belongs to a group of another's, as libvirt
     /// does with the virtual CPUs of a QEMU. Those that it makes later follow by themselves.
     pub(super) fn move_process(&self, pid: u32, group: &Path) -> Result<(), GroupError> {
-        let is_others = |tid: &u32| self.is_others(pid, *tid);
-        match self.threads(pid).iter().any(is_others) {
+        let threads = self.threads(pid);
+        let mut moved = threads.iter().take(ROUNDS * MOST_THREADS);
+        match moved.any(|&tid| self.is_others(pid, tid)) {
             true => Err(GroupError::NotThisOne),
             false => self.move_ours(pid, group),
         }
@@ -92,23 +94,30 @@ impl Resctrl {
 
     /// Moves those threads of a process into a group that belong to no group of another's.
     pub(super) fn move_ours(&self, pid: u32, group: &Path) -> Result<(), GroupError> {
-        let mut moved = Vec::new();
+        let mut tried = FxHashSet::default();
+        let mut outcome = Err(GroupError::Ended);
         for _ in 0..ROUNDS {
-            let mut new = self.threads(pid);
-            new.retain(|tid| !moved.contains(tid) && !self.is_others(pid, *tid));
+            let mut new = self.untried(pid, &mut tried);
             if new.is_empty() {
                 break;
             }
+            new.retain(|&tid| !self.is_others(pid, tid));
             match move_threads(&new, group) {
-                Err(GroupError::Ended) if !moved.is_empty() => {}
-                outcome => outcome?,
+                Err(GroupError::Ended) => {}
+                Err(why) => return Err(why),
+                Ok(()) => outcome = Ok(()),
             }
-            moved.extend(new);
         }
-        match moved.is_empty() {
-            true => Err(GroupError::Ended),
-            false => Ok(()),
-        }
+        outcome
+    }
+
+    /// Threads of a process that were not `tried` yet, and now are.
+    fn untried(&self, pid: u32, tried: &mut FxHashSet<u32>) -> Vec<u32> {
+        let mut new = self.threads(pid);
+        new.retain(|tid| !tried.contains(tid));
+        new.truncate(MOST_THREADS);
+        tried.extend(&new);
+        new
     }
 
     /// The control group that a process belongs to, by its first thread, if we may move it: the root's folder or that of one of ours.
@@ -148,8 +157,7 @@ impl Resctrl {
     }
 
     fn threads(&self, pid: u32) -> Vec<u32> {
-        let mut tids = names(&self.root.join(format!("proc/{pid}/task")));
-        tids.truncate(MOST_THREADS);
+        let tids = names(&self.root.join(format!("proc/{pid}/task")));
         tids.iter().filter_map(|tid| tid.parse().ok()).collect()
     }
 
@@ -234,5 +242,55 @@ pub(super) fn remove(group: &Path) {
             debug!("{} stays: {error}", group.display());
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::SysfsFiles;
+
+    #[test]
+    fn a_process_of_many_threads_is_moved_in_rounds() {
+        let machine = SysfsFiles::new(&[]);
+        let most = MOST_THREADS as u32;
+        for tid in 0..most + 10 {
+            let folder = machine.root().join(format!("proc/7/task/{tid}"));
+            fs::create_dir_all(folder).unwrap();
+        }
+        let resctrl = Resctrl {
+            root: machine.root().to_path_buf(),
+            owner: 1,
+        };
+        let mut tried = FxHashSet::default();
+        assert_eq!(resctrl.untried(7, &mut tried).len(), MOST_THREADS);
+        assert_eq!(resctrl.untried(7, &mut tried).len(), 10);
+        assert_eq!(tried, (0..most + 10).collect());
+        assert!(resctrl.untried(7, &mut tried).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_is_removed_unless_its_owner_runs() {
+        let machine = SysfsFiles::new(&[
+            ("proc/9000010/comm", "scx_hetero"),
+            ("proc/9000011/comm", "bash"),
+            ("sys/fs/resctrl/info/last_cmd_status", "ok"),
+        ]);
+        let folder = |name: &str| machine.root().join(RESCTRL).join(name);
+        let groups = [
+            "scx_hetero-9000010-confined",
+            "scx_hetero-9000011-confined",
+            "scx_hetero-9000012-confined",
+            "mon_groups/scx_hetero-9000010-7",
+            "mon_groups/scx_hetero-9000012-8",
+            "theirs",
+        ];
+        for name in groups {
+            fs::create_dir_all(folder(name)).unwrap();
+        }
+        super::super::remove_left(machine.root());
+        let left = groups.map(|name| folder(name).exists());
+        assert_eq!(left, [true, false, false, true, false, true]);
+        super::super::remove_left(SysfsFiles::new(&[]).root());
     }
 }

@@ -13,3 +13,14 @@ mod ways;
 pub use files::ResctrlAbsent;
 pub use groups::ResctrlGroups;
 pub use ways::ResctrlWays;
+
+use std::path::Path;
+
+use log::debug;
+
+/// Removes groups below `root` that owners have left that did not come to their end. Those of owners that run stay.
+pub fn remove_left(root: &Path) {
+    if let Err(why) = files::Resctrl::find(root, std::process::id()) {
+        debug!("no group of resctrl is left: {why}");
+    }
+}
