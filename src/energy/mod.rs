@@ -27,6 +27,11 @@ pub use sensor::{EnergySensor, SensorStatus};
 /// A battery's gauge is looked at no more often: its firmware reckons as slowly.
 const BATTERY_LOOK: Duration = Duration::from_secs(5);
 
+/// So many minutes in succession in which cores take more than their package, or a package more than the battery gives, are a
+/// lie. A battery's gauge may be a mean of its last minute, and lags behind a load that begins.
+const CORES_MINUTES: u32 = 1;
+const BATTERY_MINUTES: u32 = 3;
+
 /// The machine slept between two looks if the clocks that count that and do not are so much further apart.
 const ASLEEP: Duration = Duration::from_millis(500);
 
@@ -120,7 +125,7 @@ impl Energy {
             nr_types: topology.map_or(0, |topology| topology.types.len().min(MAX_CORE_TYPES)),
             battery: Battery::find(root),
             battery_looked: None,
-            checks: Default::default(),
+            checks: [CORES_MINUTES, BATTERY_MINUTES].map(WholeCheck::new),
             sums: [None; EnergyDomain::SUMS],
             is_whole: true,
             looked: None,

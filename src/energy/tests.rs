@@ -213,7 +213,7 @@ fn cores_above_their_package_and_a_package_above_the_battery_are_lies() {
     let mut energy = machine.energy(2);
     let mut now = Instant::now();
     let mut micro = [9_000_000_u64, 1_000_000];
-    for _ in 0..130 {
+    for _ in 0..190 {
         now += Duration::from_secs(1);
         // 2 W of the package, of which 3 W are the cores'; and the battery gives 0.9.
         micro[0] = (micro[0] + 2_000_000) % 10_000_000;
