@@ -8,6 +8,7 @@
 
 pub mod advice;
 pub mod arith;
+mod aside;
 pub mod ask;
 pub mod bench;
 mod bpf;

@@ -72,17 +72,36 @@ impl Default for PowerOptions {
 /// It is no longer low with so many percent more: gauges waver.
 const RECOVERED: u8 = 5;
 
-/// Whether energy is to be saved, by what lies below `root` (`/`): what the user chose, by a power
+/// What the firmware says of that.
+pub struct FirmwareSigns {
+    platform: Option<String>,
+    supplies: PowerSupplies,
+}
+
+impl FirmwareSigns {
+    /// Asks it, on the machine whose files lie below `root`, which may take long.
+    pub fn read(root: &Path) -> Self {
+        let platform = read_trimmed(root.join("sys/firmware/acpi/platform_profile"));
+        let wants_speed = platform.as_deref() == Some(PERFORMANCE);
+        let supplies = match wants_speed {
+            // They have no say.
+            true => PowerSupplies::default(),
+            false => PowerSupplies::read(root),
+        };
+        Self { platform, supplies }
+    }
+}
+
+/// Whether energy is to be saved, by what lies below `root` (`/`), and what the firmware said: what the user chose, by a power
 /// profile; a battery that holds less than `low` percent; only where there is no profile, whether the machine runs on a
 /// battery. `ours` are the preferences that are not the user's, and `was` the answer before.
 pub fn saving(
     root: &Path,
+    said: &FirmwareSigns,
     low: u8,
     ours: Option<&EnergyPreferences>,
     was: Option<&SavingReason>,
 ) -> Option<SavingReason> {
-    let read = |path: &str| read_trimmed(root.join(path));
-    let platform = read("sys/firmware/acpi/platform_profile");
     let preference = ours
         .and_then(|ours| ours.found(FIRST_POLICY))
         .map(str::to_string)
@@ -90,17 +109,15 @@ pub fn saving(
             let folder = Path::new("sys/devices/system/cpu/cpufreq").join(FIRST_POLICY);
             read_trimmed(root.join(folder).join("energy_performance_preference"))
         });
-    let wants_speed = platform.as_deref() == Some(PERFORMANCE);
-    let supplies = (!wants_speed).then(|| PowerSupplies::read(root));
-    let supplies = supplies.filter(PowerSupplies::is_battery);
+    let supplies = Some(&said.supplies).filter(|supplies| supplies.is_battery());
     let low = match was {
         Some(SavingReason::BatteryLow(_)) => low.saturating_add(RECOVERED),
         _ => low,
     };
-    let percent = supplies.as_ref().and_then(PowerSupplies::percent);
-    match (platform, preference) {
+    let percent = supplies.and_then(PowerSupplies::percent);
+    match (&said.platform, preference) {
         (Some(platform), _) if FRUGAL.contains(&platform.as_str()) => {
-            Some(SavingReason::Platform(platform))
+            Some(SavingReason::Platform(platform.clone()))
         }
         (_, Some(preference)) if preference == "power" => Some(SavingReason::Preference),
         (None, None) if supplies.is_some() => Some(SavingReason::Battery),
@@ -192,6 +209,16 @@ fn charge(battery: &Path) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::testing::SysfsFiles;
+
+    /// As the scheduler asks.
+    fn saving(
+        root: &Path,
+        low: u8,
+        ours: Option<&EnergyPreferences>,
+        was: Option<&SavingReason>,
+    ) -> Option<SavingReason> {
+        super::saving(root, &FirmwareSigns::read(root), low, ours, was)
+    }
 
     impl SysfsFiles {
         fn saving(&self) -> Option<SavingReason> {

@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use log::debug;
+
+use crate::aside::Aside;
 use crate::files::read_trimmed;
 use crate::power::{feeds_the_machine, is_battery, is_online};
 
@@ -12,6 +15,8 @@ pub(super) struct Battery {
     /// Where all supplies are; chargers come and go.
     supplies: PathBuf,
     dirs: Vec<PathBuf>,
+    /// Their gauges are the firmware's, which may take its time.
+    gauges: Aside<Option<f64>>,
     watts: Option<f64>,
 }
 
@@ -23,6 +28,7 @@ impl Battery {
         Self {
             dirs: dirs.collect(),
             supplies,
+            gauges: Aside::default(),
             watts: None,
         }
     }
@@ -31,19 +37,37 @@ impl Battery {
         !self.dirs.is_empty()
     }
 
-    /// Asks the gauges.
+    /// Has the gauges asked, and waits for nothing.
     pub(super) fn look(&mut self) {
-        let watts = self.dirs.iter().map(|dir| discharge(dir));
-        let watts = watts.sum::<Option<f64>>().filter(|&watts| watts > 0.0);
-        // Beside a charger that is too weak, batteries give only what it lacks.
-        let is_plugged = || all(&self.supplies).any(|dir| !is_battery(&dir) && is_online(&dir));
-        self.watts = watts.filter(|_| !is_plugged());
+        let (dirs, supplies) = (self.dirs.clone(), self.supplies.clone());
+        let ask = move || given(&dirs, &supplies);
+        if let Err(error) = self.gauges.begin("battery", ask) {
+            debug!("what the battery gives is not known: {error}");
+        }
     }
 
-    /// What they give, W, all together; `None` while a charger is plugged in, one charges, all rest, or one does not say.
-    pub(super) fn watts(&self) -> Option<f64> {
+    /// What they give by the last answer, W, all together; `None` while a charger is plugged in, one charges, all rest, or one does
+    /// not say.
+    pub(super) fn watts(&mut self) -> Option<f64> {
+        if let Some(answer) = self.gauges.take() {
+            self.watts = answer;
+        }
         self.watts
     }
+
+    /// Waits for the gauges.
+    #[cfg(test)]
+    pub(super) fn wait(&self) {
+        self.gauges.wait();
+    }
+}
+
+fn given(dirs: &[PathBuf], supplies: &Path) -> Option<f64> {
+    let watts = dirs.iter().map(|dir| discharge(dir));
+    let watts = watts.sum::<Option<f64>>().filter(|&watts| watts > 0.0);
+    // Beside a charger that is too weak, batteries give only what it lacks.
+    let is_plugged = || all(supplies).any(|dir| !is_battery(&dir) && is_online(&dir));
+    watts.filter(|_| !is_plugged())
 }
 
 fn all(supplies: &Path) -> impl Iterator<Item = PathBuf> {

@@ -198,9 +198,11 @@ fn beside_a_weak_charger_the_battery_gives_only_a_part() {
     machine.set("power_supply/ADP1/online", "1");
     let mut battery = Battery::find(machine.root());
     battery.look();
+    battery.wait();
     assert_eq!(battery.watts(), None);
     machine.set("power_supply/ADP1/online", "0");
     battery.look();
+    battery.wait();
     assert_eq!(battery.watts(), Some(0.9));
 }
 
@@ -221,6 +223,7 @@ fn cores_above_their_package_and_a_package_above_the_battery_are_lies() {
         machine.set(&format!("{ZONE}/energy_uj"), &micro[0].to_string());
         machine.set("powercap/intel-rapl:0:0/energy_uj", &micro[1].to_string());
         energy.look(now, 1.0);
+        energy.battery.wait();
     }
     let lies: Vec<_> = energy.sensors().iter().map(EnergySensor::status).collect();
     assert_eq!(lies[0], SensorStatus::Lies(SensorLie::Exceeds));

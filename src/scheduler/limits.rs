@@ -2,20 +2,15 @@
 //! Has limits of cgroups looked for when some have changed: seldom, and not by the loop. Whoever owns
 //! a delegated cgroup can change them as often as it likes, and make many cgroups.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{Receiver, TryRecvError, bounded};
 use log::warn;
 
-use super::priority::run_when_idle;
+use crate::aside::Aside;
 use crate::cgroups::Limited;
 
 /// So long lies between two looks, at least.
 const EVERY: Duration = Duration::from_secs(10);
-
-/// The thread's stack, bytes; the agent's memory is locked.
-const STACK: usize = 128 << 10;
 
 /// See the module.
 pub(super) struct CgroupLimits {
@@ -23,7 +18,7 @@ pub(super) struct CgroupLimits {
     not_before: Option<Instant>,
     known: Limited,
     /// What the thread that looks will know.
-    job: Option<Receiver<Limited>>,
+    job: Aside<Limited>,
 }
 
 impl CgroupLimits {
@@ -33,7 +28,7 @@ impl CgroupLimits {
             changed: true,
             not_before: None,
             known: Limited::default(),
-            job: None,
+            job: Aside::default(),
         }
     }
 
@@ -48,31 +43,21 @@ impl CgroupLimits {
     }
 
     fn step_by(&mut self, now: Instant, look: impl FnOnce(&mut Limited) + Send + 'static) {
-        match self.job.as_ref().map(Receiver::try_recv) {
-            Some(Err(TryRecvError::Empty)) => return,
-            Some(Ok(known)) => self.known = known,
-            Some(Err(TryRecvError::Disconnected)) | None => {}
+        if let Some(known) = self.job.take() {
+            self.known = known;
         }
-        self.job = None;
-        if !self.changed || self.not_before.is_some_and(|at| now < at) {
+        if self.job.is_busy() || !self.changed || self.not_before.is_some_and(|at| now < at) {
             return;
         }
         self.changed = false;
         self.not_before = Some(now + EVERY);
         let mut known = std::mem::take(&mut self.known);
-        let (sender, receiver) = bounded(1);
-        let spawned = thread::Builder::new()
-            .name("limits".into())
-            .stack_size(STACK)
-            .spawn(move || {
-                // Where it may not, it is quick all the same.
-                let _ = run_when_idle();
-                look(&mut known);
-                let _ = sender.send(known);
-            });
-        match spawned {
-            Ok(_) => self.job = Some(receiver),
-            Err(error) => warn!("limits of cgroups are not looked for: {error}"),
+        let look = move || {
+            look(&mut known);
+            known
+        };
+        if let Err(error) = self.job.begin("limits", look) {
+            warn!("limits of cgroups are not looked for: {error}");
         }
     }
 }
@@ -80,8 +65,10 @@ impl CgroupLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossbeam::channel::bounded;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
     #[test]
     fn a_storm_of_changes_is_looked_at_once_in_ten_seconds_and_by_another_thread() {
@@ -102,11 +89,9 @@ mod tests {
             });
             if limits.not_before != before {
                 done.recv().unwrap();
-                let job = limits.job.clone().unwrap();
+                assert!(limits.job.is_busy());
                 // It ends by itself.
-                while job.is_empty() {
-                    thread::yield_now();
-                }
+                limits.job.wait();
             }
         }
         assert_eq!(looks.load(Ordering::Relaxed), 6);
@@ -121,7 +106,7 @@ mod tests {
         limits.changed();
         let later = begin + 2 * EVERY;
         limits.step_by(later, |_| panic!("two at a time"));
-        assert!(limits.changed && limits.job.is_some());
+        assert!(limits.changed && limits.job.is_busy());
         drop(go_on);
         while limits.changed {
             limits.step_by(later, |_| ());

@@ -5,17 +5,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use log::info;
+use log::{debug, info};
 
 use hetero_core::energy::limit::AtLimit;
 
 use super::Scheduler;
+use crate::aside::Aside;
 use crate::bpf::intf;
 use crate::energy::EnergyDomain;
 use crate::policy;
 use crate::power::limits::PowerLimits;
 use crate::power::preference::EnergyPreferences;
-use crate::power::{self, PowerOptions, SavingReason};
+use crate::power::{self, FirmwareSigns, PowerOptions, SavingReason};
 use crate::profile::{Profile, Saving};
 use crate::topology::Topology;
 
@@ -32,6 +33,8 @@ pub(super) struct Saver {
     limits: PowerLimits,
     at_limit: Option<AtLimit>,
     looked: Option<Instant>,
+    /// An embedded controller may take a tenth of a second to answer, or several seconds.
+    firmware: Aside<FirmwareSigns>,
     is_on: bool,
     why: Option<SavingReason>,
 }
@@ -46,6 +49,7 @@ impl Saver {
             limits: PowerLimits::find(root),
             at_limit: None,
             looked: None,
+            firmware: Aside::default(),
             is_on: false,
             why: None,
         }
@@ -61,18 +65,27 @@ impl Saver {
         self.is_on
     }
 
-    /// Looks now and then; whether it did.
+    /// Looks now and then, and as soon as the firmware has answered; whether it was time to.
     fn look(&mut self, now: Instant, root: &Path, topology: &Topology) -> bool {
-        if self.looked.is_some_and(|looked| now < looked + LOOK) {
+        let said = self.firmware.take();
+        let is_due = self.looked.is_none_or(|looked| now >= looked + LOOK);
+        if !is_due && said.is_none() {
             return false;
         }
-        self.looked = Some(now);
-        self.preferences.look();
+        if is_due {
+            self.looked = Some(now);
+            self.preferences.look();
+        }
         let (is_on, why) = match self.asked {
             Saving::Never => (false, None),
             Saving::Asked => {
+                if is_due {
+                    self.ask_firmware(root);
+                }
+                // Until it answers all stays as it was.
+                let Some(said) = said else { return is_due };
                 let (ours, was) = (Some(&self.preferences), self.why.as_ref());
-                let why = power::saving(root, self.low_battery, ours, was);
+                let why = power::saving(root, &said, self.low_battery, ours, was);
                 (why.is_some(), why)
             }
             Saving::Always => (true, None),
@@ -90,7 +103,15 @@ impl Saver {
             (false, true) => self.preferences.restore(),
             _ => {}
         }
-        true
+        is_due
+    }
+
+    fn ask_firmware(&mut self, root: &Path) {
+        let root = root.to_path_buf();
+        let read = move || FirmwareSigns::read(&root);
+        if let Err(error) = self.firmware.begin("power", read) {
+            debug!("the firmware is not asked whether energy is to be saved: {error}");
+        }
     }
 
     /// Looks whether the package is at its limit; it has taken so many joules by now, as far as that is known.
@@ -111,8 +132,9 @@ impl Saver {
 impl Scheduler<'_> {
     /// Looks whether energy is to be saved, and tells the BPF half.
     pub(super) fn watch_power(&mut self, now: Instant) {
-        if self.saver.look(now, Path::new("/"), &self.agent.topology) {
-            self.agent.saves = self.saver.is_on();
+        let is_due = self.saver.look(now, Path::new("/"), &self.agent.topology);
+        self.agent.saves = self.saver.is_on();
+        if is_due {
             let package = self.half.sensors.energy().of(EnergyDomain::Package);
             self.saver.look_at_limits(now, package);
             self.agent.at_limit = self.saver.at_limit.is_some();
@@ -159,13 +181,22 @@ mod tests {
         Saver::new(profile, &PowerOptions::default(), files.root())
     }
 
+    impl Saver {
+        /// Looks, and again when the firmware has answered.
+        fn look_twice(&mut self, now: Instant, files: &SysfsFiles, topology: &Topology) {
+            self.look(now, files.root(), topology);
+            self.firmware.wait();
+            self.look(now, files.root(), topology);
+        }
+    }
+
     #[test]
     fn the_users_wish_is_looked_at_now_and_then() {
         let files = SysfsFiles::new(&[(PLATFORM, "balanced")]);
         let begun = Instant::now();
         let mut auto = saver(Profile::Auto, &files);
         let look = |saver: &mut Saver, looks: u32| {
-            saver.look(begun + looks * LOOK / 2, files.root(), &board(2, 2));
+            saver.look_twice(begun + looks * LOOK / 2, &files, &board(2, 2));
             saver.is_on()
         };
         assert!(!look(&mut auto, 0));
@@ -178,6 +209,25 @@ mod tests {
         files.set(PLATFORM, "low-power");
         assert!(!look(&mut saver(Profile::Gaming, &files), 0));
         assert!(look(&mut saver(Profile::Powersave, &files), 0));
+    }
+
+    #[test]
+    fn firmware_that_takes_its_time_is_not_waited_for() {
+        let files = SysfsFiles::new(&[]);
+        let profile = files.root().join(PLATFORM);
+        std::fs::create_dir_all(profile.parent().unwrap()).unwrap();
+        // Its reader waits until there is a writer.
+        nix::unistd::mkfifo(&profile, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let begun = Instant::now();
+        let mut auto = saver(Profile::Auto, &files);
+        for looks in 0..3 {
+            assert!(auto.look(begun + looks * LOOK, files.root(), &board(2, 2)));
+            assert!(!auto.is_on() && auto.firmware.is_busy());
+        }
+        std::fs::write(&profile, "low-power\n").unwrap();
+        auto.firmware.wait();
+        assert!(!auto.look(begun + 2 * LOOK, files.root(), &board(2, 2)));
+        assert!(auto.is_on(), "as soon as it has answered");
     }
 
     #[test]
@@ -196,10 +246,10 @@ mod tests {
         let now = || crate::files::read_trimmed(files.root().join(&preference)).unwrap();
         let begun = Instant::now();
         let mut auto = saver(Profile::Auto, &files);
-        auto.look(begun, files.root(), &board(1, 1));
+        auto.look_twice(begun, &files, &board(1, 1));
         assert_eq!(now(), "power");
         files.set(PLATFORM, "balanced");
-        auto.look(begun + LOOK, files.root(), &board(1, 1));
+        auto.look_twice(begun + LOOK, &files, &board(1, 1));
         assert!(!auto.is_on());
         assert_eq!(now(), "balance_performance");
 
