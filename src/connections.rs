@@ -26,7 +26,7 @@ use log::debug;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-pub(crate) use end::{join_in_time, refuse_descriptors};
+pub(crate) use end::{LONGEST, join_in_time, join_within, refuse_descriptors};
 pub(crate) use seats::{Seat, Seats};
 pub(crate) use served::{Keeps, ServedSocket};
 pub(crate) use users::CountedUsers;

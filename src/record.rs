@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -13,6 +14,7 @@ use log::{info, warn};
 use hetero_core::record::format::Record;
 pub use hetero_core::record::*;
 
+use crate::connections::{LONGEST, join_within};
 use crate::energy::Energy;
 use crate::stream;
 
@@ -88,13 +90,19 @@ impl Background {
         Ok(free)
     }
 
-    /// Writes the last records, and waits until they are written.
-    pub fn finish(mut self, records: Vec<u8>) {
+    /// Writes the last records, and waits until they are written, but not for long: the disk may be dead, or a pipe that
+    /// nothing reads.
+    pub fn finish(self, records: Vec<u8>) {
+        self.finish_within(records, LONGEST);
+    }
+
+    /// The same; waits at most for `limit`, twice.
+    fn finish_within(mut self, records: Vec<u8>, limit: Duration) {
         if let Some(full) = self.full.take() {
-            let _ = full.send(records);
+            let _ = full.send_timeout(records, limit);
         }
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            let _ = join_within(thread, limit);
         }
     }
 }
@@ -134,5 +142,20 @@ fn write_plain(path: &Path, mut file: File, full: &Receiver<Vec<u8>>, give_back:
             return;
         }
         let _ = give_back.try_send(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_takes_nothing_holds_up_no_end() {
+        let (go_on, wait) = bounded::<()>(0);
+        let file = Background::spawn("stuck", move |_, _| _ = wait.recv()).unwrap();
+        assert_eq!(file.offer(|_| vec![0]), Ok(true));
+        assert_eq!(file.offer(|_| vec![0]), Ok(false));
+        file.finish_within(vec![0], Duration::from_millis(1));
+        drop(go_on);
     }
 }

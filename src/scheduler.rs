@@ -147,20 +147,21 @@ struct Wish {
     slice: Duration,
 }
 
-/// What outlives a restart, as on CPU hotplug.
+/// What outlives a restart, as on CPU hotplug. It ends in this order: a slow disk that holds up the last two keeps no socket, and
+/// nothing that was found of programs.
 struct Lasting {
     wish: Wish,
     /// The model to begin with.
     model: Option<Model>,
     learning: Option<Learning>,
-    recording: Recording,
-    log: SampleLog,
     cgroup_limits: CgroupLimits,
     /// What the one before knew of the threads.
     carried: Option<CarriedState>,
     programs: ProgramGoals,
     advice: ProgramAdvice,
     familiar: Option<Familiar>,
+    recording: Recording,
+    log: SampleLog,
 }
 
 /// A loaded and attached scheduler: the agent, and what talks to the kernel and to people. It
@@ -234,13 +235,13 @@ pub fn run(
         },
         model,
         learning,
-        recording: Recording::new(options.record.as_deref()),
-        log: SampleLog::new(options.samples.as_deref()),
         cgroup_limits: CgroupLimits::new(),
         carried: None,
         programs: ProgramGoals::listen(),
         advice: ProgramAdvice::listen(),
         familiar: None,
+        recording: Recording::new(options.record.as_deref()),
+        log: SampleLog::new(options.samples.as_deref()),
     };
     let mut object = MaybeUninit::uninit();
     let mut attached = Some(attached);

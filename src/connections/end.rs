@@ -18,7 +18,7 @@ use nix::libc::{self, c_int, socklen_t};
 const SO_PASSRIGHTS: c_int = 83;
 
 /// The longest that a thread is waited for.
-const LONGEST: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 
 /// Between two looks whether it has ended.
 const GLANCE: Duration = Duration::from_millis(1);
@@ -60,7 +60,8 @@ pub(crate) fn join_in_time<T>(thread: JoinHandle<T>) -> Option<T> {
     join_within(thread, LONGEST)
 }
 
-fn join_within<T>(thread: JoinHandle<T>, limit: Duration) -> Option<T> {
+/// The same, for no longer than `limit`.
+pub(crate) fn join_within<T>(thread: JoinHandle<T>, limit: Duration) -> Option<T> {
     let began = Instant::now();
     while !thread.is_finished() {
         if began.elapsed() >= limit {
