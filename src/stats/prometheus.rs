@@ -64,8 +64,9 @@ impl Exporter {
         let listener = listen().map_err(|error: std::io::Error| {
             anyhow!("cannot listen at {address}: {error}; name another with --prometheus")
         })?;
-        if !address.ip().is_loopback() {
-            warn!("whoever reaches {address} can read the statistics");
+        match address.ip().is_loopback() {
+            true => info!("all users of this machine can read the statistics at {address}"),
+            false => warn!("whoever reaches {address} can read the statistics"),
         }
         Ok(Self { listener })
     }
