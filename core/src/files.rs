@@ -13,6 +13,8 @@ use tempfile::{Builder, NamedTempFile};
 const MOST_TEXT: u64 = 64 << 20;
 /// The same of tables and results, which grow with what was measured.
 const MOST_TABLE: u64 = 1 << 30;
+/// Mode of a file like any other, of which the umask takes away.
+const COMMON: u32 = 0o666;
 /// So much tells that a device or a program is no text, bytes.
 const BEGINNING: u64 = 64 << 10;
 
@@ -121,8 +123,20 @@ fn place_of(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// In words; the old file is still there then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_as(path, bytes, COMMON)
+}
+
+/// [`write_whole`] for the file's owner alone.
+///
+/// # Errors
+/// The same.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_as(path, bytes, 0o600)
+}
+
+fn write_as(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let write = || -> io::Result<()> {
-        let mut file = beside(path)?;
+        let mut file = beside(path, mode)?;
         // Its errors do not name the temporary file, as those of NamedTempFile do.
         file.as_file_mut().write_all(bytes)?;
         file.as_file().sync_all()?;
@@ -137,20 +151,19 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// It could not.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    beside(path).map(drop)
+    beside(path, COMMON).map(drop)
 }
 
 /// A new file in the same folder, so that it can be renamed. Its name cannot be foreseen, and what
 /// is there already is not opened: in a folder of another user root would else follow a symlink.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
+fn beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     // Root could rename a file to /dev/null, and nothing would be as before.
     if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         let why = "what is there is no file; name another place";
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
     }
-    // Less what the umask takes away, like any other file.
     let mut options = File::options();
-    options.write(true).create_new(true).mode(0o666);
+    options.write(true).create_new(true).mode(mode);
     Builder::new()
         .prefix(".scx_hetero-")
         // What fails here does not name the temporary file, as with tempfile_in: that means nothing to people.
@@ -279,5 +292,8 @@ mod tests {
         fs::write(&theirs, "").unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&ours), mode(&theirs));
+        // Also where there was one that others could read.
+        write_private(&theirs, b"").unwrap();
+        assert_eq!(mode(&theirs) & 0o777, 0o600);
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::ProgramKey;
 use super::store::{PROGRAMS, StoredMachine, StoredProgram};
-use crate::files::{read_text, write_whole};
+use crate::files::{read_text, write_private};
 use crate::text::plain;
 
 /// Grows when a field changes its meaning.
@@ -78,7 +78,7 @@ impl From<TransferProgram> for StoredProgram {
     }
 }
 
-/// Writes programs of a machine called so.
+/// Writes programs of a machine called so, for the file's owner alone, like the store.
 pub(super) fn write(
     path: &Path,
     machine: &str,
@@ -91,7 +91,7 @@ pub(super) fn write(
         told,
         programs: programs.iter().map(TransferProgram::from).collect(),
     };
-    write_whole(
+    write_private(
         path,
         (serde_json::to_string_pretty(&file)? + "\n").as_bytes(),
     )
