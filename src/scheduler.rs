@@ -420,6 +420,9 @@ impl Scheduler<'_> {
         if let Err(error) = self.take_samples() {
             warn!("the last samples are lost: {error:#}");
         }
+        if let Some(familiar) = self.half.familiar.as_mut() {
+            familiar.wait_for_room();
+        }
         self.agent.keep_all(&mut self.half);
         uei_report!(&self.half.skel, uei).map_err(|error| {
             let message = format!("the kernel ended {NAME}: {error:#}");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The agent's side: asks, takes answers, hands on what was found. It waits for nothing, and what finds no room
-//! is dropped.
+//! The agent's side: asks, takes answers, hands on what was found. It waits for nothing while it schedules; what finds
+//! no room is tried again.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile};
@@ -19,6 +20,9 @@ use crate::table::{Comm, Task};
 
 /// Questions and answers that may wait.
 const WAITING: usize = 256;
+
+/// What is found at the end waits so long for room, all together.
+const LAST: Duration = Duration::from_secs(1);
 
 /// Of the thread that knows, bytes: SQLite and files of JSON take their part, and all of it is locked.
 const STACK: usize = 512 << 10;
@@ -36,6 +40,8 @@ pub(super) struct KnownProcess {
 struct Process {
     /// Name of its first thread when it was asked for: another one may mean another program.
     comm: Comm,
+    /// When that was its leader and began: another time means another process. Else 0.
+    started: u64,
     /// The outer one once there is an answer.
     known: Option<Option<ThreadProfile>>,
 }
@@ -54,6 +60,8 @@ pub(crate) struct Familiar {
     thread: Option<JoinHandle<KnowledgeService>>,
     /// Answers are not waited for any longer.
     ends: Arc<AtomicBool>,
+    /// Findings wait for room until then, at the end.
+    until: Option<Instant>,
 }
 
 impl Familiar {
@@ -76,6 +84,7 @@ impl Familiar {
                 said: FxHashSet::default(),
                 thread: Some(thread),
                 ends,
+                until: None,
             }),
             Err(error) => {
                 warn!("nothing is known of programs: cannot start a thread ({error})");
@@ -91,7 +100,9 @@ impl Familiar {
                 process.known = Some(known);
             }
         }
-        let is_other = |of: &Process| task.tid == task.tgid && of.comm != task.comm;
+        let leads = task.tid == task.tgid;
+        let is_later = |of: &Process| of.started != 0 && of.started != task.start_time;
+        let is_other = |of: &Process| leads && (of.comm != task.comm || is_later(of));
         if self.processes.get(&task.tgid).is_none_or(is_other) {
             match self.to.try_send(ToService::WhoIs(task.tgid)) {
                 Err(TrySendError::Disconnected(_)) => return Remembered::Nothing,
@@ -99,8 +110,12 @@ impl Familiar {
                 Err(TrySendError::Full(_)) => return Remembered::Later,
                 Ok(()) => {}
             }
-            let (comm, known) = (task.comm, None);
-            self.processes.insert(task.tgid, Process { comm, known });
+            let process = Process {
+                comm: task.comm,
+                started: if leads { task.start_time } else { 0 },
+                known: None,
+            };
+            self.processes.insert(task.tgid, process);
         }
         let process = self.processes.get(&task.tgid);
         match process.and_then(|process| process.known.as_ref()) {
@@ -115,9 +130,20 @@ impl Familiar {
         let _ = self.to.try_send(ToService::Machine(machine));
     }
 
-    /// Hands on what was found of a thread.
-    pub(crate) fn keep(&mut self, task: &Task, found: &ThreadFinding) {
-        let _ = self.to.try_send(ToService::Found(*task, *found));
+    /// Hands on what was found of a thread. False where there is no room for it now.
+    pub(crate) fn keep(&mut self, task: &Task, found: &ThreadFinding) -> bool {
+        let message = ToService::Found(*task, *found);
+        // After a restart the agent schedules again.
+        match self.until.filter(|&until| Instant::now() < until) {
+            Some(until) => self.to.send_deadline(message, until).is_ok(),
+            None => !matches!(self.to.try_send(message), Err(TrySendError::Full(_))),
+        }
+    }
+
+    /// From now on what finds no room waits for it, a while for all together. For the end, when no tasks wait for the
+    /// agent.
+    pub(crate) fn wait_for_room(&mut self) {
+        self.until = Some(Instant::now() + LAST);
     }
 
     /// Says that a thread behaves unlike its program did, once for each name.
@@ -167,4 +193,67 @@ impl Drop for Familiar {
 
 fn builder() -> thread::Builder {
     thread::Builder::new().name("know".into()).stack_size(STACK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hetero_core::testing::task;
+
+    fn familiar() -> (Familiar, Receiver<ToService>, Sender<KnownProcess>) {
+        let (to, messages) = bounded(2);
+        let (answer, answers) = bounded(2);
+        let familiar = Familiar {
+            machine: String::new(),
+            to,
+            answers,
+            processes: FxHashMap::default(),
+            alive: FxHashSet::default(),
+            said: FxHashSet::default(),
+            thread: None,
+            ends: Arc::default(),
+            until: None,
+        };
+        (familiar, messages, answer)
+    }
+
+    #[test]
+    fn a_number_that_is_given_out_again_is_asked_for_again() {
+        let (mut familiar, messages, answer) = familiar();
+        let mut leader = task(0, 0, 0);
+        leader.start_time = 5;
+        let thread = Task {
+            tid: leader.tid + 1,
+            start_time: 6,
+            ..leader
+        };
+        let mut asks = |task: &Task| {
+            let known = familiar.remembered(task);
+            assert!(matches!(known, Remembered::Later | Remembered::Nothing));
+            messages.try_iter().count()
+        };
+        assert_eq!([asks(&leader), asks(&leader), asks(&thread)], [1, 0, 0]);
+        let (tgid, known) = (leader.tgid, None);
+        answer.send(KnownProcess { tgid, known }).unwrap();
+        assert_eq!(asks(&leader), 0);
+        leader.start_time = 7;
+        assert_eq!([asks(&leader), asks(&leader)], [1, 0]);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_said_and_waits_for_it_only_at_the_end() {
+        let (mut familiar, messages, _answer) = familiar();
+        let (task, found) = (task(0, 0, 0), ThreadFinding::default());
+        let keep = |familiar: &mut Familiar| familiar.keep(&task, &found);
+        let taken = [(); 3].map(|()| keep(&mut familiar));
+        assert_eq!(taken, [true, true, false]);
+        familiar.until = Some(Instant::now());
+        assert!(!keep(&mut familiar), "that is over");
+        familiar.until = Some(Instant::now() + Duration::from_secs(3600));
+        let reads = thread::spawn(move || messages.iter().count());
+        let taken = [(); 20].map(|()| keep(&mut familiar));
+        assert_eq!(taken, [true; 20]);
+        drop(familiar);
+        assert_eq!(reads.join().unwrap(), 22);
+    }
 }

@@ -94,10 +94,11 @@ impl Backend for Moment<'_> {
         Remembered::Later
     }
 
-    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) -> bool {
         if let Some(all) = &mut self.found {
             all.push((*task, *found));
         }
+        true
     }
 }
 

@@ -179,10 +179,9 @@ impl Backend for BpfHalf<'_> {
         familiar.map_or(Remembered::Nothing, |familiar| familiar.remembered(task))
     }
 
-    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
-        if let Some(familiar) = self.familiar.as_mut() {
-            familiar.keep(task, found);
-        }
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) -> bool {
+        let familiar = self.familiar.as_mut();
+        familiar.is_none_or(|familiar| familiar.keep(task, found))
     }
 
     fn is_unlike(&mut self, task: &Task) {

@@ -230,10 +230,11 @@ impl Backend for SimulatedHalf<'_> {
         knowledge.map_or(Remembered::Nothing, |knowledge| knowledge.of(task))
     }
 
-    fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+    fn keep(&mut self, task: &Task, found: &ThreadFinding) -> bool {
         if let Some(knowledge) = &mut self.told.knowledge {
             knowledge.keep(task, found);
         }
+        true
     }
 
     fn is_unlike(&mut self, _: &Task) {

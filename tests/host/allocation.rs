@@ -69,8 +69,9 @@ impl Backend for Bench {
         Remembered::Known(&self.known)
     }
 
-    fn keep(&mut self, _: &Task, found: &ThreadFinding) {
+    fn keep(&mut self, _: &Task, found: &ThreadFinding) -> bool {
         self.kept += usize::from(!found.profile.is_empty());
+        true
     }
 
     fn recording(&mut self) -> Option<&mut Encoder> {

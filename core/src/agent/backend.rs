@@ -92,8 +92,10 @@ pub trait Backend {
     }
 
     /// Keeps what was found of a thread that has ended, or has lived for a minute more: in the place of what was found
-    /// of it before.
-    fn keep(&mut self, _task: &Task, _found: &ThreadFinding) {}
+    /// of it before. False where there is no room for it now.
+    fn keep(&mut self, _task: &Task, _found: &ThreadFinding) -> bool {
+        true
+    }
 
     /// A thread behaves unlike its program did before.
     fn is_unlike(&mut self, _task: &Task) {}

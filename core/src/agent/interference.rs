@@ -389,12 +389,9 @@ impl AgentInterference {
         known.then(|| thread.told())
     }
 
-    /// What a thread has lost to others since this was asked last.
-    pub(super) fn take_losses(&mut self, task: TaskId) -> ThreadLosses {
-        let thread = self.thread_mut(task);
-        thread.map_or_else(Default::default, |thread| {
-            std::mem::take(&mut thread.losses)
-        })
+    /// What a thread has lost to others, and was not kept yet.
+    pub(super) fn losses_mut(&mut self, task: TaskId) -> Option<&mut ThreadLosses> {
+        self.thread_mut(task).map(|thread| &mut thread.losses)
     }
 
     /// Forgets threads that were not there at the last look.

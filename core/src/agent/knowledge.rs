@@ -52,9 +52,10 @@ impl AgentKnowledge {
         std::mem::swap(&mut self.threads, &mut self.before);
         self.threads.clear();
         let mut before = self.before.drain(..).peekable();
+        let mut room = true;
         for task in tasks.iter().filter(|task| !task.kthread) {
             while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
-                gone.keep(backend, policy, (interference, caches), true);
+                _ = gone.keep(backend, policy, (interference, caches), true);
             }
             let known = before.next_if(|of| of.task.id == task.id);
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
@@ -67,9 +68,12 @@ impl AgentKnowledge {
             if known.asks {
                 known.ask(backend, policy);
             }
-            if now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
-                known.keep(backend, policy, (interference, caches), false);
-                known.kept_ns = now_ns;
+            // Where one finds no room, it and those after it are tried again at the next look.
+            if room && now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
+                room = known.keep(backend, policy, (interference, caches), false);
+                if room {
+                    known.kept_ns = now_ns;
+                }
             }
             let past = policy.past(task.id);
             if past == Past::Wrong && known.past != past {
@@ -78,7 +82,7 @@ impl AgentKnowledge {
             known.past = past;
             self.threads.push(known);
         }
-        before.for_each(|mut gone| gone.keep(backend, policy, (interference, caches), true));
+        before.for_each(|mut gone| _ = gone.keep(backend, policy, (interference, caches), true));
     }
 
     /// What became of what was known of a thread's program.
@@ -110,7 +114,7 @@ impl AgentKnowledge {
         (interference, caches): (&mut AgentInterference, &CacheLedger),
     ) {
         for known in &mut self.threads {
-            known.keep(backend, policy, (interference, caches), false);
+            _ = known.keep(backend, policy, (interference, caches), false);
         }
     }
 }
@@ -151,17 +155,18 @@ impl Acquaintance {
         }
     }
 
-    /// Has what is found of it kept; `last` if it has ended.
+    /// Has what is found of it kept; `last` if it has ended. False where there was no room for it.
     fn keep<B: Backend>(
         &mut self,
         backend: &mut B,
         policy: &dyn Policy,
         (interference, caches): (&mut AgentInterference, &CacheLedger),
         last: bool,
-    ) {
+    ) -> bool {
+        let losses = interference.losses_mut(self.task.id);
         let mut found = ThreadFinding {
             last,
-            losses: interference.take_losses(self.task.id),
+            losses: losses.as_deref().copied().unwrap_or_default(),
             ..ThreadFinding::default()
         };
         policy.find(self.task.id, &mut found.profile);
@@ -171,11 +176,16 @@ impl Acquaintance {
             }
         }
         let lost = found.losses.iter().any(Option::is_some);
-        if !found.profile.is_empty() || lost || (self.kept && last) {
-            found.unlike = policy.past(self.task.id) == Past::Wrong;
-            self.kept = true;
-            backend.keep(&self.task, &found);
+        if found.profile.is_empty() && !lost && !(self.kept && last) {
+            return true;
         }
+        found.unlike = policy.past(self.task.id) == Past::Wrong;
+        let taken = backend.keep(&self.task, &found);
+        if taken {
+            self.kept = true;
+            losses.map(std::mem::take);
+        }
+        taken
     }
 }
 
@@ -197,6 +207,8 @@ mod tests {
         is_known: bool,
         asked: usize,
         kept: Vec<ThreadFinding>,
+        /// So many times there is no room.
+        full: usize,
         program: ProgramFindings,
         unlike: usize,
     }
@@ -236,9 +248,14 @@ mod tests {
             }
         }
 
-        fn keep(&mut self, task: &Task, found: &ThreadFinding) {
+        fn keep(&mut self, task: &Task, found: &ThreadFinding) -> bool {
+            if self.full > 0 {
+                self.full -= 1;
+                return false;
+            }
             self.kept.push(*found);
             self.program.take(task, found, 0);
+            true
         }
 
         fn is_unlike(&mut self, _: &Task) {
@@ -261,6 +278,7 @@ mod tests {
             is_known: true,
             asked: 0,
             kept: Vec::new(),
+            full: 0,
             program: ProgramFindings::default(),
             unlike: 0,
         }
@@ -416,6 +434,42 @@ mod tests {
             let confirmed = renames(name, 2.0, same);
             assert_eq!(confirmed, (Past::Confirmed, Past::Confirmed), "{name}");
         }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_tried_again_at_the_next_look_and_nothing_of_it_is_lost() {
+        let topology = board(2, 4);
+        let tasks = [task(0, 0, 0), task(1, 1, 0)];
+        let mut programs = programs(&tasks[0]);
+        let mut policy = Name::Camps.build(Settings::default());
+        let mut interference = AgentInterference::default();
+        interference.look(0, &tasks, &topology, |_, _| None);
+        let loss = crate::knowledge::ThreadLoss {
+            by: 7,
+            ..Default::default()
+        };
+        for task in &tasks {
+            interference.observe(&sample(task, 1.0, 300.0, 0.0), &topology);
+            interference.losses_mut(task.id).unwrap()[0] = Some(loss);
+        }
+        let mut agent = AgentKnowledge::default();
+        let mut kept = Vec::new();
+        for (now_ns, full) in [(0, 0), (KEEP_NS, 1), (1, 1), (1, 0), (1, 0)] {
+            programs.now_ns += now_ns;
+            programs.full = full;
+            agent.look(
+                &mut programs,
+                &mut *policy,
+                (&mut interference, &CacheLedger::default()),
+                &tasks,
+            );
+            assert_eq!(programs.full, 0, "one attempt a look is enough");
+            kept.push(programs.kept.len());
+        }
+        assert_eq!(kept, [0, 0, 0, 2, 2]);
+        let lost = programs.kept.iter().map(|found| found.losses[0]);
+        assert!(lost.eq([Some(loss); 2]), "{:?}", programs.kept);
+        assert!(agent.threads.iter().all(|of| of.kept));
     }
 
     #[test]

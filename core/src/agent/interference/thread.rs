@@ -63,7 +63,7 @@ pub(super) struct DisturbedThread {
     pub(super) waits: f64,
     pub(super) late: Option<(u32, f64)>,
     pub(super) culprit: Option<(u32, f64)>,
-    /// What it lost to others and was not told yet.
+    /// What it lost to others and was not kept yet.
     pub(super) losses: ThreadLosses,
 }
 
