@@ -11,6 +11,7 @@
 pub mod command;
 mod familiar;
 mod image;
+mod lookups;
 pub mod process;
 mod service;
 pub mod store;

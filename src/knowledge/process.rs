@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rustc_hash::FxHashMap;
 use twox_hash::XxHash64;
 
@@ -41,6 +41,9 @@ pub struct ProgramKey {
     pub uid: u32,
 }
 
+/// A program, and its name for people.
+pub(super) type FoundProgram = (ProgramKey, String);
+
 /// Looks up programs of processes.
 #[derive(Debug, Default)]
 pub(super) struct ProcessLookup {
@@ -52,7 +55,13 @@ impl ProcessLookup {
     ///
     /// # Errors
     /// It has ended, or its executable is none that may be read.
-    pub(super) fn of(&mut self, tgid: u32) -> Result<(ProgramKey, String)> {
+    pub(super) fn of(&mut self, tgid: u32) -> Result<FoundProgram> {
+        self.of_while(tgid, || ())
+    }
+
+    /// The same; something happens before its end.
+    fn of_while(&mut self, tgid: u32, happens: impl FnOnce()) -> Result<FoundProgram> {
+        let uid = owner(tgid)?;
         let executable = Executable::of(tgid)?;
         let image = match self.images.get(&executable.version) {
             Some(known) => known.clone(),
@@ -72,10 +81,21 @@ impl ProcessLookup {
             image,
             args: class_of(&name, &read(tgid, "cmdline")?),
             unit: unit_of(&String::from_utf8_lossy(&read(tgid, "cgroup")?)),
-            uid: fs::metadata(format!("/proc/{tgid}"))?.uid(),
+            uid,
         };
+        happens();
+        // It may call exec meanwhile: a key of one program and another's user would be none of either.
+        ensure!(
+            (Executable::of(tgid)?.version, owner(tgid)?) == (executable.version, uid),
+            "it runs another program by now"
+        );
         Ok((key, name))
     }
+}
+
+/// The user that a process runs as.
+pub(super) fn owner(tgid: u32) -> Result<u32> {
+    Ok(fs::metadata(format!("/proc/{tgid}"))?.uid())
 }
 
 fn read(tgid: u32, what: &str) -> Result<Vec<u8>> {
@@ -144,6 +164,10 @@ fn shortened(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn class(program: &str, words: &[&str]) -> u32 {
@@ -191,5 +215,31 @@ mod tests {
         assert_eq!(lookup.of(std::process::id()).unwrap(), (key.clone(), name));
         assert_eq!(key.uid, nix::unistd::geteuid().as_raw());
         assert!(lookup.of(u32::MAX).is_err() && lookup.images.len() == 1);
+    }
+
+    #[test]
+    fn what_runs_another_program_before_all_is_read_is_not_known() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read word; exec sleep 1000"]);
+        let mut child = shell.stdin(Stdio::piped()).spawn().unwrap();
+        let link = format!("/proc/{}/exe", child.id());
+        let exe = || fs::read_link(&link).unwrap();
+        let own = fs::read_link("/proc/self/exe").unwrap();
+        let wait = |before: &Path| {
+            while exe() == before {
+                std::thread::yield_now();
+            }
+        };
+        wait(&own);
+        let before = exe();
+        let mut input = child.stdin.take().unwrap();
+        let found = ProcessLookup::default().of_while(child.id(), || {
+            input.write_all(b"go\n").unwrap();
+            wait(&before);
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let why = found.unwrap_err().to_string();
+        assert!(why.contains("another program"), "{why}");
     }
 }

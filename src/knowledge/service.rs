@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The thread that knows programs: in memory, and once a minute on disk. It may wait for the disk; nothing waits
-//! for it.
+//! The thread that knows programs: in memory, and once a minute on disk. It may wait for the disk, and a while for a
+//! look-up; nothing waits for it.
 
 use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use log::{debug, info, warn};
 use rustc_hash::FxHashMap;
 
 use super::familiar::KnownProcess;
+use super::lookups::Lookups;
 use super::process::{ProcessLookup, ProgramKey};
 use super::store::{KnowledgeStore, OF_A_USER, PROGRAMS, StoredMachine, StoredProgram};
 use crate::connections::CountedUsers;
@@ -21,10 +22,6 @@ use crate::table::Task;
 
 /// What a sudden end loses at the most.
 const SAVE: Duration = Duration::from_secs(60);
-
-/// After a look-up it rests for so many times as long as that took, but no longer than [`REST`].
-const REST_TIMES: u32 = 10;
-const REST: Duration = Duration::from_millis(20);
 
 /// A thread that lives says so each minute. One that has not for so long is gone, s.
 const SILENT: i64 = 150;
@@ -85,7 +82,7 @@ pub(super) struct KnowledgeService {
     store: Option<KnowledgeStore>,
     programs: FxHashMap<ProgramKey, ServedProgram>,
     processes: FxHashMap<u32, ProgramKey>,
-    lookup: ProcessLookup,
+    lookups: Lookups,
     users: CountedUsers,
     /// Threads that are told apart, see [`LIVING`].
     living: usize,
@@ -112,7 +109,7 @@ impl KnowledgeService {
             users: CountedUsers::here(),
             programs: FxHashMap::default(),
             processes: FxHashMap::default(),
-            lookup: ProcessLookup::default(),
+            lookups: Lookups::new(ProcessLookup::of),
             living: 0,
             began: Instant::now(),
             complained: false,
@@ -141,11 +138,9 @@ impl KnowledgeService {
             match messages.recv_deadline(save_at) {
                 Ok(ToService::WhoIs(_)) if ends.load(Ordering::Relaxed) => {}
                 Ok(ToService::WhoIs(tgid)) => {
-                    let began = Instant::now();
                     let known = self.known_of(tgid, now());
                     // There is room for it, unless the agent does not listen.
                     let _ = answers.try_send(KnownProcess { tgid, known });
-                    std::thread::sleep((REST_TIMES * began.elapsed()).min(REST));
                 }
                 Ok(ToService::Machine(machine)) => self.tell(&machine),
                 Ok(ToService::Found(task, found)) => self.take(&task, &found, self.up()),
@@ -187,7 +182,7 @@ impl KnowledgeService {
     }
 
     fn known_of(&mut self, tgid: u32, now: i64) -> Option<ThreadProfile> {
-        let (key, name) = match self.lookup.of(tgid) {
+        let (key, name) = match self.lookups.of(tgid, &self.users) {
             Ok(found) => found,
             Err(why) => {
                 debug!("which program process {tgid} runs is not known: {why:#}");
