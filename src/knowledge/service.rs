@@ -340,6 +340,8 @@ impl KnowledgeService {
         let Some(store) = &mut self.store else { return };
         for of in self.programs.values_mut().filter(|of| of.dirty) {
             of.program.known = of.findings.known();
+            // One that runs on is seen, too; and the clock may have been set since it began.
+            of.program.seen.1 = of.program.seen.1.max(now);
         }
         let dirty: Vec<&StoredProgram> = self
             .programs

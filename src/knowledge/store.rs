@@ -8,7 +8,7 @@ mod schema;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use hetero_core::knowledge::ProgramKnowledge;
@@ -114,8 +114,6 @@ pub struct KnowledgeStore {
     path: PathBuf,
     /// Changes by others, as SQLite counts them.
     version: i64,
-    /// When any program was seen last by then, seconds since 1970, and when that was read.
-    newest: (Option<i64>, Instant),
 }
 
 impl KnowledgeStore {
@@ -232,14 +230,11 @@ impl KnowledgeStore {
             .optional()?;
         let machine = known.unwrap_or(-1);
         let version = number(&connection, "data_version")?;
-        let newest =
-            connection.query_row("SELECT max(last_seen) FROM program", [], |row| row.get(0))?;
         Ok(Self {
             connection,
             machine,
             path,
             version,
-            newest: (newest, Instant::now()),
         })
     }
 
@@ -336,11 +331,6 @@ impl KnowledgeStore {
     /// They cannot be written: nothing is lost of what is there.
     pub fn save(&mut self, programs: &[&StoredProgram], now: i64) -> Result<Vec<Option<i64>>> {
         let machine = self.machine;
-        // A clock that is ahead by years would have all forgotten: of what is there, nothing is older than it is
-        // by the newest of that.
-        let (newest, read) = self.newest;
-        let passed = read.elapsed().as_secs() as i64;
-        let now = newest.map_or(now, |newest| now.min(newest.saturating_add(passed)));
         let mut work = || -> Result<Vec<Option<i64>>> {
             let write = self
                 .connection
@@ -387,7 +377,7 @@ impl KnowledgeStore {
             }
             write.execute(
                 "DELETE FROM program WHERE last_seen < ?1",
-                [now.saturating_sub(OLDEST)],
+                [sure_time(&write, now)?.saturating_sub(OLDEST)],
             )?;
             // Where there are too many, first what one user has beyond their part.
             write.execute(
@@ -423,6 +413,22 @@ impl KnowledgeStore {
         };
         work().with_context(|| format!("cannot write {}", self.path.display()))
     }
+}
+
+/// The time by which programs are old. What was seen tells of clocks that are ahead or behind by years, now or then:
+/// between its times more than [`OLDEST`] passed. The time is sure up to there.
+fn sure_time(connection: &Connection, now: i64) -> rusqlite::Result<i64> {
+    let mut query = connection
+        .prepare_cached("SELECT last_seen FROM program WHERE last_seen <= ?1 ORDER BY last_seen")?;
+    let mut sure = None;
+    for at in query.query_map([now], |row| row.get(0))?.chain([Ok(now)]) {
+        let at: i64 = at?;
+        if sure.is_some_and(|sure| at.saturating_sub(sure) > OLDEST) {
+            break;
+        }
+        sure = Some(at);
+    }
+    Ok(sure.unwrap_or(now))
 }
 
 /// Which of these users one counts as, for statements.

@@ -169,6 +169,38 @@ fn a_clock_that_is_ahead_has_nothing_forgotten() {
 }
 
 #[test]
+fn a_clock_that_is_ahead_again_or_behind_has_nothing_forgotten_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.db");
+    let open = || KnowledgeStore::open(&path, "m").unwrap();
+    let now = 50 * OLDEST;
+    // Ahead when there was nothing yet, then right, then ahead again.
+    for (nth, now) in [2 * now, now, now + DAY, 2 * now + DAY]
+        .into_iter()
+        .enumerate()
+    {
+        let mut store = open();
+        store.save(&[&of_user(0, nth, now)], now).unwrap();
+        assert_eq!(store.load().unwrap().len(), nth + 1);
+    }
+    let mut store = open();
+    let mut late = of_user(0, 9, 7);
+    late.id = store.save(&[&late], 7).unwrap()[0];
+    store.save(&[], now + 2 * DAY).unwrap();
+    late.seen.1 = now + 2 * DAY;
+    assert_eq!(store.save(&[&late], late.seen.1).unwrap(), [late.id]);
+    assert_eq!(store.load().unwrap().len(), 5);
+    // What was seen with no more than a year between is still of an age.
+    let years = (0..4).map(|nth| of_user(1, nth, now + nth as i64 * OLDEST));
+    for of in years {
+        store.save(&[&of], of.seen.1).unwrap();
+    }
+    let kept = store.load().unwrap();
+    let seen = kept.iter().filter(|of| of.key.uid == 1);
+    assert_eq!(seen.count(), 2);
+}
+
+#[test]
 fn what_a_user_has_beyond_a_quarter_goes_first() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = KnowledgeStore::open(&folder.path().join("k.db"), "m").unwrap();
