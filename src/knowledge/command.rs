@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::ArgGroup;
 use glob::Pattern;
 use hetero_core::cache::mpki_told;
@@ -70,7 +70,7 @@ enum KnowCommand {
         /// As of `scx_hetero know`
         program: Option<String>,
 
-        /// All programs
+        /// All programs, also of other machines
         #[arg(long)]
         all: bool,
     },
@@ -149,14 +149,31 @@ pub fn run(args: &KnowArgs) -> Result<()> {
             let Some(mut store) = existing(false)? else {
                 return output::print("nothing is known");
             };
-            let wanted = program.as_deref().filter(|_| !all);
-            let programs = fitting(store.load()?, wanted)?;
-            let ids: Vec<i64> = programs.iter().filter_map(|of| of.id).collect();
-            let gone = store.forget(&ids)?;
+            let gone = match program.as_deref().filter(|_| !all) {
+                Some(wanted) => forget(&mut store, wanted)?,
+                None => store.forget_all()?,
+            };
             output::print(format_args!(
                 "{gone} programs forgotten; a scheduler that runs forgets them within a minute"
             ))
         }
+    }
+}
+
+/// Forgets those that are meant, also where others lost time beside them. Returns how many there were.
+fn forget(store: &mut KnowledgeStore, wanted: &str) -> Result<usize> {
+    let pattern = pattern_of(wanted)?;
+    let known = fitting(store.load()?, Some(wanted));
+    let programs = known.as_deref().unwrap_or_default();
+    let is_known = |name: &str| programs.iter().any(|of| of.name == name);
+    let ids: Vec<i64> = programs.iter().filter_map(|of| of.id).collect();
+    let gone = store.forget(&ids)?;
+    let beside = store.forget_beside(|name| pattern.matches(name) || is_known(name))?;
+    // Some are known by what others lost beside them alone.
+    let gone = gone + beside.iter().filter(|name| !is_known(name)).count();
+    match known {
+        Err(why) if gone == 0 => Err(why),
+        _ => Ok(gone),
     }
 }
 
@@ -193,9 +210,7 @@ fn fitting(mut programs: Vec<StoredProgram>, wanted: Option<&str>) -> Result<Vec
     let Some(wanted) = wanted else {
         return Ok(programs);
     };
-    let Ok(pattern) = Pattern::new(wanted) else {
-        bail!("'{wanted}' is no pattern of names");
-    };
+    let pattern = pattern_of(wanted)?;
     let is_id = |of: &StoredProgram| wanted.len() >= 6 && of.key.image.contains(wanted);
     programs.retain(|of| pattern.matches(&of.name) || is_id(of));
     ensure!(
@@ -203,6 +218,10 @@ fn fitting(mut programs: Vec<StoredProgram>, wanted: Option<&str>) -> Result<Vec
         "nothing is known of a program '{wanted}'; 'scx_hetero know' names all"
     );
     Ok(programs)
+}
+
+fn pattern_of(wanted: &str) -> Result<Pattern> {
+    Pattern::new(wanted).map_err(|_| anyhow!("'{wanted}' is no pattern of names"))
 }
 
 /// For JSON.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use hetero_core::knowledge::{ProgramFindings, ThreadFinding, ThreadProfile};
 use log::{debug, info, warn};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::familiar::KnownProcess;
 use super::lookups::Lookups;
@@ -168,16 +168,23 @@ impl KnowledgeService {
         self.began.elapsed().as_secs() as i64
     }
 
-    fn load(&mut self) {
-        let Some(store) = &self.store else { return };
+    /// False where it cannot be read.
+    fn load(&mut self) -> bool {
+        let Some(store) = &self.store else {
+            return false;
+        };
         match store.load() {
             Ok(programs) => {
                 let kept = programs
                     .into_iter()
                     .map(|program| (program.key.clone(), ServedProgram::new(program)));
                 self.programs.extend(kept);
+                true
             }
-            Err(why) => warn!("{} cannot be read: {why:#}", self.path.display()),
+            Err(why) => {
+                warn!("{} cannot be read: {why:#}", self.path.display());
+                false
+            }
         }
     }
 
@@ -337,6 +344,11 @@ impl KnowledgeService {
     /// Writes what is new, at a time since 1970 and one since it began.
     fn save(&mut self, now: i64, up: i64) {
         self.settle(up);
+        // Before anything is written: names that were forgotten are not to come back.
+        let store = self.store.as_mut();
+        if matches!(store.map(KnowledgeStore::has_changed), Some(Ok(true))) {
+            self.reload();
+        }
         let Some(store) = &mut self.store else { return };
         for of in self.programs.values_mut().filter(|of| of.dirty) {
             of.program.known = of.findings.known();
@@ -370,19 +382,26 @@ impl KnowledgeService {
             }
         }
         // Forgotten by another process: what is found from now on is new.
-        for key in gone {
-            self.programs.remove(&key);
-        }
-        if matches!(store.has_changed(), Ok(true)) {
-            self.reload();
+        let gone = gone.iter().filter_map(|key| self.programs.remove(key));
+        let names = gone.map(|of| of.program.name).collect();
+        self.forget_beside(&names);
+    }
+
+    fn forget_beside(&mut self, names: &FxHashSet<String>) {
+        for of in self.programs.values_mut() {
+            of.dirty |= of.findings.forget_beside(|name| names.contains(name));
         }
     }
 
     /// Another process has changed the store: takes over what is not newer here.
     fn reload(&mut self) {
         let before = std::mem::take(&mut self.programs);
-        self.load();
+        let is_read = self.load();
+        let mut forgotten = FxHashSet::default();
         for (key, of) in before {
+            if is_read && of.program.id.is_some() && !self.programs.contains_key(&key) {
+                forgotten.insert(of.program.name.clone());
+            }
             let is_newer = of.dirty || of.program.id.is_none();
             // Threads of it that live on are among what was stored, and are not to count twice.
             let is_same =
@@ -391,6 +410,7 @@ impl KnowledgeService {
                 self.programs.insert(key, of);
             }
         }
+        self.forget_beside(&forgotten);
     }
 }
 

@@ -3,6 +3,7 @@
 //! a newer version is left alone, and where nothing can be written what is known ends with the scheduler.
 
 mod file;
+mod forget;
 mod schema;
 
 use std::fs;
@@ -212,6 +213,8 @@ impl KnowledgeStore {
         }
         if !reads {
             connection.pragma_update(None, "max_page_count", PAGES)?;
+            // What is written anew, too old or forgotten is not to be found in the file any more.
+            connection.pragma_update(None, "secure_delete", true)?;
             migrate(&mut connection, schema)?;
             connection.execute(
                 "INSERT OR IGNORE INTO machine (name) VALUES (?1)",
@@ -390,26 +393,6 @@ impl KnowledgeStore {
             )?;
             write.commit()?;
             Ok(ids)
-        };
-        work().with_context(|| format!("cannot write {}", self.path.display()))
-    }
-
-    /// Forgets programs, and leaves nothing of them in the file. Returns how many there were.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn forget(&mut self, ids: &[i64]) -> Result<usize> {
-        let mut work = || -> Result<usize> {
-            self.connection.pragma_update(None, "secure_delete", true)?;
-            let write = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut gone = 0;
-            for id in ids {
-                gone += write.execute("DELETE FROM program WHERE id = ?1", [id])?;
-            }
-            write.commit()?;
-            Ok(gone)
         };
         work().with_context(|| format!("cannot write {}", self.path.display()))
     }

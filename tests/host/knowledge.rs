@@ -167,6 +167,44 @@ fn what_is_known_is_shown_shared_merged_and_forgotten() {
 }
 
 #[test]
+fn a_name_is_forgotten_beside_others_too_and_what_is_exported_is_private() {
+    let place = Place::new();
+    let file = place.exported(2);
+    assert_eq!(
+        fs::metadata(place.path("empty.json")).unwrap().mode() & 0o777,
+        0o600
+    );
+    let mut all: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let beside = ["program-0", "gone-tool"]
+        .map(|program| json!({"program": program, "class": "llc", "alone_s": 1.0, "lost_s": 1.0}));
+    all["programs"][1]["known"]["company"] = json!({"beside": beside});
+    fs::write(&file, all.to_string()).unwrap();
+    place.know(&["import", file.to_str().unwrap()]);
+    assert!(
+        place
+            .know(&["program-1"])
+            .contains("beside gone-tool: lost")
+    );
+    // One is known by that alone.
+    for name in ["gone-tool", "program-0"] {
+        let said = place.know(&["forget", name]);
+        assert!(said.contains("1 programs forgotten"), "{said}");
+        let bytes = fs::read(place.store()).unwrap();
+        assert!(
+            !bytes
+                .windows(name.len())
+                .any(|part| part == name.as_bytes())
+        );
+        assert!(
+            place
+                .complaint(&["forget", name])
+                .contains("nothing is known")
+        );
+    }
+    assert!(!place.know(&["program-1"]).contains("beside"));
+}
+
+#[test]
 fn what_comes_of_another_machine_or_makes_no_sense_is_refused() {
     let place = Place::new();
     let file = place.exported(2);

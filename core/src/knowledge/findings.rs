@@ -77,6 +77,11 @@ impl ProgramFindings {
         self.settled.company.harm(loss);
     }
 
+    /// Forgets what it lost beside programs that are called so; whether there was anything.
+    pub fn forget_beside(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
+        !self.settled.company.forget(is_meant).is_empty()
+    }
+
     /// Threads of which nothing came since then have ended.
     pub fn settle(&mut self, since: i64) {
         let settled = &mut self.settled;

@@ -125,6 +125,12 @@ impl KeptCompany {
             .for_each(|of| self.harms[loss.class as usize].take(of));
     }
 
+    /// Forgets what it lost beside programs that are called so. Returns their names, once for each class.
+    pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+        let gone = self.beside.extract_if(.., |of| is_meant(&of.program));
+        gone.map(|of| of.program).collect()
+    }
+
     fn add(&mut self, other: KeptBeside) {
         let same = |of: &&mut KeptBeside| of.program == other.program && of.class == other.class;
         if let Some(there) = self.beside.iter_mut().find(same) {

@@ -238,3 +238,52 @@ fn time_lost_is_kept_of_both_programs_and_the_machine_is_told() {
     assert!((harms - 1.5).abs() < 1e-9, "{harms}");
     assert!(of(true).beside.is_empty() && of(false).suffers[llc].next().is_some());
 }
+
+#[test]
+fn a_name_that_another_process_forgets_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let own = std::process::id();
+    let mut service = KnowledgeService::open(&path, "m");
+    service.known_of(own, 1);
+    let secret = ProgramKey::default();
+    let program = StoredProgram {
+        name: "secret-tool".into(),
+        ..StoredProgram::default()
+    };
+    service
+        .programs
+        .insert(secret.clone(), ServedProgram::new(program));
+    service.processes.insert(7, secret.clone());
+    let mut lost = found(2.0, false);
+    lost.losses[0] = Some(ThreadLoss {
+        by: 7,
+        class: InterferenceClass::Llc,
+        alone_s: 2.0,
+        lost_s: 1.0,
+    });
+    service.take(&thread(own), &lost, 1);
+    service.save(60, 60);
+    let mut other = KnowledgeStore::open(&path, "m").unwrap();
+    let named = |other: &KnowledgeStore| {
+        let kept = other.load().unwrap();
+        let beside = kept.iter().flat_map(|of| &of.known.company.beside);
+        beside.filter(|of| of.program == "secret-tool").count()
+    };
+    assert_eq!(named(&other), 1);
+    let id = service.programs[&secret].program.id.unwrap();
+    assert_eq!(other.forget(&[id]).unwrap(), 1);
+    other.forget_beside(|name| name == "secret-tool").unwrap();
+    // Both have something new of the last minute.
+    service.take(&thread(own), &lost, 61);
+    service.save(120, 120);
+    assert_eq!(named(&other), 0);
+    assert!(!service.programs.contains_key(&secret));
+    let threads: Vec<u64> = other
+        .load()
+        .unwrap()
+        .iter()
+        .map(|of| of.known.threads)
+        .collect();
+    assert_eq!(threads, [1]);
+}

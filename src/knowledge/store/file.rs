@@ -58,9 +58,7 @@ impl From<rusqlite::Error> for Unusable {
 
 /// Whether a write was interrupted.
 pub(super) fn has_journal(path: &Path) -> bool {
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    fs::metadata(journal).is_ok_and(|file| file.size() > 0)
+    fs::metadata(with(path, "-journal")).is_ok_and(|file| file.size() > 0)
 }
 
 /// Makes the file, for its owner alone, and says where it is without symlinks in its folder's path. What lies there
@@ -124,18 +122,33 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// What an unusable file is called from then on.
+const ASIDE: &str = ".damaged";
+
+fn with(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// Removes what was set aside, if anything was.
+pub(super) fn remove_aside(path: &Path) -> Result<()> {
+    let aside = with(path, ASIDE);
+    match fs::remove_file(&aside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", aside.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Gives the file another name; what was set aside before is gone.
 pub(super) fn set_aside(path: &Path) -> Result<PathBuf> {
-    let with = |end: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let aside = with(".damaged");
+    let aside = with(path, ASIDE);
     fs::rename(path, &aside).context("and it cannot be set aside")?;
     // It belongs to what is gone.
     for end in ["-journal", "-wal", "-shm"] {
-        let _ = fs::remove_file(with(end));
+        let _ = fs::remove_file(with(path, end));
     }
     Ok(aside)
 }

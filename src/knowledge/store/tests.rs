@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use hetero_core::knowledge::KeptCompany;
 
 #[test]
 fn what_is_kept_is_there_when_it_is_opened_again_and_is_for_its_owner_alone() {
@@ -198,6 +199,89 @@ fn a_clock_that_is_ahead_again_or_behind_has_nothing_forgotten_either() {
     let kept = store.load().unwrap();
     let seen = kept.iter().filter(|of| of.key.uid == 1);
     assert_eq!(seen.count(), 2);
+}
+
+fn contains(path: &Path, text: &str) -> bool {
+    let bytes = fs::read(path).unwrap();
+    bytes
+        .windows(text.len())
+        .any(|part| part == text.as_bytes())
+}
+
+fn beside(name: &str) -> ProgramKnowledge {
+    let mut known = ProgramKnowledge::default();
+    let loss = hetero_core::knowledge::ThreadLoss {
+        alone_s: 2.0,
+        lost_s: 1.0,
+        ..Default::default()
+    };
+    known.company.lose(name, &loss);
+    known
+}
+
+#[test]
+fn what_is_forgotten_or_written_anew_is_nowhere_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.db");
+    let mut store = KnowledgeStore::open(&path, "m").unwrap();
+    let mut program = of_user(0, 1, 1);
+    program.name = "the-name-before".into();
+    program.known = beside("secret-tool");
+    program.id = store.save(&[&program], 1).unwrap()[0];
+    assert!(contains(&path, "the-name-before"));
+    program.name = "of-now".into();
+    store.save(&[&program], 2).unwrap();
+    assert!(contains(&path, "of-now") && !contains(&path, "the-name-before"));
+    // Another machine's is no more private.
+    let mut other = KnowledgeStore::open(&path, "other").unwrap();
+    program.id = None;
+    other.save(&[&program], 1).unwrap();
+    assert!(store.forget_beside(|_| false).unwrap().is_empty());
+    let gone = store.forget_beside(|name| name == "secret-tool").unwrap();
+    assert!(gone.len() == 1 && !contains(&path, "secret-tool"));
+    let kept = [store.load().unwrap(), other.load().unwrap()].concat();
+    assert_eq!(kept.len(), 2);
+    for of in kept {
+        assert!(of.known.company.beside.is_empty() && of.known.company != KeptCompany::default());
+    }
+}
+
+#[test]
+fn all_that_is_forgotten_is_all_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.db");
+    let aside = path.with_extension("db.damaged");
+    fs::write(&aside, "secret-tool").unwrap();
+    let mut store = KnowledgeStore::open(&path, "m").unwrap();
+    let mut program = of_user(0, 1, 1);
+    program.name = "secret-tool".into();
+    let mut other = KnowledgeStore::open(&path, "other").unwrap();
+    for of in [&mut other, &mut store] {
+        of.save(&[&program], 1).unwrap();
+        let (calibrated, events) = ("secret-limits".into(), String::new());
+        of.tell(&StoredMachine { calibrated, events }).unwrap();
+    }
+    store.save(&[&of_user(0, 2, 1)], 1).unwrap();
+    let spoil = "UPDATE program SET known = '{}' WHERE image = '2'";
+    assert_eq!(store.connection.execute(spoil, []).unwrap(), 1);
+    assert_eq!(store.load().unwrap().len(), 1);
+    assert_eq!(store.forget_all().unwrap(), 3);
+    assert!(!contains(&path, "secret") && !aside.exists());
+    // One that runs goes on in the same file, for the same machine.
+    other.save(&[&program], 2).unwrap();
+    drop((store, other));
+    let of = |name| {
+        KnowledgeStore::open(&path, name)
+            .unwrap()
+            .load()
+            .unwrap()
+            .len()
+    };
+    assert_eq!((of("other"), of("m")), (1, 0));
+    KnowledgeStore::open(&path, "m")
+        .unwrap()
+        .forget_all()
+        .unwrap();
 }
 
 #[test]
