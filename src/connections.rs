@@ -28,7 +28,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub(crate) use end::{LONGEST, join_in_time, join_within, refuse_descriptors};
 pub(crate) use seats::{Seat, Seats};
-pub(crate) use served::{Keeps, ServedSocket};
+pub(crate) use served::{Keeps, ServedSocket, rest_after};
 pub(crate) use users::CountedUsers;
 
 /// Bytes that are read at a time.

@@ -13,7 +13,7 @@ mod explain;
 mod goals;
 mod half;
 mod limits;
-mod pace;
+pub(crate) mod pace;
 pub(crate) mod priority;
 mod recording;
 mod rest;

@@ -13,18 +13,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use log::debug;
 
+use crate::scheduler::pace::cpu_time;
+
 use super::{
     ClientLimits, Connections, Service, join_in_time, open_to_everybody, refuse_descriptors,
 };
 
-/// Between two looks for requests.
+/// Between two looks for requests, and after ones that take longer so many times as long, up to the most: the thread
+/// goes before all other tasks, as one of the agent's.
 const BREATH: Duration = Duration::from_millis(1);
+const REST_TIMES: u32 = 10;
+const MOST_REST: Duration = Duration::from_millis(250);
 
 /// How soon it is seen that a process has ended whose connection another one has.
 const BURY: Duration = Duration::from_secs(1);
 
 /// The thread's stack, bytes; the agent's memory is locked.
 const STACK: usize = 256 << 10;
+
+/// How long to rest after what took so long.
+pub(crate) fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(REST_TIMES).clamp(BREATH, MOST_REST)
+}
 
 /// What keeps something for processes, whoever has their connections.
 pub(crate) trait Keeps: Service {
@@ -75,6 +85,7 @@ impl ServedSocket {
             let mut connections = Connections::new(listener, limits);
             let mut buried = Instant::now();
             while !ended.load(Ordering::Relaxed) {
+                let before = cpu_time();
                 let limit = (!service.is_empty()).then_some(BURY);
                 let round = connections.round(&mut service, Some(woken.as_fd()), limit);
                 // As where memory is short: it passes, and is no reason to be busy meanwhile.
@@ -86,7 +97,8 @@ impl ServedSocket {
                     buried = Instant::now();
                     service.bury();
                 }
-                thread::sleep(BREATH);
+                // Also what is no whole request costs time.
+                thread::sleep(rest_after(cpu_time().saturating_sub(before)));
             }
         };
         let thread = thread::Builder::new()
@@ -111,5 +123,24 @@ impl Drop for ServedSocket {
             join_in_time(thread);
         }
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_clients_take_the_longer_they_wait_but_none_shuts_out_the_others() {
+        let us = Duration::from_micros;
+        for (took, rest) in [
+            (0, 1000),
+            (100, 1000),
+            (700, 7000),
+            (25_000, 250_000),
+            (u64::MAX, 250_000),
+        ] {
+            assert_eq!(rest_after(us(took)), us(rest), "{took}");
+        }
     }
 }

@@ -35,7 +35,7 @@ use super::{MAX_OF_USER, MAX_SESSIONS};
 use crate::connections::peer::{Peer, is_thread_of};
 use crate::connections::{
     ClientLimits, CountedUsers, Keeps, Listener, MayIdle, Seat, Seats, Served, ServedSocket,
-    Service,
+    Service, rest_after,
 };
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -45,11 +45,6 @@ const LIMITS: ClientLimits = ClientLimits {
     patience: Duration::from_secs(10),
     may_idle: MayIdle::Answered,
 };
-
-/// Between two requests, whoever sends them: the thread goes before all other tasks, as one of the
-/// agent's. One that took longer, as with many threads to be looked up, is rested from for so many times as long.
-const REST: Duration = Duration::from_millis(1);
-const REST_TIMES: u32 = 10;
 
 /// Descriptors that a message can have (the kernel's SCM_MAX_FD). With room for all of them none gets
 /// lost on the way.
@@ -274,6 +269,7 @@ struct Desk {
     over: Arc<AtomicBool>,
     sessions: Arc<GoalSessions>,
     seats: Seats,
+    /// Between two requests, whoever sends them.
     rest_until: Instant,
     news: Sender<()>,
 }
@@ -356,7 +352,7 @@ impl Desk {
         let began = Instant::now();
         let outcome = self.attend(client, line);
         let ended = Instant::now();
-        self.rest_until = ended + REST.max((ended - began) * REST_TIMES);
+        self.rest_until = ended + rest_after(ended - began);
         if outcome.is_ok() {
             self.tell();
         }

@@ -17,7 +17,7 @@ const MOST_SAVED: Duration = Duration::from_millis(100);
 const MOST_WAIT: Duration = Duration::from_secs(2);
 
 /// CPU time of this thread so far.
-pub(super) fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.map_or(Duration::ZERO, Duration::from)
 }
