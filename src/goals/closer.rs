@@ -81,6 +81,27 @@ impl Closer {
     }
 }
 
+#[cfg(test)]
+impl Closer {
+    /// One that closes nothing by itself, and what waits.
+    pub(super) fn stuck() -> (Self, Receiver<(u32, OwnedFd)>) {
+        let (queue, waiting) = bounded(ROOM);
+        let closer = Self {
+            queue,
+            whose: Arc::default(),
+            complained: Cell::new(false),
+        };
+        (closer, waiting)
+    }
+
+    /// Nothing is accepted or read any more.
+    pub(super) fn fill(&self, with: &OwnedFd) {
+        while self.queue.len() <= FULL {
+            self.close(0, with.try_clone().unwrap());
+        }
+    }
+}
+
 fn close(waiting: &Receiver<(u32, OwnedFd)>, whose: &AtomicU32) {
     for (uid, fd) in waiting {
         whose.store(uid, Ordering::Relaxed);

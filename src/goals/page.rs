@@ -72,16 +72,22 @@ pub struct Beats {
 /// Memory that it may have, in units of 512 bytes: a huge page, where the kernel gives those.
 const MOST_BLOCKS: i64 = (4 << 20) / 512;
 
-/// Whether a descriptor is one of memory that is closed at once, which a page is.
+/// Whether a descriptor is one of memory that is closed at once, now and later, which a page is.
 ///
 /// # Errors
 /// It is not, and may take any time to close; in words.
 pub(super) fn check_memory(fd: &OwnedFd) -> Result<(), &'static str> {
     // Only memory of the kernel's can be sealed: no file on a slow disk or of a program's own. Those are not asked.
-    fcntl_get_seals(fd).map_err(|_| "the page is no memfd")?;
-    match fstat(fd) {
-        Ok(stat) if stat.st_blocks <= MOST_BLOCKS => Ok(()),
-        _ => Err("the page has not 4096 bytes"),
+    let seals = fcntl_get_seals(fd).map_err(|_| "the page is no memfd")?;
+    // Without seals a small one may have gigabytes by the time that it is closed.
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Err("the page is not sealed: F_SEAL_SHRINK, F_SEAL_GROW");
+    }
+    let stat = fstat(fd).map_err(|_| "the page cannot be looked at")?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    match is_file && stat.st_size == SIZE && stat.st_blocks <= MOST_BLOCKS {
+        true => Ok(()),
+        false => Err("the page has not 4096 bytes"),
     }
 }
 
@@ -95,14 +101,7 @@ impl Page {
     /// # Errors
     /// Why it cannot be read for sure and at once, in words.
     pub(super) fn new(fd: OwnedFd) -> Result<Self, &'static str> {
-        let seals = fcntl_get_seals(&fd).map_err(|_| "the page is no memfd")?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err("the page is not sealed: F_SEAL_SHRINK, F_SEAL_GROW");
-        }
-        let stat = fstat(&fd).map_err(|_| "the page cannot be looked at")?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size != SIZE {
-            return Err("the page has not 4096 bytes");
-        }
+        check_memory(&fd)?;
         let page = Self(fd);
         match page.read() {
             Some(words) if words.fits() => Ok(page),
@@ -166,7 +165,9 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::fs::{
+        FallocateFlags, MemfdFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    };
     use std::fs::File;
     use std::io::Write;
 
@@ -231,6 +232,11 @@ mod tests {
         assert!(why(memfd(4096, SealFlags::empty())).contains("not sealed"));
         assert!(why(memfd(64, both)).contains("4096 bytes"));
         assert!(why(memfd(1 << 40, both)).contains("4096 bytes"));
+        // Of the right length, but with more behind it.
+        let large = memfd(4096, SealFlags::empty());
+        fallocate(&large, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
+        fcntl_add_seals(&large, both).unwrap();
+        assert!(why(large).contains("4096 bytes"));
         let file = File::open("/proc/self/status").unwrap();
         assert!(why(file.into()).contains("no memfd"));
         let file = tempfile::tempfile().unwrap();

@@ -25,7 +25,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::ioctl_fionread;
 use rustix::net::sockopt::set_socket_oobinline;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg};
 
 use super::closer::Closer;
 use super::page::{self, Page};
@@ -204,7 +204,14 @@ impl Drop for PageStream {
 
 impl Read for PageStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.closer.room()?;
+        if self.closer.room().is_err() {
+            // What waits is not taken, but the end of a connection is seen.
+            let (_, waiting) = recv(&self.stream, &mut [0][..], RecvFlags::PEEK)?;
+            return match waiting {
+                0 => Ok(0),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(bytes)];
@@ -403,5 +410,82 @@ fn check_threads(tids: &[u32], tgid: u32) -> Result<(), String> {
     match tids.iter().find(|&&tid| !is_thread_of(tid, tgid)) {
         None => Ok(()),
         Some(tid) => Err(format!("process {tgid} has no thread {tid}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::io::{ErrorKind, IoSlice};
+
+    struct Ends {
+        client: UnixStream,
+        server: PageStream,
+        waiting: Receiver<(u32, OwnedFd)>,
+    }
+
+    fn ends() -> Ends {
+        let (client, stream) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (closer, waiting) = Closer::stuck();
+        let server = PageStream {
+            stream,
+            uid: 1000,
+            arrived: Arrived::default(),
+            closer: Rc::new(closer),
+        };
+        Ends {
+            client,
+            server,
+            waiting,
+        }
+    }
+
+    /// Memory that its owner may make larger at any time.
+    fn growing() -> OwnedFd {
+        let fd = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, 4096).unwrap();
+        fd
+    }
+
+    fn send(client: &UnixStream, fd: &OwnedFd) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        let text = [IoSlice::new(b"{")];
+        sendmsg(client, &text, &mut control, SendFlags::NOSIGNAL).unwrap();
+    }
+
+    #[test]
+    fn what_may_grow_is_not_closed_where_clients_are_served() {
+        let mut ends = ends();
+        send(&ends.client, &growing());
+        assert_eq!(ends.server.read(&mut [0; 8]).unwrap(), 1);
+        let arrived = ends.server.arrived.take();
+        assert!(arrived.unwrap().unwrap_err().contains("not sealed"));
+        assert_eq!(ends.waiting.len(), 1);
+    }
+
+    #[test]
+    fn while_too_much_waits_to_be_closed_connections_stay_and_end_but_are_not_read() {
+        let mut ends = ends();
+        ends.server.closer.fill(&growing());
+        let full = ends.waiting.len();
+        let closer = ends.server.closer.clone();
+        let mut read = || ends.server.read(&mut [0; 8]).map_err(|error| error.kind());
+        let later = Err(ErrorKind::WouldBlock);
+        assert_eq!(read(), later);
+        send(&ends.client, &growing());
+        assert_eq!((read(), read()), (later, later));
+        assert_eq!(ends.waiting.len(), full);
+        // Nothing is lost.
+        ends.waiting.try_iter().for_each(drop);
+        assert_eq!((read(), ends.waiting.len()), (Ok(1), 1));
+        closer.fill(&growing());
+        drop(ends.client);
+        assert_eq!(read(), Ok(0));
     }
 }
