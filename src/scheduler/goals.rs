@@ -197,9 +197,9 @@ impl ProgramGoals {
         self.adoptions.spend(now, took);
     }
 
-    /// The task table is read anew.
-    pub(super) fn begin_look(&mut self) {
-        self.families.begin_look();
+    /// The task table is read anew, at `now_ns`.
+    pub(super) fn begin_look(&mut self, now_ns: u64) {
+        self.families.begin_look(now_ns);
     }
 
     /// Forgets threads that are gone.

@@ -90,10 +90,11 @@ impl Backend for BpfHalf<'_> {
     }
 
     fn snapshot(&mut self, tasks: &mut Vec<Task>) {
+        let now_ns = self.now();
         let maps = &self.skel.maps;
         if let (Some(bss), Some(table)) = (&maps.bss_data, &maps.bss_slots_data) {
             let used = bss.nr_slots_used as usize;
-            self.programs.begin_look();
+            self.programs.begin_look(now_ns);
             self.reader.snapshot(&table.slots, used, tasks);
         }
     }
