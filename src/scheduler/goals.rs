@@ -89,10 +89,13 @@ impl ProgramGoals {
                 sessions.read(&mut self.readings);
             }
         }
-        let heads = self
-            .readings
-            .iter()
-            .filter(|reading| reading.about.children);
+        let readings = &self.readings;
+        let heads = |with: bool| {
+            let heads = readings.iter().filter(|reading| reading.about.children);
+            heads.filter(move |reading| (reading.target != GoalTarget::None) == with)
+        };
+        // Children go where their parent's threads go: see `first_of`.
+        let heads = heads(true).chain(heads(false));
         self.families.set(heads.map(|reading| {
             let about = &reading.about;
             let head = FamilyHead {
@@ -149,17 +152,13 @@ impl ProgramGoals {
         }
     }
 
-    /// The session of a thread, as of the last look: one that names it, or else one of all its process, or else
-    /// that of a process that has started it.
+    /// The session of a thread, as of the last look: one about its process, or else that of a process that has
+    /// started it.
     pub(super) fn session_of(&mut self, task: &Task) -> Belongs {
         let all = self.by_process.get(&task.tgid).into_iter().flatten();
         let all = all.map(|&at| &self.readings[at]);
-        let named = all
-            .clone()
-            .find(|of| of.tids.binary_search(&task.tid).is_ok());
-        let found = named.or_else(|| all.clone().find(|of| of.tids.is_empty()));
         let family = &mut self.families;
-        match found {
+        match first_of(all, task.tid) {
             Some(found) => Belongs::To(SessionId(found.about.id)),
             None => family.of(task.id, task.tgid, &TreeInProc),
         }
@@ -207,6 +206,17 @@ impl ProgramGoals {
         let alive = |id| tasks.binary_search_by_key(&id, |task| task.id).is_ok();
         self.families.retain(alive);
     }
+}
+
+/// Of sessions about a process the one that a thread of it belongs to: with a goal rather than without, then one that
+/// names it rather than one of all threads, then the oldest.
+fn first_of<'a>(
+    sessions: impl Iterator<Item = &'a SessionReading>,
+    tid: u32,
+) -> Option<&'a SessionReading> {
+    sessions
+        .filter(|of| of.tids.is_empty() || of.tids.binary_search(&tid).is_ok())
+        .min_by_key(|of| (of.target == GoalTarget::None, of.tids.is_empty()))
 }
 
 /// What is told of a process that has no session though a rule gives it a goal.
@@ -280,5 +290,52 @@ impl Scheduler<'_> {
         };
         info!("goal of session {id} ({name}): {becomes}");
         Ok(format!("goal of session {id} ({name}): {becomes}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goals::{Beats, GoalSource, SessionAbout};
+
+    fn session(id: u64, target: GoalTarget, tids: &[u32]) -> SessionReading {
+        let about = SessionAbout {
+            id,
+            tgid: 10,
+            uid: 1000,
+            children: false,
+            name: "a".into(),
+        };
+        SessionReading {
+            about: about.into(),
+            tids: tids.into(),
+            weight: 100,
+            weight_is_given: false,
+            target,
+            source: GoalSource::Own,
+            beats: Beats::default(),
+        }
+    }
+
+    #[test]
+    fn a_session_without_a_goal_hides_none_with_one() {
+        let (none, rate) = (GoalTarget::None, GoalTarget::Rate(1000));
+        let sessions = [
+            session(1, none, &[]),
+            session(2, none, &[11]),
+            session(3, rate, &[]),
+            session(4, rate, &[12]),
+            session(5, rate, &[12]),
+        ];
+        let of = |n, tid| first_of(sessions[..n].iter(), tid).map(|of| of.about.id);
+        assert_eq!((of(2, 10), of(2, 11)), (Some(1), Some(2)));
+        assert_eq!(
+            (of(5, 10), of(5, 11), of(5, 12)),
+            (Some(3), Some(3), Some(4))
+        );
+        assert_eq!(
+            first_of(sessions[3..].iter(), 10).map(|of| of.about.id),
+            None
+        );
     }
 }
