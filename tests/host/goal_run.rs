@@ -167,6 +167,27 @@ fn that_nobody_reads_any_more_the_program_notices() {
     );
 }
 
+#[test]
+fn what_is_said_at_the_end_does_not_wait_for_those_that_still_may_print_to_stderr() {
+    let script = "sleep 1000 >/dev/null & echo $!; echo a >&2";
+    let options = ["--rate", "5", "--beat", "lines:stderr"];
+    let mut run = goal_run(&options, &["sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut printed = BufReader::new(run.stdout.take().unwrap());
+    printed.read_line(&mut line).unwrap();
+    let status = until("the end", || run.try_wait().unwrap());
+    kill(Pid::from_raw(line.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    assert!(status.success(), "{status}");
+    let mut said = Vec::new();
+    run.stderr.unwrap().read_to_end(&mut said).unwrap();
+    assert!(said.starts_with(b"a\n"));
+    assert_eq!(beats(&said), Some(1));
+}
+
 /// Compiles a C program or library into `folder`.
 fn made(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
     let (source, made) = (folder.join(format!("{name}.c")), folder.join(name));

@@ -134,7 +134,8 @@ fn listen(
         // That nobody reads it any more the program is told by the pipe.
         let _ = match output {
             Output::Stdout => pass_on(pipe, io::stdout().lock(), beats, tell),
-            Output::Stderr => pass_on(pipe, io::stderr().lock(), beats, tell),
+            // Not locked: what this program says itself goes there, too.
+            Output::Stderr => pass_on(pipe, io::stderr(), beats, tell),
         };
         drop(ended);
     };
