@@ -92,6 +92,16 @@ fn what_cannot_be_is_told_before_anything_is_run() {
         );
         assert!(!touched.exists(), "{beat}");
     }
+    let output = goal_run(&["--rate", "5"], &touch)
+        .env("SCX_HETERO_GOALS", "/long".repeat(30))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("no socket can be at /long"),
+        "{said}"
+    );
+    assert!(!touched.exists());
     for rate in ["0", "NaN", "-3", "1e9", "inf", "fast"] {
         let output = goal_run(&[&format!("--rate={rate}")], &touch)
             .output()

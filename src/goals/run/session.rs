@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, PipeReader};
+use std::os::unix::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use hetero_heartbeats::{Heartbeat, HeartbeatOptions, HeartbeatTarget};
 use log::{info, warn};
 use nix::sys::signal::{Signal, kill};
@@ -55,6 +56,8 @@ pub(in crate::goals) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<u8
 }
 
 fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
+    let too_long = || format!("no socket can be at {}", args.goals.display());
+    SocketAddr::from_pathname(&args.goals).with_context(too_long)?;
     let mut command = command(&args.command)?;
     let (pipe, passed) = match beat {
         BeatKind::Lines(output) => (Some(output), PassedBeats::lines()),
@@ -65,11 +68,32 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
         .map(|output| pipe_of(&mut command, *output))
         .transpose()?;
     let launcher = Launcher::new(command)?;
-    // All that may fail does before the program has started.
+    // What may fail does so before the program has started, as far as that can be.
     let source = BeatSource::of_command(beat, launcher.tid)?;
     let (pid, end) = launcher.start(&args.command[0])?;
     // With it goes the end of the pipe that the program has.
     launcher.end();
+    let status = go_along(args, pid, &end, (source, pipe, passed), stop);
+    if status.is_err() && end.try_recv() == Err(TryRecvError::Empty) {
+        // It is not left behind without its goal.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        let _ = end.recv();
+    }
+    status.map(exit_code)
+}
+
+/// Until the program that was started has ended.
+fn go_along(
+    args: &RunArgs,
+    pid: i32,
+    end: &Receiver<ExitStatus>,
+    (source, pipe, passed): (
+        Option<BeatSource>,
+        Option<(PipeReader, Output)>,
+        PassedBeats,
+    ),
+    stop: &AtomicBool,
+) -> Result<ExitStatus> {
     let name = Path::new(&args.command[0]).file_name();
     let name = name.map(|name| name.to_string_lossy());
     let voice = Voice::new(args, u32::try_from(pid)?, &name.unwrap_or_default())?;
@@ -80,7 +104,7 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
             BeatSource::Passed(listen(pipe, output, passed, voice.heartbeat.clone())?)
         }
     };
-    let status = voice.follow(source, || {
+    voice.follow(source, || {
         if stop.swap(false, Ordering::Relaxed) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
@@ -91,8 +115,7 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
                 anyhow::bail!("it is not known how the command has ended")
             }
         }
-    })?;
-    Ok(exit_code(status))
+    })
 }
 
 /// Until the process ends, or this program is to.
