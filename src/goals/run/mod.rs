@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_hetero goal run`: a session for a program that knows nothing of sessions. Its beats are seen from outside:
 //! [`kind`] says what one is, and [`source`] where they come from. [`passed`] counts what it prints, [`events`] what
-//! the kernel sees it do, and [`symbols`] and [`libraries`] find the functions that it calls.
+//! the kernel sees it do, and [`symbols`] and [`libraries`] find the functions that it calls, [`own`] whose calls are its.
 
 mod events;
 mod kind;
 mod libraries;
+mod own;
 mod passed;
 mod session;
 mod source;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What goes on while the program runs.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, PipeReader};
 use std::os::unix::net::SocketAddr;
@@ -22,23 +21,15 @@ use nix::unistd::Pid;
 use super::RunArgs;
 use super::events::Happened;
 use super::kind::{BeatKind, Output};
+use super::own::OwnProcesses;
 use super::passed::{PassedBeats, pass_on};
 use super::source::{BeatSource, decided};
-use crate::connections::peer::{Process, descends};
+use crate::connections::peer::{Process, parent};
 use crate::pmc::target::{Launcher, command, exit_code};
 use crate::scheduler::priority::run_first;
 
 /// How often it is looked whether there were beats.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Processes of which it is known whether they belong to the program.
-const KNOWN: usize = 4096;
-
-/// For how long.
-const FORGET: Duration = Duration::from_secs(10);
-
-/// Processes that are looked up at a look.
-const LOOKUPS: usize = 256;
 
 /// How long what a program has printed may take after its end.
 const REST: Duration = Duration::from_secs(1);
@@ -171,12 +162,7 @@ fn listen(
 struct Voice<'a> {
     args: &'a RunArgs,
     heartbeat: Arc<Heartbeat>,
-    /// The process that was started, or is watched.
-    pid: u32,
-    /// Whether a process is of the program.
-    known: HashMap<u32, bool>,
-    /// Since when.
-    since: Instant,
+    own: OwnProcesses,
     begin: Instant,
 }
 
@@ -185,9 +171,7 @@ impl<'a> Voice<'a> {
         Ok(Self {
             args,
             heartbeat: Arc::new(open(args, pid, name)?),
-            pid,
-            known: HashMap::new(),
-            since: Instant::now(),
+            own: OwnProcesses::of(pid),
             begin: Instant::now(),
         })
     }
@@ -215,12 +199,10 @@ impl<'a> Voice<'a> {
                     beats => self.heartbeat.beats(beats),
                 },
                 BeatSource::OfAll(events) => {
-                    let happened = events.drain();
-                    let mut left = LOOKUPS;
-                    let own = happened.into_iter();
-                    let own = own.filter(|one| self.is_own(one.pid, &mut left));
-                    let own: Vec<Happened> = own.collect();
-                    self.beat(&own);
+                    let mut happened = events.drain();
+                    self.own.begin_look();
+                    happened.retain(|one| self.own.contains(one.pid, parent));
+                    self.beat(&happened);
                 }
                 BeatSource::Own(events) => self.beat(&events.drain()),
             }
@@ -262,33 +244,6 @@ impl<'a> Voice<'a> {
             "{beats} beats in {seconds:.1} s{rate}; the goal is {}",
             self.args.rate
         );
-    }
-
-    /// Whether a process is the program's, or one that it has started. Those of other users may call the same function, as
-    /// many as they like: of those that are not known some are looked up, and what the rest does is no beat.
-    fn is_own(&mut self, pid: u32, left: &mut usize) -> bool {
-        // The number of another's may be one of the program's after a while. What was its own stays, as in the scheduler: its
-        // parent may have ended.
-        if self.since.elapsed() > FORGET {
-            self.since = Instant::now();
-            self.known.retain(|_, own| *own);
-        }
-        if let Some(&own) = self.known.get(&pid) {
-            return own;
-        }
-        let Some(one_less) = left.checked_sub(1) else {
-            return false;
-        };
-        *left = one_less;
-        if self.known.len() >= KNOWN {
-            self.known.retain(|_, own| *own);
-        }
-        if self.known.len() >= KNOWN {
-            self.known.clear();
-        }
-        let own = pid == self.pid || descends(pid, self.pid);
-        self.known.insert(pid, own);
-        own
     }
 
     fn beat(&self, happened: &[Happened]) {
