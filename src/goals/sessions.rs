@@ -114,29 +114,31 @@ impl GoalSessions {
     }
 
     /// Reads all pages, 64 bytes of each. That may take long, for a program can have its page swapped out each time: the agent
-    /// does not do it. Those that took long the last time come last, that of the longest time ago first, and no more of
-    /// them once there is something `else_to_do`.
+    /// does not do it. Those that took long the last time come last, that of the longest time ago first, and then those of
+    /// a user of whom one takes long now; and no more of all these once there is something `else_to_do`.
     pub fn refresh(&self, else_to_do: impl Fn() -> bool) {
-        let mut pages: Vec<_> = {
+        let pages: Vec<_> = {
             let table = self.table();
             let sessions = table.sessions.iter();
             sessions
-                .map(|session| (session.late, session.about.id, session.page.clone()))
+                .map(|session| RefreshedPage {
+                    late: session.late,
+                    id: session.about.id,
+                    uid: session.about.uid,
+                    page: session.page.clone(),
+                })
                 .collect()
         };
-        pages.sort_unstable_by_key(|(late, id, _)| (*late, *id));
-        for (late, id, page) in pages {
-            if late.is_some() && else_to_do() {
-                break;
-            }
+        in_turn(pages, else_to_do, |of| {
             let began = Instant::now();
-            let words = page.read();
+            let words = of.page.read();
             let now = Instant::now();
-            if let Some(session) = self.table().find(id) {
-                session.words = words;
-                session.late = (now - began > LATE).then_some(now);
+            let late = (now - began > LATE).then_some(now);
+            if let Some(session) = self.table().find(of.id) {
+                (session.words, session.late) = (words, late);
             }
-        }
+            late.is_some()
+        });
     }
 
     /// All of them into `readings`, in ascending order of their numbers, with what their pages said at the last
@@ -281,6 +283,39 @@ impl GoalSessions {
     }
 }
 
+/// A page that is to be read.
+struct RefreshedPage<P> {
+    late: Option<Instant>,
+    id: u64,
+    uid: u32,
+    page: P,
+}
+
+/// Has pages read in the order that [`GoalSessions::refresh`] has; `read` says whether that took long.
+fn in_turn<P>(
+    mut pages: Vec<RefreshedPage<P>>,
+    else_to_do: impl Fn() -> bool,
+    mut read: impl FnMut(&RefreshedPage<P>) -> bool,
+) {
+    pages.sort_unstable_by_key(|of| (of.late, of.id));
+    let (mut slow, mut later) = (Vec::new(), Vec::new());
+    for of in pages {
+        if of.late.is_none() && slow.contains(&of.uid) {
+            later.push(of);
+        } else if of.late.is_some() && else_to_do() {
+            return;
+        } else if read(&of) && !slow.contains(&of.uid) {
+            slow.push(of.uid);
+        }
+    }
+    for of in later {
+        if else_to_do() {
+            return;
+        }
+        read(&of);
+    }
+}
+
 impl Table {
     fn position(&self, id: u64) -> Option<usize> {
         let found = self
@@ -319,5 +354,47 @@ impl OpenedSession {
             source,
             beats: self.words.map(|words| words.beats()).unwrap_or_default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_slow_pages_delays_others_by_one_of_them() {
+        let now = Instant::now();
+        let page = |id, uid, late: Option<u64>| RefreshedPage {
+            late: late.map(|ago| now - Duration::from_millis(ago)),
+            id,
+            uid,
+            page: (),
+        };
+        let pages = || {
+            vec![
+                page(1, 7, None),
+                page(2, 7, None),
+                page(3, 8, None),
+                page(4, 7, Some(10)),
+                page(5, 8, Some(20)),
+                page(6, 7, None),
+                page(7, 9, None),
+            ]
+        };
+        let read = |else_to_do: bool, slow: u32| {
+            let mut ids = Vec::new();
+            in_turn(
+                pages(),
+                || else_to_do,
+                |of| {
+                    ids.push(of.id);
+                    of.uid == slow
+                },
+            );
+            ids
+        };
+        assert_eq!(read(false, 0), [1, 2, 3, 6, 7, 5, 4]);
+        assert_eq!(read(false, 7), [1, 3, 7, 5, 4, 2, 6]);
+        assert_eq!(read(true, 7), [1, 3, 7]);
     }
 }
