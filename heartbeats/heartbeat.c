@@ -235,8 +235,9 @@ API void scx_hetero_hb_close(struct scx_hetero_hb *hb)
 		;
 	if (*at)
 		*at = hb->next;
-	pthread_mutex_unlock(&sessions_lock);
+	/* A child of fork() has what is open, and gives up only what is among the sessions. */
 	connection_forget(hb);
+	pthread_mutex_unlock(&sessions_lock);
 	pthread_mutex_destroy(&hb->lock);
 	free(hb);
 	errno = error;
