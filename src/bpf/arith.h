@@ -371,7 +371,10 @@ static inline u64 run_delta(u64 sum_exec, u64 last)
  */
 static inline bool more_crowded(u64 a, u32 cpus_a, u64 b, u32 cpus_b)
 {
-	return cpus_a ? a * cpus_b > b * cpus_a : cpus_b > 0;
+	/* Without a branch: each costs the verifier. */
+	u64 none = ((u64)cpus_a - 1) >> 63;
+
+	return (a + none) * cpus_b > b * cpus_a;
 }
 
 #endif /* __HETERO_ARITH_H */

@@ -123,24 +123,32 @@ static bool held_for_too_long(u64 held_since, u64 now)
 	return held_since && !vtime_before(now, held_since + MAX_HELD_NS);
 }
 
+/* Slices by which threads with an allotment that are confined to some CPUs come before others. */
+#define CONFINED_LEAD		9
+
 /*
- * How much of its allotment session @id has left, ns of that, up to MAX_CREDIT_NS, and 1: 0 if it is used
- * up, and others come first. Not before a task that was held for it (@held_since), though another has spent
- * some since it was let go.
+ * By how much a task of session @id comes before others, ns: the furthest lead, and how much is left of its
+ * allotment, up to MAX_CREDIT_NS. 0 if that is used up, and others come first. Not before a task that was held
+ * for it (@held_since), though another has spent some since it was let go. What is confined, to one CPU or a
+ * set of them, may never use its allotment up: those confined to the same CPUs are left a tenth.
  */
-__noinline u64 credit_of(u32 id, u64 held_since)
+__noinline u64 lead_of(u32 id, u64 held_since, s32 pinned_cpu, u32 cpu_set)
 {
 	struct goal_session *session = allotted(id);
-	u64 now = scx_bpf_now(), until;
+	u64 now = scx_bpf_now(), until, credit = 0;
 
 	if (!session)
 		return 0;
 	until = READ_ONCE(session->paid_until);
-	if (vtime_before(now + LEAST_DEBT_NS, until))
-		return held_since && !held_for_too_long(held_since, now);
-	if (vtime_before(now, until))
-		return 1;
-	return now - until < MAX_CREDIT_NS ? now - until + 1 : MAX_CREDIT_NS + 1;
+	if (vtime_before(now + LEAST_DEBT_NS, until)) {
+		if (!held_since || held_for_too_long(held_since, now))
+			return 0;
+	} else if (!vtime_before(now, until)) {
+		credit = now - until < MAX_CREDIT_NS ? now - until : MAX_CREDIT_NS;
+	}
+	if (pinned_cpu != NO_CPU || cpu_set != ANY_CPU)
+		return CONFINED_LEAD * slice_ns;
+	return MAX_LEAD_NS + credit;
 }
 
 /*

@@ -318,14 +318,14 @@ static void note_moved_in(struct domain_ctx *dctx)
 	__sync_lock_test_and_set(&dctx->moved_in, true);
 }
 
-/* Does any task wait in @domain's queue? */
-static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
+/* Whether a task that is not counted waits in @domain's queue, which said so. Global, so that the verifier checks it once. */
+__noinline bool moved_in_waits(u32 domain)
 {
-	if (dctx->nr_waiting)
-		return true;
-	if (!dctx->moved_in)
+	struct domain_ctx *dctx = domain_ctx_of(domain);
+
+	if (!dctx)
 		return false;
-	/* Nor is one that waits to be overlooked for a moment: a CPU that idles then may be the only one for it. */
+	/* One that waits is not overlooked for a moment: a CPU that idles then may be the only one for it. */
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		return true;
 	/* In this order, which the exchange keeps: a task that is moved in meanwhile says so again. */
@@ -333,6 +333,12 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 	if (scx_bpf_dsq_nr_queued(domain) > 0)
 		dctx->moved_in = true;
 	return dctx->moved_in;
+}
+
+/* Does any task wait in @domain's queue? */
+static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
+{
+	return dctx->nr_waiting || (dctx->moved_in && moved_in_waits(domain));
 }
 
 /*

@@ -64,9 +64,6 @@ static u64 burst_of(struct task_ctx *tctx)
 	return tctx->burst_ns > now || !tctx->burst_ns ? tctx->burst_ns : now;
 }
 
-/* Slices by which threads with an allotment that are confined to some CPUs come before others. */
-#define CONFINED_LEAD		9
-
 /*
  * Threads whose allotment is not used up come first: others have what the allotments leave, which is
  * the agent's to see to. Should it allot too much, they wait for as long as the furthest lead lasts.
@@ -76,17 +73,14 @@ static u64 burst_of(struct task_ctx *tctx)
 static u64 entitled_deadline(struct task_ctx *tctx, u64 deadline)
 {
 	u32 session = session_of(tctx);
-	u64 first, credit;
+	u64 first, lead;
 
 	if (!session)
 		return deadline;
-	credit = credit_of(session, tctx->held_since);
-	if (!credit)
+	lead = lead_of(session, tctx->held_since, tctx->pinned_cpu, tctx->cpu_set);
+	if (!lead)
 		return deadline;
-	first = clock_now() - MAX_LEAD_NS - credit;
-	/* What is confined may never use up its allotment: those confined to the same CPUs are left a tenth. */
-	if (tctx->pinned_cpu != NO_CPU || tctx->cpu_set != ANY_CPU)
-		first = clock_now() - CONFINED_LEAD * slice_ns;
+	first = clock_now() - lead;
 	return vtime_before(first, deadline) ? first : deadline;
 }
 

@@ -297,3 +297,22 @@ fn many_threads_of_a_session_leave_a_crowd_what_is_not_allotted() {
     assert!(rate < 3.0, "{rate}");
     assert!(crowd > 25 * S, "{} ms are left", crowd / MS);
 }
+
+/// On the one CPU that its thread may use a session cannot use up what it is allotted.
+#[test]
+fn what_is_confined_with_a_session_to_a_cpu_is_left_a_tenth_of_it() {
+    for cpus in [vec![3], vec![2, 3]] {
+        let mut scene = Scene::new(&machine(&[2, 2]));
+        let hogs = scene.hogs(cpus.len(), &on(cpus.clone()));
+        let neighbours = scene.hogs(cpus.len(), &on(cpus.clone()));
+        join(&mut scene, &hogs, 1, exactly(2.0));
+        scene.run(S);
+        let ran = scene.measure(&neighbours, 10 * S);
+        let ran = ran.iter().sum::<u64>() / cpus.len() as u64;
+        assert!(
+            (8 * S / 10..4 * S).contains(&ran),
+            "{} ms of 10 s on {cpus:?}",
+            ran / MS
+        );
+    }
+}

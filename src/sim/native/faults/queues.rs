@@ -2,6 +2,7 @@
 //! What waits does so where a CPU of its affinity serves the queue.
 
 use super::*;
+use crate::sim::native::scene::{S, Scene};
 
 /// Intel's E cores have a domain for each four, by their L2.
 #[test]
@@ -33,5 +34,24 @@ fn a_hint_moves_what_waits_to_a_queue_from_which_it_may_be_taken() {
         let before = ran();
         kernel.run_for(500 * MS);
         assert!(ran() > before, "{can_iterate}");
+    }
+}
+
+/// A CPU looks at 32 of those that wait. One behind these, which it may not run, has its turn all the same beside some that only it
+/// may run.
+#[test]
+fn what_waits_behind_many_that_a_cpu_may_not_run_has_its_turn_beside_pinned_ones() {
+    for can_iterate in [true, false] {
+        let mut machine = NativeMachine::of(&[4]);
+        (machine.version, machine.can_iterate) = (Version(7, 1), can_iterate);
+        let mut scene = Scene::new(&machine);
+        scene.hogs(200, &on([0, 1]));
+        for cpu in [2, 3] {
+            scene.hogs(2, &pinned(cpu));
+        }
+        let task = scene.hogs(1, &on([2, 3]));
+        scene.run(S);
+        let ran = scene.measure(&task, 5 * S)[0];
+        assert!(ran > S, "{} of 2000 ms, {can_iterate}", ran / MS);
     }
 }
