@@ -225,7 +225,14 @@ fn weights_share_a_cpu_in_proportion() {
 
 #[test]
 fn what_weighs_little_gets_no_core_for_itself_beside_what_weighs_much() {
-    for name in [Name::Camps, Name::Acfs, Name::Hsp, Name::Eqp, Name::Adwrr] {
+    for name in [
+        Name::Camps,
+        Name::Acfs,
+        Name::Hsp,
+        Name::Eqp,
+        Name::Adwrr,
+        Name::Rank,
+    ] {
         let mut sim = sim(&[("gamess", None); 12], decided_by(name));
         for thread in 6..12 {
             let task = sim.scheduler.task_of(thread).unwrap();

@@ -32,6 +32,7 @@ use super::tools::demand::Demand;
 use super::tools::remembers;
 use super::tools::speeds::{Prior, SureSpeeds};
 use super::tools::speedup::{Speedups, utility};
+use super::tools::weights::least_weight;
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
 use crate::placement;
 use crate::pmu::Meaning;
@@ -172,6 +173,7 @@ pub struct Rank {
     ranked: Vec<Ranked>,
     rising: Vec<Ranked>,
     falling: Vec<Ranked>,
+    weights: Vec<u32>,
 }
 
 impl Rank {
@@ -187,6 +189,7 @@ impl Rank {
             places: FxHashMap::default(),
             rising: Vec::new(),
             falling: Vec::new(),
+            weights: Vec::new(),
         }
     }
 
@@ -215,10 +218,15 @@ impl Rank {
         let mut fixed = [0.0; MAX_CORE_TYPES];
         let mut ranked = std::mem::take(&mut self.ranked);
         ranked.clear();
+        let busy = |task: &&Task| !task.kthread && self.demand.of(task.id) >= CUT_OFF;
+        let busy = snapshot.tasks.iter().filter(busy);
+        self.weights.clear();
+        self.weights.extend(busy.map(|task| task.weight));
+        let least_weight = least_weight(&mut self.weights, snapshot.topology.cpus.len());
         for task in snapshot.tasks {
             let wants = self.demand.of(task.id);
             let free = !task.kthread && task.may_choose();
-            if wants < CUT_OFF {
+            if wants < CUT_OFF || task.weight < least_weight {
                 if free && task.hint.is_some() {
                     actions.push(Action::Hint(task.into(), None));
                 }

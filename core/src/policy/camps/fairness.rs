@@ -82,7 +82,8 @@ impl Fairness {
     }
 }
 
-/// SF of a thread, fastest type over slowest, TLP scaled as progress is (section 4.5). One that is not known is
+/// SF of a thread, fastest type over slowest, TLP scaled as progress is (section 4.5), with what others do to it there at present
+/// (`docs/decisions/fairness.md` has what came of leaving that out). One that is not known is
 /// taken to be such that the thread goes where it will be known: high on slow types, low on fast.
 fn sf(task: &Task, place: usize, threads: &ThreadEstimators, topology: &Topology) -> f64 {
     let slowest = topology.types.len() - 1;

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::middle::middle;
+use super::weights::middle;
 use crate::table::TaskId;
 
 /// A thread that was away for longer keeps no claim for that time, ns.

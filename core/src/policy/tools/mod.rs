@@ -12,13 +12,13 @@ pub(super) mod explore;
 pub(super) mod learnt;
 pub(super) mod ledger;
 pub(super) mod mean;
-mod middle;
 pub(crate) mod progress;
 pub(super) mod speeds;
 pub(crate) mod speedup;
 pub(super) mod swap;
 pub(super) mod threshold;
 pub(super) mod trust;
+pub(super) mod weights;
 
 use std::time::Duration;
 

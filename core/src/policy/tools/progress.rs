@@ -12,8 +12,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::middle::middle;
 use super::swap::SwapCandidate;
+use super::weights::{least_weight, middle};
 use crate::policy::{Action, Snapshot};
 use crate::table::{Task, TaskId, TaskState};
 
@@ -36,11 +36,6 @@ const REST_NS: u64 = 200_000_000;
 /// How far from the middle a thread may be, ns of progress: the most that `amp_threshold` can be
 /// ([`super::threshold`]), so that farther apart nothing is decided otherwise.
 pub(crate) const APART_NS: i64 = 4_000_000_000;
-
-/// A thread whose weight entitles it to less than this part of what threads get in the mean does not take part. By the number
-/// of threads that a core type holds it would be worth as much as any other, and have a slow CPU for itself where others share
-/// the fast ones.
-const LIGHT: f64 = 0.25;
 
 /// What is remembered of a task.
 #[derive(Clone, Copy, Debug)]
@@ -133,9 +128,7 @@ impl Progress {
                 self.taking_part.push((account.progress(task), task.weight));
             }
         }
-        let types = snapshot.topology.types.iter();
-        let nr_cpus = types.map(|kind| kind.cpus.len()).sum();
-        let least_weight = least_weight(&mut self.weights, nr_cpus);
+        let least_weight = least_weight(&mut self.weights, snapshot.topology.cpus.len());
         self.least_weight = least_weight;
         self.taking_part
             .retain(|&(_, weight)| weight >= least_weight);
@@ -286,29 +279,6 @@ impl Progress {
             }
         }
     }
-}
-
-/// The weight below which a thread may have less than [`LIGHT`] of what threads get in the mean, on so many CPUs; 0
-/// where there is one for each.
-fn least_weight(weights: &mut [u32], nr_cpus: usize) -> u32 {
-    if weights.len() <= nr_cpus {
-        return 0;
-    }
-    weights.sort_unstable_by(|a, b| b.cmp(a));
-    let (mut cpus, mut sum) = (nr_cpus as u64, 0);
-    weights
-        .iter()
-        .for_each(|&weight| sum += u64::from(weight.max(1)));
-    // None can have more than a CPU: what its weight entitles it to beyond that is for the others.
-    for &weight in &*weights {
-        let weight = u64::from(weight.max(1));
-        if weight * cpus < sum {
-            break;
-        }
-        (cpus, sum) = (cpus - 1, sum - weight);
-    }
-    let mean = nr_cpus as f64 / weights.len() as f64;
-    (LIGHT * mean * sum as f64 / cpus as f64).ceil() as u32
 }
 
 impl Account {

@@ -284,16 +284,6 @@ fn one_that_cannot_have_its_share_leaves_the_order_of_the_others() {
 
 #[test]
 fn what_weighs_next_to_nothing_takes_no_part_where_cpus_are_short() {
-    let least = |weights: &[u32], nr_cpus| least_weight(&mut weights.to_vec(), nr_cpus);
-    assert_eq!(least(&[1024, 15], 2), 0, "a CPU for each");
-    assert_eq!(least(&[16; 64], 8), 4, "all get as little");
-    let nice = least(&[[1024; 8], [15; 8]].concat(), 8);
-    assert!((16..1024).contains(&nice), "{nice}");
-    // What is left by one that needs no more than a CPU is enough for the others.
-    assert!(least(&[1024, 15, 15, 15, 15], 4) <= 15);
-    assert!(least(&[88_761, 1024, 1024, 1024, 1024], 4) <= 1024);
-    assert_eq!(least(&[], 0), 0);
-
     let mut bench = Bench::new(&[0; 7]);
     assert!(
         bench
