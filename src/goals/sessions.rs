@@ -115,7 +115,7 @@ impl GoalSessions {
 
     /// Reads all pages, 64 bytes of each. That may take long, for a program can have its page swapped out each time: the agent
     /// does not do it. Those that took long the last time come last, that of the longest time ago first, and then those of
-    /// a user of whom one takes long now; and no more of all these once there is something `else_to_do`.
+    /// a user one of whose pages takes long now; and no more of all these once there is something `else_to_do`.
     pub fn refresh(&self, else_to_do: impl Fn() -> bool) {
         let pages: Vec<_> = {
             let table = self.table();

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::weights::middle;
+use super::weights::NearMiddle;
 use crate::table::TaskId;
 
 /// A thread that was away for longer keeps no claim for that time, ns.
@@ -22,7 +22,7 @@ struct Account {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     accounts: FxHashMap<TaskId, Account>,
-    /// Least and most at the last look, and in this one so far.
+    /// Least and most at the last look.
     range: Option<(i64, i64)>,
     /// Accounts and weights of those that were charged in this look so far; kept for its memory.
     charged: Vec<(i64, u32)>,
@@ -59,17 +59,12 @@ impl Ledger {
     /// were charged: by its weight one may get many times what others do, and a newcomer starts level with it.
     pub(crate) fn close(&mut self, apart: i64, is_alive: impl Fn(TaskId) -> bool) {
         self.accounts.retain(|&task, _| is_alive(task));
-        if let (Some(middle), Some(&(first, _)), Some(&(last, _))) = (
-            middle(&mut self.charged),
-            self.charged.first(),
-            self.charged.last(),
-        ) {
-            let (least, most) = (middle.saturating_sub(apart), middle.saturating_add(apart));
-            if first < least || last > most {
+        if let Some(all) = NearMiddle::of(&mut self.charged, apart) {
+            if !all.holds_all {
                 let accounts = self.accounts.values_mut();
-                accounts.for_each(|account| account.sum = account.sum.clamp(least, most));
+                accounts.for_each(|account| account.sum = all.near(account.sum));
             }
-            self.range = Some((first.max(least), last.min(most)));
+            self.range = Some(all.range);
         }
         self.charged.clear();
     }

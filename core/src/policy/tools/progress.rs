@@ -13,7 +13,7 @@
 use rustc_hash::FxHashMap;
 
 use super::swap::SwapCandidate;
-use super::weights::{least_weight, middle};
+use super::weights::{NearMiddle, least_weight};
 use crate::policy::{Action, Snapshot};
 use crate::table::{Task, TaskId, TaskState};
 
@@ -141,29 +141,20 @@ impl Progress {
 
     /// Brings those that are far from the middle nearer, and notes their range.
     fn keep_together(&mut self, snapshot: &Snapshot) {
-        let (Some(middle), Some(first), Some(last)) = (
-            middle(&mut self.taking_part),
-            self.taking_part.first(),
-            self.taking_part.last(),
-        ) else {
+        let Some(all) = NearMiddle::of(&mut self.taking_part, APART_NS) else {
             // What slept all the while is still to come back level with the others.
             return;
         };
-        let near = |progress: i64| {
-            let [least, most] = [-APART_NS, APART_NS].map(|apart| middle.saturating_add(apart));
-            progress.clamp(least, most)
-        };
-        self.range = Some((near(first.0), near(last.0)));
-        if near(first.0) == first.0 && near(last.0) == last.0 {
+        self.range = Some(all.range);
+        if all.holds_all {
             return;
         }
         for task in snapshot.tasks {
-            if let Some(account) = self.accounts.get_mut(&task.id)
-                && account.takes_part(task)
-                && task.weight >= self.least_weight
+            if self.takes_part(task)
+                && let Some(account) = self.accounts.get_mut(&task.id)
             {
                 let progress = account.progress(task);
-                let nearer = near(progress).wrapping_sub(progress);
+                let nearer = all.near(progress).wrapping_sub(progress);
                 account.offset = account.offset.wrapping_add(nearer);
             }
         }
@@ -177,7 +168,12 @@ impl Progress {
     /// Whether a task wants a good part of a CPU, by its weight may have that much of what there is, and is not blocked.
     pub(crate) fn is_busy(&self, task: &Task) -> bool {
         let account = self.accounts.get(&task.id);
-        task.weight >= self.least_weight && account.is_some_and(|account| account.is_busy(task))
+        self.weighs_enough(task) && account.is_some_and(|account| account.is_busy(task))
+    }
+
+    /// Whether a task may have a good part of a CPU by its weight, or there is one for each.
+    fn weighs_enough(&self, task: &Task) -> bool {
+        task.weight >= self.least_weight
     }
 
     /// Whether a task wants a good part of a CPU, be it asleep just now.
@@ -207,7 +203,7 @@ impl Progress {
     /// free for a moment. Those that are only asleep keep theirs.
     pub(crate) fn release(&self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         for task in snapshot.tasks {
-            let keeps = self.is_wanting(task) && task.weight >= self.least_weight;
+            let keeps = self.is_wanting(task) && self.weighs_enough(task);
             if task.hint.is_some() && task.may_choose() && !task.kthread && !keeps {
                 actions.push(Action::Hint(task.into(), None));
             }
@@ -230,7 +226,8 @@ impl Progress {
     pub(crate) fn runners(&self, snapshot: &Snapshot, runners: &mut Vec<SwapCandidate>) {
         for task in snapshot.tasks {
             if let Some(account) = self.accounts.get(&task.id)
-                && self.takes_part(task)
+                && account.takes_part(task)
+                && self.weighs_enough(task)
             {
                 let (place, progress) = (account.place(task), account.progress(task));
                 runners.push(SwapCandidate::new(task, place, progress));

@@ -12,7 +12,7 @@ const WEIGHT_NICE_0: u32 = 1024;
 
 /// The value that half of all weight has not passed, of values with weights, which are in order afterwards. What weighs next to
 /// nothing does not move it, however many there are.
-pub(super) fn middle(values: &mut [(i64, u32)]) -> Option<i64> {
+fn middle(values: &mut [(i64, u32)]) -> Option<i64> {
     values.sort_unstable();
     let counts = |weight: u32| u64::from(weight.clamp(1, WEIGHT_NICE_0));
     let all: u64 = values.iter().map(|&(_, weight)| counts(weight)).sum();
@@ -22,6 +22,36 @@ pub(super) fn middle(values: &mut [(i64, u32)]) -> Option<i64> {
         2 * so_far >= all
     });
     middle.map(|&(value, _)| value)
+}
+
+/// How far values may be from their middle.
+pub(super) struct NearMiddle {
+    least: i64,
+    most: i64,
+    /// The least and the greatest value, brought near.
+    pub(super) range: (i64, i64),
+    /// All are near as they are.
+    pub(super) holds_all: bool,
+}
+
+impl NearMiddle {
+    /// No farther than `apart` from the middle of values with weights, which are in order afterwards; `None` of none.
+    pub(super) fn of(values: &mut [(i64, u32)], apart: i64) -> Option<Self> {
+        let middle = middle(values)?;
+        let [least, most] = [-apart, apart].map(|apart| middle.saturating_add(apart));
+        let (&(first, _), &(last, _)) = (values.first()?, values.last()?);
+        Some(Self {
+            least,
+            most,
+            range: (first.max(least), last.min(most)),
+            holds_all: least <= first && last <= most,
+        })
+    }
+
+    /// A value, brought near.
+    pub(super) fn near(&self, value: i64) -> i64 {
+        value.clamp(self.least, self.most)
+    }
 }
 
 /// The weight below which one of these threads may have less than [`LIGHT`] of what threads get in the mean, on so many CPUs; 0
