@@ -155,13 +155,13 @@ impl PlacedThread {
         self
     }
 
-    /// Whether it could be better there, if all threads there are so many times as fast as is thought.
-    pub fn could_gain(&self, price: f64, on: usize, times: f64) -> bool {
+    /// How much better it could be there, W, if all threads there are so many times as fast as is thought.
+    pub fn hoped_gain(&self, price: f64, on: usize, times: f64) -> f64 {
         if self.is_given {
-            return self.watts[on] < times * self.watts[self.best];
+            return times * self.watts[self.best] - self.watts[on];
         }
         let gains = price * (times * self.speeds[on] - self.speeds[self.best]);
-        gains > self.watts[on] - self.watts[self.best]
+        gains - (self.watts[on] - self.watts[self.best])
     }
 
     fn may(&self, on: usize) -> bool {
@@ -408,8 +408,8 @@ mod tests {
         };
         assert_eq!(places(&[seen((0b10, 0), 0)], &[1, 1], 0.0), [1]);
         assert_eq!(places(&[seen((0, 0b10), 1)], &[1, 1], 0.0), [0]);
-        assert!(goal(0.4, 4.0, 1).could_gain(1.0, 0, 1.6));
-        assert!(!goal(0.4, 0.0, 1).could_gain(1.0, 0, 1.4));
+        assert!(goal(0.4, 4.0, 1).hoped_gain(1.0, 0, 1.6) > 0.0);
+        assert!(goal(0.4, 0.0, 1).hoped_gain(1.0, 0, 1.4) < 0.0);
     }
 
     #[test]
@@ -443,8 +443,8 @@ mod tests {
         let speeds = [1.0, 0.5, 1.0, 1.0];
         assert_eq!(costs.cheapest(2, &speeds, 0.0, None), 0);
         assert_eq!(costs.cheapest(2, &speeds, 1.0, None), 1);
-        assert!(thread(2.0, 3.0, 1.0, 1).could_gain(3.0, 0, 1.5));
-        assert!(!thread(2.0, 9.0, 1.0, 1).could_gain(3.0, 0, 1.5));
+        assert!(thread(2.0, 3.0, 1.0, 1).hoped_gain(3.0, 0, 1.5) > 0.0);
+        assert!(thread(2.0, 9.0, 1.0, 1).hoped_gain(3.0, 0, 1.5) < 0.0);
         // What is not sure is not acted upon.
         costs.cores[0].1 = 4.5;
         assert_eq!(costs.cheapest(2, &speeds, 0.0, None), 1);

@@ -63,48 +63,51 @@ impl EnergySaving {
             let is_held =
                 |on: usize| is_open && on < next.to && !self.paces.is_seen(next.id, on, now, stale);
             let is_new = |on: usize| computes && unseen & 1 << on != 0;
-            let is_due = |on: usize| {
+            let hoped = |on: usize| {
                 let age = self.speedups.age_ns(next.id, on);
-                let hoped = if age.is_some() { HOPED_AGAIN } else { HOPED };
-                age.is_none_or(|age| age > stale)
-                    && (is_new(on) || thread.could_gain(self.price, on, hoped))
+                let times = if age.is_some() { HOPED_AGAIN } else { HOPED };
+                match age.is_none_or(|age| age > stale) {
+                    true if is_new(on) => Some(f64::INFINITY),
+                    true => Some(thread.hoped_gain(self.price, on, times)),
+                    false => None,
+                }
             };
             let has_room = |on: usize| there[on] < topology.types[on].cpus.len();
             let wanted = (0..nr_types).find_map(|on| {
-                let may = on != next.to && thread.allowed & 1 << on != 0;
-                let is_wanted = is_held(on) || (is_known && is_free && is_due(on));
-                if !may || !is_wanted {
+                if on == next.to || thread.allowed & 1 << on == 0 {
                     return None;
                 }
-                match has_room(on) {
-                    true => Some((on, None)),
-                    false if is_held(on) => Some((on, Some(self.makes_room(at, on, goals)?))),
-                    false => None,
+                let hoped = match is_held(on) {
+                    true => f64::INFINITY,
+                    false if is_known && is_free => hoped(on)?,
+                    false => return None,
+                };
+                if has_room(on) {
+                    return (hoped > 0.0).then_some((on, None));
                 }
+                let other = self.makes_room(at, on, goals)?;
+                (hoped > self.loss(other, next.to)).then_some((on, Some(other)))
             });
             if let Some((to, other)) = wanted {
+                let is_long = is_new(to) || is_held(to);
+                let until = now + if is_long { UNSEEN_NS } else { VISIT_NS };
                 match other {
                     Some(other) => {
                         self.next[other].to = next.to;
-                        self.next[other].visits = Some(now + UNSEEN_NS);
+                        self.next[other].visits = Some(until);
                         is_free = false;
                     }
                     None => there[to] += 1,
                 }
                 self.next[at].to = to;
-                let takes = if is_new(to) || is_held(to) {
-                    UNSEEN_NS
-                } else {
-                    VISIT_NS
-                };
-                self.next[at].visits = Some(now + takes);
+                self.next[at].visits = Some(until);
                 is_free &= is_held(to);
             }
         }
     }
 
     /// Which thread on a core type that is full is to change places with the one `at` for a visit: of those that compute all
-    /// the time, the one that loses least by that.
+    /// the time one that was not measured there either, and of these the one that loses least by that.
     fn makes_room(&self, at: usize, on: usize, goals: &AgentGoals) -> Option<usize> {
         let back = self.next[at].to;
         let may = |&other: &usize| {
@@ -112,13 +115,19 @@ impl EnergySaving {
             let is_there = next.to == on && next.visits.is_none() && !thread.is_given;
             is_there && thread.allowed & 1 << back != 0 && goals.needs(next.id).is_none()
         };
-        let loss = |other: usize| {
-            let thread = &self.threads[other];
-            let worth = |on: usize| self.price * thread.speeds[on] - thread.watts[on];
-            worth(on) - worth(back)
-        };
+        let is_known = |other: usize| self.speedups.age_ns(self.next[other].id, back).is_some();
         let others = (0..self.next.len()).filter(may);
-        others.min_by(|&a, &b| loss(a).total_cmp(&loss(b)))
+        others.min_by(|&a, &b| {
+            let by_known = is_known(a).cmp(&is_known(b));
+            by_known.then(self.loss(a, back).total_cmp(&self.loss(b, back)))
+        })
+    }
+
+    /// What a thread loses by going there from where it is best, W.
+    fn loss(&self, at: usize, on: usize) -> f64 {
+        let thread = &self.threads[at];
+        let worth = |on: usize| self.price * thread.speeds[on] - thread.watts[on];
+        worth(self.next[at].to) - worth(on)
     }
 
     /// In a crowd: what has a pace is not to wait for its turn on a slow core, which makes it late whatever it gets. The
