@@ -202,7 +202,7 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool prev_waits = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool have_own, have_shared, shared_waits, others, may_stay = false, parked = is_parked(cpu);
+	bool have_own, own_waiting, have_shared, shared_waits, others, may_stay = false, parked = is_parked(cpu);
 	u64 own_deadline = 0, shared_deadline = 0, best;
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 domain = domain_of_cpu(cpu);
@@ -222,7 +222,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 	}
 
 	/* Which task is first matters only beside another queue, or prev. */
-	have_own = cctx->nr_waiting;
+	own_waiting = have_own = own_waits(cctx, cpu);
 	shared_waits = have_shared = !parked && somebody_waits(dctx, domain);
 	if (may_stay || (have_own && have_shared)) {
 		have_own = have_own && first_deadline(CPU_DSQ(cpu), cpu, &own_deadline);
@@ -249,7 +249,7 @@ void BPF_STRUCT_OPS(hetero_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (shared_waits && scx_bpf_dsq_move_to_local(domain, 0))
 		return;
-	if (cctx->nr_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
+	if (own_waiting && scx_bpf_dsq_move_to_local(CPU_DSQ(cpu), 0))
 		return;
 	others = !parked && somebody_waits_beside(domain);
 	if (others && rotate(domain))

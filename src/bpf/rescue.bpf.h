@@ -47,7 +47,7 @@ static bool work_waits_for(s32 cpu)
 	u32 i;
 
 	/* An addition of nothing is a full barrier, see struct domain_ctx. */
-	if (__sync_fetch_and_add(&cctx->nr_waiting, 0))
+	if (__sync_fetch_and_add(&cctx->nr_waiting, 0) || cctx->moved_in)
 		return true;
 	if (is_parked(cpu))
 		return false;

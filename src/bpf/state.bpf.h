@@ -96,6 +96,7 @@ struct domain_ctx {
 struct cpu_ctx {
 	u64 pinned_weight;
 	u64 nr_waiting;		/* in its own queue */
+	u32 moved_in;		/* some wait there that are not counted, perhaps */
 	u64 parked_until;	/* runs only what must not wait until then; ns, monotonic */
 	u8 holds;		/* tasks, in its parking queue, perhaps */
 	u8 is_idle;
@@ -341,6 +342,25 @@ static bool somebody_waits(struct domain_ctx *dctx, u32 domain)
 	return dctx->nr_waiting || (dctx->moved_in && moved_in_waits(domain));
 }
 
+/* The same of @cpu's own queue. */
+__noinline bool moved_in_own_waits(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (scx_bpf_dsq_nr_queued(CPU_DSQ(cpu)) > 0)
+		return true;
+	__sync_lock_test_and_set(&cctx->moved_in, false);
+	if (scx_bpf_dsq_nr_queued(CPU_DSQ(cpu)) > 0)
+		cctx->moved_in = true;
+	return cctx->moved_in;
+}
+
+/* Does any task wait in @cpu's own queue? */
+static bool own_waits(struct cpu_ctx *cctx, s32 cpu)
+{
+	return cctx->nr_waiting || (cctx->moved_in && moved_in_own_waits(cpu));
+}
+
 /*
  * Does any task wait in a queue but @except, by their counts? A CPU that is about to idle asks, and
  * most often none does: a plain loop, which the verifier walks, makes none of bpf_for's calls.
@@ -362,7 +382,8 @@ static bool nobody_waits_for(s32 cpu)
 	struct domain_ctx *dctx = domain_ctx_of(domain_of_cpu(cpu));
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
-	return dctx && !cctx->nr_waiting && !dctx->nr_waiting && !dctx->moved_in;
+	return dctx && !cctx->nr_waiting && !cctx->moved_in && !dctx->nr_waiting &&
+	       !dctx->moved_in;
 }
 
 /*

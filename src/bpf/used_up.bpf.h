@@ -31,14 +31,14 @@ struct {
 } used_up_timers SEC(".maps");
 
 /*
- * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what has no other CPU, or
- * other tasks wait for in the kernel.
+ * Until when must @p wait for its session's allotment, ns? 0: it need not. Not what other tasks
+ * wait for in the kernel.
  */
 static u64 waits_until(struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 session = session_of(tctx);
 
-	if (!session || tctx->is_agent || tctx->pinned_cpu != NO_CPU ||
+	if (!session || tctx->is_agent ||
 	    (p->flags & (PF_KTHREAD | PF_EXITING)) || holds_rcu(p))
 		return 0;
 	return used_up_until(session, tctx->held_since);
@@ -95,6 +95,8 @@ __noinline u32 domain_after(struct task_struct *p __arg_trusted)
 		return NO_DOMAIN;
 	hint = wished_type(tctx);
 	domain = tctx->domain;
+	if (tctx->pinned_cpu != NO_CPU)
+		return domain_of_cpu(tctx->pinned_cpu);
 	if (hint != NO_TYPE && hint != type_of_domain(domain))
 		domain = lightest_domain_for(p, hint);
 	return may_use_domain(p, domain) ? domain : domain_of_cpu(first_cpu_of(p));
@@ -152,6 +154,7 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		struct domain_ctx *there;
 		u32 domain;
 		u64 until;
+		s32 own;
 
 		if (vtime_before(now, p->scx.dsq_vtime)) {
 			next = sooner(next, p->scx.dsq_vtime);
@@ -179,9 +182,13 @@ static int let_go(void *map, int *key, struct used_up_timer *timer)
 		 * and count it where it puts it.
 		 */
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, next_deadline(p, tctx));
-		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, domain, 0))
+		own = tctx->pinned_cpu;
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, own == NO_CPU ? domain : CPU_DSQ(own), 0))
 			continue;
-		note_moved_in(there);
+		if (own == NO_CPU)
+			note_moved_in(there);
+		else
+			__sync_lock_test_and_set(&cpu_ctx_of(own)->moved_in, true);
 		wake_idle_for(p, *key);
 	}
 	if (next)

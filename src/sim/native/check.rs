@@ -127,7 +127,12 @@ impl NativeKernel {
             .with_task_ctx(task, |ctx| ctx.waiting != 0)
             .unwrap_or(false);
         // One that was moved to a local queue is counted until it runs, and one that a timer let go is not.
-        let let_go = served.is_some() && domain.is_some_and(|it| self.domain_ctx(it).moved_in != 0);
+        let own = domain.filter(|_| counted);
+        let own = own.and_then(|dsq| dsq.checked_sub(MAX_DOMAINS as u32));
+        let let_go = match own {
+            Some(cpu) => self.cpu_ctx(cpu).moved_in != 0,
+            None => served.is_some() && domain.is_some_and(|it| self.domain_ctx(it).moved_in != 0),
+        };
         if counted && !waiting && !let_go {
             return Err(format!(
                 "{} waits in {at:?}, and is not counted",

@@ -316,3 +316,24 @@ fn what_is_confined_with_a_session_to_a_cpu_is_left_a_tenth_of_it() {
         );
     }
 }
+
+/// Held to it, too, and what that leaves of the CPU is its neighbour's.
+#[test]
+fn what_is_confined_with_a_session_to_a_cpu_gets_no_more_than_it_is_allotted() {
+    for machine in kernels(&[2, 2]) {
+        for beside in [0, 1] {
+            let mut scene = Scene::new(&machine);
+            let hogs = scene.hogs(1, &on(vec![1]));
+            let neighbours = scene.hogs(beside, &on(vec![1]));
+            join(&mut scene, &hogs, 1, exactly(0.3));
+            scene.run(S);
+            let before: u64 = neighbours.iter().map(|&task| scene.ran(task)).sum();
+            let rate = rate(&mut scene, 1, 5 * S);
+            let left = neighbours.iter().map(|&task| scene.ran(task)).sum::<u64>() - before;
+            let told = format!("beside {beside} on {}", machine.in_short());
+            assert!((rate / 0.3 - 1.0).abs() < 0.05, "{rate} {told}");
+            let due = beside as u64 * 32 * S / 10;
+            assert!(left >= due, "{} ms are left {told}", left / MS);
+        }
+    }
+}
