@@ -461,7 +461,10 @@ API int scx_hetero_hb_state(struct scx_hetero_hb *hb, char *text, size_t size)
 		length = snprintf(text, size, "refused: %s", hb->refusal);
 		break;
 	default:
-		length = snprintf(text, size, "no scheduler: %s", strerror(hb->error));
+		if (hb->error == ENOENT || hb->error == ECONNREFUSED)
+			length = snprintf(text, size, "no scheduler answers: is scx_hetero running?");
+		else
+			length = snprintf(text, size, "no scheduler: %s", strerror(hb->error));
 	}
 	pthread_mutex_unlock(&hb->lock);
 	return length;

@@ -10,6 +10,7 @@ use crate::output;
 use crate::policy;
 use crate::profile::Profile;
 use crate::stats::{Client, SOCKET};
+use hetero_core::whole::whole;
 
 /// An interval on the command line.
 ///
@@ -38,7 +39,7 @@ pub struct Socket {
 #[command(after_help = "Example:\n  scx_hetero why $(pidof my-program)")]
 pub struct WhyArgs {
     /// Process or thread id
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = whole::<u32>(1..))]
     pid: u32,
 
     /// Print JSON instead
@@ -82,7 +83,7 @@ enum Setting {
     #[command(after_help = "Example:\n  scx_hetero set fairness 50")]
     Fairness {
         /// As of --fairness
-        #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+        #[arg(value_parser = whole::<u8>(0..=100))]
         percent: u8,
     },
     /// Read the file with the rules again; if it is wrong, the old ones stay

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args as _, CommandFactory, Parser, Subcommand};
+use clap::{Args as _, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
 use log::{LevelFilter, info, warn};
@@ -96,7 +96,7 @@ enum Command {
     Why(ask::WhyArgs),
     /// Show what is known of programs from their earlier runs; share it, or forget it
     Know(knowledge::command::KnowArgs),
-    /// Change the running scheduler's policy, profile or fairness, without detaching
+    /// Change the running scheduler's policy, profile, fairness or rules, without detaching
     Set(ask::SetArgs),
     /// Let programs be as fast as they must be: give them goals, and see what becomes of
     /// these
@@ -108,7 +108,7 @@ enum Command {
     Report(report::Args),
     /// Put back what a scheduler has set that was killed: the CPUs' energy
     /// preferences, and which programs have few ways of a cache
-    #[command(hide = true, after_help = "Example:\n  sudo scx_hetero restore")]
+    #[command(after_help = "Example:\n  sudo scx_hetero restore")]
     Restore,
     /// Write man pages and completions for shells, for packages
     #[command(
@@ -185,7 +185,8 @@ const SYSFS_PREFIX: &str = "SCX_SYSFS_PREFIX";
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = parsed(Cli::command()).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match cli {
         Ok(cli) => cli,
         Err(usage) => return explain(&usage),
     };
@@ -207,6 +208,15 @@ fn main() -> ExitCode {
         Ok(status) => status.into(),
         Err(error) => failed(&error),
     }
+}
+
+/// What was asked for. A number below 0 is one, if a wrong one, and not an option.
+fn parsed(command: clap::Command) -> Result<clap::ArgMatches, clap::Error> {
+    fn tolerant(command: clap::Command) -> clap::Command {
+        let command = command.allow_negative_numbers(true);
+        command.mut_subcommands(tolerant)
+    }
+    tolerant(command).try_get_matches()
 }
 
 /// Prints help, or what is wrong with the arguments.

@@ -32,3 +32,4 @@ pub mod table;
 pub mod testing;
 pub mod text;
 pub mod topology;
+pub mod whole;

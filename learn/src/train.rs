@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `scx_hetero train`: from tables to a model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use log::{info, warn};
 
 use crate::beside::Beside;
 use crate::estimates::{self, Lesson, names};
 use crate::kinds::{self, LinfaKind, Worth};
 use crate::{beside, discover, import, interference, left_out, plot, show};
-use hetero_core::files::write_whole;
+use hetero_core::files::{check_writable, write_whole};
 use hetero_core::ml::args::{ModelKind, Train};
 use hetero_core::ml::boosting::{Boosting, Loss};
 use hetero_core::ml::data::Data;
@@ -43,6 +43,17 @@ pub fn run(args: &Train) -> Result<()> {
         return interference::run(args);
     }
     let (tables, output) = (args.tables(), args.output());
+    // To learn takes long: that a file cannot be written is said before.
+    let others = [&args.report, &args.estimates].into_iter().flatten();
+    for path in others.map(PathBuf::as_path).chain([&*output]) {
+        let cannot = || format!("cannot write {}", path.display());
+        check_writable(path).with_context(cannot)?;
+        ensure!(
+            !path.is_dir(),
+            "{} is a folder: name a file",
+            path.display()
+        );
+    }
     let mut data = Data::read(&tables, &args.column)?;
     // With the columns that there are now: events may be chosen among them.
     let left_out = Data {

@@ -86,10 +86,10 @@ impl Mixes {
         for name in names {
             if !self.mixes.iter().any(|mix| mix.name == *name) {
                 let all: Vec<_> = self.mixes.iter().map(|mix| mix.name.as_str()).collect();
-                bail!(
-                    "there is no mix '{name}' in the file; there are {}",
-                    all.join(", ")
-                );
+                match nearest(name, all.iter().copied()) {
+                    Some(known) => bail!("there is no mix '{name}'; did you mean '{known}'?"),
+                    None => bail!("there is no mix '{name}'; it has {}", all.join(", ")),
+                }
             }
         }
         if !names.is_empty() {

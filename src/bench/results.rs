@@ -199,7 +199,12 @@ impl Book {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+                return Err(error).with_context(|| {
+                    format!(
+                        "cannot append results to {}: choose another --out",
+                        path.display()
+                    )
+                });
             }
         };
         let length = whole(&text);

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use crossbeam::channel::Receiver;
 use indicatif::{ProgressBar, ProgressStyle};
-use log::warn;
+use log::{info, warn};
 
 use super::machine::MachineIdentity;
 use super::mixes::Mixes;
@@ -109,6 +109,9 @@ pub fn run(args: &Args, stop: &Receiver<()>) -> Result<Option<bool>> {
         named([&args.file], "the file of mixes"),
         named([&args.out], "--out"),
     )?;
+    for scheduler in &args.scheduler {
+        scheduler.check()?;
+    }
     let mut mixes = Mixes::read(&args.file)?;
     mixes
         .choose(&args.mix)
@@ -207,6 +210,12 @@ impl Session<'_> {
                     todo.push((repeat, scheduler, mixes));
                 }
             }
+        }
+        if todo.is_empty() && !self.args.scheduler.is_empty() {
+            info!(
+                "nothing is left to run: {} has all of it",
+                self.args.out.display()
+            );
         }
         let progress = Progress::new(todo.iter().map(|(_, _, mixes)| mixes.len()).sum());
         let mut all_well = true;

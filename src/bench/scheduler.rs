@@ -14,13 +14,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::ValueEnum;
+use clap::{Args as _, ValueEnum};
 use crossbeam::channel::Receiver;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::processes::end_with_us;
 use crate::policy;
+use crate::scheduler::NAME;
+use crate::scheduler::args::SchedulerArgs;
+use crate::sim::library::nearest;
+use crate::text::plain;
 
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
@@ -92,6 +96,47 @@ impl BenchScheduler {
                 let program = Path::new(&words[0]).file_name().unwrap_or_default();
                 let program = program.to_string_lossy();
                 ops.contains(program.strip_prefix("scx_").unwrap_or(&program))
+            }
+        }
+    }
+
+    /// Whether it can be started, as far as that can be told beforehand.
+    ///
+    /// # Errors
+    /// In words: it is no command, or a policy has no such options.
+    pub fn check(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Default => Ok(()),
+            Kind::Ours(words) => {
+                let words = [NAME, "--policy"]
+                    .into_iter()
+                    .chain(words.iter().map(String::as_str));
+                let asked = SchedulerArgs::augment_args(clap::Command::new(NAME))
+                    .try_get_matches_from(words);
+                let Err(wrong) = asked else {
+                    return Ok(());
+                };
+                let said = wrong.render().to_string();
+                let said = said.split("\n\nUsage").next().unwrap_or_default();
+                bail!(
+                    "scheduler '{}': {}",
+                    self.name,
+                    plain(said.trim_start_matches("error: "))
+                )
+            }
+            Kind::Other(words) => {
+                let policies = policy::Name::value_variants().iter();
+                let policies: Vec<String> = policies.map(ToString::to_string).collect();
+                let known = policies.iter().map(String::as_str).chain(["default"]);
+                let meant = nearest(&words[0], known);
+                let meant =
+                    meant.map_or(String::new(), |known| format!("; did you mean '{known}'?"));
+                ensure!(
+                    is_command(&words[0]),
+                    "scheduler '{}' is neither a policy nor a command that can be run{meant}",
+                    words[0]
+                );
+                Ok(())
             }
         }
     }
@@ -257,6 +302,19 @@ impl Process {
     }
 }
 
+/// Whether there is such a file to be run, by its path or in `PATH`.
+fn is_command(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    let runs = |path: &Path| {
+        nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file()
+    };
+    match name.contains('/') {
+        true => runs(Path::new(name)),
+        false => files.any(|file| runs(&file)),
+    }
+}
+
 /// Takes in all that it says, so that it never waits for us, and keeps the end.
 fn listen(said: PipeReader, last: &Mutex<VecDeque<String>>) {
     for line in BufReader::new(said).split(b'\n') {
@@ -267,7 +325,9 @@ fn listen(said: PipeReader, last: &Mutex<VecDeque<String>>) {
             last.push_back(line);
         }
         if last.len() > KEPT {
-            last.pop_front();
+            // What is wrong is said before what to do about it.
+            let is_error = last[0].starts_with("error:");
+            last.remove(usize::from(is_error));
         }
     }
 }

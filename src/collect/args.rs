@@ -13,6 +13,7 @@ use crate::ml::args::number;
 use crate::ml::header::path_of;
 use crate::pmu::Event;
 use crate::topology::CoreTypesSpec;
+use hetero_core::whole::whole;
 
 /// Windows of a run.
 const WINDOWS: u16 = 20;
@@ -59,11 +60,11 @@ pub struct Args {
     pub(super) window: u64,
 
     /// Windows of a run; the program is stopped then
-    #[arg(short = 'n', long, value_name = "N", default_value_t = WINDOWS, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = WINDOWS, value_parser = whole::<u16>(1..=10_000))]
     windows: u16,
 
     /// A run is stopped after so many seconds at the latest
-    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT, value_parser = whole::<u64>(1..=3600))]
     limit: u64,
 
     /// Count these events [default: all that a core type can]

@@ -12,6 +12,7 @@ use crate::ask::Socket;
 use crate::output;
 use crate::report::{self, PlotArgs};
 use crate::stats::Client;
+use hetero_core::whole::whole;
 
 /// Arguments of `scx_hetero goal`.
 #[derive(Debug, clap::Args)]
@@ -39,11 +40,16 @@ enum GoalCommand {
         json: bool,
     },
     /// Change the goal of a session, whatever its program wants
-    #[command(after_help = "Examples:\n  \
+    #[command(
+        override_usage = "scx_hetero goal set ID --rate BEATS [--weight N]\n       \
+                          scx_hetero goal set ID --own",
+        after_help = "Examples:\n  \
         scx_hetero goal set 3 --rate 24\n  \
-        scx_hetero goal set 3 --own      as the program wants it, or a rule, again")]
+        scx_hetero goal set 3 --own      as the program wants it, or a rule, again"
+    )]
     Set {
         /// The session's number, as in 'goal list'
+        #[arg(value_parser = whole::<u64>(0..))]
         id: u64,
 
         /// Beats per second
@@ -51,7 +57,7 @@ enum GoalCommand {
         rate: Option<f64>,
 
         /// How much it counts where goals exceed the machine; most have 100
-        #[arg(long, requires = "rate", value_parser = clap::value_parser!(u32).range(1..=i64::from(super::MAX_WEIGHT)))]
+        #[arg(long, requires = "rate", value_parser = whole::<u32>(1..=super::MAX_WEIGHT))]
         weight: Option<u32>,
 
         /// As the program itself wants it, or a rule
@@ -62,6 +68,7 @@ enum GoalCommand {
     #[command(after_help = "Example:\n  scx_hetero goal remove 3")]
     Remove {
         /// The session's number, as in 'goal list'
+        #[arg(value_parser = whole::<u64>(0..))]
         id: u64,
     },
     /// Draw from a recording how fast programs with goals were, and what they were given

@@ -3,19 +3,20 @@
 
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::Args;
 use hetero_core::goals::GoalSettings;
+use hetero_core::whole::whole;
 
 /// What can be said of it on the command line.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct GoalTimingArgs {
     /// Time between looks at programs with goals, in milliseconds
-    #[arg(long, default_value_t = 50, value_name = "MS", value_parser = value_parser!(u64).range(10..=1000))]
+    #[arg(long, default_value_t = 50, value_name = "MS", value_parser = whole::<u64>(10..=1000))]
     goal_look_ms: u64,
 
     /// Time, and two beats, over which such a program is measured before it is
     /// allotted more or less, in milliseconds
-    #[arg(long, default_value_t = 150, value_name = "MS", value_parser = value_parser!(u64).range(10..=10_000))]
+    #[arg(long, default_value_t = 150, value_name = "MS", value_parser = whole::<u64>(10..=10_000))]
     goal_interval_ms: u64,
 }
 

@@ -12,6 +12,7 @@ use super::lines::Format;
 use crate::pmu::virtual_counters::CounterName;
 use crate::pmu::{Event, Meaning};
 use crate::topology::CoreTypesSpec;
+use hetero_core::whole::whole;
 
 /// What to count, of which program, and how to show it.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,7 +43,7 @@ pub struct Args {
     pub(super) events: Vec<EventList>,
 
     /// Also print what was counted every so many milliseconds
-    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=86_400_000))]
+    #[arg(short = 'I', long, value_name = "MS", value_parser = whole::<u64>(10..=86_400_000))]
     pub(super) interval: Option<u64>,
 
     /// Print a sample of a thread each time it has raised an event so often on a CPU,

@@ -21,6 +21,7 @@ pub use player::{Changes, Player};
 use crate::output;
 use crate::policy::{self, rank};
 use crate::record::RecordReader;
+use hetero_core::whole::whole;
 
 /// What to run again, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,11 +38,11 @@ pub struct Args {
     policy: Option<policy::Name>,
 
     /// Another time between swaps, as for the scheduler itself
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", value_parser = whole::<u64>(1..=60_000))]
     swap_ms: Option<u64>,
 
     /// Of policy camps, as for the scheduler itself
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = whole::<u8>(0..=100))]
     fairness: Option<u8>,
 
     /// Of policy rank, as for the scheduler itself

@@ -204,7 +204,10 @@ pub fn plot(args: &PlotArgs) -> Result<()> {
         warn!("{more} more sessions, which had goals for a shorter time, are not drawn");
     }
     let drawing = format!("{}\n", alone(parts));
-    let what = format!("goals of {}", goals.len());
+    let what = match goals.len() {
+        1 => "a session's goal".to_string(),
+        many => format!("goals of {many} sessions"),
+    };
     write(&drawing, to.as_deref(), &what)
 }
 

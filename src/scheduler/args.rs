@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hetero_core::files::{check_distinct, named};
 use hetero_core::limits::MAX_SLOTS;
+use hetero_core::whole::whole;
 use log::warn;
 use nix::unistd::Gid;
 
@@ -49,7 +50,7 @@ pub struct SchedulerArgs {
 
     /// Of profile auto: save energy while the battery holds less than so many
     /// percent; 0 is never
-    #[arg(long, default_value_t = power::LOW_BATTERY, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = power::LOW_BATTERY, value_name = "PERCENT", value_parser = whole::<u8>(0..=100))]
     low_battery: u8,
 
     /// Leave the CPUs' energy preferences alone while energy is saved
@@ -58,21 +59,21 @@ pub struct SchedulerArgs {
 
     /// Longest run before other tasks get their turn, in microseconds [default:
     /// the profile's, mostly 5000]
-    #[arg(short, long, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(short, long, value_parser = whole::<u64>(100..=1_000_000))]
     slice_us: Option<u64>,
 
     #[command(flatten)]
     goals: GoalTimingArgs,
 
     /// Time between swaps of policies that swap threads, in milliseconds
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, default_value_t = 400, value_parser = whole::<u64>(1..=60_000))]
     swap_ms: u64,
 
     /// Of policy camps: 100 evens out progress, 0 gives the fastest cores to
     /// the threads that gain most; in between, the slowest may fall back to so many
     /// percent of the fastest
     /// [default: 80]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = whole::<u8>(0..=100))]
     fairness: Option<u8>,
 
     /// Of policy rank: how many threads each fast core is to have before slower
@@ -120,7 +121,7 @@ pub struct SchedulerArgs {
     user_only: bool,
 
     /// Run time that a sample of a task's counters is made of, in milliseconds
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    #[arg(long, default_value_t = 50, value_parser = whole::<u64>(5..=10_000))]
     sample_ms: u64,
 
     /// Write every sample to a file, as lines of JSON
@@ -141,12 +142,12 @@ pub struct SchedulerArgs {
     group: Option<Gid>,
 
     /// Size of the kernel's debug dump after an error, in bytes (0: default)
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = whole::<u32>(0..))]
     exit_dump_len: u32,
 
     /// How many tasks are measured and placed at most; fewer than the default
     /// for tests
-    #[arg(long, hide = true, value_name = "N", default_value_t = MAX_SLOTS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
+    #[arg(long, hide = true, value_name = "N", default_value_t = MAX_SLOTS, value_parser = whole::<u32>(1..=MAX_SLOTS))]
     slots: u32,
 
     /// Leave parts out, to see their tests fail

@@ -11,6 +11,7 @@ use super::caches::CacheEvents;
 use super::experiment::{KnowledgeChoice, SchedulerChoice, SimulatedSaving, Until};
 use crate::files::{check_distinct, named};
 use crate::policy::{self, rank};
+use hetero_core::whole::whole;
 
 /// What to simulate, and how to show it.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,13 +43,12 @@ pub struct Args {
     #[arg(long)]
     pub(super) calibrated: bool,
 
-    /// Schedulers to compare: policies, `default` (an approximation of the
-    /// kernel's own) or `all`
+    /// Schedulers to compare
     #[arg(short, long, value_name = "NAME,...", value_delimiter = ',', default_value = "default,none,rr,camps", value_parser = choices())]
     pub(super) policy: Vec<Choice>,
 
     /// Runs of each program that are waited for
-    #[arg(short, long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(short, long, default_value_t = 3, value_parser = whole::<u16>(1..=1000))]
     pub(super) repeats: u16,
 
     /// Simulate so many seconds instead, and judge programs by the work done
@@ -56,7 +56,7 @@ pub struct Args {
     pub(super) seconds: Option<f64>,
 
     /// Run each program so often and no more: all schedulers do the same work
-    #[arg(long, value_name = "RUNS", conflicts_with_all = ["repeats", "seconds"], value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "RUNS", conflicts_with_all = ["repeats", "seconds"], value_parser = whole::<u16>(1..=1000))]
     pub(super) once: Option<u16>,
 
     /// Save energy, as --profile powersave does
@@ -64,11 +64,11 @@ pub struct Args {
     pub(super) powersave: Option<SimulatedSaving>,
 
     /// Another seed: other moments of ticks, other places where threads begin
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..))]
     pub(super) seed: u64,
 
     /// Of policy camps, as for the scheduler itself
-    #[arg(long, default_value_t = policy::camps::FAIRNESS, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = policy::camps::FAIRNESS, value_name = "PERCENT", value_parser = whole::<u8>(0..=100))]
     pub(super) fairness: u8,
 
     /// Of policy rank, as for the scheduler itself
@@ -95,7 +95,7 @@ pub struct Args {
     pub(super) knowledge: KnowledgeChoice,
 
     /// Runs that have taught, of --knowledge warm
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "knowledge", value_parser = whole::<u32>(1..=1000))]
     pub(super) warm_runs: u32,
 
     /// Compare what is estimated of last-level caches with the truth, by these events
@@ -104,20 +104,20 @@ pub struct Args {
     pub(super) caches: Option<CacheEvents>,
 
     /// Confine programs that gain nothing by last-level caches to a tenth of them, as with resctrl
-    /// (docs/caches.md); not with the default scheduler
+    /// (docs/caches.md); the default scheduler goes without
     #[arg(long)]
     pub(super) partition: bool,
 
     /// Longest run before other threads get their turn, in microseconds
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    #[arg(long, default_value_t = 5000, value_parser = whole::<u64>(100..=1_000_000))]
     pub(super) slice_us: u64,
 
     /// Time between swaps of policies that swap threads, in milliseconds
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, default_value_t = 400, value_parser = whole::<u64>(1..=60_000))]
     pub(super) swap_ms: u64,
 
     /// Run time that a sample of a thread's counters is made of, in milliseconds
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=10_000))]
+    #[arg(long, default_value_t = 50, value_parser = whole::<u64>(5..=10_000))]
     pub(super) sample_ms: u64,
 
     /// Also print the best that any schedule could do, by linear programming
@@ -173,7 +173,10 @@ impl Choice {
 fn choices() -> impl TypedValueParser<Value = Choice> {
     let policies = policy::Name::value_variants().iter();
     let policies = policies.filter_map(ValueEnum::to_possible_value);
-    let others = ["default", "all"].map(PossibleValue::new);
+    let others = [
+        PossibleValue::new("default").help("An approximation of the kernel's own"),
+        PossibleValue::new("all").help("All of these"),
+    ];
     PossibleValuesParser::new(policies.chain(others))
         .try_map(|name| Choice::named(&name).ok_or("no such policy"))
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::machine::SimulatedMachine;
 use super::mix::{self, Mix};
@@ -111,10 +111,22 @@ impl Library {
     /// # Errors
     /// There is none, or which line is wrong.
     pub fn machine(&self, name: &str) -> Result<SimulatedMachine> {
+        let path = Path::new(name);
         if name.ends_with(".toml") {
-            let path = Path::new(name);
-            return read(path, |source| SimulatedMachine::parse(&stem(path), source));
+            return read(path, |source| {
+                ensure!(
+                    !source.text.lines().any(|line| line.starts_with("[cpuid]")),
+                    "{} is a machine of testbed/machines: those of the simulator have other keys, as in \
+                     src/sim/data/machines",
+                    source.name
+                );
+                SimulatedMachine::parse(&stem(path), source)
+            });
         }
+        ensure!(
+            !path.exists(),
+            "{name} is no machine's file: its name must end in .toml"
+        );
         let names = || self.machines.iter().map(|machine| machine.name.as_str());
         let found = self.machines.iter().find(|machine| machine.name == name);
         found
@@ -141,9 +153,10 @@ impl Library {
             return Ok(mix.clone());
         }
         let names = || self.mixes.iter().map(|mix| mix.name.as_str());
-        let is_list = name.contains([',', '(', '*']);
+        let is_list = name.contains([',', '(', '*', '@']);
         if !is_list && self.program(name).is_err() {
-            return unknown("mix", name, names());
+            let programs = self.programs.iter().map(|program| program.name.as_str());
+            return unknown("mix or program", name, names().chain(programs));
         }
         let mix: Mix = name.parse()?;
         for member in &mix.members {
@@ -181,9 +194,11 @@ fn unknown<'a, T>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) 
 
 /// The name that is most like this one, if any is.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.map(|known| (distance(name, known), known));
-    let (distance, known) = near.min()?;
-    (distance <= 1 + name.len() / 4).then_some(known)
+    let lower = name.to_lowercase();
+    let begins = |known: &str| lower.len() > 2 && known.to_lowercase().starts_with(&lower);
+    let near = names.map(|known| (!begins(known), distance(name, known), known));
+    let (is_other, distance, known) = near.min()?;
+    (!is_other || distance <= 1 + name.len() / 4).then_some(known)
 }
 
 /// How many letters to change, add or drop, upper and lower case alike.

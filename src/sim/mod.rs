@@ -49,10 +49,10 @@ mod tests;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use args::Args;
-use experiment::{Bench, ExperimentOptions, SchedulerChoice};
+use experiment::{Bench, ExperimentOptions, SchedulerChoice, SimulatedSaving};
 use library::Library;
 use model::UnseenEstimates;
 
@@ -110,6 +110,12 @@ pub fn run(args: &Args) -> Result<()> {
     let recording = args.record.as_deref().map(record::create);
     let mut recording = recording.transpose()?;
     for (index, (mix, machine)) in jobs.iter().enumerate() {
+        ensure!(
+            args.powersave != Some(SimulatedSaving::Measured) || machine.energy.is_some(),
+            "{} has no [energy], so that no sensor tells what places cost: --powersave=blind does \
+             without one",
+            machine.name
+        );
         let bench = Bench::new(&library, machine, mix)?;
         let prim = SchedulerChoice::Policy(Name::Prim);
         let swap_rules = match args.schedulers().contains(&prim) {

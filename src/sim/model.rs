@@ -116,8 +116,20 @@ impl UnseenEstimates {
             core_types: Vec::new(),
             by_program: BTreeMap::new(),
         };
+        ensure!(
+            !text.trim_start().starts_with('{'),
+            "{} is no table of estimates: it may be a model, and the table is what 'scx_hetero train \
+             --leave-out PROGRAM,... --estimates FILE.csv' says of programs by it",
+            path.display()
+        );
         for (index, line) in reader.deserialize().enumerate() {
-            let line: Line = line.with_context(what)?;
+            let line: Line = line.with_context(|| {
+                format!(
+                    "{} is no table of estimates, as 'scx_hetero train --leave-out PROGRAM,... \
+                     --estimates FILE.csv' writes it",
+                    path.display()
+                )
+            })?;
             let of = format!("{}, line {}: ", path.display(), index + 2);
             let sound = |value: f64| value.is_finite() && value > 0.0;
             if !(sound(line.sf) && sound(line.said) && sound(line.sigma)) {
@@ -132,7 +144,10 @@ impl UnseenEstimates {
             };
             if of_program[core_type].replace(estimate).is_some() {
                 let (program, on) = (line.program, line.core_type);
-                bail!("{of}'{program}' on {on} is there twice: leave one way to run it");
+                bail!(
+                    "{of}'{program}' on {on} is there twice, as run in two ways: delete all of its \
+                     lines but those of one"
+                );
             }
         }
         ensure!(

@@ -131,6 +131,12 @@ impl<'a> MixReport<'a> {
         if self.schedulers.iter().any(|row| row.energy.is_some()) {
             text += "\n\n";
             text += &self.energy_table();
+            text += "\n\n";
+            text += &wrap(
+                "J/WORK: joules for what a thread alone on a fastest core does in a second. EDP: these, \
+                 times the seconds that it takes. PROGRAMS' EDP: the mean of their own, over those alone \
+                 on a fastest core.",
+            );
         }
         for row in self.schedulers.iter().filter(|row| !row.goals.is_empty()) {
             text += &format!("\n\n{}\n", row.scheduler);

@@ -32,6 +32,13 @@ impl Client {
                     "only root may ask the scheduler, and members of the group scx_hetero, or \
                          of that which it was started with (--group)",
                 ),
+                // Where no socket is, or one that nothing serves: that is all there is to say.
+                Some(std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
+                    anyhow!(
+                        "no sched_ext scheduler answers: start it with 'sudo scx_hetero', or 'sudo \
+                     systemctl start scx_hetero'"
+                    )
+                }
                 _ => anyhow!(
                     "no sched_ext scheduler answers ({error:#}): start it with 'sudo scx_hetero', \
                      or 'sudo systemctl start scx_hetero'"

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use super::{header, model};
 use crate::files::{check_distinct, named};
 use crate::topology::CoreTypesSpec;
+use crate::whole::whole;
 
 /// Where scx_hetero tells that program its version.
 pub const CALLER: &str = "SCX_HETERO_VERSION";
@@ -81,11 +82,11 @@ pub struct Train {
     pub interference: bool,
 
     /// The most trees of each sum
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, default_value_t = 100, value_parser = whole::<u16>(1..=256))]
     pub trees: u16,
 
     /// The most splits in a row
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(long, default_value_t = 3, value_parser = whole::<u8>(1..=6))]
     pub depth: u8,
 
     /// How much of each tree is believed

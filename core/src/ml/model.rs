@@ -349,7 +349,8 @@ impl Model {
         };
         if let Some(difference) = machine.identity.differs(identity) {
             bail!(
-                "the model is of another machine ({}): {difference}",
+                "the model is of another machine ({}): {difference}; 'scx_hetero train --here' makes \
+                 one of this machine",
                 machine.name
             );
         }

@@ -156,7 +156,13 @@ impl RecordReader {
         );
         let cannot = || format!("cannot read the recording {}", path.display());
         let file = File::open(path).with_context(cannot)?;
-        let size = file.metadata().with_context(cannot)?.len();
+        let about = file.metadata().with_context(cannot)?;
+        ensure!(
+            !about.is_dir(),
+            "cannot read the recording {}: name a file, not a folder",
+            path.display()
+        );
+        let size = about.len();
         let mut reader = Self {
             path: path.to_path_buf(),
             file: BufReader::with_capacity(1 << 16, file),

@@ -67,6 +67,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(folder) = &args.svg {
         let cannot = || format!("cannot write to {}", folder.display());
+        let is_other = folder.exists() && !folder.is_dir();
+        ensure!(
+            !is_other,
+            "{} is no folder: name one for the charts",
+            folder.display()
+        );
         fs::create_dir_all(folder).with_context(cannot)?;
         let scatter = scatter::draw(&summary).map(|drawing| ("edp", drawing));
         for (name, chart) in chart::all(&summary).into_iter().chain(scatter) {
@@ -117,7 +123,9 @@ fn merge(files: Vec<(String, Results)>) -> Result<Results> {
     owner.extend(all.runs.iter().map(|run| (owned(run), first.clone())));
     for (name, results) in files {
         if let Some(difference) = results.header.machine.differs(&all.header.machine) {
-            bail!("{name} and {first} are of different machines: {difference}");
+            bail!(
+                "{name} and {first} are of different machines: {difference}: give those of one machine at a time"
+            );
         }
         for (program, alone) in results.alone {
             if let Some(known) = all.alone.get_mut(&program) {

@@ -115,8 +115,12 @@ fn table(after_name: &[&'static str], rows: Vec<Vec<String>>, energy: bool) -> S
     for row in rows {
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        // One space between columns: with ranges of two numbers the line has to fit into 80 columns.
+        column.set_padding((u16::from(at > 0), 0));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table.trim_fmt()
 }

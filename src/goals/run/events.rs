@@ -28,9 +28,8 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Where tracepoints are listed.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Said where they are not.
-const HIDDEN: &str = "tracepoints cannot be looked up: it takes root, and tracefs ('mount -t tracefs \
-                      tracefs /sys/kernel/tracing')";
+/// What lists them where they are not.
+const MOUNT: &str = "'mount -t tracefs tracefs /sys/kernel/tracing'";
 
 /// It has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,7 +185,17 @@ pub(super) fn is_group(group: &str) -> Option<bool> {
 
 /// Why what is no function may be no tracepoint, either.
 pub(super) fn unknown(no_function: &anyhow::Error) -> anyhow::Error {
-    not_allowed(format!("{no_function}; {HIDDEN}"))
+    hidden(&format!("{no_function}; "))
+}
+
+/// Tracepoints cannot be looked up.
+fn hidden(before: &str) -> anyhow::Error {
+    match nix::unistd::geteuid().is_root() {
+        true => anyhow!("{before}tracepoints cannot be looked up: {MOUNT}"),
+        false => not_allowed(format!(
+            "{before}tracepoints cannot be looked up: it takes root, and tracefs ({MOUNT})"
+        )),
+    }
 }
 
 /// Where tracepoints are listed, if this user may see them.
@@ -207,7 +216,7 @@ fn tracepoint(group: &str, name: &str) -> Result<u64> {
         bail!("there is no tracepoint {group}:{name}: those have names of letters, digits and _");
     }
     let Some(events) = listed() else {
-        return Err(not_allowed(HIDDEN.into()));
+        return Err(hidden(""));
     };
     let id = fs::read_to_string(format!("{events}/{group}/{name}/id"));
     let id = id.ok().and_then(|id| id.trim().parse().ok());

@@ -14,6 +14,7 @@ mod symbols;
 
 pub(super) use session::run;
 
+use hetero_core::whole::whole;
 use kind::BeatKind;
 
 /// Arguments of `scx_hetero goal run`.
@@ -44,7 +45,7 @@ pub(super) struct RunArgs {
 
     /// Watch this process, which runs, with all that it starts, until it ends or Ctrl-C;
     /// takes root
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = whole::<u32>(1..))]
     pid: Option<u32>,
 
     /// What a beat is
@@ -52,7 +53,7 @@ pub(super) struct RunArgs {
     beat: BeatKind,
 
     /// How much it counts where goals exceed the machine; most have 100
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(super::MAX_WEIGHT)))]
+    #[arg(long, value_parser = whole::<u32>(1..=super::MAX_WEIGHT))]
     weight: Option<u32>,
 
     /// Its name in 'goal list' [default: the program's]

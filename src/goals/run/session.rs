@@ -218,10 +218,7 @@ impl<'a> Voice<'a> {
             }
             if !told && self.begin.elapsed() > REST {
                 told = true;
-                let state = self.heartbeat.state();
-                if state != "connected" {
-                    warn!("the program has no goal yet: {state}");
-                }
+                self.warn_without_goal("yet");
             }
         };
         if let BeatSource::Passed(passed) = &source {
@@ -231,8 +228,18 @@ impl<'a> Voice<'a> {
         if lost && let BeatSource::OfAll(events) | BeatSource::Own(events) = &source {
             warn!("{} events came too fast to be counted", events.lost);
         }
+        if !told {
+            self.warn_without_goal("so far");
+        }
         self.sum_up();
         Ok(end)
+    }
+
+    fn warn_without_goal(&self, when: &str) {
+        let state = self.heartbeat.state();
+        if state != "connected" {
+            warn!("the program has had no goal {when}: {state}");
+        }
     }
 
     fn sum_up(&self) {

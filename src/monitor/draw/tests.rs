@@ -350,8 +350,8 @@ fn wide_letters_keep_the_grid() {
 fn what_to_do_without_a_scheduler_is_not_cut_off() {
     let app = App {
         gone: Some(
-            "no sched_ext scheduler answers (No such file or directory (os error 2)): start it with \
-             'sudo scx_hetero', or 'sudo systemctl start scx_hetero'"
+            "no sched_ext scheduler answers: start it with 'sudo scx_hetero', or 'sudo systemctl start \
+             scx_hetero'"
                 .into(),
         ),
         ..App::default()
