@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The one reader of energy sensors: what there is, what cannot be seen and why, and joules since it was made.
 //!
-//! Where sensors come from says [`find`]; whether one is believed, [`hetero_core::energy::judge`]. Files stay
+//! Where sensors come from says [`find`]; whether one is believed, [`hetero_core::energy::judge`] and, beside others,
+//! [`hetero_core::energy::whole`]. Files stay
 //! open, and a look allocates nothing.
 
 mod battery;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 use log::{info, warn};
 use nix::time::{ClockId, clock_gettime};
 
-use hetero_core::energy::judge::{SensorLie, WholeCheck};
+use hetero_core::energy::judge::SensorLie;
 use hetero_core::energy::reading::EnergyReading;
+use hetero_core::energy::whole::WholeJudge;
 
 use crate::topology::{MAX_CORE_TYPES, Sysfs, Topology};
 use battery::Battery;
@@ -26,11 +28,6 @@ pub use sensor::{EnergySensor, SensorStatus};
 
 /// A battery's gauge is looked at no more often: its firmware reckons as slowly.
 const BATTERY_LOOK: Duration = Duration::from_secs(5);
-
-/// So many minutes in succession in which cores take more than their package, or a package more than the battery gives, are a
-/// lie. A battery's gauge may be a mean of its last minute, and lags behind a load that begins.
-const CORES_MINUTES: u32 = 1;
-const BATTERY_MINUTES: u32 = 3;
 
 /// The machine slept between two looks if the clocks that count that and do not are so much further apart.
 const ASLEEP: Duration = Duration::from_millis(500);
@@ -90,7 +87,7 @@ pub struct Energy {
     nr_types: usize,
     battery: Battery,
     battery_looked: Option<Instant>,
-    checks: [WholeCheck; 2],
+    wholes: WholeJudge,
     /// By [`EnergyDomain::index`]; `None` where nothing counts it, or did not at the last look.
     sums: [Option<f64>; EnergyDomain::SUMS],
     /// Each interval since it was made is known.
@@ -120,12 +117,13 @@ impl Energy {
 
     /// The same of a machine whose files lie below `root`. Without a topology it knows no clusters.
     pub fn below(root: &Path, topology: Option<&Topology>) -> Self {
+        let nr_types = topology.map_or(0, |topology| topology.types.len().min(MAX_CORE_TYPES));
         let mut energy = Self {
             sensors: find::sensors(root, topology),
-            nr_types: topology.map_or(0, |topology| topology.types.len().min(MAX_CORE_TYPES)),
+            nr_types,
             battery: Battery::find(root),
             battery_looked: None,
-            checks: [CORES_MINUTES, BATTERY_MINUTES].map(WholeCheck::new),
+            wholes: WholeJudge::new(nr_types),
             sums: [None; EnergyDomain::SUMS],
             is_whole: true,
             looked: None,
@@ -264,25 +262,38 @@ impl Energy {
         grown: &[Option<Option<f64>>; EnergyDomain::SUMS],
     ) {
         let of = |domain: EnergyDomain| grown[domain.index()].flatten();
-        let package = of(EnergyDomain::Package);
-        let [cores, battery] = &mut self.checks;
-        if cores.exceeds(seconds, of(EnergyDomain::Cores), package) {
+        let grown = EnergyReading {
+            package: of(EnergyDomain::Package),
+            cores: of(EnergyDomain::Cores),
+            by_type: std::array::from_fn(|t| of(EnergyDomain::CoreType(t))),
+            busy_ns: Default::default(),
+        };
+        let given = self.given(now, seconds);
+        let excess = self.wholes.look(seconds, &grown, given);
+        if excess.package {
+            self.distrust(EnergyDomain::Package);
+        }
+        if excess.cores {
             self.distrust(EnergyDomain::Cores);
-            return;
         }
-        if self.battery.is_there() {
-            let due = self
-                .battery_looked
-                .is_none_or(|at| now >= at + BATTERY_LOOK);
-            if due {
-                self.battery_looked = Some(now);
-                self.battery.look();
-            }
-            let given = self.battery.watts().map(|watts| watts * seconds);
-            if battery.exceeds(seconds, package, given) {
-                self.distrust(EnergyDomain::Package);
-            }
+        for (t, _) in excess.types.iter().enumerate().filter(|(_, is)| **is) {
+            self.distrust(EnergyDomain::CoreType(t));
         }
+    }
+
+    /// What the battery gives in so many seconds by its last answer, J; `None` where it does not feed the machine alone.
+    fn given(&mut self, now: Instant, seconds: f64) -> Option<f64> {
+        if !self.battery.is_there() {
+            return None;
+        }
+        let due = self
+            .battery_looked
+            .is_none_or(|at| now >= at + BATTERY_LOOK);
+        if due {
+            self.battery_looked = Some(now);
+            self.battery.look();
+        }
+        self.battery.watts().map(|watts| watts * seconds)
     }
 
     fn distrust(&mut self, domain: EnergyDomain) {

@@ -229,3 +229,35 @@ fn cores_above_their_package_and_a_package_above_the_battery_are_lies() {
     assert_eq!(lies[0], SensorStatus::Lies(SensorLie::Exceeds));
     assert_eq!(lies[1], SensorStatus::Lies(SensorLie::Exceeds));
 }
+
+#[test]
+fn a_core_type_above_its_package_is_no_longer_used() {
+    let machine = rapl();
+    for cluster in 1..=2 {
+        machine.set("hwmon/hwmon0/name", "scpi_sensors");
+        let label = ["ENM_BIG", "ENM_LITTLE"][cluster - 1];
+        machine.set(&format!("hwmon/hwmon0/energy{cluster}_label"), label);
+        machine.set(&format!("hwmon/hwmon0/energy{cluster}_input"), "0");
+    }
+    let mut energy = machine.energy(2);
+    let mut now = Instant::now();
+    for second in 1..=70_u64 {
+        now += Duration::from_secs(1);
+        // 2 W of the package, of which 3 W are the fast cores'.
+        let package = (9_000_000 + 2_000_000 * second) % 10_000_000;
+        machine.set(&format!("{ZONE}/energy_uj"), &package.to_string());
+        for (cluster, watts) in [(1, 3_000_000), (2, 500_000)] {
+            let file = format!("hwmon/hwmon0/energy{cluster}_input");
+            machine.set(&file, &(watts * second).to_string());
+        }
+        energy.look(now, 1.0);
+    }
+    let of = |t| {
+        let mut of = energy.sensors().iter();
+        of.find(|s| s.domain == EnergyDomain::CoreType(t)).unwrap()
+    };
+    assert_eq!(of(0).status(), SensorStatus::Lies(SensorLie::Exceeds));
+    assert_eq!(of(1).status(), SensorStatus::Used);
+    assert_eq!(energy.reading().by_type[0], None);
+    assert!(energy.of(EnergyDomain::Package).is_some());
+}

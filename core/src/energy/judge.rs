@@ -189,60 +189,6 @@ impl SensorJudge {
     }
 }
 
-/// How long a part is compared with its whole at a time, s.
-const COMPARED: f64 = 60.0;
-/// By so much: sensors have errors.
-const TOLERANCE: f64 = 1.1;
-
-/// Compares a part with its whole: the cores with the package, or the package with what a battery gives.
-#[derive(Clone, Debug)]
-pub struct WholeCheck {
-    /// In so many minutes in succession the part takes more, before it is called a lie.
-    minutes: u32,
-    /// In so many it did so far.
-    above: u32,
-    seconds: f64,
-    part: f64,
-    whole: f64,
-}
-
-impl WholeCheck {
-    /// One that calls it a lie after so many minutes in succession.
-    pub fn new(minutes: u32) -> Self {
-        Self {
-            minutes,
-            above: 0,
-            seconds: 0.0,
-            part: 0.0,
-            whole: 0.0,
-        }
-    }
-
-    /// Takes in what both took for `seconds`, J; whether the part has taken more than the whole for long enough.
-    /// Where either is not known, it begins anew.
-    pub fn exceeds(&mut self, seconds: f64, part: Option<f64>, whole: Option<f64>) -> bool {
-        let (Some(part), Some(whole)) = (part, whole) else {
-            *self = Self::new(self.minutes);
-            return false;
-        };
-        self.seconds += seconds;
-        self.part += part;
-        self.whole += whole;
-        if self.seconds < COMPARED {
-            return false;
-        }
-        let above = match self.part > TOLERANCE * self.whole {
-            true => self.above + 1,
-            false => 0,
-        };
-        *self = Self {
-            above,
-            ..Self::new(self.minutes)
-        };
-        above >= self.minutes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,50 +281,5 @@ mod tests {
             assert_eq!(judge.look(n * SECOND, 1.0, None), None);
         }
         assert_eq!(judge.lie(), Some(SensorLie::Silent));
-    }
-
-    #[test]
-    fn a_part_above_its_whole_is_seen_within_a_minute() {
-        let minute = |part, whole| {
-            let mut check = WholeCheck::new(1);
-            (0..61).any(|_| check.exceeds(1.0, Some(part), whole))
-        };
-        assert!(!minute(10.0, Some(12.0)));
-        assert!(!minute(12.5, Some(12.0)));
-        assert!(minute(15.0, Some(12.0)));
-        assert!(!minute(15.0, None));
-    }
-
-    #[test]
-    fn a_gauge_that_is_a_mean_of_the_last_minute_is_no_proof() {
-        // The whole is 10 W beside the package, which goes up and down by 50 W.
-        let judged = |minutes, watts: fn(usize) -> f64| {
-            let mut check = WholeCheck::new(minutes);
-            (60..2400).any(|second| {
-                let shown = (second - 60..second)
-                    .map(|at| watts(at) + 10.0)
-                    .sum::<f64>()
-                    / 60.0;
-                check.exceeds(1.0, Some(watts(second)), Some(shown))
-            })
-        };
-        let loads: [fn(usize) -> f64; 3] = [
-            |at| if at < 120 { 5.0 } else { 55.0 },
-            |at| if at % 120 < 60 { 5.0 } else { 55.0 },
-            |at| if at % 600 < 300 { 5.0 } else { 55.0 },
-        ];
-        for watts in loads {
-            assert!(judged(1, watts), "one minute says so by mistake");
-            assert!(!judged(3, watts));
-        }
-        // In between it must be more each minute.
-        let mut check = WholeCheck::new(3);
-        let mut minutes = |part, number: usize| {
-            (0..60 * number).any(|_| check.exceeds(1.0, Some(part), Some(12.0)))
-        };
-        assert!(!minutes(15.0, 2));
-        assert!(!minutes(10.0, 1));
-        assert!(!minutes(15.0, 2));
-        assert!(minutes(15.0, 1));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Energy: whether to believe a sensor ([`judge`]), watts by core type ([`model`]), and whose joules they
+//! Energy: whether to believe a sensor ([`judge`], [`whole`]), watts by core type ([`model`]), and whose joules they
 //! are ([`ledger`]); which places cost least ([`thrift`]); whether a package is at its
 //! limit ([`limit`]). Plain values in and out.
 //!
@@ -14,3 +14,4 @@ pub mod model;
 pub mod reading;
 mod sharing;
 pub mod thrift;
+pub mod whole;
