@@ -10,11 +10,12 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hetero_core::energy::judge::SensorKind;
 
 use super::EnergyDomain;
+use super::limits::ZoneLimits;
 use super::perf;
 use super::sensor::{EnergySensor, SensorSource};
 use crate::pmu::virtual_counters::{
@@ -48,10 +49,21 @@ pub(super) fn sensors(root: &Path, topology: Option<&Topology>) -> Vec<EnergySen
         .filter(|counter| is_found(counter))
         .collect();
     let mut sensors = Vec::new();
+    let is_amd = is_amd(root);
     let is_rapl = |counter: &&&Description| counter.source.contains("/powercap/");
     for counter in found.iter().filter(is_rapl) {
         if let Some(domain) = rapl(counter.name) {
-            sensors.push(open(root, counter, domain, "powercap"));
+            let sensor = match domain {
+                EnergyDomain::Cores if is_amd => one_core(counter),
+                _ => open(root, counter, domain, "powercap"),
+            };
+            // Memory and platform have budgets of their own.
+            let is_within = matches!(
+                domain,
+                EnergyDomain::Package | EnergyDomain::Cores | EnergyDomain::Uncore
+            );
+            let limits = is_within.then(|| ZoneLimits::find(&below(root, counter)));
+            sensors.push(sensor.limited(limits.flatten()));
         }
     }
     if sensors.is_empty() {
@@ -149,12 +161,33 @@ fn open(root: &Path, counter: &Description, domain: EnergyDomain, driver: &str) 
         CounterKind::Cumulative { wraps_at } => SensorKind::Counter { wraps_at },
         CounterKind::Level => SensorKind::Power,
     };
-    let source = match File::open(root.join(counter.source.trim_start_matches('/'))) {
+    let source = match File::open(below(root, counter)) {
         Ok(file) => SensorSource::File(file),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => SensorSource::Denied,
         Err(error) => SensorSource::Unreadable(error.to_string()),
     };
     EnergySensor::new(domain, (driver, &name), &counter.source, source, kind)
+}
+
+fn below(root: &Path, counter: &Description) -> PathBuf {
+    root.join(counter.source.trim_start_matches('/'))
+}
+
+fn is_amd(root: &Path) -> bool {
+    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
+    let vendor = cpuinfo.lines().find(|line| line.starts_with("vendor_id"));
+    vendor.is_some_and(|line| line.ends_with("AuthenticAMD") || line.ends_with("HygonGenuine"))
+}
+
+/// The zone `core` of AMD's: the register is each core's own, and powercap's driver reads that of a single one.
+fn one_core(counter: &Description) -> EnergySensor {
+    EnergySensor::new(
+        EnergyDomain::Cores,
+        ("powercap", "core"),
+        &counter.source,
+        SensorSource::Unreadable("on AMD's processors it counts a single core".into()),
+        SensorKind::Counter { wraps_at: None },
+    )
 }
 
 /// `amd_energy Ecore003` is of CPU 3.

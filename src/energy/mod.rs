@@ -7,6 +7,7 @@
 
 mod battery;
 mod find;
+mod limits;
 pub mod meter;
 mod perf;
 mod sensor;

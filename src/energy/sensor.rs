@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use hetero_core::energy::judge::{SensorJudge, SensorKind, SensorLie};
 
 use super::EnergyDomain;
+use super::limits::ZoneLimits;
 use crate::pmu::open::Counter;
 use crate::topology::Topology;
 
@@ -46,6 +47,8 @@ pub struct EnergySensor {
     source: SensorSource,
     kind: SensorKind,
     judge: SensorJudge,
+    /// What may be taken, where anything says so.
+    limits: Option<ZoneLimits>,
     /// Whether it was said that it lies.
     is_told: bool,
 }
@@ -66,8 +69,15 @@ impl EnergySensor {
             source,
             kind,
             judge: SensorJudge::new(kind),
+            limits: None,
             is_told: false,
         }
+    }
+
+    /// The same of which no more than so much is believed.
+    pub(super) fn limited(mut self, limits: Option<ZoneLimits>) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// Whether it is.
@@ -142,7 +152,9 @@ impl EnergySensor {
             }
             SensorSource::Unreadable(_) | SensorSource::Denied => return None,
         };
-        self.judge.look(at_ns, busy, value)
+        let limits = self.limits.as_ref();
+        let limit = || limits.and_then(ZoneLimits::highest);
+        self.judge.look(at_ns, busy, value, limit)
     }
 }
 

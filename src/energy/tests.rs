@@ -261,3 +261,43 @@ fn a_core_type_above_its_package_is_no_longer_used() {
     assert_eq!(energy.reading().by_type[0], None);
     assert!(energy.of(EnergyDomain::Package).is_some());
 }
+
+#[test]
+fn a_package_above_twice_its_limit_is_not_believed() {
+    let machine = rapl();
+    for (at, name, micro) in [(0, "long_term", "15000000"), (1, "short_term", "40000000")] {
+        machine.set(&format!("{ZONE}/constraint_{at}_name"), name);
+        machine.set(&format!("{ZONE}/constraint_{at}_power_limit_uw"), micro);
+    }
+    machine.set(&format!("{ZONE}/max_energy_range_uj"), "262143000000");
+    let mut energy = machine.energy(2);
+    let mut now = Instant::now();
+    let mut micro = 9_000_000_u64;
+    let mut after = |energy: &mut Energy, watts: u64| {
+        for _ in 0..10 {
+            now += Duration::from_secs(1);
+            micro += watts * 1_000_000;
+            machine.set(&format!("{ZONE}/energy_uj"), &micro.to_string());
+            energy.look(now, 1.0);
+        }
+        energy.sensors()[0].status()
+    };
+    assert_eq!(after(&mut energy, 70), SensorStatus::Used);
+    let status = after(&mut energy, 400);
+    assert_eq!(status, SensorStatus::Lies(SensorLie::Jumps));
+}
+
+#[test]
+fn powercaps_cores_of_amd_are_a_single_one_and_not_used() {
+    let machine = SysfsFiles::new(&[
+        ("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD"),
+        ("sys/class/powercap/intel-rapl:0/name", "package-0"),
+        ("sys/class/powercap/intel-rapl:0/energy_uj", "1000000"),
+        ("sys/class/powercap/intel-rapl:0:0/name", "core"),
+        ("sys/class/powercap/intel-rapl:0:0/energy_uj", "1000000"),
+    ]);
+    let mut energy = machine.energy(2);
+    assert!(energy.joules().is_some());
+    assert_eq!(energy.told(), "package (powercap)");
+    assert_eq!(energy.of(EnergyDomain::Cores), None);
+}

@@ -9,6 +9,11 @@ use std::fmt;
 /// No sensor of a processor has more, W.
 const MOST_WATTS: f64 = 2000.0;
 
+/// Where power is limited, peaks are no higher than so many times the limit, W, which is kept over milliseconds; and none is believed to
+/// be kept below the second.
+const PEAK: f64 = 2.0;
+const LEAST_BOUND: f64 = 50.0;
+
 /// Counters are brought up to date now and then: what comes in less time than this, s, may be of as long.
 const SUDDEN: f64 = 0.1;
 
@@ -47,7 +52,7 @@ pub enum SensorKind {
 pub enum SensorLie {
     /// It shows less than nothing, or counts backwards.
     Negative,
-    /// It shows more than any processor takes.
+    /// It shows more than any processor takes, or than this one may.
     Jumps,
     /// It shows the same whatever CPUs do.
     Stuck,
@@ -61,7 +66,7 @@ impl fmt::Display for SensorLie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Negative => "it shows negative power",
-            Self::Jumps => "it jumps by more than any processor takes",
+            Self::Jumps => "it jumps by more than the processor can take",
             Self::Stuck => "it stands still while CPUs are busy",
             Self::Silent => "it no longer answers",
             Self::Exceeds => "it shows more than the whole that it is a part of",
@@ -79,6 +84,8 @@ pub struct SensorJudge {
     failures: u32,
     /// Since when it has shown the same, CPU seconds since, and the fewest and most CPUs busy.
     still: Option<(u64, f64, f64, f64)>,
+    /// No more is believed, W; by what the limit was when it was last asked for.
+    bound: f64,
     lie: Option<SensorLie>,
 }
 
@@ -91,6 +98,7 @@ impl SensorJudge {
             slips: (0, 0),
             failures: 0,
             still: None,
+            bound: 0.0,
             lie: None,
         }
     }
@@ -112,8 +120,15 @@ impl SensorJudge {
     }
 
     /// Joules since it was last looked at, by what it shows at `at_ns` in joules or watts; `busy` is for how many
-    /// CPU seconds CPUs have run since. `None` where that is not known.
-    pub fn look(&mut self, at_ns: u64, busy: f64, value: Option<f64>) -> Option<f64> {
+    /// CPU seconds CPUs have run since. `None` where that is not known. `limit` is what may be taken, W, where there is a
+    /// limit; it is asked for only where more is taken than the last one allowed.
+    pub fn look(
+        &mut self,
+        at_ns: u64,
+        busy: f64,
+        value: Option<f64>,
+        limit: impl FnOnce() -> Option<f64>,
+    ) -> Option<f64> {
         if self.lie.is_some() {
             return None;
         }
@@ -148,7 +163,13 @@ impl SensorJudge {
                 return None;
             }
         };
-        if joules > MOST_WATTS * seconds.max(SUDDEN) {
+        let seconds = seconds.max(SUDDEN);
+        if joules > self.bound * seconds {
+            self.bound = limit().map_or(MOST_WATTS, |limit| {
+                (PEAK * limit).clamp(LEAST_BOUND, MOST_WATTS)
+            });
+        }
+        if joules > self.bound * seconds {
             self.slip(at_ns, value < before);
             return None;
         }
@@ -198,10 +219,15 @@ mod tests {
         wraps_at: Some(262_143.0),
     };
 
+    fn unlimited() -> Option<f64> {
+        None
+    }
+
     fn judged(kind: SensorKind, values: &[f64]) -> (Vec<Option<f64>>, Option<SensorLie>) {
         let mut judge = SensorJudge::new(kind);
         let looks = values.iter().enumerate();
-        let joules = looks.map(|(n, &value)| judge.look(n as u64 * SECOND, 2.0, Some(value)));
+        let joules =
+            looks.map(|(n, &value)| judge.look(n as u64 * SECOND, 2.0, Some(value), unlimited));
         (joules.collect(), judge.lie())
     }
 
@@ -240,12 +266,47 @@ mod tests {
     }
 
     #[test]
+    fn no_package_takes_twice_its_limit() {
+        let judged = |limit: fn(u64) -> Option<f64>, watts: f64| {
+            let mut judge = SensorJudge::new(RAPL);
+            for n in 0..10 {
+                let value = n as f64 * watts;
+                judge.look(n * SECOND, 1.0, Some(value), || limit(n));
+            }
+            judge.lie()
+        };
+        let jumps = Some(SensorLie::Jumps);
+        assert_eq!(judged(|_| Some(64.0), 120.0), None);
+        assert_eq!(judged(|_| Some(64.0), 140.0), jumps);
+        assert_eq!(judged(|_| None, 140.0), None);
+        // More is allowed at the third look, as when a charger is plugged in.
+        assert_eq!(
+            judged(|n| Some(if n < 3 { 30.0 } else { 90.0 }), 140.0),
+            None
+        );
+        // A limit that no processor keeps, and firmware's way to say that there is none.
+        assert_eq!(judged(|_| Some(4.0), 40.0), None);
+        assert_eq!(judged(|_| Some(4095.0), 1900.0), None);
+        assert_eq!(judged(|_| Some(4095.0), 2100.0), jumps);
+        // What a register shows late is of the time before.
+        let mut judge = SensorJudge::new(RAPL);
+        for n in 0..100 {
+            let value = (n / 10) as f64 * 4.0;
+            judge.look(n * SECOND / 100, 1.0, Some(value), || Some(25.0));
+        }
+        assert_eq!(judge.lie(), None);
+    }
+
+    #[test]
     fn what_came_while_all_slept_is_of_no_interval() {
         let mut judge = SensorJudge::new(RAPL);
-        judge.look(SECOND, 1.0, Some(10.0));
+        judge.look(SECOND, 1.0, Some(10.0), unlimited);
         judge.resume();
-        assert_eq!(judge.look(2 * SECOND, 1.0, Some(1010.0)), None);
-        assert_eq!(judge.look(3 * SECOND, 1.0, Some(1015.0)), Some(5.0));
+        assert_eq!(judge.look(2 * SECOND, 1.0, Some(1010.0), unlimited), None);
+        assert_eq!(
+            judge.look(3 * SECOND, 1.0, Some(1015.0), unlimited),
+            Some(5.0)
+        );
         assert_eq!(judge.lie(), None);
     }
 
@@ -258,13 +319,13 @@ mod tests {
         assert_eq!(lie, None);
         let mut judge = SensorJudge::new(SensorKind::Power);
         for n in 0..100 {
-            judge.look(n * SECOND, (n % 20 / 10 * 4) as f64, Some(5.0));
+            judge.look(n * SECOND, (n % 20 / 10 * 4) as f64, Some(5.0), unlimited);
         }
         assert_eq!(judge.lie(), Some(SensorLie::Stuck));
         // An idle machine's counter that hardly moves is none.
         let mut judge = SensorJudge::new(RAPL);
         for n in 0..100 {
-            judge.look(n * SECOND, 0.01, Some(5.0));
+            judge.look(n * SECOND, 0.01, Some(5.0), unlimited);
         }
         assert_eq!(judge.lie(), None);
     }
@@ -274,11 +335,11 @@ mod tests {
         let mut judge = SensorJudge::new(RAPL);
         for n in 0..60 {
             let value = (n % 3 != 0).then_some(n as f64);
-            judge.look(n * SECOND, 1.0, value);
+            judge.look(n * SECOND, 1.0, value, unlimited);
         }
         assert_eq!(judge.lie(), None);
         for n in 60..90 {
-            assert_eq!(judge.look(n * SECOND, 1.0, None), None);
+            assert_eq!(judge.look(n * SECOND, 1.0, None, unlimited), None);
         }
         assert_eq!(judge.lie(), Some(SensorLie::Silent));
     }
