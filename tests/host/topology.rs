@@ -330,6 +330,40 @@ fn compact_zen_cores_are_a_core_type() {
     assert_eq!(by_frequency.source, Source::MaxFreq);
 }
 
+/// The ranks of AMD's preferred cores fall with heat while the machine runs; their clocks' maximum does not.
+#[test]
+fn ranks_that_heat_has_lowered_make_no_core_types() {
+    let cool = Machine::new("ryzen-ai-9-hx-370").topology();
+    // A little lower, so that they seem to be between the two types, and so low that they seem to be of the slower one.
+    for (rank, seen) in [("162", "has 1,3,13,15 faster than 0,2,12,14"), ("140", "")] {
+        let machine = Machine::new("ryzen-ai-9-hx-370");
+        let hot = format!("{CPU}{{0,2,12,14}}/acpi_cppc/highest_perf");
+        machine.set(&hot, rank);
+        let topology = machine.topology();
+        assert_sound(&topology);
+        assert_eq!(types(&topology), types(&cool), "{rank}");
+        assert_eq!(domains(&topology), domains(&cool));
+        assert_eq!(topology.source, Source::MaxFreq);
+        assert_eq!(capacities(&topology), [1024, 1024 * 3302629 / 5157895]);
+        assert_eq!(topology.disagreements.len(), 1);
+        assert!(
+            topology.disagreements[0].starts_with("CPPC highest_perf")
+                && topology.disagreements[0].contains(seen),
+            "{:?}",
+            topology.disagreements
+        );
+
+        // Only some clocks are known, or they tell nothing: the ranks are all there is.
+        machine.remove(&format!("{CPU}{{4,16}}/cpufreq/cpuinfo_max_freq"));
+        assert_eq!(machine.topology().source, Source::Cppc);
+        machine.set(
+            &format!("{CPU}{{0-23}}/cpufreq/cpuinfo_max_freq"),
+            "2000000",
+        );
+        assert_eq!(machine.topology().source, Source::Cppc);
+    }
+}
+
 #[test]
 fn a_gap_makes_types_only_where_it_is_wide() {
     let machine = Machine::new("phone-4-2-2");

@@ -104,4 +104,8 @@ fn the_ranking_of_cores_follows_heat() {
         }
     }
     assert_eq!((rank(2), rank(6), rank(8)), (203, 198, 132));
+    // Now two of them are hot, and core types are what they are.
+    let (text, _) = run(&binary(), &["topology"]);
+    let types = "4P (8 threads) + 8E (16 threads), from the maximum frequency";
+    assert!(text.starts_with(types), "{text}");
 }

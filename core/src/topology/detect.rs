@@ -55,6 +55,7 @@ fn decide(
     let Some(best) = evidence.iter().find(|evidence| evidence.groups.len() > 1) else {
         return (vec![facts.online()], Source::AllSame);
     };
+    let best = steady(facts, evidence, best);
     let (mut groups, mut source) = (best.groups.clone(), best.source);
     adopt_unknown(facts, &mut groups, source, notes);
     if split_islands(facts, &mut groups) {
@@ -75,6 +76,23 @@ fn decide(
         ));
     }
     (groups, source)
+}
+
+/// The maximum frequency in place of CPPC, where both tell the same CPUs apart and otherwise: on AMD CPUs heat lowers the rank of
+/// preferred cores (`amd_pstate_prefcore_ranking`) while the machine runs, by more than core types may differ. Where clocks show a single
+/// type they decide nothing, for they do so without boost, too.
+fn steady<'a>(facts: &TopologyFacts, evidence: &'a [Evidence], best: &'a Evidence) -> &'a Evidence {
+    if facts.arm || best.source != Source::Cppc {
+        return best;
+    }
+    let clocks = evidence.iter().find(|other| {
+        let knows = |cpu| other.groups.iter().any(|group| group.contains(cpu));
+        other.source == Source::MaxFreq
+            && other.groups.len() > 1
+            && best.groups.iter().flatten().all(knows)
+            && other.groups != best.groups
+    });
+    clocks.unwrap_or(best)
 }
 
 /// Puts online CPUs that `source` does not know with the group they most likely belong to.

@@ -13,9 +13,9 @@ const FULL: u32 = 1024;
 /// What a core type is taken to be worth, in percent of the one before, where nothing says.
 const ASSUMED_PERCENT: u32 = 60;
 
-pub(super) fn build(facts: TopologyFacts, found: Found) -> Topology {
-    let mut notes = found.notes;
-    let (capacities, capacity_source) = capacities(&facts, &found.groups, &mut notes);
+pub(super) fn build(facts: TopologyFacts, mut found: Found) -> Topology {
+    let mut notes = std::mem::take(&mut found.notes);
+    let (capacities, capacity_source) = capacities(&facts, &found, &mut notes);
     let llcs = llcs(&facts, &mut notes);
     let domains = domains(&facts, &found.groups, &llcs);
 
@@ -74,17 +74,19 @@ pub(super) fn build(facts: TopologyFacts, found: Found) -> Topology {
     }
 }
 
-/// Capacity of each type: the ratio of the middle values of the most trusted number by which each
-/// type is slower than the one before.
+/// Capacity of each type: the ratio of the middle values of the number that told them apart, else of the most trusted
+/// one, by which each type is slower than the one before.
 fn capacities(
     facts: &TopologyFacts,
-    groups: &Groups,
+    found: &Found,
     notes: &mut Vec<String>,
 ) -> (Vec<u32>, Option<Source>) {
+    let groups = &found.groups;
     if groups.len() == 1 {
         return (vec![FULL], Some(Source::AllSame));
     }
-    for source in NUMERIC {
+    let told = NUMERIC.into_iter().filter(|source| *source == found.source);
+    for source in told.chain(NUMERIC) {
         let medians = groups.iter().map(|group| median(facts, group, source));
         if let Some(medians) = medians.collect::<Option<Vec<u32>>>()
             && medians.is_sorted_by(|faster, slower| faster > slower)

@@ -14,6 +14,8 @@
 //! neighbouring values are at least 15 % apart ([`MIN_GAP_PERCENT`]): favoured cores of one type
 //! differ by a few percent (4.7 and 4.6 GHz; AMD's preferred cores are ranked 166, 171, ... 231),
 //! and such steps make no types however many they are, while known core types differ by more.
+//! CPPC's ranks may fall with heat, so where the maximum frequency tells CPUs apart otherwise, that
+//! decides, but on ARM.
 //!
 //! Whatever decided, cores without an L3 among slower cores with one become a type of their own:
 //! the low-power island (LP-E), which Meteor Lake's PMUs do not tell from the E cores.
@@ -25,7 +27,8 @@
 //! # Capacities
 //!
 //! What `scx_hetero calibrate` has measured, else the first of the three numbers by which every
-//! type is slower than the one before, else 60 % of the one before.
+//! type is slower than the one before, but the one that told types apart before the others; else
+//! 60 % of the one before.
 //!
 //! # Names
 //!
