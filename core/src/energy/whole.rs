@@ -227,8 +227,12 @@ mod tests {
         assert_eq!(judged(10, None, |_| types(10.0, 8.0, 2.5)), none);
         // The package's register is brought up to date every 5 s, and that of one type every 20.
         let stepped = |second: usize| {
-            let package = if second % 5 == 0 { 50.0 } else { 0.0 };
-            types(package, 6.0, if second % 20 == 0 { 60.0 } else { 0.0 })
+            let package = if second.is_multiple_of(5) { 50.0 } else { 0.0 };
+            types(
+                package,
+                6.0,
+                if second.is_multiple_of(20) { 60.0 } else { 0.0 },
+            )
         };
         assert_eq!(judged(10, None, stepped), none);
         // A load that begins: power that is a mean of its last ten seconds lags behind.
@@ -244,7 +248,7 @@ mod tests {
         };
         assert_eq!(judged(10, None, boards), none);
         let gaps = |second: usize| EnergyReading {
-            package: (second % 50 != 0).then_some(10.0),
+            package: (!second.is_multiple_of(50)).then_some(10.0),
             ..types(0.0, 20.0, 3.0)
         };
         assert_eq!(judged(10, None, gaps), none);
