@@ -117,7 +117,12 @@ impl KnowledgeService {
         service.load();
         if !service.programs.is_empty() {
             let number = service.programs.len();
-            info!("{number} programs are known from earlier runs (scx_hetero know)");
+            let programs = if number == 1 {
+                "program is"
+            } else {
+                "programs are"
+            };
+            info!("{number} {programs} known from earlier runs (scx_hetero know)");
         }
         service
     }

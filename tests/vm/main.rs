@@ -17,6 +17,7 @@ mod feedback;
 mod goals;
 mod hotplug;
 mod interference;
+mod knowledge;
 mod latency;
 mod ml;
 mod noisy;

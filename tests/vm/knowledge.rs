@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is known of programs outlives processes and schedulers (docs/knowledge.md). In the virtual machine
+//! (`make test`).
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// One on each CPU of the hybrid machine, so that all come to both core types.
+fn programs(name: &str) -> Vec<Child> {
+    let program = |_| {
+        let mut command = Command::new("hetero-programs");
+        command.args([name, "--seconds", "6"]).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    (0..2 * CPUS).map(program).collect()
+}
+
+fn json(args: &[&str]) -> Option<Value> {
+    let output = Command::new(binary()).args(args).output().unwrap();
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// What `why` says first of what earlier runs of these programs tell, and what last.
+fn past(mut children: Vec<Child>) -> (String, String) {
+    let pid = children[0].id().to_string();
+    let (mut first, mut last) = (String::new(), String::new());
+    while children[0].try_wait().unwrap().is_none() {
+        let story = json(&["why", "--json", &pid]).unwrap_or_default();
+        let told = story["threads"][0]["past"].as_str().unwrap_or_default();
+        if first.is_empty() {
+            first = told.to_string();
+        }
+        if !told.is_empty() {
+            last = told.to_string();
+        }
+        std::thread::sleep(ms(100));
+    }
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    (first, last)
+}
+
+#[test]
+fn what_one_scheduler_finds_of_a_program_the_next_one_knows() {
+    let options = ["--policy", "acfs", "--knowledge=on"];
+    let scheduler = Scheduler::start(&options);
+    assert_eq!(past(programs("fp")), Default::default());
+    scheduler.stop();
+    let known = json(&["know", "--json", "hetero-programs"]).expect("something is known");
+    assert_eq!(known[0]["runs"], 2 * CPUS, "{known}");
+    let scheduler = Scheduler::start(&options);
+    let (first, last) = past(programs("fp"));
+    assert!(first.starts_with("known from earlier runs"), "{first}");
+    assert_eq!(last, "as in earlier runs");
+    // The same executable, options, unit and user, so for the scheduler the same program.
+    let (first, last) = past(programs("chase"));
+    assert!(first.starts_with("known from earlier runs"), "{first}");
+    assert!(last.starts_with("unlike its earlier runs"), "{last}");
+    scheduler.stop();
+}
