@@ -45,7 +45,7 @@ pub fn run(args: &Train) -> Result<()> {
     let (tables, output) = (args.tables(), args.output());
     // To learn takes long: that a file cannot be written is said before.
     let others = [&args.report, &args.estimates].into_iter().flatten();
-    for path in others.map(PathBuf::as_path).chain([&*output]) {
+    for path in others.map(PathBuf::as_path).chain([output]) {
         let cannot = || format!("cannot write {}", path.display());
         check_writable(path).with_context(cannot)?;
         ensure!(
