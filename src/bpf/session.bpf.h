@@ -130,7 +130,7 @@ static bool held_for_too_long(u64 held_since, u64 now)
  * By how much a task of session @id comes before others, ns: the furthest lead, and how much is left of its
  * allotment, up to MAX_CREDIT_NS. 0 if that is used up, and others come first. Not before a task that was held
  * for it (@held_since), though another has spent some since it was let go. What is confined, to one CPU or a
- * set of them, may never use its allotment up: those confined to the same CPUs are left a tenth.
+ * set of them, may never use its allotment up: one confined to the same CPU is left a quarter.
  */
 __noinline u64 lead_of(u32 id, u64 held_since, s32 pinned_cpu, u32 cpu_set)
 {
