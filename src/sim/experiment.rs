@@ -18,7 +18,7 @@ use super::counted::SimulatedEvents;
 use super::cpu_set::CpuSet;
 use super::energy::{MixEnergy, MixTotals, RunEnergy};
 use super::fair::Fair;
-use super::goals::GoalOutcome;
+use super::goals::{self, GoalOutcome};
 use super::hetero::Hetero;
 use super::job::{Compiled, Job};
 use super::kernel::{ANYWHERE, BEGIN_NS, SimulatedKernel};
@@ -183,7 +183,9 @@ impl Bench {
                 programs_of_loads.resize(loads.len(), member.program.clone());
                 compiled.insert(&member.program, program);
             }
-            members.push((compiled[member.program.as_str()].clone(), member.clone()));
+            let program = compiled[member.program.as_str()].clone();
+            goals::check(member, &program)?;
+            members.push((program, member.clone()));
         }
         let starters = machine.start_ns.map(|ns| {
             let starters = Compiled::starters(machine, members.len(), ns, &mut loads);
@@ -458,7 +460,9 @@ impl Bench {
                 scheduled: mean.unwrap_or_else(by_work),
                 runs: took.len(),
                 times: took.clone(),
-                frames: Some(sim.frames[job]).filter(|&(done, _)| done > 0),
+                frames: Some(sim.kernel.frames[job])
+                    .filter(|frames| frames.done > 0)
+                    .map(|frames| (frames.done, frames.late)),
                 energy,
             }
         });

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Goals in mixes: `soplex@60` is to be 60 % as fast as it is alone on the fastest cores.
 //!
-//! A beat is what it does alone in 1/30 s, so its target is 18 beats/s. It is started by a shell that sleeps, as by
+//! A beat is what it does alone in 1/30 s, so its target is 18 beats/s, as by `soplex@18/s`. With a deadline, as in
+//! `film@12ms`, a beat is a frame, and its rate that of the work alone. It is started by a shell that sleeps, as by
 //! `goal run`, whose session that is.
 
+use anyhow::{Result, ensure};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::job::Compiled;
 use super::kernel::{BEGIN_NS, SimulatedKernel};
+use super::mix::{Member, MixGoal, MixTarget};
 use super::native;
 use crate::agent::{SessionBeats, SessionHeirs};
 use crate::record::Encoder;
@@ -30,14 +34,31 @@ const NEAR: f64 = 0.1;
 pub struct GoalOutcome {
     /// Which.
     pub program: String,
-    /// Beats/s.
+    /// Beats/s; of the work alone, if it has a deadline.
     pub target: f64,
-    /// Beats/s, from two seconds after the beginning on; `None` if it ended before.
+    /// How much it counts where goals exceed the machine.
+    pub weight: u32,
+    /// Beats/s, likewise, from two seconds after the beginning on; `None` if it ended before.
     pub rate: Option<f64>,
-    /// Part of the windows of a second within 10 % of the target; `None` without any.
+    /// Part of the windows of a second within 10 % of the target, or in which frames took no more than 1.1 times the deadline on
+    /// average; `None` without any.
     pub within: Option<f64>,
     /// What it was allotted on average, CPUs of the fastest core type.
     pub allotted: f64,
+}
+
+/// A deadline needs frames.
+///
+/// # Errors
+/// That a program has none, and is to keep one.
+pub(super) fn check(member: &Member, program: &Compiled) -> Result<()> {
+    let is_timed = |goal: MixGoal| matches!(goal.target, MixTarget::Deadline(_));
+    ensure!(
+        program.has_frames() || !member.goal.is_some_and(is_timed),
+        "{member}: a deadline is for the work of a frame, and '{}' has no frames (`paced` in its file)",
+        program.name
+    );
+    Ok(())
 }
 
 /// A job that has a goal.
@@ -49,7 +70,12 @@ struct GoalJob {
     shell: Option<(native::TaskIndex, u32)>,
     /// Instructions of a beat.
     beat: f64,
-    target: f64,
+    /// Of each beat, whose target is the time from its begin to its end.
+    by_work: bool,
+    worked_ns: u64,
+    /// Beats/s.
+    target: TargetRate,
+    weight: u32,
     /// Instructions of threads that have ended.
     past: f64,
     /// All, when it was looked at last.
@@ -57,8 +83,8 @@ struct GoalJob {
     looked: u64,
     beats: u64,
     beat_at: u64,
-    /// What was done at each step.
-    steps: Vec<f64>,
+    /// Beats that were done at each step, and the time that they took, ns.
+    steps: Vec<(f64, f64)>,
     allotted: f64,
     looks: u32,
 }
@@ -72,14 +98,26 @@ pub(super) struct SimulatedGoals {
 }
 
 impl SimulatedGoals {
-    /// A job is to be so many percent as fast as alone, where it does so many instructions in a second.
-    pub(super) fn add(&mut self, job: usize, program: String, percent: u32, alone: f64) {
+    /// A job has a goal; alone it does so many instructions in a second.
+    pub(super) fn add(&mut self, job: usize, program: String, goal: MixGoal, alone: f64) {
+        let per_second = |rate| TargetRate::per_second(rate).ok();
+        let target = match goal.target {
+            MixTarget::Percent(percent) => per_second(BEATS_ALONE * f64::from(percent) / 100.0),
+            MixTarget::Rate(rate) => Some(rate),
+            MixTarget::Deadline(ms) => per_second(1000.0 / ms),
+        };
+        let Some(target) = target else {
+            return;
+        };
         self.jobs.push(GoalJob {
             job,
             program,
             shell: None,
             beat: alone / BEATS_ALONE,
-            target: BEATS_ALONE * f64::from(percent) / 100.0,
+            by_work: matches!(goal.target, MixTarget::Deadline(_)),
+            worked_ns: 0,
+            target,
+            weight: goal.weight,
             past: 0.0,
             done: 0.0,
             looked: BEGIN_NS,
@@ -133,7 +171,11 @@ impl SimulatedGoals {
             let now: f64 = members.map(|&id| k.thread(id).counters.instructions).sum();
             let done = goal.past + now;
             let beats = (done / goal.beat).floor();
-            if beats as u64 > goal.beats {
+            if goal.by_work {
+                let frames = k.frames[goal.job];
+                (goal.beats, goal.worked_ns) = (frames.done, frames.worked_ns);
+                goal.beat_at = frames.done_at.max(BEGIN_NS);
+            } else if beats as u64 > goal.beats {
                 // In between it went on evenly.
                 let part = (beats * goal.beat - goal.done) / (done - goal.done);
                 let passed = (k.now - goal.looked) as f64 * part.clamp(0.0, 1.0);
@@ -141,25 +183,27 @@ impl SimulatedGoals {
                 goal.beats = beats as u64;
             }
             (goal.done, goal.looked) = (done, k.now);
-            if (k.now - BEGIN_NS) >= goal.steps.len() as u64 * STEP_NS {
-                goal.steps.push(done);
+            let passed = goal.steps.len() as u64 * STEP_NS;
+            if (k.now - BEGIN_NS) >= passed {
+                goal.steps.push(match goal.by_work {
+                    true => (goal.beats as f64, goal.worked_ns as f64),
+                    false => (done / goal.beat, passed as f64),
+                });
             }
         }
     }
 
     /// As the agent asks for them, in its time.
     pub(super) fn beats(&self, sessions: &mut Vec<SessionBeats>) {
-        sessions.extend(self.jobs.iter().filter_map(|goal| {
-            Some(SessionBeats {
-                id: SessionId(goal.job as u64),
-                target: TargetRate::per_second(goal.target).ok()?,
-                weight: hetero_core::goals::WEIGHT_USUAL,
-                gets_more: false,
-                heirs: SessionHeirs::Children,
-                beats: goal.beats,
-                beat_at_ns: goal.beat_at - BEGIN_NS,
-                worked_ns: None,
-            })
+        sessions.extend(self.jobs.iter().map(|goal| SessionBeats {
+            id: SessionId(goal.job as u64),
+            target: goal.target,
+            weight: goal.weight,
+            gets_more: false,
+            heirs: SessionHeirs::Children,
+            beats: goal.beats,
+            beat_at_ns: goal.beat_at - BEGIN_NS,
+            worked_ns: goal.by_work.then_some(goal.worked_ns),
         }));
     }
 
@@ -188,23 +232,28 @@ impl SimulatedGoals {
             let from = (SETTLED_NS / STEP_NS) as usize;
             let steps = goal.steps.get(from..).unwrap_or_default();
             let width = (WINDOW_NS / STEP_NS) as usize;
-            let rate = |from: f64, to: f64, steps: usize| {
-                (to - from) / goal.beat * 1e9 / (steps as f64 * STEP_NS as f64)
+            let rate = |from: &(f64, f64), to: &(f64, f64)| {
+                let (beats, ns) = (to.0 - from.0, to.1 - from.1);
+                (ns > 0.0).then_some(beats * 1e9 / ns)
             };
+            let target = goal.target.rate();
             let windows = steps.iter().zip(steps.iter().skip(width));
-            let off = windows.map(|(from, to)| rate(*from, *to, width) / goal.target - 1.0);
             let (mut all, mut near) = (0, 0);
-            off.for_each(|off| {
+            for rate in windows.filter_map(|(from, to)| rate(from, to)) {
                 all += 1;
-                near += u32::from(off.abs() <= NEAR);
-            });
+                near += u32::from(match goal.by_work {
+                    true => target / rate - 1.0 <= NEAR,
+                    false => (rate / target - 1.0).abs() <= NEAR,
+                });
+            }
             let mean = match steps {
-                [from, .., to] => Some(rate(*from, *to, steps.len() - 1)),
+                [from, .., to] => rate(from, to),
                 _ => None,
             };
             GoalOutcome {
                 program: goal.program.clone(),
-                target: goal.target,
+                target,
+                weight: goal.weight,
                 rate: mean,
                 within: (all > 0).then(|| f64::from(near) / f64::from(all)),
                 allotted: goal.allotted / f64::from(goal.looks.max(1)),

@@ -101,6 +101,11 @@ impl Compiled {
         Self::new(machine, &program, loads)
     }
 
+    /// Whether any of its work is in frames.
+    pub(super) fn has_frames(&self) -> bool {
+        self.stages.iter().any(|stage| stage.paced)
+    }
+
     /// Instructions of a whole run, of all threads.
     pub(super) fn instructions(&self) -> f64 {
         let round: f64 = self.stages.iter().map(|stage| stage.instructions).sum();

@@ -45,6 +45,18 @@ pub(super) struct ThreadCounts {
     pub(super) stalled: f64,
 }
 
+/// Frames that a job has done, of those with a pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FrameCounts {
+    pub(super) done: u64,
+    /// Those of them that were late.
+    pub(super) late: u64,
+    /// How long they took from their begin to their end, together, ns.
+    pub(super) worked_ns: u64,
+    /// When the latest was done, ns.
+    pub(super) done_at: u64,
+}
+
 /// A thread.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedThread {
@@ -105,6 +117,8 @@ pub(super) struct SimulatedKernel {
     pub(super) cpus: Vec<SimulatedCpu>,
     pub(super) threads: Vec<SimulatedThread>,
     pub(super) jobs: Vec<Job>,
+    /// Of each job, over all its runs.
+    pub(super) frames: Vec<FrameCounts>,
     pub(super) affinities: Vec<CpuSet>,
     pub(super) events: Events,
     pub(super) rng: Pcg64Mcg,
@@ -159,6 +173,7 @@ impl SimulatedKernel {
             cpus,
             threads: Vec::new(),
             jobs: Vec::new(),
+            frames: Vec::new(),
             affinities: vec![everywhere],
             events: Events::default(),
             rng,

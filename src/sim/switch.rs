@@ -5,7 +5,7 @@ use rand_pcg::rand_core::Rng as _;
 
 use super::event::SimulatedEvent;
 use super::job::{Job, JobStep};
-use super::kernel::{ANYWHERE, SimulatedKernel, ThreadState};
+use super::kernel::{ANYWHERE, FrameCounts, SimulatedKernel, ThreadState};
 use super::scheduler::SimulatedScheduler;
 
 /// Before a program that has ended runs again: it is forked and read in; assumed, ns.
@@ -37,8 +37,6 @@ pub(super) struct Sim<S> {
     pub(super) past_work: Vec<f64>,
     /// What a job's earlier runs took, nJ.
     past_nj: Vec<f64>,
-    /// Frames that each job has done, and those of them that were late.
-    pub(super) frames: Vec<(u64, u64)>,
     /// A program does not start anew when it has run so often.
     pub(super) runs: Option<usize>,
     /// Affinity of each job's threads, and how many they are.
@@ -60,7 +58,6 @@ impl<S: SimulatedScheduler> Sim<S> {
             past_moves: 0,
             past_work: Vec::new(),
             past_nj: Vec::new(),
-            frames: Vec::new(),
             runs: None,
             forms: Vec::new(),
             parents: Vec::new(),
@@ -93,7 +90,7 @@ impl<S: SimulatedScheduler> Sim<S> {
         self.kernel.jobs.push(job);
         self.past_work.push(0.0);
         self.past_nj.push(0.0);
-        self.frames.push((0, 0));
+        self.kernel.frames.push(FrameCounts::default());
         self.forms.push((affinity, threads));
         self.parents.push(None);
         index
@@ -213,10 +210,13 @@ impl<S: SimulatedScheduler> Sim<S> {
         let (now, job) = (k.now, k.thread(thread).job);
         k.thread_mut(thread).awake_left = every;
         let at = if stage.paced {
-            let due = k.thread(thread).frame_from + ns as u64;
-            let (done, late) = &mut self.frames[job];
-            *done += 1;
-            *late += u64::from(now > due);
+            let began = k.thread(thread).frame_from;
+            let due = began + ns as u64;
+            let frames = &mut k.frames[job];
+            frames.done += 1;
+            frames.late += u64::from(now > due);
+            frames.worked_ns += now - began;
+            frames.done_at = now;
             // Those that should have begun meanwhile are left out, as a player does.
             let left_out = (now.saturating_sub(due) as f64 / ns.max(1.0)).ceil();
             let due = now.max(due + (left_out * ns) as u64);

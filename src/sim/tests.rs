@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What must hold in every simulation, whatever runs.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -476,6 +477,45 @@ fn goals_beyond_the_machine_get_the_same_part() {
             assert!((0.45..0.55).contains(&part), "{goal:?}");
         }
     }
+}
+
+#[test]
+fn goals_beyond_the_machine_get_parts_by_weight() {
+    for seed in 1..=5 {
+        let mix = "kmeans(4)@90:300,EP(4)@90:200,blackscholes(4)@27/s,semphy(4)@90:400";
+        for goal in goals(mix, Name::Camps, seed) {
+            // 0.51 if all had the same weight, the mean of which is 250.
+            let part = goal.rate.unwrap() / goal.target * 250.0 / f64::from(goal.weight);
+            assert!((0.45..0.55).contains(&part), "{goal:?}");
+        }
+    }
+}
+
+/// A film's frames take 12 ms of a fast core, each 33 ms.
+#[test]
+fn deadlines_are_met_beside_a_crowd() {
+    let mut library = Library::builtin().unwrap();
+    let laptop = "experiments/laptop/programs.toml";
+    let laptop = Path::new(env!("CARGO_MANIFEST_DIR")).join(laptop);
+    library.add_programs(&laptop).unwrap();
+    let late = |film: &str, seed| {
+        let mix: Mix = format!("{film},12*gobmk").parse().unwrap();
+        let bench = Bench::new(&library, &machine("alder-lake-4p4e"), &mix).unwrap();
+        let choice = SchedulerChoice::Policy(Name::None);
+        let outcome = bench.run(choice, &options(seed, 15.0)).unwrap();
+        (outcome.times[0].frames.unwrap().1, outcome.goals)
+    };
+    for seed in 1..=3 {
+        assert!(late("film", seed).0 >= 100);
+        let (late, goals) = late("film@16ms", seed);
+        let (rate, within) = (goals[0].rate.unwrap(), goals[0].within.unwrap());
+        assert!(rate > goals[0].target && within > 0.9, "{goals:?}");
+        assert!(late <= 10, "{late}");
+    }
+    let none = "gobmk@12ms".parse::<Mix>().unwrap();
+    let error = Bench::new(&library, &machine("juno-r1"), &none).err();
+    let error = error.unwrap().to_string();
+    assert!(error.contains("has no frames"), "{error}");
 }
 
 proptest! {
