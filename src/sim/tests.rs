@@ -491,6 +491,20 @@ fn goals_beyond_the_machine_get_parts_by_weight() {
     }
 }
 
+/// Threads that a slow core would be too slow for have the fast ones, and those that are allotted less do not crowd them
+/// there: the session of twice the weight was as slow as the others.
+#[test]
+fn goals_beyond_the_machine_get_parts_by_weight_beside_a_crowd() {
+    for seed in 1..=3 {
+        let of = goals("2*EP(4)@90,EP(4)@90:200,6*gobmk", Name::None, seed);
+        let rate = |goal: &GoalOutcome| goal.rate.unwrap() / f64::from(goal.weight);
+        let rates: Vec<f64> = of.iter().map(rate).collect();
+        let mean = rates.iter().sum::<f64>() / 3.0;
+        let near = |rate: &f64| (rate / mean - 1.0).abs() < 0.15;
+        assert!(rates.iter().all(near), "{of:?}");
+    }
+}
+
 /// A film's frames take 12 ms of a fast core, each 33 ms.
 #[test]
 fn deadlines_are_met_beside_a_crowd() {

@@ -81,6 +81,9 @@ struct Placed {
     runnable: u32,
     /// Its threads are kept on the fastest core type, all together.
     together: bool,
+    /// The machine lacks something for it, and a slow core is too slow for its threads one by one: they were hinted to a faster
+    /// type, whether there is room or not. Where nothing is lacking allotments swing, and so would which session has room first.
+    needs_fast: bool,
     /// Some were told that they are its.
     joined: bool,
     told: Allotment,
@@ -268,6 +271,7 @@ impl AgentGoals {
                 at_once: 0.0,
                 runnable: 0,
                 together: false,
+                needs_fast: false,
                 joined: false,
                 told: Allotment::default(),
             };
@@ -306,6 +310,7 @@ impl AgentGoals {
             (placed.counted, placed.runnable) = (0, 0);
         }
         keep_together(topology, goals, placed, by);
+        placed.iter_mut().for_each(|it| it.needs_fast = false);
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
             let awake = task.state != TaskState::Blocked;
@@ -343,10 +348,11 @@ impl AgentGoals {
             let state = goals.of(placed.id).filter(|state| is_known(state));
             let needs = state.map(|state| state.fast_cores / placed.at_once());
             let even = if placed.together { EVEN } else { 0.0 };
-            let wanted = needs
-                .filter(|_| task.may_choose() && by != PlacedBy::Others)
-                .map(|needs| needs.max(even))
-                .and_then(|needs| wanted(needs, was_hinted, task, &speeds(task)));
+            let decides = needs.filter(|_| task.may_choose() && by != PlacedBy::Others);
+            let wanted = |needs: f64| wanted(needs, was_hinted, task, &speeds(task));
+            let lacks = state.is_some_and(|it| matches!(it.miss, Some(Miss::Machine { .. })));
+            placed.needs_fast |= lacks && decides.and_then(wanted).is_some();
+            let wanted = decides.and_then(|needs| wanted(needs.max(even)));
             match wanted {
                 Some(to) => {
                     if task.hint != Some(to) {
@@ -456,10 +462,16 @@ fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed], by: 
     let single = placed.iter().filter(|placed| placed.threads == 1);
     let single: f64 = single.map(fast_cores).sum();
     let mut room = FastRoom::new((1.0 - OTHERS) * fastest as f64 - single);
-    for placed in placed {
-        let fast_cores = fast_cores(placed);
-        let may = by == PlacedBy::Sessions && placed.threads > 1 && !placed.told.gets_more;
-        placed.together = may && fast_cores > 0.0 && room.take(fast_cores, placed.together);
+    // First those that are there anyway: in the order in which they came, ones that could be elsewhere took their room.
+    for needs_fast in [true, false] {
+        for placed in placed.iter_mut().filter(|it| it.needs_fast == needs_fast) {
+            let fast_cores = fast_cores(placed);
+            let may = by == PlacedBy::Sessions && placed.threads > 1 && !placed.told.gets_more;
+            placed.together = may && fast_cores > 0.0 && room.take(fast_cores, placed.together);
+            if needs_fast && placed.threads > 1 && !placed.together {
+                room.fill(fast_cores);
+            }
+        }
     }
 }
 

@@ -30,6 +30,11 @@ impl FastRoom {
         }
         fits
     }
+
+    /// So many fast cores of it are taken, whether they fit or not.
+    pub fn fill(&mut self, fast_cores: f64) {
+        self.left -= fast_cores;
+    }
 }
 
 #[cfg(test)]
