@@ -68,14 +68,14 @@ impl PiController {
         self.demand = self.demand.max(to);
     }
 
-    /// After an interval. `granted` is whether what was asked for was allotted.
+    /// After an interval. `granted` is whether what was asked for was allotted, and `part` what part of the answer is given.
     pub fn step(
         &mut self,
         target: f64,
         interval: &BeatInterval,
         granted: bool,
         model: &RateModel,
-        pole: f64,
+        (pole, part): (f64, f64),
     ) {
         let BeatInterval {
             rate,
@@ -87,7 +87,7 @@ impl PiController {
         let noise = model.noise();
         let pole = pole + (SLOW - pole).max(0.0) * (noise / NOISY).min(1.0);
         let far = error.abs() / (FAR.max(FAR_NOISES * noise) * target);
-        let rest = 1.0 - pole * (1.0 - far).max(0.0);
+        let rest = part * (1.0 - pole * (1.0 - far).max(0.0));
         let demand = if granted && decides(interval) {
             let step = rest / model.b() * (error - model.a() * self.error);
             // In proportion the target would take so much more, or less.
@@ -121,7 +121,7 @@ mod tests {
         let mut controller = PiController::default();
         controller.set(demand);
         let model = RateModel::new(30.0, 1.0);
-        controller.step(target, &interval, granted, &model, 0.5);
+        controller.step(target, &interval, granted, &model, (0.5, 1.0));
         controller.demand()
     }
 

@@ -15,6 +15,7 @@
 //!   ([`average`]).
 //! - What has fallen behind its schedule of beats gets up to 1.3 times its demand, and what is ahead down to 0.7 of it
 //!   ([`pace`]), so that a window of a second has its beats though one of them took longer.
+//! - A rate that swings around its target because beats come late is answered by less ([`swing`]).
 //! - A session that has not beaten for half a second yet, or no longer beats, gets what the others leave, and
 //!   shares a quarter of the machine with its like where they leave less: so those that come, and those
 //!   that lie, cost the others no more than that.
@@ -33,6 +34,7 @@ mod place;
 pub mod rate;
 mod session;
 pub mod share;
+pub mod swing;
 mod target;
 pub mod together;
 mod words;

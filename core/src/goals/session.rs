@@ -6,6 +6,7 @@ use super::control::{LEAST_DEMAND, PiController, decides};
 use super::model::RateModel;
 use super::pace::BeatPace;
 use super::rate::{BeatInterval, BeatLog, BeatReading, MAX_RATE};
+use super::swing::RateSwing;
 use super::{GoalSettings, GoalState, Miss, SessionId, SessionSight};
 
 /// A session with a deadline is left so many times what it spends.
@@ -36,6 +37,7 @@ pub(super) struct Session {
     log: BeatLog,
     model: Option<RateModel>,
     controller: PiController,
+    swing: RateSwing,
     average: BeatAverage,
     /// Rate and cost in the interval before.
     before: f64,
@@ -75,6 +77,7 @@ impl Session {
             log: BeatLog::new(settings.window),
             model: None,
             controller: PiController::default(),
+            swing: RateSwing::default(),
             average: BeatAverage::default(),
             before: 0.0,
             spent: 0.0,
@@ -174,6 +177,7 @@ impl Session {
 
     fn measured(&mut self, mut interval: BeatInterval, by_work: bool, settings: &GoalSettings) {
         self.spent = interval.spent;
+        let part = self.swing.part(interval.rate / self.target - 1.0);
         if by_work {
             // It spends the same however fast it works: that follows from what it may spend.
             interval.spent = interval.allotted;
@@ -212,7 +216,7 @@ impl Session {
             interval = interval.as_if_allotted(self.needed());
         }
         self.controller
-            .step(self.target, &interval, granted, &model, pole);
+            .step(self.target, &interval, granted, &model, (pole, part));
         if by_work {
             // With less it would be in arrears with its work.
             self.controller.raise(ROOM * self.spent);

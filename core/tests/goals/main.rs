@@ -9,3 +9,4 @@ mod counting;
 mod many;
 mod plant;
 mod single;
+mod stable;
