@@ -31,11 +31,11 @@ fn program(args: &str) -> Command {
 }
 
 /// Programs that compute; they end with the test.
-struct Crowd(Vec<Child>);
+pub(crate) struct Crowd(Vec<Child>);
 
 impl Crowd {
     /// More than there are CPUs.
-    fn of(size: usize) -> Self {
+    pub(crate) fn of(size: usize) -> Self {
         Self::doing("matmul --seconds 60", size)
     }
 
@@ -79,7 +79,7 @@ fn assert_met(name: &str, rates: &[f64], target: f64) {
     assert!(met + 1 >= rates.len(), "{name}: {rates:.1?} of {target}");
 }
 
-fn list() -> Vec<GoalStatus> {
+pub(crate) fn list() -> Vec<GoalStatus> {
     let output = Command::new(binary())
         .args(["goal", "list", "--json"])
         .output()

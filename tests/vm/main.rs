@@ -15,6 +15,7 @@ mod faults;
 mod faults_hybrid;
 mod feedback;
 mod goals;
+mod goals_tracepoint;
 mod hotplug;
 mod interference;
 mod knowledge;
