@@ -26,7 +26,7 @@ const SAVE: Duration = Duration::from_secs(60);
 /// A thread that lives says so each minute. One that has not for so long is gone, s.
 const SILENT: i64 = 150;
 
-/// Threads that are told apart while they live: so many of all programs, of 2 KiB each.
+/// Threads that are told apart while they live: so many of all programs, of 2.5 KB each.
 const LIVING: usize = 4096;
 
 /// Processes that are known by number. When they are more, those that have ended are forgotten.

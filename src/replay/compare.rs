@@ -174,6 +174,10 @@ pub fn compare(
                 run.as_recorded.remember(task, &known);
                 run.other.remember(task, &known);
             }
+            Input::Undisturbed(task, known) => {
+                run.as_recorded.remember_undisturbed(task, &known);
+                run.other.remember_undisturbed(task, &known);
+            }
             Input::Caches(sizes) => {
                 run.as_recorded.set_caches(sizes.clone());
                 run.other.set_caches(sizes);

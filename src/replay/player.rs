@@ -15,7 +15,7 @@ use crate::record::format::{Begin, Chosen, Decided};
 use crate::record::reasons;
 use crate::table::{Task, TaskId};
 use hetero_core::interference::Interference;
-use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile};
+use hetero_core::knowledge::{Remembered, ThreadFinding, ThreadProfile, UndisturbedProfile};
 
 /// What is to be other than it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -212,6 +212,11 @@ impl Player {
     /// Tells it what earlier runs of a thread's program were like.
     pub fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.agent.remember(task, known);
+    }
+
+    /// Tells it what they did undisturbed.
+    pub fn remember_undisturbed(&mut self, task: TaskId, known: &UndisturbedProfile) {
+        self.agent.remember_undisturbed(task, known);
     }
 
     /// Shows it the task table; `Some` if it decides now. `decides` says that the recorded one did.

@@ -333,6 +333,7 @@ impl Gatherer {
                 }
             }
             Input::Remembered(task, known) => self.player.remember(task, &known),
+            Input::Undisturbed(task, known) => self.player.remember_undisturbed(task, &known),
             Input::Caches(sizes) => {
                 self.topology.llc_bytes = sizes.clone();
                 self.player.set_caches(sizes);

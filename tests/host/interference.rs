@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What slows a thread down, and which process does, of runs in the simulator, where both are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::program::{error, stdout};
 use hetero_core::agent::disturbed::SURE;
-use hetero_core::interference::InterferenceClass;
+use hetero_core::interference::{Interference, InterferenceClass};
 use scx_hetero::record::{Input, RecordReader};
 use scx_hetero::replay::{Changes, Player};
-use scx_hetero::table::TaskId;
+use scx_hetero::table::{Task, TaskId, TaskState};
 
 /// A program that takes all of the memory's bandwidth for two seconds, and none of it for two; and one that has its data in the last-level
 /// cache, at random, and not in turn as `resident` has, which no neighbour takes them from on the virtual Alder Lake.
@@ -60,21 +60,57 @@ sequential = { value = 0, assumed = "as resident" }
 dependent = { value = 0, assumed = "as resident" }
 "#;
 
+/// [`PROGRAMS`], and `cached` as `brief` that ends after most of a second, and starts again.
+fn programs() -> String {
+    let (_, cached) = PROGRAMS.split_once("[cached]").unwrap();
+    let brief = format!("[cached]{cached}").replace("cached", "brief");
+    format!("{PROGRAMS}{}", brief.replace("9000", "60"))
+}
+
 /// What was told of threads other than the aggressor, at looks.
 #[derive(Debug, Default)]
 struct Told {
     /// While it transferred much, threads that were told to lack cache or bandwidth: by it, and by others.
     by_it: u32,
     by_others: u32,
+    /// Looks meanwhile at `cached` or `brief` behind the same cache, which it disturbs whenever they run, and those of them at which
+    /// nothing was told.
+    disturbed: u32,
+    silent: u32,
+    /// Of those that were seen first while it transferred much, how many there were, of how many something was told, and after how long
+    /// in all, ns.
+    came: u32,
+    told: u32,
+    after_ns: u64,
     /// While it transferred nothing, looks at threads that were told to lack either, and all such looks.
     falsely: u32,
     calm: u32,
 }
 
-fn recording(folder: &Path, machine: &str, mix: &str, policy: &str, seed: &str) -> PathBuf {
-    let (programs, path) = (folder.join("burst.toml"), folder.join("run.scxrec"));
-    fs::write(&programs, PROGRAMS).unwrap();
-    let files = [&programs, &path].map(|path| path.to_str().unwrap());
+impl Told {
+    fn add(&mut self, other: &Self) {
+        self.by_it += other.by_it;
+        self.by_others += other.by_others;
+        self.disturbed += other.disturbed;
+        self.silent += other.silent;
+        self.came += other.came;
+        self.told += other.told;
+        self.after_ns += other.after_ns;
+        self.falsely += other.falsely;
+        self.calm += other.calm;
+    }
+}
+
+fn recording(
+    folder: &Path,
+    machine: &str,
+    mix: &str,
+    (policy, knowledge): (&str, &str),
+    seed: &str,
+) -> PathBuf {
+    let (file, path) = (folder.join("burst.toml"), folder.join("run.scxrec"));
+    fs::write(&file, programs()).unwrap();
+    let files = [&file, &path].map(|path| path.to_str().unwrap());
     let how = [
         "--machine",
         machine,
@@ -87,6 +123,8 @@ fn recording(folder: &Path, machine: &str, mix: &str, policy: &str, seed: &str) 
     let what = [
         "--policy",
         policy,
+        "--knowledge",
+        knowledge,
         "--add-programs",
         files[0],
         "--record",
@@ -94,6 +132,13 @@ fn recording(folder: &Path, machine: &str, mix: &str, policy: &str, seed: &str) 
     ];
     stdout(&[&["sim", mix], &how[..], &what[..]].concat());
     path
+}
+
+/// It is surely told to be slowed down by a tenth or more for want of cache or bandwidth.
+fn is_lack(found: &Interference) -> bool {
+    use InterferenceClass::{Bandwidth, Llc};
+    let lacks = matches!(found.class, Llc | Bandwidth);
+    lacks && found.confidence >= SURE && found.slowdown >= 1.1
 }
 
 fn told(path: &Path) -> Told {
@@ -106,6 +151,9 @@ fn told(path: &Path) -> Told {
     // When the aggressor last began or ended to transfer much, and whether it does.
     let (mut since_ns, mut loud) = (0, false);
     let mut told = Told::default();
+    // When a thread was first seen that it disturbs from the start.
+    let mut came: HashMap<TaskId, u64> = HashMap::new();
+    let mut known: HashSet<TaskId> = HashSet::new();
     while let Some(input) = reader.next_input().unwrap() {
         match input {
             Input::Sample(sample) => {
@@ -124,18 +172,40 @@ fn told(path: &Path) -> Told {
                 if is_loud != loud {
                     (loud, since_ns) = (is_loud, now_ns);
                 }
+                let behind = |task: &Task| begin.topology.cpu(task.cpu as u32).map(|cpu| cpu.llc);
+                let here = behind(aggressor);
+                let suffers = |task: &Task| {
+                    let is_one = ["cached", "brief"].contains(&&*task.comm.raw());
+                    is_one && loud && behind(task) == here && task.state != TaskState::Blocked
+                };
+                for task in tasks.iter().filter(|task| suffers(task)) {
+                    if known.insert(task.id) {
+                        came.insert(task.id, now_ns);
+                        told.came += 1;
+                    }
+                    let found = player.interference(task.id);
+                    if found.is_some_and(|found| is_lack(&found))
+                        && let Some(since) = came.remove(&task.id)
+                    {
+                        told.told += 1;
+                        told.after_ns += now_ns - since;
+                    }
+                }
+                known.extend(tasks.iter().map(|task| task.id));
                 // A fifth of a second of its samples, and as much of the others'.
                 if now_ns - since_ns < 500_000_000 {
                     continue;
                 }
                 for task in tasks.iter().filter(|task| task.tgid != aggressor.tgid) {
+                    let suffers = suffers(task);
+                    told.disturbed += u32::from(suffers);
                     let Some(found) = player.interference(task.id) else {
+                        told.silent += u32::from(suffers);
                         continue;
                     };
-                    use InterferenceClass::{Bandwidth, Llc};
-                    let lacks = matches!(found.class, Llc | Bandwidth);
-                    let lacks = lacks && found.confidence >= SURE && found.slowdown >= 1.1;
+                    let lacks = is_lack(&found);
                     told.calm += u32::from(!loud);
+                    told.silent += u32::from(suffers && !lacks);
                     match (loud, lacks) {
                         (true, true) if found.culprit.is_some_and(|of| of.0 == aggressor.tgid) => {
                             told.by_it += 1;
@@ -146,6 +216,8 @@ fn told(path: &Path) -> Told {
                     }
                 }
             }
+            Input::Remembered(task, known) => player.remember(task, &known),
+            Input::Undisturbed(task, known) => player.remember_undisturbed(task, &known),
             Input::Policy(_) | Input::Begin(_) => panic!("it goes on without a change"),
             _ => {}
         }
@@ -167,12 +239,8 @@ fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
         for policy in ["acfs", "hsp", "rank", "camps"] {
             let mut all = Told::default();
             for seed in ["1", "2", "3"] {
-                let path = recording(folder.path(), machine, mix, policy, seed);
-                let told = told(&path);
-                all.by_it += told.by_it;
-                all.by_others += told.by_others;
-                all.falsely += told.falsely;
-                all.calm += told.calm;
+                let path = recording(folder.path(), machine, mix, (policy, "none"), seed);
+                all.add(&told(&path));
             }
             println!("{machine}, {policy}: {all:?}");
             found.push((machine, policy, all));
@@ -187,10 +255,37 @@ fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
 }
 
 #[test]
+fn a_program_that_is_known_is_told_to_be_disturbed_though_it_never_was_undisturbed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mix = "burst,brief,brief,hash,integer,fp,sort,compress";
+    for policy in ["acfs", "camps"] {
+        let [without, with] = ["none", "warm"].map(|knowledge| {
+            let mut all = Told::default();
+            for seed in ["1", "2", "3"] {
+                let machine = "alder-lake-4p4e";
+                let path = recording(folder.path(), machine, mix, (policy, knowledge), seed);
+                all.add(&told(&path));
+            }
+            println!("{policy}, {knowledge}: {all:?}");
+            all
+        });
+        assert!(
+            without.silent * 2 > without.disturbed,
+            "{policy}: {without:?}"
+        );
+        assert!(with.silent * 3 < with.disturbed, "{policy}: {with:?}");
+        assert!(without.told * 2 < without.came, "{policy}: {without:?}");
+        assert!(with.told * 4 > with.came * 3, "{policy}: {with:?}");
+        assert!(with.by_it > 19 * with.by_others, "{policy}: {with:?}");
+        assert!(with.falsely * 50 <= with.calm, "{policy}: {with:?}");
+    }
+}
+
+#[test]
 fn a_report_says_which_program_slows_down_which() {
     let folder = tempfile::tempdir().unwrap();
     let mix = "burst,cached,chase,integer";
-    let path = recording(folder.path(), "alder-lake-4p4e", mix, "acfs", "1");
+    let path = recording(folder.path(), "alder-lake-4p4e", mix, ("acfs", "none"), "1");
     stdout(&["report", path.to_str().unwrap()]);
     let mut page = path.into_os_string();
     page.push(".html");

@@ -11,7 +11,7 @@ use crate::interference::culprit::{Neighbour, culprit};
 use crate::interference::signs::SignRates;
 use crate::interference::undisturbed::BESIDE;
 use crate::interference::{CLASSES, Interference, InterferenceClass};
-use crate::knowledge::ThreadLosses;
+use crate::knowledge::{ThreadLosses, UndisturbedProfile};
 use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::{LINE_BYTES, Sample};
@@ -180,7 +180,8 @@ impl AgentInterference {
             let Some(mut thread) = self.threads[slot].take() else {
                 continue;
             };
-            let load = self.loads[slot];
+            // One that was told of before it was seen may have ended since.
+            let load = self.loads.get(slot).copied().unwrap_or_default();
             if load.look == self.look && load.generation == thread.generation {
                 let longer = thread.sleeps_longer();
                 (thread.waits, thread.late) = match longer {
@@ -274,6 +275,50 @@ impl AgentInterference {
         (thread.generation == id.generation).then_some(thread)
     }
 
+    /// What is known of a thread, out of its slot; of a new one nothing.
+    fn take_thread(&mut self, id: TaskId) -> Box<DisturbedThread> {
+        let slot = id.slot as usize;
+        if self.threads.len() <= slot {
+            self.threads.resize_with(slot + 1, || None);
+        }
+        match self.threads[slot].take() {
+            Some(thread) if thread.generation == id.generation => thread,
+            // Its memory is of use to another.
+            Some(mut thread) => {
+                *thread = DisturbedThread::new(id);
+                thread
+            }
+            None => Box::new(DisturbedThread::new(id)),
+        }
+    }
+
+    /// Takes note of what earlier runs of a thread's program did undisturbed.
+    pub(super) fn remember(&mut self, task: TaskId, known: &UndisturbedProfile) {
+        if known.iter().all(Option::is_none) {
+            return self.forget_the_past(task);
+        }
+        let mut thread = self.take_thread(task);
+        thread.undisturbed.remember(known);
+        self.threads[task.slot as usize] = Some(thread);
+    }
+
+    /// What earlier runs did is wrong.
+    pub(super) fn forget_the_past(&mut self, task: TaskId) {
+        if let Some(thread) = self.thread_mut(task) {
+            thread.undisturbed.forget_the_past();
+        }
+    }
+
+    /// What a thread does undisturbed, for later runs.
+    pub(super) fn undisturbed(&self, task: TaskId) -> UndisturbedProfile {
+        let thread = self.threads.get(task.slot as usize);
+        let thread = thread.and_then(|of| of.as_deref());
+        thread
+            .filter(|of| of.generation == task.generation)
+            .map(|of| of.undisturbed.found())
+            .unwrap_or_default()
+    }
+
     /// Takes in how a thread fared.
     pub(super) fn observe(&mut self, sample: &Sample, topology: &Topology) {
         let slot = sample.task.slot as usize;
@@ -302,18 +347,7 @@ impl AgentInterference {
         }
         load.btr = now.btr();
         load.l2 = now.l2_misses.map(|of| of * now.ips() * LINE_BYTES);
-        if self.threads.len() <= slot {
-            self.threads.resize_with(slot + 1, || None);
-        }
-        let mut thread = match self.threads[slot].take() {
-            Some(thread) if thread.generation == sample.task.generation => thread,
-            // Its memory is of use to another.
-            Some(mut thread) => {
-                *thread = DisturbedThread::new(sample.task);
-                thread
-            }
-            None => Box::new(DisturbedThread::new(sample.task)),
-        };
+        let mut thread = self.take_thread(sample.task);
         if thread.core_type != core_type {
             (thread.core_type, thread.samples) = (core_type, 0);
             thread.likely = [0.0; CLASSES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Tells the policy what earlier runs of a new thread's program were like, and has what it finds of a thread
-//! kept ([`crate::knowledge`]).
+//! Tells the policy, and what classifies interference, what earlier runs of a new thread's program were like, and has
+//! what they find of a thread kept ([`crate::knowledge`]).
 
 use super::backend::Backend;
 use super::interference::AgentInterference;
@@ -66,7 +66,7 @@ impl AgentKnowledge {
                 known.comm = task.comm;
             }
             if known.asks {
-                known.ask(backend, policy);
+                known.ask(backend, policy, interference);
             }
             // Where one finds no room, it and those after it are tried again at the next look.
             if room && now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
@@ -78,6 +78,7 @@ impl AgentKnowledge {
             let past = policy.past(task.id);
             if past == Past::Wrong && known.past != past {
                 backend.is_unlike(task);
+                interference.forget_the_past(task.id);
             }
             known.past = past;
             self.threads.push(known);
@@ -132,7 +133,12 @@ impl Acquaintance {
         }
     }
 
-    fn ask<B: Backend>(&mut self, backend: &mut B, policy: &mut dyn Policy) {
+    fn ask<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        policy: &mut dyn Policy,
+        interference: &mut AgentInterference,
+    ) {
         let known = match backend.remembered(&self.task) {
             Remembered::Later => return,
             Remembered::Nothing => None,
@@ -144,14 +150,18 @@ impl Acquaintance {
             return;
         }
         self.told = known.map(Box::new);
-        // No policy goes by curves, and no recording has them: a program of which nothing else is known is unknown to both.
-        let known = ThreadProfile {
+        let known = known.unwrap_or_default();
+        interference.remember(self.task.id, &known.undisturbed);
+        // No policy goes by curves or what is undisturbed: a program of which nothing else is known is unknown to it.
+        let told = ThreadProfile {
             curves: Default::default(),
-            ..known.unwrap_or_default()
+            undisturbed: Default::default(),
+            ..known
         };
-        policy.remember(self.task.id, &known);
+        policy.remember(self.task.id, &told);
         if let Some(recording) = backend.recording() {
-            recording.remembered(&self.task, &known);
+            recording.remembered(&self.task, &told);
+            recording.undisturbed(&self.task, &known.undisturbed);
         }
     }
 
@@ -166,7 +176,7 @@ impl Acquaintance {
         let losses = interference.losses_mut(self.task.id);
         let mut found = ThreadFinding {
             last,
-            losses: losses.as_deref().copied().unwrap_or_default(),
+            losses: losses.map(|of| *of).unwrap_or_default(),
             ..ThreadFinding::default()
         };
         policy.find(self.task.id, &mut found.profile);
@@ -175,6 +185,7 @@ impl Acquaintance {
                 *curve = logarithms(&measured.points());
             }
         }
+        found.profile.undisturbed = interference.undisturbed(self.task.id);
         let lost = found.losses.iter().any(Option::is_some);
         if found.profile.is_empty() && !lost && !(self.kept && last) {
             return true;
@@ -183,7 +194,7 @@ impl Acquaintance {
         let taken = backend.keep(&self.task, &found);
         if taken {
             self.kept = true;
-            losses.map(std::mem::take);
+            interference.losses_mut(self.task.id).map(std::mem::take);
         }
         taken
     }

@@ -54,7 +54,7 @@ pub use saving::SAVING_LOOK;
 use crate::cache::{CacheLedger, MissRateCurve};
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::thrift::PlaceAim;
-use crate::knowledge::{Past, ThreadCurve, ThreadProfile, ToldCurve};
+use crate::knowledge::{Past, ThreadCurve, ThreadProfile, ToldCurve, UndisturbedProfile};
 use crate::placement;
 use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Knows, Name, Policy, Reason, Settings, Snapshot};
@@ -188,6 +188,11 @@ impl Agent {
     /// Tells the policy what earlier runs of a thread's program were like.
     pub fn remember(&mut self, task: TaskId, known: &ThreadProfile) {
         self.policy.remember(task, known);
+    }
+
+    /// Takes note of what they did undisturbed.
+    pub fn remember_undisturbed(&mut self, task: TaskId, known: &UndisturbedProfile) {
+        self.interference.remember(task, known);
     }
 
     /// Has all that the policy has found of threads kept, as before the scheduler ends.

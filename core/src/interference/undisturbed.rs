@@ -3,10 +3,11 @@
 //!
 //! What it did beside nothing that could be in its way is averaged. Where that was never seen, the best that was
 //! seen stands in, for contention makes nothing faster; so a thread that was never undisturbed seems less slowed
-//! down than it is.
+//! down than it is. Where earlier runs of its program are known, what they did undisturbed stands in before that.
 
 use super::company::Quietness;
 use super::signs::SignRates;
+use crate::knowledge::{Sure, UndisturbedProfile, UndisturbedRates, agrees};
 use crate::slowdown::Phase;
 
 /// Phases on core types that are remembered of a thread.
@@ -21,6 +22,12 @@ const AVERAGED: f64 = 8.0;
 /// What was faster than undisturbed by so much shows that this was not.
 const FASTER: f64 = 1.05;
 
+/// What earlier runs did undisturbed is no measure of this one if it is less sure, of the logarithm: standard deviation.
+const VAGUE: f64 = 0.12;
+
+/// What a measured IPC errs by, of the logarithm: variance.
+const UNTOLD: f64 = 0.02 * 0.02;
+
 /// What a phase was like on a core type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UndisturbedEntry {
@@ -32,6 +39,8 @@ pub struct UndisturbedEntry {
     pub rates: SignRates,
     /// Nothing was in its way.
     pub quiet: bool,
+    /// It is of earlier runs.
+    past: bool,
     /// Samples, no more than it takes to average.
     samples: u32,
     /// When it was last used, by count.
@@ -92,6 +101,7 @@ impl Undisturbed {
             phase: *phase,
             rates: *now,
             quiet,
+            past: false,
             samples: 1,
             used,
             beside,
@@ -107,6 +117,18 @@ impl Undisturbed {
         entry.used = self.uses;
         let faster = now.ipc / entry.rates.ipc.max(f64::MIN_POSITIVE);
         let takes = match (quiet, entry.quiet) {
+            // What is measured counts more than what earlier runs did; and where they differ much, so do its other phases.
+            (true, true) if entry.past => {
+                let expected = Sure {
+                    value: entry.rates.ipc.ln(),
+                    variance: UNTOLD,
+                };
+                *entry = fresh(beside());
+                if !agrees(now.ipc, &expected) {
+                    self.forget_the_past();
+                }
+                return;
+            }
             // What it is undisturbed is worth more than any number of others.
             (true, false) => return *entry = fresh(beside()),
             (true, true) => is_alone || !entry.is_less(now),
@@ -124,6 +146,69 @@ impl Undisturbed {
                 entry.beside = beside();
             }
         }
+    }
+
+    /// Takes note of what earlier runs of its program did undisturbed, in the place of what it was told of them before. What
+    /// was measured stays.
+    pub fn remember(&mut self, known: &UndisturbedProfile) {
+        self.forget_the_past();
+        for of in known.iter().flatten() {
+            let sigma = of.ipc.variance.sqrt();
+            // Runs differ: what may be for that is not told.
+            let ipc = (of.ipc.value - sigma).exp();
+            let measured = self.find(of.core_type, &of.phase);
+            let stays = measured.is_some_and(|of| of.quiet || of.rates.ipc > ipc * FASTER);
+            if sigma > VAGUE || stays {
+                continue;
+            }
+            let gone = measured.copied();
+            self.uses = self.uses.wrapping_add(1);
+            let fresh = UndisturbedEntry {
+                core_type: of.core_type,
+                phase: of.phase,
+                rates: SignRates {
+                    ipc,
+                    llc_misses: of.llc_misses,
+                    ..SignRates::default()
+                },
+                quiet: true,
+                past: true,
+                samples: 1,
+                used: self.uses,
+                beside: Default::default(),
+            };
+            match self
+                .entries
+                .iter_mut()
+                .find(|of| gone.is_some() && **of == gone)
+            {
+                Some(place) => *place = Some(fresh),
+                None => self.insert(fresh),
+            }
+        }
+    }
+
+    /// What earlier runs did is wrong.
+    pub fn forget_the_past(&mut self) {
+        for entry in &mut self.entries {
+            *entry = entry.filter(|of| !of.past);
+        }
+    }
+
+    /// What was measured of it undisturbed, for later runs.
+    pub fn found(&self) -> UndisturbedProfile {
+        let measured = self.entries.iter().flatten();
+        let measured = measured.filter(|of| of.quiet && !of.past);
+        let mut found = UndisturbedProfile::default();
+        for (room, of) in found.iter_mut().zip(measured) {
+            *room = Sure::of_factor(of.rates.ipc, UNTOLD).map(|ipc| UndisturbedRates {
+                core_type: of.core_type,
+                phase: of.phase,
+                ipc,
+                llc_misses: of.rates.llc_misses,
+            });
+        }
+        found
     }
 
     /// In the place of the one that was not used for longest.
@@ -225,6 +310,76 @@ mod tests {
             learn(&now, company);
             let entry = known.find(0, &phase(300.0)).unwrap();
             assert!((entry.rates.ipc - learnt).abs() < 1e-9, "{company:?}");
+        }
+    }
+
+    fn earlier(phases: &[(f64, f64, f64)]) -> UndisturbedProfile {
+        let mut earlier = UndisturbedProfile::default();
+        for (room, &(l1, ipc, sigma)) in earlier.iter_mut().zip(phases) {
+            *room = Some(UndisturbedRates {
+                core_type: 0,
+                phase: phase(l1),
+                ipc: Sure::of_factor(ipc, sigma * sigma).unwrap(),
+                llc_misses: None,
+            });
+        }
+        earlier
+    }
+
+    #[test]
+    fn what_earlier_runs_did_stands_in_until_it_is_measured() {
+        use Quietness::{Disturbed, Quiet};
+        let none = || [(0, 0.0); BESIDE];
+        let mut known = Undisturbed::default();
+        let ipc = |known: &Undisturbed, l1: f64| {
+            let found = known.find(0, &phase(l1));
+            found.map(|of| (of.rates.ipc * 1e3).round() / 1e3)
+        };
+        // What it did until that was known is worth less, unless it was faster.
+        known.learn(0, &phase(300.0), &rates(1.0), Disturbed, none);
+        known.learn(0, &phase(400.0), &rates(3.0), Disturbed, none);
+        known.remember(&earlier(&[
+            (300.0, 2.0, 0.0),
+            (400.0, 2.0, 0.0),
+            (500.0, 2.0, 0.1),
+            (600.0, 2.0, 0.2),
+        ]));
+        assert_eq!(ipc(&known, 300.0), Some(2.0));
+        assert_eq!(ipc(&known, 400.0), Some(3.0));
+        let less = ipc(&known, 500.0);
+        assert_eq!(less, Some(1.81), "by a standard error");
+        assert_eq!(ipc(&known, 600.0), None, "runs differ too much");
+        assert_eq!(known.found(), UndisturbedProfile::default());
+        known.learn(0, &phase(300.0), &rates(1.0), Disturbed, none);
+        assert_eq!(ipc(&known, 300.0), Some(2.0));
+        // The first that is measured counts alone.
+        known.learn(0, &phase(300.0), &rates(1.8), Quiet, none);
+        assert_eq!(ipc(&known, 300.0), Some(1.8));
+        assert_eq!(ipc(&known, 500.0), less);
+        let found = known.found()[0].unwrap();
+        assert!((found.ipc.factor() - 1.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_earlier_runs_did_is_forgotten_where_it_is_wrong() {
+        use Quietness::{Disturbed, Quiet};
+        let none = || [(0, 0.0); BESIDE];
+        for (ipc, company, known_after) in [(1.0, Quiet, 0), (1.9, Quiet, 2), (2.5, Disturbed, 2)] {
+            let mut known = Undisturbed::default();
+            known.remember(&earlier(&[
+                (300.0, 2.0, 0.0),
+                (400.0, 1.0, 0.0),
+                (500.0, 1.0, 0.0),
+            ]));
+            known.learn(0, &phase(300.0), &rates(ipc), company, none);
+            let left = [400.0, 500.0].map(|l1| known.find(0, &phase(l1)).is_some());
+            let left = left.iter().filter(|left| **left).count();
+            assert_eq!(left, known_after, "{ipc}");
+            let entry = known.find(0, &phase(300.0)).unwrap();
+            assert_eq!((entry.rates.ipc, entry.past), (ipc, false));
+            known.remember(&UndisturbedProfile::default());
+            assert!(known.find(0, &phase(400.0)).is_none(), "another program");
+            assert!(known.find(0, &phase(300.0)).is_some());
         }
     }
 

@@ -20,6 +20,7 @@ mod kept;
 mod losses;
 mod profile;
 mod program;
+mod undisturbed;
 
 pub(crate) use check::agrees;
 pub use check::{Past, PastCheck};
@@ -29,3 +30,5 @@ pub use kept::{KeptMean, Sure};
 pub use losses::{KeptBeside, KeptCompany, ThreadLoss, ThreadLosses};
 pub use profile::{PHASES, ProfilePhase, Remembered, Slope, ThreadFinding, ThreadProfile};
 pub use program::{KeptPhase, ProgramKnowledge};
+pub(crate) use undisturbed::is_profile_sound;
+pub use undisturbed::{KeptUndisturbed, UndisturbedProfile, UndisturbedRates};

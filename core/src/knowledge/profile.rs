@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::curves::ThreadCurves;
 use super::kept::Sure;
 use super::losses::ThreadLosses;
+use super::undisturbed::{UndisturbedProfile, is_profile_sound};
 use crate::slowdown::Phase;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -57,6 +58,10 @@ pub struct ThreadProfile {
     /// What it misses by core type and size of the cache, which no policy goes by. No recording has it.
     #[serde(skip)]
     pub curves: ThreadCurves,
+    /// How fast it is undisturbed, which the classification of interference goes by and no policy. Recordings have a
+    /// record of its own for it.
+    #[serde(skip)]
+    pub undisturbed: UndisturbedProfile,
 }
 
 impl ThreadProfile {
@@ -84,6 +89,9 @@ impl ThreadProfile {
         self.aggressiveness = self.aggressiveness.or(before.aggressiveness);
         if self.phases[0].is_none() {
             self.phases = before.phases;
+        }
+        if self.undisturbed[0].is_none() {
+            self.undisturbed = before.undisturbed;
         }
         self
     }
@@ -119,6 +127,7 @@ impl ThreadProfile {
         let mut slopes = self.sensitivity.iter().flatten();
         all.all(|of| of.value.abs() <= 1e3 && (0.0..=1e6).contains(&of.variance))
             && clocks.all(|clock| (0.0..=1e12).contains(clock))
+            && is_profile_sound(&self.undisturbed)
             && slopes.all(|of| of.covariance >= 0.0 && of.variance > 0.0 && of.variance <= 1e40)
     }
 
@@ -135,6 +144,9 @@ impl ThreadProfile {
         for phase in self.phases.iter_mut().flatten() {
             phase.alone.iter_mut().for_each(|(of, _)| widen(of));
             phase.sf.iter_mut().for_each(widen);
+        }
+        for of in self.undisturbed.iter_mut().flatten() {
+            widen(&mut of.ipc);
         }
         for slope in self.sensitivity.iter_mut().flatten() {
             slope.covariance /= times;

@@ -7,6 +7,7 @@ use super::curves::{self, KeptCurvePoint, ThreadCurve};
 use super::kept::{KeptMean, MOST, Sure};
 use super::losses::KeptCompany;
 use super::profile::{PHASES, ProfilePhase, Slope, ThreadProfile};
+use super::undisturbed::{self, KeptUndisturbed};
 use crate::slowdown::Phase;
 use crate::topology::MAX_CORE_TYPES;
 
@@ -59,6 +60,9 @@ pub struct ProgramKnowledge {
     /// Its miss-rate curves, by core type and size: one of each at most, in order.
     #[serde(default)]
     pub curves: Vec<KeptCurvePoint>,
+    /// How fast its threads are undisturbed, one of each phase on each core type.
+    #[serde(default)]
+    pub undisturbed: Vec<KeptUndisturbed>,
 }
 
 fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
@@ -79,6 +83,7 @@ impl ProgramKnowledge {
             means(self).for_each(KeptMean::doubt);
             self.company.doubt();
             self.sensitivity = Default::default();
+            self.undisturbed.clear();
         }
         let each = [
             (&mut self.sf, &found.sf),
@@ -101,6 +106,7 @@ impl ProgramKnowledge {
             found.iter().for_each(|found| kept.add(found));
         }
         curves::take(&mut self.curves, &found.curves);
+        undisturbed::take(&mut self.undisturbed, &found.undisturbed, self.threads);
         for found in found.phases.iter().flatten() {
             let seen = self.threads;
             let kept = self.phase_mut(&found.phase);
@@ -135,6 +141,7 @@ impl ProgramKnowledge {
         self.aggressiveness.merge(&other.aggressiveness);
         self.company.merge(&other.company);
         curves::merge(&mut self.curves, &other.curves);
+        undisturbed::merge(&mut self.undisturbed, &other.undisturbed);
         for (kept, other) in self.sensitivity.iter_mut().zip(&other.sensitivity) {
             kept.add(other);
         }
@@ -162,6 +169,7 @@ impl ProgramKnowledge {
             sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
             phases: [None; PHASES],
             curves: std::array::from_fn(|on| self.curve(on)),
+            undisturbed: undisturbed::recollect(&self.undisturbed),
         };
         let mut latest: Vec<&KeptPhase> = self.phases.iter().collect();
         latest.sort_by_key(|phase| phase.seen);
@@ -205,20 +213,15 @@ impl ProgramKnowledge {
         let number = |of: &f64| (0.0..=1e40).contains(of);
         let slopes = self.sensitivity.iter();
         let mut sums = slopes.flat_map(|of| [of.covariance, of.variance]);
-        let mut parts = self.phases.iter().flat_map(|of| {
-            let Phase {
-                l1_per_kilo,
-                branch_percent,
-            } = of.phase;
-            [l1_per_kilo, branch_percent, Some(of.frequency)]
-        });
+        let is_phase_sound = |of: &KeptPhase| of.phase.is_sound() && number(&of.frequency);
         self.phases.len() <= PHASES
             && self.unlike <= self.threads
             && self.company.is_sound()
             && curves::is_sound(&self.curves)
+            && undisturbed::is_sound(&self.undisturbed)
             && means.chain(phases).all(KeptMean::is_sound)
             && sums.all(|of| number(&of))
-            && parts.all(|of| of.is_none_or(|of| number(&of)))
+            && self.phases.iter().all(is_phase_sound)
     }
 
     /// The phase that this one is, or a new one in the place of the one not seen for longest.

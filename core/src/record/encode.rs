@@ -7,12 +7,12 @@ use clap::ValueEnum;
 
 use super::format::{
     Begin, Changed, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, Number,
-    Record, RememberedRecord, SampleRecord, SessionName,
+    Record, RememberedRecord, SampleRecord, SessionName, UndisturbedRecord,
 };
 use super::{GOALS, GOALS_EACH, JOULES_EACH, PROGRAMS};
 use crate::energy::ledger::{EnergyLedger, EnergySums};
 use crate::goals::{GoalState, MAX_SESSIONS};
-use crate::knowledge::ThreadProfile;
+use crate::knowledge::{ThreadProfile, UndisturbedProfile};
 use crate::mechanism::Mechanism;
 use crate::pmu::Event;
 use crate::pmu::sample::Sample;
@@ -178,6 +178,18 @@ impl Encoder {
             known: *known,
         };
         self.put(&Record::Remembered(Box::new(record)));
+    }
+
+    /// It is told what that program did undisturbed.
+    pub fn undisturbed(&mut self, task: &Task, known: &UndisturbedProfile) {
+        if known.iter().any(Option::is_some) {
+            let record = UndisturbedRecord {
+                slot: task.id.slot,
+                generation: task.id.generation,
+                known: *known,
+            };
+            self.put(&Record::Undisturbed(Box::new(record)));
+        }
     }
 
     /// What the policy decided.

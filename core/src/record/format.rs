@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::goals::{GoalState, Miss};
-use crate::knowledge::ThreadProfile;
+use crate::knowledge::{ThreadProfile, UndisturbedProfile};
 use crate::pmu::sample::{SampleWatts, SfEstimate};
 use crate::policy::{Action, Objective, Reason};
 use crate::slowdown::Thresholds;
@@ -57,6 +57,8 @@ pub enum Record {
     Remembered(Box<RememberedRecord>),
     /// Sizes of last-level caches, bytes, where they are known: [`Topology::llc_bytes`] of the beginning before.
     Caches(#[serde(deserialize_with = "few")] Vec<u64>),
+    /// What earlier runs of a thread's program did undisturbed, where anything is known of that.
+    Undisturbed(Box<UndisturbedRecord>),
 }
 
 /// The scheduler begins.
@@ -210,6 +212,17 @@ pub struct RememberedRecord {
     pub generation: u32,
     /// This.
     pub known: ThreadProfile,
+}
+
+/// What earlier runs of a thread's program did undisturbed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UndisturbedRecord {
+    /// Slot of the task.
+    pub slot: u32,
+    /// Generation of that slot.
+    pub generation: u32,
+    /// This.
+    pub known: UndisturbedProfile,
 }
 
 /// Programs with goals at one look.

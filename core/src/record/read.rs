@@ -13,10 +13,10 @@ use flate2::bufread::GzDecoder;
 
 use super::format::{
     Begin, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, Look, MAGIC, MOST, Record,
-    RememberedRecord, SampleRecord, SessionName,
+    RememberedRecord, SampleRecord, SessionName, UndisturbedRecord,
 };
 use super::{GOALS, PROGRAMS};
-use crate::knowledge::ThreadProfile;
+use crate::knowledge::{ThreadProfile, UndisturbedProfile, is_profile_sound};
 use crate::limits::MAX_SLOTS;
 use crate::pmu::Event;
 use crate::pmu::counts;
@@ -95,6 +95,8 @@ pub enum Input {
     Joules(u64, JoulesLook),
     /// The policy is told what earlier runs of a thread's program were like.
     Remembered(TaskId, Box<ThreadProfile>),
+    /// See [`Record::Undisturbed`].
+    Undisturbed(TaskId, Box<UndisturbedProfile>),
     /// Sizes of last-level caches, bytes, as [`Topology::llc_bytes`] has them.
     Caches(Vec<u64>),
 }
@@ -412,6 +414,20 @@ impl RecordReader {
                     self.path.display()
                 );
                 Input::Remembered(TaskId { slot, generation }, Box::new(known))
+            }
+            Record::Undisturbed(record) => {
+                self.remembered += 1;
+                let UndisturbedRecord {
+                    slot,
+                    generation,
+                    known,
+                } = *record;
+                ensure!(
+                    self.remembered <= MOST && (slot as usize) < MOST && is_profile_sound(&known),
+                    "{}: what is known of programs makes no sense, or is of more than {MOST} threads",
+                    self.path.display()
+                );
+                Input::Undisturbed(TaskId { slot, generation }, Box::new(known))
             }
             Record::Caches(sizes) => {
                 ensure!(

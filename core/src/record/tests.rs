@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::format::{
     Begin, Chosen, Decided, GoalRecord, GoalsLook, JoulesLook, MAGIC, Record, SessionName,
+    UndisturbedRecord,
 };
 use super::*;
 use crate::energy::ledger::EnergyLedger;
 use crate::energy::reading::EnergyReading;
 use crate::goals::rate::BeatRates;
 use crate::goals::{GoalState, Miss, SessionId};
+use crate::knowledge::{Sure, UndisturbedRates};
 use crate::pmu::Meaning;
 use crate::pmu::sample::{EventCounts, Sample, SampleMetrics, SfEstimate};
 use crate::policy::{Action, NoPolicy, Seen, Settings, Snapshot};
@@ -281,6 +283,28 @@ fn the_bytes_are_those_of_the_documented_form() {
     assert_eq!(MAGIC, b"scx_hetero recording 7\n");
     let caches = bytes(&Record::Caches(vec![0, 300]));
     assert_eq!(caches, [14, 2, 0, 172, 2]);
+    let mut undisturbed = UndisturbedRecord {
+        slot: 300,
+        generation: 1,
+        ..UndisturbedRecord::default()
+    };
+    undisturbed.known[0] = Some(UndisturbedRates {
+        core_type: 1,
+        ipc: Sure {
+            value: 1.0,
+            variance: 0.0,
+        },
+        ..UndisturbedRates::default()
+    });
+    let undisturbed = bytes(&Record::Undisturbed(Box::new(undisturbed)));
+    // Of a phase of which nothing is counted, and with no misses counted; and nothing more.
+    let expected = [
+        &[15, 172, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 240, 63][..],
+        &[0; 8],
+        &[0],
+        &[0; 5],
+    ];
+    assert_eq!(undisturbed, expected.concat());
     assert_eq!(bytes(&Record::Fairness(40)), [2, 40]);
     assert_eq!(bytes(&Record::Event("ab".into())), [3, 2, b'a', b'b']);
     assert_eq!(bytes(&Record::CarriedOut(vec![true, false])), [7, 2, 1, 0]);
@@ -454,6 +478,20 @@ fn what_does_not_make_sense_is_an_error_and_no_panic() {
         assert!(told.is_some());
     }
     assert!(errors(&[Record::Caches(vec![1])]).is_some());
+    let undisturbed = |slot, core_type| {
+        let known = UndisturbedRates {
+            core_type,
+            ..UndisturbedRates::default()
+        };
+        let record = UndisturbedRecord {
+            slot,
+            known: [Some(known); _],
+            ..UndisturbedRecord::default()
+        };
+        errors(&[good.clone(), Record::Undisturbed(Box::new(record))])
+    };
+    assert!(undisturbed(0, 1).is_none());
+    assert!(undisturbed(u32::MAX, 0).is_some() && undisturbed(0, 9).is_some());
     let look = |now_ns, whole| {
         Record::Look(format::Look {
             now_ns,

@@ -67,6 +67,15 @@ impl Phase {
         self.distance(other) < THRESHOLD
     }
 
+    /// Whether all numbers are such that one can go by them: it may come from a file.
+    pub(crate) fn is_sound(&self) -> bool {
+        let parts = [self.l1_per_kilo, self.branch_percent];
+        parts
+            .iter()
+            .flatten()
+            .all(|part| (0.0..=1e40).contains(part))
+    }
+
     /// Moves by `weight`, 0 to 1, of the way towards `other`.
     pub(crate) fn approach(&mut self, other: &Self, weight: f64) {
         let step = |from: &mut Option<f64>, to: Option<f64>| match (*from, to) {

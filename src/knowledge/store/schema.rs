@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// Grows when tables change; older ones are migrated ([`migrate`]).
-pub const SCHEMA: i64 = 3;
+pub const SCHEMA: i64 = 4;
 
 /// Says that the file is ours: "scxh".
 pub(super) const APPLICATION: i64 = 0x7363_7868;
@@ -24,7 +24,7 @@ pub(super) fn migrate(connection: &mut Connection, schema: i64) -> rusqlite::Res
         )
         .optional()?;
     // Schema 2 says of a machine what was calibrated, and which events tell of programs there. Schema 3 has miss-rate
-    // curves in `known`, which an older version would write without them.
+    // curves in `known`, and schema 4 what is undisturbed, which an older version would write without them.
     let told = write
         .query_row(
             "SELECT 1 FROM pragma_table_info('machine') WHERE name = 'events'",
