@@ -2,12 +2,17 @@
 //! Tells the policy, and what classifies interference, what earlier runs of a new thread's program were like, and has
 //! what they find of a thread kept ([`crate::knowledge`]).
 
+use std::time::Duration;
+
 use super::backend::Backend;
 use super::interference::AgentInterference;
 use crate::cache::CacheLedger;
 use crate::knowledge::{Past, Remembered, ThreadCurve, ThreadFinding, ThreadProfile, logarithms};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
+
+/// An answer is there after so long, mostly: a policy that looks less often looks once more then.
+const ANSWERED: Duration = Duration::from_millis(10);
 
 /// What is found of a thread that lives on is kept so often, ns: what a sudden end loses at the most.
 const KEEP_NS: u64 = 60_000_000_000;
@@ -17,8 +22,9 @@ struct Acquaintance {
     task: Task,
     /// As it was called when its program was asked for.
     comm: Comm,
-    /// It is not known yet which program it runs.
+    /// It is not known yet which program it runs, and that was asked for.
     asks: bool,
+    asked: bool,
     /// When what was found of it was kept last, ns, and whether there was anything.
     kept_ns: u64,
     kept: bool,
@@ -33,6 +39,8 @@ pub(super) struct AgentKnowledge {
     threads: Vec<Acquaintance>,
     /// Kept for its memory.
     before: Vec<Acquaintance>,
+    /// The last look was the first to ask for some program, and came in its turn.
+    asked: bool,
 }
 
 impl AgentKnowledge {
@@ -53,6 +61,7 @@ impl AgentKnowledge {
         self.threads.clear();
         let mut before = self.before.drain(..).peekable();
         let mut room = true;
+        let mut asked = false;
         for task in tasks.iter().filter(|task| !task.kthread) {
             while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
                 _ = gone.keep(backend, policy, (interference, caches), true);
@@ -67,6 +76,7 @@ impl AgentKnowledge {
             }
             if known.asks {
                 known.ask(backend, policy, interference);
+                asked |= known.asks && !std::mem::replace(&mut known.asked, true);
             }
             // Where one finds no room, it and those after it are tried again at the next look.
             if room && now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
@@ -84,6 +94,13 @@ impl AgentKnowledge {
             self.threads.push(known);
         }
         before.for_each(|mut gone| _ = gone.keep(backend, policy, (interference, caches), true));
+        // One look more for each that comes in its turn, at the most.
+        self.asked = asked && !self.asked && policy.decides_when_told();
+    }
+
+    /// Time from a look on until what it asked for is there; `None` if it did not, or not for the first time.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        self.asked.then_some(ANSWERED)
     }
 
     /// What became of what was known of a thread's program.
@@ -126,6 +143,7 @@ impl Acquaintance {
             task: *task,
             comm: task.comm,
             asks: true,
+            asked: false,
             kept_ns: now_ns,
             kept: false,
             past: Past::Unknown,
@@ -217,6 +235,8 @@ mod tests {
         known: ThreadProfile,
         is_known: bool,
         asked: usize,
+        /// No answer comes.
+        is_late: bool,
         kept: Vec<ThreadFinding>,
         /// So many times there is no room.
         full: usize,
@@ -254,6 +274,7 @@ mod tests {
             self.asked += 1;
             match self.asked {
                 1 => Remembered::Later,
+                _ if self.is_late => Remembered::Later,
                 _ if !self.is_known => Remembered::Nothing,
                 _ => Remembered::Known(&self.known),
             }
@@ -288,6 +309,7 @@ mod tests {
             known,
             is_known: true,
             asked: 0,
+            is_late: false,
             kept: Vec::new(),
             full: 0,
             program: ProgramFindings::default(),
@@ -356,6 +378,28 @@ mod tests {
             assert_eq!((programs.asked, past), (2, Past::Expected), "{name}");
             let slow = told.unwrap_or_else(|| panic!("{name} says nothing"));
             assert!((slow - 0.25).abs() < 0.02, "{name}: {slow}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_first_is_looked_for_soon_and_once() {
+        let soon = Some(ANSWERED);
+        for (name, expected) in [
+            (Name::Camps, [soon, None, soon, None, None]),
+            (Name::Eqp, [None; 5]),
+        ] {
+            let mut programs = programs(&task(0, 0, 0));
+            programs.is_late = true;
+            let mut policy = name.build(Settings::default());
+            let mut agent = AgentKnowledge::default();
+            // A thread comes at each of four looks.
+            let due = [1, 2, 3, 4, 4].map(|threads| {
+                let tasks: Vec<Task> = (0..threads).map(|slot| task(slot, 0, 0)).collect();
+                let beside = (&mut AgentInterference::default(), &CacheLedger::default());
+                agent.look(&mut programs, &mut *policy, beside, &tasks);
+                agent.due_in()
+            });
+            assert_eq!(due, expected, "{name}");
         }
     }
 

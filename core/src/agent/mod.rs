@@ -439,7 +439,8 @@ impl Agent {
             let since = asked_ns.map_or(0, |at| now_ns.saturating_sub(at));
             every.saturating_sub(Duration::from_nanos(since))
         });
-        policy.into_iter().chain(others).min()
+        let known = policy.and(self.knowledge.due_in());
+        policy.into_iter().chain(others).chain(known).min()
     }
 
     /// How often rules, goals, and what places cost are looked at.

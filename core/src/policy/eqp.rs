@@ -117,6 +117,11 @@ impl Policy for Eqp {
 
     remembers!(speedups);
 
+    /// It would only visit core types sooner, which a thread that ends soon never gets back.
+    fn decides_when_told(&self) -> bool {
+        false
+    }
+
     fn reason(&self, task: TaskId) -> Option<Reason> {
         self.exchange.reason(task)
     }

@@ -204,6 +204,11 @@ pub trait Policy {
     /// the thread runs another program now, of which nothing may be known.
     fn remember(&mut self, _task: TaskId, _known: &ThreadProfile) {}
 
+    /// Whether it is worth a decision out of its turn that a new thread's program is known now.
+    fn decides_when_told(&self) -> bool {
+        true
+    }
+
     /// Adds what it has found of a thread, for later runs.
     fn find(&self, _task: TaskId, _found: &mut ThreadProfile) {}
 
