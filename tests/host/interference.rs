@@ -251,6 +251,14 @@ fn the_one_that_disturbs_is_told_and_nothing_is_while_it_does_not() {
         assert!(told > 0, "{machine}, {policy}: {all:?}");
         assert!(all.by_it * 10 >= told * 9, "{machine}, {policy}: {all:?}");
         assert!(all.falsely * 10 <= all.calm, "{machine}, {policy}: {all:?}");
+        // Under `rank` misses are counted on E alone there.
+        let percent = match (machine, policy) {
+            ("alder-lake-4p4e", "rank") => 85,
+            ("alder-lake-4p4e", _) => 15,
+            _ => 65,
+        };
+        let most = all.disturbed * percent / 100;
+        assert!(all.silent <= most, "{machine}, {policy}: {all:?}");
     }
 }
 
