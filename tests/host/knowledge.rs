@@ -104,6 +104,44 @@ fn listed(place: &Place) -> Vec<Value> {
     serde_json::from_str(&place.know(&["--json"])).unwrap()
 }
 
+/// An earlier way, by names alone, made these two less fair (docs/decisions/history-by-name.md).
+#[test]
+fn what_is_known_makes_neither_s1_nor_e3_less_fair() {
+    for (mix, machine) in [("S1", "juno-r1"), ("E3", "alder-lake-4p4e")] {
+        let mean = |knowledge: &str| {
+            let seeds = 1..=5;
+            let of = |seed: i32| {
+                let seed = seed.to_string();
+                let how = ["--machine", machine, "--as-testbed", "--seconds", "20"];
+                let what = [
+                    "--policy",
+                    "camps",
+                    "--knowledge",
+                    knowledge,
+                    "--seed",
+                    &seed,
+                ];
+                let out = stdout(&[&["sim", mix, "--json"], &how[..], &what[..]].concat());
+                let report: Value = serde_json::from_str(&out).unwrap();
+                let row = &report["schedulers"][0];
+                [&row["unfairness"], &row["stp"]].map(|of| of.as_f64().unwrap())
+            };
+            let sum = seeds
+                .map(of)
+                .fold([0.0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
+            sum.map(|of| of / 5.0)
+        };
+        let ([unfair, stp], [unfair_known, stp_known]) = (mean("none"), mean("warm"));
+        println!("{mix}: {unfair:.3}, {stp:.3}; known {unfair_known:.3}, {stp_known:.3}");
+        // By chance the mean of five seeds differs by so much.
+        assert!(
+            unfair_known <= 1.05 * unfair,
+            "{mix}: {unfair_known} {unfair}"
+        );
+        assert!(stp_known >= 0.99 * stp, "{mix}: {stp_known} {stp}");
+    }
+}
+
 #[test]
 fn what_is_no_store_is_said_with_what_to_do() {
     for no_file in ["/dev/null", "/"] {
