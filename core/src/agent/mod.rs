@@ -439,7 +439,12 @@ impl Agent {
             let since = asked_ns.map_or(0, |at| now_ns.saturating_sub(at));
             every.saturating_sub(Duration::from_nanos(since))
         });
-        let known = policy.and(self.knowledge.due_in());
+        // In a crowd each thread is to have a turn between two looks.
+        let crowd = self.snapshot(now_ns).crowd();
+        let known = self
+            .knowledge
+            .due_in()
+            .filter(|_| policy.is_some() && crowd <= 1.0);
         policy.into_iter().chain(others).chain(known).min()
     }
 
