@@ -23,16 +23,13 @@ fn json(args: &[&str]) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// What `why` says first of what earlier runs of these programs tell, and what last.
-fn past(mut children: Vec<Child>) -> (String, String) {
+/// What `why` says last of what earlier runs of these programs tell.
+fn past(mut children: Vec<Child>) -> String {
     let pid = children[0].id().to_string();
-    let (mut first, mut last) = (String::new(), String::new());
+    let mut last = String::new();
     while children[0].try_wait().unwrap().is_none() {
         let story = json(&["why", "--json", &pid]).unwrap_or_default();
         let told = story["threads"][0]["past"].as_str().unwrap_or_default();
-        if first.is_empty() {
-            first = told.to_string();
-        }
         if !told.is_empty() {
             last = told.to_string();
         }
@@ -41,24 +38,21 @@ fn past(mut children: Vec<Child>) -> (String, String) {
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
-    (first, last)
+    last
 }
 
 #[test]
 fn what_one_scheduler_finds_of_a_program_the_next_one_knows() {
     let options = ["--policy", "acfs", "--knowledge=on"];
     let scheduler = Scheduler::start(&options);
-    assert_eq!(past(programs("fp")), Default::default());
+    assert_eq!(past(programs("fp")), "");
     scheduler.stop();
     let known = json(&["know", "--json", "hetero-programs"]).expect("something is known");
     assert_eq!(known[0]["runs"], 2 * CPUS, "{known}");
     let scheduler = Scheduler::start(&options);
-    let (first, last) = past(programs("fp"));
-    assert!(first.starts_with("known from earlier runs"), "{first}");
-    assert_eq!(last, "as in earlier runs");
+    assert_eq!(past(programs("fp")), "as in earlier runs");
     // The same executable, options, unit and user, so for the scheduler the same program.
-    let (first, last) = past(programs("chase"));
-    assert!(first.starts_with("known from earlier runs"), "{first}");
-    assert!(last.starts_with("unlike its earlier runs"), "{last}");
+    let told = past(programs("chase"));
+    assert!(told.starts_with("unlike its earlier runs"), "{told}");
     scheduler.stop();
 }
