@@ -137,7 +137,8 @@ fn what_was_run_is_not_run_again() {
     let place = Place::with(MIXES);
     well(place.run(&["--mix", "M1"]));
     let first = fs::read_to_string(place.path("bench.jsonl")).unwrap();
-    assert_eq!(well(place.run(&["--mix", "M1"])), "");
+    let said = well(place.run(&["--mix", "M1"]));
+    assert!(said.contains("nothing is left to run"), "{said}");
     assert_eq!(
         fs::read_to_string(place.path("bench.jsonl")).unwrap(),
         first
@@ -227,6 +228,13 @@ fn mistakes_are_told_before_anything_is_run() {
     );
     let text = wrong("\"true\"", "\"sh -c 'exit 3'\"", &[]);
     assert!(text.contains("'short' failed (exit status: 3)"), "{text}");
+    let text = wrong("", "", &["--scheduler", "defalt"]);
+    assert!(
+        text.contains("neither a policy nor a command that can be run; did you mean 'default'?"),
+        "{text}"
+    );
+    let text = wrong("", "", &["--scheduler", "camps --fairnes 50"]);
+    assert!(text.contains("unexpected argument '--fairnes'"), "{text}");
     let text = wrong("", "", &["--mix", "M3"]);
     assert!(text.contains("there is no mix 'M3'"), "{text}");
     let text = wrong("", "", &["--out", "mixes.toml"]);

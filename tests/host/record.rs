@@ -294,7 +294,7 @@ fn goals_are_drawn_from_a_recording() {
     ];
     stdout(&[&sim[..], &how].concat());
     let said = stdout(&["goal", "plot", file]);
-    assert_eq!(said, format!("{file}.svg: goals of 2\n"));
+    assert_eq!(said, format!("{file}.svg: goals of 2 sessions\n"));
     let drawing = fs::read_to_string(format!("{file}.svg")).unwrap();
     let (rates, given) = drawing.split_once("Allotment, CPUs").unwrap();
     for part in [rates, given] {
