@@ -40,8 +40,13 @@ __noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core
 	bpf_for(d, 0, nr_domains) {
 		struct domain_ctx *dctx = domain_ctx_of(d);
 		u32 serving;
+		bool may;
 
-		if (!dctx || type_of_domain(d) != core_type || !may_use_domain(p, d))
+		if (!dctx || type_of_domain(d) != core_type)
+			continue;
+		may = may_use_domain(p, d);
+		FORGET_ARGUMENTS();
+		if (!may)
 			continue;
 		serving = serving_cpus(d, dctx);
 		if (best == NO_DOMAIN ||

@@ -77,6 +77,18 @@ static bool works(enum mechanism part)
 #define CPU_DSQ(cpu)	((u64)MAX_DOMAINS + (cpu))
 
 /*
+ * Behind a call of a global function in a loop. On a machine with one domain Linux 6.18 to 7.0 took what the pass before
+ * had left in the registers of its arguments for something that matters, and refused the program ("verifier bug: global
+ * subprog unexpected regs", EFAULT). So something is put there.
+ */
+#ifdef __bpf__
+#define FORGET_ARGUMENTS() \
+	asm volatile("r1 = 0\n r2 = 0\n r3 = 0\n r4 = 0\n r5 = 0" ::: "r1", "r2", "r3", "r4", "r5")
+#else
+#define FORGET_ARGUMENTS()
+#endif
+
+/*
  * Tasks waiting in the queues are counted before the look for an idle CPU,
  * and looked at after a CPU was marked idle: whichever comes second sees the
  * other, so no task is left waiting beside an idle CPU.
