@@ -3,8 +3,8 @@
 # `make build` says what it lacks, on any distribution.
 
 KERNEL  ?= 6.18
-# The oldest and the newest that there are.
-KERNELS ?= 6.16 7.3
+# The oldest, the one that most people have, and the newest.
+KERNELS ?= 6.16 6.18 7.3
 ALL_KERNELS ?= 6.16 6.17 6.18 6.19 7.0 7.1 7.2 7.3
 MACHINE ?= alder-lake-4p4e
 ARGS    ?=
