@@ -28,7 +28,7 @@ impl ZoneLimits {
             let file = |end| package.join(format!("constraint_{at}_{end}"));
             let name = read_trimmed(file("name"));
             let is_mean = matches!(name.as_deref(), Some("long_term" | "short_term"));
-            // Somebody may have set less than the processor can keep, which the second knows.
+            // Less may be set than the processor can keep, which the second knows.
             let files = ["power_limit_uw", "max_power_uw"].map(|end| File::open(file(end)).ok());
             files.into_iter().flatten().filter(move |_| is_mean)
         };
