@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args as _, ValueEnum};
+use clap::{Arg, ArgAction, Args as _, ValueEnum};
 use crossbeam::channel::Receiver;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -111,7 +111,17 @@ impl BenchScheduler {
                 let words = [NAME, "--policy"]
                     .into_iter()
                     .chain(words.iter().map(String::as_str));
-                let asked = SchedulerArgs::augment_args(clap::Command::new(NAME))
+                // And what else it takes that does not keep it from scheduling.
+                let others = [
+                    Arg::new("verbose")
+                        .short('v')
+                        .long("verbose")
+                        .action(ArgAction::SetTrue),
+                    Arg::new("stats").long("stats"),
+                ];
+                let asked = SchedulerArgs::augment_args(clap::Command::new(NAME)).args(others);
+                let asked = asked
+                    .allow_negative_numbers(true)
                     .try_get_matches_from(words);
                 let Err(wrong) = asked else {
                     return Ok(());
@@ -125,18 +135,19 @@ impl BenchScheduler {
                 )
             }
             Kind::Other(words) => {
+                if is_command(&words[0]) {
+                    return Ok(());
+                }
                 let policies = policy::Name::value_variants().iter();
                 let policies: Vec<String> = policies.map(ToString::to_string).collect();
                 let known = policies.iter().map(String::as_str).chain(["default"]);
                 let meant = nearest(&words[0], known);
                 let meant =
                     meant.map_or(String::new(), |known| format!("; did you mean '{known}'?"));
-                ensure!(
-                    is_command(&words[0]),
+                bail!(
                     "scheduler '{}' is neither a policy nor a command that can be run{meant}",
                     words[0]
-                );
-                Ok(())
+                )
             }
         }
     }
@@ -391,6 +402,21 @@ mod tests {
         }
         assert!(camps.is("hetero") && !camps.is("lavd_1.1.4"));
         assert!(lavd.is("lavd_1.1.4_x86_64") && !lavd.is("hetero"));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_told_beforehand() {
+        for good in [
+            "default",
+            "camps",
+            "camps -v --fairness 50 --stats 1",
+            "sh -c x",
+        ] {
+            assert!(scheduler(good).check().is_ok(), "{good}");
+        }
+        for bad in ["defalt", "camps --fairnes 50", "/nowhere/scx_lavd"] {
+            assert!(scheduler(bad).check().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -5,10 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::sensor::number;
-use crate::files::read_trimmed;
-
-/// Constraints of a zone; RAPL has two or three.
-const CONSTRAINTS: usize = 8;
+use crate::power::limits::constraints;
 
 /// Files of a zone, kept open: limits change while the machine runs.
 pub(super) struct ZoneLimits {
@@ -24,15 +21,15 @@ impl ZoneLimits {
         // intel-rapl:0:1 is of intel-rapl:0.
         let name: Vec<&str> = zone.file_name()?.to_str()?.splitn(3, ':').collect();
         let package = zone.with_file_name(name.get(..2)?.join(":"));
-        let of_constraint = |at: usize| {
-            let file = |end| package.join(format!("constraint_{at}_{end}"));
-            let name = read_trimmed(file("name"));
-            let is_mean = matches!(name.as_deref(), Some("long_term" | "short_term"));
-            // Less may be set than the processor can keep, which the second knows.
-            let files = ["power_limit_uw", "max_power_uw"].map(|end| File::open(file(end)).ok());
-            files.into_iter().flatten().filter(move |_| is_mean)
-        };
-        let watts: Vec<File> = (0..CONSTRAINTS).flat_map(of_constraint).collect();
+        let means = constraints(&package);
+        let means = means.filter(|(_, name)| matches!(&**name, "long_term" | "short_term"));
+        // Less may be set than the processor can keep, which the second knows.
+        let files = means.flat_map(|(at, _)| {
+            ["power_limit_uw", "max_power_uw"].map(|end| format!("constraint_{at}_{end}"))
+        });
+        let watts: Vec<File> = files
+            .filter_map(|file| File::open(package.join(file)).ok())
+            .collect();
         (!watts.is_empty()).then(|| Self {
             watts,
             enabled: File::open(package.join("enabled")).ok(),

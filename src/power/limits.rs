@@ -20,6 +20,14 @@ const ZONES: usize = 16;
 /// Constraints of a zone; RAPL has two or three.
 const CONSTRAINTS: usize = 8;
 
+/// Constraints of a powercap zone, by their numbers, with their names.
+pub(crate) fn constraints(zone: &Path) -> impl Iterator<Item = (usize, String)> {
+    (0..CONSTRAINTS).filter_map(|at| {
+        let name = read_trimmed(zone.join(format!("constraint_{at}_name")))?;
+        Some((at, name))
+    })
+}
+
 /// See the module.
 pub struct PowerLimits {
     /// Files with the limits of packages, µW, by package; more than one may hold.
@@ -46,11 +54,8 @@ impl PowerLimits {
             let package = read_trimmed(zone.path().join("name"));
             let package = package.filter(|name| is_package && name.starts_with("package"));
             let Some(package) = package else { continue };
-            let long_term = (0..CONSTRAINTS).find(|at| {
-                let name = read_trimmed(zone.path().join(format!("constraint_{at}_name")));
-                name.as_deref() == Some("long_term")
-            });
-            if let Some(at) = long_term.filter(|_| limits.len() < ZONES) {
+            let long_term = constraints(&zone.path()).find(|(_, name)| name == "long_term");
+            if let Some((at, _)) = long_term.filter(|_| limits.len() < ZONES) {
                 let file = zone.path().join(format!("constraint_{at}_power_limit_uw"));
                 limits.push((package, file));
             }

@@ -123,15 +123,15 @@ impl Library {
                 SimulatedMachine::parse(&stem(path), source)
             });
         }
+        if let Some(found) = self.machines.iter().find(|machine| machine.name == name) {
+            return Ok(found.clone());
+        }
         ensure!(
             !path.exists(),
             "{name} is no machine's file: its name must end in .toml"
         );
-        let names = || self.machines.iter().map(|machine| machine.name.as_str());
-        let found = self.machines.iter().find(|machine| machine.name == name);
-        found
-            .cloned()
-            .map_or_else(|| unknown("machine", name, names()), Ok)
+        let names = self.machines.iter().map(|machine| machine.name.as_str());
+        unknown("machine", name, names)
     }
 
     /// A program by name.

@@ -44,6 +44,32 @@ fn of_a_goal_without_a_window_nothing_is_told() {
     assert_eq!(cells[2..4], ["-", "-"], "{text}");
 }
 
+/// As in experiments/results.
+#[test]
+fn a_machine_is_known_by_its_name_beside_a_folder_that_is_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("juno-r1")).unwrap();
+    let simulate = |machine: &str| {
+        let args = [
+            "sim",
+            "W5",
+            "--policy",
+            "none",
+            "--seconds",
+            "1",
+            "-m",
+            machine,
+        ];
+        let output = program::command(&args)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        output.status.success()
+    };
+    assert!(simulate("juno-r1"));
+    assert!(!simulate("./juno-r1"));
+}
+
 #[test]
 fn a_mix_is_a_table_that_fits_the_terminal() {
     let text = stdout(&["W5", "--policy", "all", "--optimum", "--programs"]);

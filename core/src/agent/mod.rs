@@ -440,11 +440,8 @@ impl Agent {
             every.saturating_sub(Duration::from_nanos(since))
         });
         // In a crowd each thread is to have a turn between two looks.
-        let crowd = self.snapshot(now_ns).crowd();
-        let known = self
-            .knowledge
-            .due_in()
-            .filter(|_| policy.is_some() && crowd <= 1.0);
+        let may = || policy.is_some() && self.snapshot(now_ns).crowd() <= 1.0;
+        let known = self.knowledge.due_in().filter(|_| may());
         policy.into_iter().chain(others).chain(known).min()
     }
 

@@ -22,6 +22,11 @@ pub struct Sure {
 }
 
 impl Sure {
+    /// Whether its numbers are such that one can go by them: they may come from a file.
+    pub(super) fn is_sound(&self) -> bool {
+        self.value.abs() <= 1e3 && (0.0..=1e6).contains(&self.variance)
+    }
+
     /// Of a factor, such as an SF; `None` unless both are numbers that one can go by.
     pub fn of_factor(factor: f64, variance: f64) -> Option<Self> {
         let value = factor.ln();

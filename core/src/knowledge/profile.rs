@@ -125,7 +125,7 @@ impl ThreadProfile {
         let mut clocks = alone.clone().map(|(_, clock)| clock);
         let mut all = sure.chain(alone.map(|(ipc, _)| ipc)).chain(sf);
         let mut slopes = self.sensitivity.iter().flatten();
-        all.all(|of| of.value.abs() <= 1e3 && (0.0..=1e6).contains(&of.variance))
+        all.all(Sure::is_sound)
             && clocks.all(|clock| (0.0..=1e12).contains(clock))
             && is_profile_sound(&self.undisturbed)
             && slopes.all(|of| of.covariance >= 0.0 && of.variance > 0.0 && of.variance <= 1e40)

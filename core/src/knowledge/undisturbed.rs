@@ -73,8 +73,7 @@ pub(crate) fn is_profile_sound(told: &UndisturbedProfile) -> bool {
     told.iter().flatten().all(|of| {
         of.core_type < MAX_CORE_TYPES
             && of.phase.is_sound()
-            && of.ipc.value.abs() <= 1e3
-            && (0.0..=1e6).contains(&of.ipc.variance)
+            && of.ipc.is_sound()
             && of.llc_misses.is_none_or(|of| (0.0..=1e3).contains(&of))
     })
 }

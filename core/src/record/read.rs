@@ -192,6 +192,17 @@ impl RecordReader {
         Ok(reader)
     }
 
+    /// One record more of what is known of programs.
+    fn check_known(&mut self, is_sound: bool) -> Result<()> {
+        self.remembered += 1;
+        ensure!(
+            self.remembered <= MOST && is_sound,
+            "{}: what is known of programs makes no sense, or is of more than {MOST} threads",
+            self.path.display()
+        );
+        Ok(())
+    }
+
     fn check_magic(&mut self) -> Result<()> {
         let line = self.member.iter().position(|&byte| byte == b'\n');
         let line = line.map_or(&[][..], |end| &self.member[..=end]);
@@ -402,31 +413,21 @@ impl RecordReader {
                 Input::Joules(self.beside_looks(look.now_ns), look)
             }
             Record::Remembered(record) => {
-                self.remembered += 1;
                 let RememberedRecord {
                     slot,
                     generation,
                     known,
                 } = *record;
-                ensure!(
-                    self.remembered <= MOST && known.is_sound(),
-                    "{}: what is known of programs makes no sense, or is of more than {MOST} threads",
-                    self.path.display()
-                );
+                self.check_known(known.is_sound())?;
                 Input::Remembered(TaskId { slot, generation }, Box::new(known))
             }
             Record::Undisturbed(record) => {
-                self.remembered += 1;
                 let UndisturbedRecord {
                     slot,
                     generation,
                     known,
                 } = *record;
-                ensure!(
-                    self.remembered <= MOST && (slot as usize) < MOST && is_profile_sound(&known),
-                    "{}: what is known of programs makes no sense, or is of more than {MOST} threads",
-                    self.path.display()
-                );
+                self.check_known((slot as usize) < MOST && is_profile_sound(&known))?;
                 Input::Undisturbed(TaskId { slot, generation }, Box::new(known))
             }
             Record::Caches(sizes) => {

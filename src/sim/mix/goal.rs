@@ -8,8 +8,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
+use super::written::no_such_key;
 use crate::goals::{DEFAULT_WEIGHT, MAX_WEIGHT};
-use crate::sim::library::nearest;
 use hetero_core::goals::TargetRate;
 
 /// The most that a program can be asked for, percent of alone on the fastest cores.
@@ -55,7 +55,7 @@ impl MixGoal {
                     weight = whole(number, MAX_WEIGHT).context("goal.weight")?;
                     continue;
                 }
-                _ => return Err(unknown(key)),
+                _ => return Err(anyhow!(no_such_key("a goal", key, &KEYS))),
             };
             if target
                 .replace(read.with_context(|| format!("goal.{key}"))?)
@@ -83,13 +83,6 @@ fn deadline(ms: f64) -> Result<MixTarget> {
         .contains(&ms)
         .then_some(MixTarget::Deadline(ms))
         .with_context(|| format!("must lie between {least} and {most} ms, not {ms}"))
-}
-
-fn unknown(key: &str) -> anyhow::Error {
-    match nearest(key, KEYS.into_iter()) {
-        Some(known) => anyhow!("a goal has no `{key}`; did you mean `{known}`?"),
-        None => anyhow!("a goal has no `{key}`, but {}", KEYS.join(", ")),
-    }
 }
 
 impl FromStr for MixGoal {

@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for WrittenMembers {
                         "threads" => threads = number::<A>(&mut table)? as u32,
                         "times" => times = number::<A>(&mut table)?,
                         "goal" => goal = Some(table.next_value::<MixGoal>()?),
-                        _ => return Err(unknown(&key)),
+                        _ => return Err(Error::custom(no_such_key("a program", &key, &KEYS))),
                     }
                 }
                 let member = Member {
@@ -100,9 +100,10 @@ fn number<'de, A: MapAccess<'de>>(table: &mut A) -> Result<usize, A::Error> {
     })
 }
 
-fn unknown<E: Error>(key: &str) -> E {
-    E::custom(match nearest(key, KEYS.into_iter()) {
-        Some(known) => format!("a program has no `{key}`; did you mean `{known}`?"),
-        None => format!("a program has no `{key}`, but {}", KEYS.join(", ")),
-    })
+/// What is said of a key that there is none of.
+pub(super) fn no_such_key(of: &str, key: &str, keys: &[&str]) -> String {
+    match nearest(key, keys.iter().copied()) {
+        Some(known) => format!("{of} has no `{key}`; did you mean `{known}`?"),
+        None => format!("{of} has no `{key}`, but {}", keys.join(", ")),
+    }
 }

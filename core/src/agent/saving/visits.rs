@@ -86,7 +86,7 @@ impl EnergySaving {
                     return (hoped > 0.0).then_some((on, None));
                 }
                 let other = self.makes_room(at, on, goals)?;
-                (hoped > self.loss(other, next.to)).then_some((on, Some(other)))
+                (hoped + self.gain(other, next.to) > 0.0).then_some((on, Some(other)))
             });
             if let Some((to, other)) = wanted {
                 let is_long = is_new(to) || is_held(to);
@@ -119,15 +119,13 @@ impl EnergySaving {
         let others = (0..self.next.len()).filter(may);
         others.min_by(|&a, &b| {
             let by_known = is_known(a).cmp(&is_known(b));
-            by_known.then(self.loss(a, back).total_cmp(&self.loss(b, back)))
+            by_known.then(self.gain(b, back).total_cmp(&self.gain(a, back)))
         })
     }
 
-    /// What a thread loses by going there from where it is best, W.
-    fn loss(&self, at: usize, on: usize) -> f64 {
-        let thread = &self.threads[at];
-        let worth = |on: usize| self.price * thread.speeds[on] - thread.watts[on];
-        worth(self.next[at].to) - worth(on)
+    /// What a thread gains by going there, by what is thought of it, W.
+    fn gain(&self, at: usize, on: usize) -> f64 {
+        self.threads[at].hoped_gain(self.price, on, 1.0)
     }
 
     /// In a crowd: what has a pace is not to wait for its turn on a slow core, which makes it late whatever it gets. The
