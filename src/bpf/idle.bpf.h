@@ -160,7 +160,7 @@ __noinline s32 noted_idle_of(struct task_struct *p __arg_trusted, u32 core_type,
 		if (!idle || bpf_probe_read_kernel(&allowed, sizeof(allowed), &p->cpus_ptr->bits[i]))
 			continue;
 		if (idle & allowed) {
-			found = i * 64 + __builtin_ctzll(idle & allowed);
+			found = i * 64 + ctzll(idle & allowed);
 			break;
 		}
 	}

@@ -7,6 +7,9 @@
  */
 #include <scx/common.bpf.h>
 
+/* clang 18 cannot compile these for BPF. There is ctzll(). */
+#pragma GCC poison __builtin_ctz __builtin_ctzll __builtin_clz __builtin_clzll __builtin_ffs __builtin_ffsll
+
 #include "intf.h"
 #include "arith.h"
 #include "state.bpf.h"

@@ -37,6 +37,7 @@ typedef signed long long s64;
 #define READ_ONCE(x)	(*(volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 #define __sink(expr)	asm volatile("" : "+g"(expr))
+#define ctzll(word)	__builtin_ctzll(word)
 
 enum { ENOENT = 2, ESRCH = 3, E2BIG = 7, ENOMEM = 12, EFAULT = 14, EBUSY = 16, EEXIST = 17, EINVAL = 22,
        ESTALE = 116 };
