@@ -2,7 +2,8 @@
 # testbed/apt.sh - Debian packages without touching the host; to be sourced.
 #
 # apt works here with sources, lists and caches of its own, in the cache folder,
-# and packages are unpacked, never installed.  The caller has `say` and `die`.
+# and packages are unpacked, never installed.  The caller has `say` and `die`, and
+# may set `architecture`.
 
 default_mirror=http://deb.debian.org/debian
 cache=${SCX_HETERO_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/scx_hetero}
@@ -12,7 +13,9 @@ cache=${SCX_HETERO_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/scx_hetero}
 # why, if the index cannot be read.
 read_index() { # SUITE
 	suite=$1
+	architecture=${architecture:-amd64}
 	apt=$cache/apt/$suite
+	[ "$architecture" = amd64 ] || apt=$apt-$architecture
 	command -v apt-get >/dev/null || die "no apt-get here: this comes from Debian."
 	keyring=
 	for k in /usr/share/keyrings/debian-archive-keyring.gpg \
@@ -31,7 +34,8 @@ read_index() { # SUITE
 #clear APT::Update::Post-Invoke-Success;
 Acquire::Languages "none";
 Acquire::Retries "2";
-APT::Architecture "amd64";
+APT::Architecture "$architecture";
+APT::Architectures { "$architecture"; };
 APT::Sandbox::User "root";
 Dir::Etc::sourcelist "$apt/sources.list";
 Dir::Etc::sourceparts "/dev/null";

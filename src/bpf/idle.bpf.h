@@ -53,7 +53,7 @@ struct {
 } domain_masks SEC(".maps");
 
 /* Room to intersect a task's affinity with a type's or a domain's CPUs. */
-struct scratch {
+struct idle_scratch {
 	struct bpf_cpumask __kptr *mask;
 };
 
@@ -61,7 +61,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct scratch);
+	__type(value, struct idle_scratch);
 } scratches SEC(".maps");
 
 static struct mask_ctx *type_mask_of(u32 core_type)
@@ -105,7 +105,7 @@ static s32 pick_idle(struct task_struct *p, const struct cpumask *cpus, u64 flag
 /* Claim an idle CPU out of @cpus that @p may use; < 0 if there is none. */
 static s32 claim_idle_in(struct task_struct *p, struct bpf_cpumask *cpus, u64 flags)
 {
-	struct scratch *scratch;
+	struct idle_scratch *scratch;
 	struct bpf_cpumask *mask;
 	u32 zero = 0;
 
@@ -424,7 +424,7 @@ static void note_idle(s32 cpu, bool idle)
 static s32 init_masks(void)
 {
 	struct mask_ctx *masks;
-	struct scratch *scratch;
+	struct idle_scratch *scratch;
 	s32 err;
 	u32 i;
 

@@ -103,3 +103,34 @@ fn an_old_rust_is_named_before_it_fails() {
     assert!(!output.status.success(), "{error}");
     assert!(error.contains("cargo is version 1.85.1"), "{error}");
 }
+
+#[test]
+fn the_bpf_half_has_no_name_that_a_kernel_for_arm_has() {
+    let out = Path::new(env!("OUT_DIR"));
+    let headers = out.join("scx_utils-bpf_h");
+    let builds = fs::read_dir(out.join("../..")).unwrap();
+    let mut libbpf = builds.map(|entry| entry.unwrap().path().join("out/include"));
+    let libbpf = libbpf
+        .find(|path| path.join("bpf/bpf_helpers.h").exists())
+        .expect("libbpf's headers, which its build unpacks");
+    let root = env!("CARGO_MANIFEST_DIR");
+    let which = Command::new("testbed/build-needs")
+        .arg("clang")
+        .current_dir(root)
+        .output();
+    let clang = String::from_utf8(which.unwrap().stdout).unwrap();
+    let output = Command::new(clang.trim())
+        .args(["-target", "bpf", "-fsyntax-only", "-D__TARGET_ARCH_arm64"])
+        .arg("-Wno-compare-distinct-pointer-types")
+        .args(
+            ["arch/arm64", "", "bpf-compat"]
+                .map(|path| format!("-I{}", headers.join(path).display())),
+        )
+        .arg(format!("-I{}", libbpf.display()))
+        .arg("src/bpf/main.bpf.c")
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}

@@ -174,6 +174,17 @@ fn amd_generations_are_told_by_model() {
         let wished: Vec<Event> = wished.map(|name| name.parse().unwrap()).into();
         assert_eq!(plan(&wished, cpu).sets.len(), 2);
         assert_eq!(plan(&wished[..3], cpu).sets.len(), 1);
+
+        // A kernel whose CPUs watch each other takes no counter.
+        tree.set("proc/sys/kernel/osrelease", "6.18.15");
+        tree.set(
+            "boot/config-6.18.15",
+            "CONFIG_HARDLOCKUP_DETECTOR_BUDDY=y\n",
+        );
+        let machine = read(&tree);
+        let cpu = machine.pmu("cpu").unwrap();
+        assert!(!cpu.watchdog);
+        assert_eq!(plan(&wished, cpu).sets.len(), 1);
     }
 }
 
