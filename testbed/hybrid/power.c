@@ -16,25 +16,65 @@ enum {
 	HWP_CAPABILITIES = 0x771, HWP_REQUEST = 0x774, HWP_STATUS = 0x777,
 };
 #define LOWEST 4 /* performance level */
+/* Preferences, and what is made of them: preferred_mhz(). */
+#define BALANCED 128
+#define MOST_FRUGAL 255
+#define HEADROOM 1.25
+#define CLIPPED 0.25 /* of the highest clock, at the most frugal */
+#define UTILIZATION_NS 10e6
 
 static struct {
 	uint64_t enabled, request;
+	double utilization; /* of the last 10 ms, at the highest clock */
 } power[MAX_CPUS];
 static double limits[MAX_TYPES]; /* 0: no window has ended yet */
 
-/* The clock that the guest has asked for; 0 bits mean that it has no wish. */
-static double wish_of(const struct cpu *c)
+/* 0 bits mean that the guest has no wish. */
+static double level_mhz(const struct core_type *t, unsigned level)
 {
-	const struct core_type *t = c->type;
-	uint64_t request = machine.amd ? amd_request(c->index) :
-			   power[c->index].enabled ? power[c->index].request : 0;
-	unsigned most = request >> (machine.amd ? 0 : 8) & 0xff;
-	unsigned desired = request >> 16 & 0xff;
-	unsigned level = desired ? desired : most;
-
 	if (!level || level >= t->highest_level)
 		return INFINITY;
 	return t->turbo_mhz[0] * fmax(level, LOWEST) / t->highest_level;
+}
+
+/*
+ * The clock that a core chooses by an energy performance preference (EPP). Up to Linux'
+ * "balance_performance" it is the highest. Beyond, more and more, it is what the core's
+ * utilization needs, and the highest is clipped: docs/testbed-model.md#energy-preference.
+ */
+static double preferred_mhz(const struct cpu *c, unsigned preference)
+{
+	double part = fmax((double)preference - BALANCED, 0) / (MOST_FRUGAL - BALANCED);
+	double needed = fmin(HEADROOM * power[c->index].utilization, 1);
+
+	if (part == 0)
+		return INFINITY;
+	return c->type->turbo_mhz[0] * fmin(1 - part * (1 - needed), 1 - part * CLIPPED);
+}
+
+/* The clock that the guest has asked for, or what it leaves to the core between its bounds. */
+static double wish_of(const struct cpu *c)
+{
+	uint64_t request = machine.amd ? amd_request(c->index) :
+			   power[c->index].enabled ? power[c->index].request : 0;
+	unsigned most = request >> (machine.amd ? 0 : 8) & 0xff;
+	unsigned least = request >> (machine.amd ? 8 : 0) & 0xff;
+	unsigned desired = request >> 16 & 0xff;
+
+	if (desired)
+		return level_mhz(c->type, desired);
+	double chosen = preferred_mhz(c, request >> 24 & 0xff);
+	return fmin(level_mhz(c->type, most), least ? fmax(level_mhz(c->type, least), chosen) : chosen);
+}
+
+/* Of the highest clock, and of each core: two threads' is the greater. */
+static void follow_utilization(struct cpu *c, double ns)
+{
+	const struct cpu *s = c->smt.sibling;
+	double busy = fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
+	double *mean = &power[c->index].utilization;
+
+	*mean += (1 - elementary_exp(-ns / UTILIZATION_NS)) * (busy * c->mhz / c->type->turbo_mhz[0] - *mean);
 }
 
 /* A core has one clock: of two threads' wishes, the faster. */
@@ -83,6 +123,9 @@ void clock_window(double now_ns, double ns)
 			       energy_limit(t));
 		limits[i] = 0;
 	}
+	for (unsigned i = 0; i < machine.n_cpus; i++)
+		if (cpus[i].type)
+			follow_utilization(&cpus[i], ns);
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		struct cpu *c = &cpus[i];
 

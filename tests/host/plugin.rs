@@ -47,6 +47,11 @@ fn instructions_are_told_apart() {
 }
 
 #[test]
+fn clocks_are_what_was_asked_for_and_preferred() {
+    checked("power.c", &[ELEMENTARY]);
+}
+
+#[test]
 fn energy_is_what_was_worked_out() {
     checked("energy.c", &[ELEMENTARY]);
 }
