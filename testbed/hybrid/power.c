@@ -16,16 +16,14 @@ enum {
 	HWP_CAPABILITIES = 0x771, HWP_REQUEST = 0x774, HWP_STATUS = 0x777,
 };
 #define LOWEST 4 /* performance level */
-/* Preferences, and what is made of them: preferred_mhz(). */
+/* Energy performance preferences: Linux' "balance_performance" and "power"; and what part of its highest clock
+ * a core has at the latter. */
 #define BALANCED 128
 #define MOST_FRUGAL 255
-#define HEADROOM 1.25
-#define CLIPPED 0.25 /* of the highest clock, at the most frugal */
-#define UTILIZATION_NS 10e6
+#define CLIPPED 0.5
 
 static struct {
 	uint64_t enabled, request;
-	double utilization; /* of the last 10 ms, at the highest clock */
 } power[MAX_CPUS];
 static double limits[MAX_TYPES]; /* 0: no window has ended yet */
 
@@ -38,18 +36,15 @@ static double level_mhz(const struct core_type *t, unsigned level)
 }
 
 /*
- * The clock that a core chooses by an energy performance preference (EPP). Up to Linux'
- * "balance_performance" it is the highest. Beyond, more and more, it is what the core's
- * utilization needs, and the highest is clipped: docs/testbed-model.md#energy-preference.
+ * The highest clock that a core chooses by an energy performance preference (EPP): docs/testbed-model.md#energy-preference.
+ * It chooses it as soon as it is busy, so utilization has no part in it.
  */
 static double preferred_mhz(const struct cpu *c, unsigned preference)
 {
-	double part = fmax((double)preference - BALANCED, 0) / (MOST_FRUGAL - BALANCED);
-	double needed = fmin(HEADROOM * power[c->index].utilization, 1);
-
-	if (part == 0)
+	if (preference <= BALANCED)
 		return INFINITY;
-	return c->type->turbo_mhz[0] * fmin(1 - part * (1 - needed), 1 - part * CLIPPED);
+	double part = (double)(preference - BALANCED) / (MOST_FRUGAL - BALANCED);
+	return c->type->turbo_mhz[0] * (1 - part * (1 - CLIPPED));
 }
 
 /* The clock that the guest has asked for, or what it leaves to the core between its bounds. */
@@ -65,16 +60,6 @@ static double wish_of(const struct cpu *c)
 		return level_mhz(c->type, desired);
 	double chosen = preferred_mhz(c, request >> 24 & 0xff);
 	return fmin(level_mhz(c->type, most), least ? fmax(level_mhz(c->type, least), chosen) : chosen);
-}
-
-/* Of the highest clock, and of each core: two threads' is the greater. */
-static void follow_utilization(struct cpu *c, double ns)
-{
-	const struct cpu *s = c->smt.sibling;
-	double busy = fmin(fmax(c->busy_ns, s ? s->busy_ns : 0) / ns, 1);
-	double *mean = &power[c->index].utilization;
-
-	*mean += (1 - elementary_exp(-ns / UTILIZATION_NS)) * (busy * c->mhz / c->type->turbo_mhz[0] - *mean);
 }
 
 /* A core has one clock: of two threads' wishes, the faster. */
@@ -123,9 +108,6 @@ void clock_window(double now_ns, double ns)
 			       energy_limit(t));
 		limits[i] = 0;
 	}
-	for (unsigned i = 0; i < machine.n_cpus; i++)
-		if (cpus[i].type)
-			follow_utilization(&cpus[i], ns);
 	for (unsigned i = 0; i < machine.n_cpus; i++) {
 		struct cpu *c = &cpus[i];
 

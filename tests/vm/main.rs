@@ -23,6 +23,7 @@ mod latency;
 mod ml;
 mod noisy;
 mod pmc;
+mod preference;
 mod profiles;
 mod rapl;
 mod record;
