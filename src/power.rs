@@ -11,7 +11,6 @@ use std::fs;
 use std::path::Path;
 
 use crate::files::read_trimmed;
-use preference::EnergyPreferences;
 
 /// Why energy is to be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +43,8 @@ const FRUGAL: [&str; 2] = ["low-power", "quiet"];
 /// The one that stands for speed at any cost.
 const PERFORMANCE: &str = "performance";
 
-/// The policy whose preference stands for all.
-const FIRST_POLICY: &str = "policy0";
+/// Of the first CPUs, which stands for all.
+const PREFERENCE: &str = "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
 
 /// With so many percent of the battery left energy is saved unless the user says otherwise; desktops ask for it at about as
 /// many.
@@ -94,21 +93,14 @@ impl FirmwareSigns {
 
 /// Whether energy is to be saved, by what lies below `root` (`/`), and what the firmware said: what the user chose, by a power
 /// profile; a battery that holds less than `low` percent; only where there is no profile, whether the machine runs on a
-/// battery. `ours` are the preferences that are not the user's, and `was` the answer before.
+/// battery. `was` is the answer before. Preferences that are set here ([`preference`]) are never this frugal.
 pub fn saving(
     root: &Path,
     said: &FirmwareSigns,
     low: u8,
-    ours: Option<&EnergyPreferences>,
     was: Option<&SavingReason>,
 ) -> Option<SavingReason> {
-    let preference = ours
-        .and_then(|ours| ours.found(FIRST_POLICY))
-        .map(str::to_string)
-        .or_else(|| {
-            let folder = Path::new("sys/devices/system/cpu/cpufreq").join(FIRST_POLICY);
-            read_trimmed(root.join(folder).join("energy_performance_preference"))
-        });
+    let preference = read_trimmed(root.join(PREFERENCE));
     let supplies = Some(&said.supplies).filter(|supplies| supplies.is_battery());
     let low = match was {
         Some(SavingReason::BatteryLow(_)) => low.saturating_add(RECOVERED),
@@ -211,23 +203,17 @@ mod tests {
     use crate::testing::SysfsFiles;
 
     /// As the scheduler asks.
-    fn saving(
-        root: &Path,
-        low: u8,
-        ours: Option<&EnergyPreferences>,
-        was: Option<&SavingReason>,
-    ) -> Option<SavingReason> {
-        super::saving(root, &FirmwareSigns::read(root), low, ours, was)
+    fn saving(root: &Path, low: u8, was: Option<&SavingReason>) -> Option<SavingReason> {
+        super::saving(root, &FirmwareSigns::read(root), low, was)
     }
 
     impl SysfsFiles {
         fn saving(&self) -> Option<SavingReason> {
-            saving(self.root(), LOW_BATTERY, None, None)
+            saving(self.root(), LOW_BATTERY, None)
         }
     }
 
     const PLATFORM: &str = "sys/firmware/acpi/platform_profile";
-    const PREFERENCE: &str = "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
 
     #[test]
     fn the_users_profile_counts_and_not_the_battery() {
@@ -285,7 +271,7 @@ mod tests {
         assert_eq!(low.as_ref().unwrap().to_string(), "the battery is at 18 %");
         // It stays so until it is plugged in, or well above.
         laptop.set(NOW, "11000000");
-        let still = |laptop: &SysfsFiles| saving(laptop.root(), LOW_BATTERY, None, low.as_ref());
+        let still = |laptop: &SysfsFiles| saving(laptop.root(), LOW_BATTERY, low.as_ref());
         assert_eq!(
             (laptop.saving(), still(&laptop)),
             (None, Some(SavingReason::BatteryLow(22)))
@@ -293,7 +279,7 @@ mod tests {
         laptop.set(NOW, "13000000");
         assert_eq!(still(&laptop), None);
         laptop.set(NOW, "1000000");
-        assert_eq!(saving(laptop.root(), 0, None, None), None, "never");
+        assert_eq!(saving(laptop.root(), 0, None), None, "never");
         laptop.set(PLATFORM, "performance");
         assert_eq!(laptop.saving(), None);
         laptop.set(PLATFORM, "balanced");
@@ -317,23 +303,14 @@ mod tests {
     fn what_the_scheduler_set_itself_is_no_wish_of_the_users() {
         let laptop = SysfsFiles::new(&[(PREFERENCE, "balance_performance")]);
         let folder = "sys/devices/system/cpu/cpufreq/policy0";
-        laptop.set(&format!("{folder}/affected_cpus"), "0");
         laptop.set(
             &format!("{folder}/energy_performance_available_preferences"),
             "balance_performance balance_power power",
         );
-        let mut ours = EnergyPreferences::new(laptop.root());
+        let mut ours = preference::EnergyPreferences::new(laptop.root());
         ours.lower(&hetero_core::testing::board(1, 1));
-        assert_eq!(
-            laptop.saving(),
-            Some(SavingReason::Preference),
-            "taken alone"
-        );
-        assert_eq!(saving(laptop.root(), LOW_BATTERY, Some(&ours), None), None);
-        // The user's tool says so now.
-        ours.restore();
-        laptop.set(PREFERENCE, "power");
-        let reason = saving(laptop.root(), LOW_BATTERY, Some(&ours), None);
-        assert_eq!(reason, Some(SavingReason::Preference));
+        let set = read_trimmed(laptop.root().join(PREFERENCE));
+        assert_eq!(set.as_deref(), Some("balance_power"));
+        assert_eq!(laptop.saving(), None);
     }
 }

@@ -221,7 +221,7 @@ fn uncounted(root: &Path, machine: &MachinePmus) -> Option<Check> {
 /// Whether the profile `auto` saves energy now.
 pub(super) fn power(root: &Path) -> Vec<Check> {
     let said = power::FirmwareSigns::read(root);
-    let text = match power::saving(root, &said, power::LOW_BATTERY, None, None) {
+    let text = match power::saving(root, &said, power::LOW_BATTERY, None) {
         Some(why) => format!("to be saved, for {why}: profile auto does so"),
         None => "not asked to save any: profile auto does not".into(),
     };

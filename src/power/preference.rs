@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The energy performance preference (EPP) of CPUs whose firmware chooses clocks (`intel_pstate`, `amd-pstate-epp`),
-//! by core type, while energy is saved: the fastest type runs at its thriftiest, where high clocks cost most,
-//! and the others nearly so.
+//! while energy is saved: [`FRUGAL`] on all core types. Why not by type: docs/decisions/energy-preference.md.
 //!
 //! What was there before is noted in a file before anything is changed, and put back at the end; after a crash by
 //! the service (`ExecStopPost=scx_hetero restore`), or the next start. Nothing is put back, nor set again, where
-//! another tool has set something else meanwhile: it is then that tool's, and where that is the same on all CPUs, so are those
-//! on which it is what was set here. What cannot be read, as of a CPU that is offline, comes back with what was set here, and so
-//! does what the governor `performance` hides: it stays noted, and is put back later.
+//! another tool has set something else meanwhile: it is then that tool's. What cannot be read, as of a CPU that is offline, comes
+//! back with what was set here, and so does what the governor `performance` hides: it stays noted, and is put back later.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,7 +15,7 @@ use log::{debug, info, warn};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{read_trimmed, write_whole};
-use crate::topology::{Topology, cpulist};
+use crate::topology::Topology;
 
 /// Below [`crate`]'s root: what is put back.
 const STATE: &str = "run/scx_hetero/preferences.json";
@@ -33,9 +31,8 @@ const NAMES: [&str; 5] = [
     "power",
 ];
 
-/// What the fastest core type is set to, and the others.
-const FASTEST: &str = "power";
-const OTHERS: &str = "balance_power";
+/// What CPUs are set to.
+const FRUGAL: &str = "balance_power";
 
 /// While it governs, `intel_pstate` and `amd-pstate` show another preference and take none; afterwards there is again what was
 /// set before.
@@ -83,14 +80,14 @@ impl EnergyPreferences {
         }
     }
 
-    /// Sets what saves energy, on each core type of a machine that has several; where another tool was more frugal already,
+    /// Sets what saves energy, on a machine that has several core types; where another tool was as frugal already,
     /// or what is there is not understood, nothing.
     pub fn lower(&mut self, topology: &Topology) {
         if !self.set.is_empty() || topology.types.len() < 2 {
             return;
         }
         self.pay();
-        let mut wished = self.wished(topology);
+        let mut wished = self.wished();
         wished.retain(|wish| !self.owed.iter().any(|owed| owed.policy == wish.policy));
         if wished.is_empty() {
             return;
@@ -117,11 +114,7 @@ impl EnergyPreferences {
         }
         self.keep_noted();
         if !self.set.is_empty() {
-            let kinds = &topology.types;
-            info!(
-                "energy preference {FASTEST} on {}, {OTHERS} on the others, until energy is no longer saved",
-                kinds[0].name
-            );
+            info!("energy preference {FRUGAL} until energy is no longer saved");
         }
     }
 
@@ -147,20 +140,10 @@ impl EnergyPreferences {
         if theirs.is_empty() {
             return;
         }
-        if let Some(all) = set_everywhere(&self.root, self.set.iter().chain(&theirs)) {
-            self.set.retain(|set| set.set != all);
-        }
         if self.set.is_empty() {
             info!("another tool has set the CPUs' energy preferences: they are left alone");
         }
         self.keep_noted();
-    }
-
-    /// What a policy's preference was before it was set here; `None` if it is another tool's.
-    pub fn found(&self, policy: &str) -> Option<&str> {
-        let mut all = self.set.iter().chain(&self.owed);
-        let set = all.find(|set| set.policy == policy)?;
-        (is_ours(&self.root, set) == Some(true)).then_some(set.found.as_str())
     }
 
     /// Puts back what was there, if not now then later.
@@ -195,7 +178,7 @@ impl EnergyPreferences {
         write_state(&self.root, set.iter().chain(&self.owed))
     }
 
-    fn wished(&self, topology: &Topology) -> Vec<SetPreference> {
+    fn wished(&self) -> Vec<SetPreference> {
         let folders = fs::read_dir(self.root.join(POLICIES));
         let mut wished = Vec::new();
         for folder in folders.into_iter().flatten().flatten() {
@@ -205,34 +188,22 @@ impl EnergyPreferences {
             if !is_policy(&policy) {
                 continue;
             }
-            let first = |file: &str| {
-                let cpus = read_trimmed(folder.path().join(file))?;
-                // The kernel separates these by spaces.
-                let cpus = cpulist::parse(&cpus.replace(' ', ",")).ok()?;
-                cpus.first().copied()
-            };
-            let Some(cpu) = first("affected_cpus").or_else(|| first("related_cpus")) else {
-                continue;
-            };
-            let Some(cpu) = topology.cpus.iter().find(|known| known.id == cpu) else {
-                continue;
-            };
-            let set = if cpu.core_type == 0 { FASTEST } else { OTHERS };
             let offered = read_trimmed(
                 folder
                     .path()
                     .join("energy_performance_available_preferences"),
             );
-            let is_offered = offered.is_some_and(|all| all.split_whitespace().any(|it| it == set));
+            let is_offered =
+                offered.is_some_and(|all| all.split_whitespace().any(|it| it == FRUGAL));
             let Some(found) = self.read(&policy).filter(|_| is_offered) else {
                 continue;
             };
             let rank = |name: &str| NAMES.iter().position(|known| *known == name);
-            if rank(&found).is_some_and(|found| Some(found) < rank(set)) {
+            if rank(&found).is_some_and(|found| Some(found) < rank(FRUGAL)) {
                 wished.push(SetPreference {
                     policy,
                     found,
-                    set: set.into(),
+                    set: FRUGAL.into(),
                 });
             }
         }
@@ -328,10 +299,8 @@ fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>)
     let is_known = |name: &str| NAMES.contains(&name);
     let mut set = set;
     set.retain(|it| is_policy(&it.policy) && is_known(&it.found) && is_known(&it.set));
-    let theirs = set_everywhere(root, set.iter());
     for it in set {
         match is_ours(root, &it) {
-            Some(true) if theirs.as_ref() == Some(&it.set) => continue,
             Some(true) => {}
             Some(false) => continue,
             None => {
@@ -348,25 +317,6 @@ fn put_back(root: &Path, set: Vec<SetPreference>) -> (usize, Vec<SetPreference>)
         }
     }
     (back, owed)
-}
-
-/// What another tool has set on all CPUs whose preference was set here and can be told: they show the same, and not all of
-/// them were set to that here.
-fn set_everywhere<'a>(root: &Path, set: impl Iterator<Item = &'a SetPreference>) -> Option<String> {
-    let mut all: Option<String> = None;
-    let mut is_theirs = false;
-    for it in set {
-        let now = read_trimmed(path_of(root, &it.policy));
-        let Some(now) = now.filter(|now| *now == it.set || !is_hidden(root, &it.policy)) else {
-            continue;
-        };
-        if all.as_ref().is_some_and(|all| *all != now) {
-            return None;
-        }
-        is_theirs |= now != it.set;
-        all = Some(now);
-    }
-    all.filter(|_| is_theirs)
 }
 
 /// Whether a preference is still as it was set here; `None` where that cannot be told, as the kernel answers EBUSY for

@@ -84,8 +84,7 @@ impl Saver {
                 }
                 // Until it answers all stays as it was.
                 let Some(said) = said else { return is_due };
-                let (ours, was) = (Some(&self.preferences), self.why.as_ref());
-                let why = power::saving(root, &said, self.low_battery, ours, was);
+                let why = power::saving(root, &said, self.low_battery, self.why.as_ref());
                 (why.is_some(), why)
             }
             Saving::Always => (true, None),
@@ -238,16 +237,15 @@ mod tests {
             (PLATFORM, "low-power"),
             (&preference, "balance_performance"),
         ]);
-        files.set(&format!("{POLICY}/affected_cpus"), "0");
         files.set(
             &format!("{POLICY}/energy_performance_available_preferences"),
-            "balance_performance power",
+            "balance_performance balance_power",
         );
         let now = || crate::files::read_trimmed(files.root().join(&preference)).unwrap();
         let begun = Instant::now();
         let mut auto = saver(Profile::Auto, &files);
         auto.look_twice(begun, &files, &board(1, 1));
-        assert_eq!(now(), "power");
+        assert_eq!(now(), "balance_power");
         files.set(PLATFORM, "balanced");
         auto.look_twice(begun + LOOK, &files, &board(1, 1));
         assert!(!auto.is_on());
