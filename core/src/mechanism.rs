@@ -72,4 +72,6 @@ pub enum Mechanism {
     Rotation,
     /// Throwing a round away when the IPC jumps within it
     Jump,
+    /// Short visits of `rank` to another core type, where it is not sure
+    Visits,
 }

@@ -47,3 +47,4 @@ mod sim;
 mod tables;
 mod topology;
 mod virtual_counters;
+mod wrong_model;

@@ -34,6 +34,7 @@ use super::tools::speeds::{Prior, SureSpeeds};
 use super::tools::speedup::{Speedups, utility};
 use super::tools::weights::least_weight;
 use super::{Action, Insight, Policy, Reason, Seen, Snapshot};
+use crate::mechanism::Mechanism;
 use crate::placement;
 use crate::pmu::Meaning;
 use crate::pmu::sample::Sample;
@@ -49,7 +50,12 @@ pub(super) const ABOUT: About = About {
     name: "rank",
     help: "The same by a learnt model, without trying each thread on every core type",
     knows: &[Knows::Model, Knows::NeedsModel, Knows::Oversubscribe],
-    build: |settings| Box::new(Rank::new(settings.oversubscribe)),
+    build: |settings| {
+        Box::new(Rank {
+            makes_visits: !settings.without.contains(&Mechanism::Visits),
+            ..Rank::new(settings.oversubscribe)
+        })
+    },
 };
 
 /// Threads that each fast core is to have, where slower ones have something to do: the paper's best
@@ -167,6 +173,8 @@ pub struct Rank {
     demand: Demand,
     reasons: Reasons,
     visits: Visits,
+    /// They may be left out.
+    makes_visits: bool,
     /// Where each thread is in `ranked`.
     places: FxHashMap<TaskId, usize>,
     /// All that follow are kept for their memory.
@@ -185,6 +193,7 @@ impl Rank {
             demand: Demand::default(),
             reasons: Reasons::default(),
             visits: Visits::default(),
+            makes_visits: true,
             ranked: Vec::new(),
             places: FxHashMap::default(),
             rising: Vec::new(),
@@ -460,7 +469,9 @@ impl Policy for Rank {
             *room -= fixed;
         }
         place(&mut self.ranked, &mut rooms[..nr_types]);
-        self.visits.step(snapshot.now_ns, &mut self.ranked);
+        if self.makes_visits {
+            self.visits.step(snapshot.now_ns, &mut self.ranked);
+        }
         self.act(nr_types - 1, snapshot.topology.cpus.len(), actions);
         self.places.clear();
         let ranked = self.ranked.iter().enumerate();
