@@ -8,6 +8,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use hetero_core::ml::data::{Data, INSTRUCTIONS};
 use hetero_core::ml::learn::Pair;
+use hetero_core::ml::scores::RowEstimate;
 use hetero_core::text::wrap;
 
 use crate::fit::{FeatureKind, Fit};
@@ -102,9 +103,8 @@ impl Beside {
     }
 
     /// What is, and what the model said.
-    pub fn said(&self) -> Vec<(f64, f64)> {
-        self.trial("this model")
-            .map_or(Vec::new(), HeldOutTrial::pairs)
+    pub fn said(&self) -> &[RowEstimate] {
+        self.trial("this model").map_or(&[], HeldOutTrial::said)
     }
 
     /// What says that the model has learnt nothing, if so.

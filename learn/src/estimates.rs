@@ -145,7 +145,7 @@ impl Lesson<'_> {
             let beside = beside::beside(data, core_type, what, tried, self.pairs, [each, few])?;
             // The scores of weighted sums come with their kind.
             of_new = (!linear).then(|| HeldOutSpeedups {
-                pairs: beside.said(),
+                rows: beside.said().to_vec(),
                 ..HeldOutSpeedups::default()
             });
             learnt.guesses.push(beside);

@@ -13,7 +13,7 @@ use hetero_core::ml::data::{Data, Per, Row};
 use hetero_core::ml::forest::{Comparison, MAX_DEPTH, to_features, to_number};
 use hetero_core::ml::learn::Pair;
 use hetero_core::ml::model::{CORE_TYPE, Feature, Trees};
-use hetero_core::ml::scores::Confusion;
+use hetero_core::ml::scores::{Confusion, RowEstimate};
 use hetero_core::ml::tree::Tree;
 use hetero_core::ml::validate::HeldOutSpeedups;
 
@@ -57,10 +57,15 @@ pub fn score_speedup(data: &Data, rows: &[usize], trees: &Trees) -> Result<HeldO
         trees.loss == Loss::Squared,
         "imported trees tell classes apart, not SF"
     );
+    let programs = data.program_numbers();
     let said = estimates(data, rows, trees)?.into_iter();
-    let is = rows.iter().map(|&row| data.rows[row].sf);
+    let estimate = |(&row, (said, _)): (&usize, (f64, Vec<f64>))| RowEstimate {
+        program: programs[row],
+        is: data.rows[row].sf,
+        said,
+    };
     Ok(HeldOutSpeedups {
-        pairs: is.zip(said.map(|(said, _)| said)).collect(),
+        rows: rows.iter().zip(said).map(estimate).collect(),
         curve: Vec::new(),
     })
 }

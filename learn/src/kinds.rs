@@ -13,7 +13,7 @@ use hetero_core::ml::forest::{Comparison, to_number};
 use hetero_core::ml::learn::{Pair, View, fixed};
 use hetero_core::ml::linear::{self, RIDGE};
 use hetero_core::ml::model::{Feature, Model, Trees};
-use hetero_core::ml::scores::Confusion;
+use hetero_core::ml::scores::{Confusion, RowEstimate};
 use hetero_core::ml::tree::Columns;
 use hetero_core::ml::validate::{HeldOutSpeedups, TwoLeftOut, one_left_out, two_left_out};
 use linfa::prelude::*;
@@ -134,21 +134,23 @@ pub fn worth(
         |core_type: usize, says: &Says, row: usize| says(&views[core_type].values(data, row));
 
     let mut speedups = Vec::new();
+    let programs = data.program_numbers();
     for core_type in 0..views.len() {
         let rows = data.rows_of(core_type);
-        let mut pairs = Some(Vec::new());
+        let mut all = Some(Vec::new());
         for (out, learnt) in one_left_out(&rows, each) {
             let says = estimate(core_type, &learnt)?;
-            pairs = pairs.zip(says).map(|(mut pairs, says)| {
-                let new = out
-                    .iter()
-                    .map(|&row| (data.rows[row].sf, said(core_type, &says, row)));
-                pairs.extend(new);
-                pairs
+            all = all.zip(says).map(|(mut all, says)| {
+                all.extend(out.iter().map(|&row| RowEstimate {
+                    program: programs[row],
+                    is: data.rows[row].sf,
+                    said: said(core_type, &says, row),
+                }));
+                all
             });
         }
-        speedups.push(pairs.map(|pairs| HeldOutSpeedups {
-            pairs,
+        speedups.push(all.map(|rows| HeldOutSpeedups {
+            rows,
             curve: Vec::new(),
         }));
     }

@@ -71,11 +71,11 @@ fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
 }
 
 fn scatter(area: &Area, speedup: &Speedup, found: &HeldOutSpeedups) -> Result<()> {
-    let values = found.pairs.iter().flat_map(|&(is, said)| [is, said]);
+    let values = found.rows.iter().flat_map(|it| [it.is, it.said]);
     let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| {
         (low.min(v), high.max(v))
     });
-    if found.pairs.is_empty() {
+    if found.rows.is_empty() {
         return Ok(());
     }
     let margin = 0.05 * (high - low).max(0.1);
@@ -99,9 +99,9 @@ fn scatter(area: &Area, speedup: &Speedup, found: &HeldOutSpeedups) -> Result<()
     let diagonal = LineSeries::new([(range.start, range.start), (range.end, range.end)], GREY);
     chart.draw_series(diagonal).map_err(drawing)?;
     let points = found
-        .pairs
+        .rows
         .iter()
-        .map(|&point| Circle::new(point, 2, BLUE.mix(0.5).filled()));
+        .map(|it| Circle::new((it.is, it.said), 2, BLUE.mix(0.5).filled()));
     chart.draw_series(points).map_err(drawing)?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use hetero_core::ml::data::Data;
 use hetero_core::ml::learn::Pair;
+use hetero_core::ml::scores::RowEstimate;
 
 use crate::resample::Interval;
 
@@ -34,13 +35,6 @@ pub struct Setting<'s> {
     pub programs: &'s BTreeMap<String, usize>,
 }
 
-/// An estimate of an SF.
-struct Said {
-    program: usize,
-    is: f64,
-    said: f64,
-}
-
 /// What came of the pairs between two programs.
 struct Couple {
     programs: [usize; 2],
@@ -51,7 +45,7 @@ struct Couple {
 /// What was said of programs that were not learnt from.
 pub struct HeldOutTrial {
     programs: usize,
-    said: Vec<Said>,
+    said: Vec<RowEstimate>,
     couples: Vec<Couple>,
 }
 
@@ -81,7 +75,7 @@ impl Setting<'_> {
                 continue;
             }
             let says = learn(data, &learnt)?;
-            said.extend(out.iter().map(|&row| Said {
+            said.extend(out.iter().map(|&row| RowEstimate {
                 program: number(row),
                 is: data.rows[row].sf,
                 said: says(data, row),
@@ -140,11 +134,11 @@ impl HeldOutTrial {
 
     /// The mean absolute error, with programs counting so often.
     pub fn error_by(&self, weights: &[f64]) -> f64 {
-        let mean = |value: &dyn Fn(&Said) -> f64| self.mean_by(weights, value);
+        let mean = |value: &dyn Fn(&RowEstimate) -> f64| self.mean_by(weights, value);
         mean(&|one| (one.said - one.is).abs())
     }
 
-    fn mean_by(&self, weights: &[f64], value: &dyn Fn(&Said) -> f64) -> f64 {
+    fn mean_by(&self, weights: &[f64], value: &dyn Fn(&RowEstimate) -> f64) -> f64 {
         let sums = self.said.iter().fold([0.0; 2], |sums, one| {
             let weight = weights[one.program];
             [sums[0] + weight * value(one), sums[1] + weight]
@@ -154,17 +148,21 @@ impl HeldOutTrial {
 
     /// Pearson's correlation of what is and what was said; NaN where one is always the same.
     pub fn correlation_by(&self, weights: &[f64]) -> f64 {
-        let mean = |value: &dyn Fn(&Said) -> f64| self.mean_by(weights, value);
+        let mean = |value: &dyn Fn(&RowEstimate) -> f64| self.mean_by(weights, value);
         let (is, said) = (mean(&|one| one.is), mean(&|one| one.said));
-        let spread =
-            |a: &dyn Fn(&Said) -> f64, b: &dyn Fn(&Said) -> f64| mean(&|one| a(one) * b(one));
-        let (x, y) = (|one: &Said| one.is - is, |one: &Said| one.said - said);
+        let spread = |a: &dyn Fn(&RowEstimate) -> f64, b: &dyn Fn(&RowEstimate) -> f64| {
+            mean(&|one| a(one) * b(one))
+        };
+        let (x, y) = (
+            |one: &RowEstimate| one.is - is,
+            |one: &RowEstimate| one.said - said,
+        );
         spread(&x, &y) / (spread(&x, &x) * spread(&y, &y)).sqrt()
     }
 
     /// What is, and what was said.
-    pub fn pairs(&self) -> Vec<(f64, f64)> {
-        self.said.iter().map(|one| (one.is, one.said)).collect()
+    pub fn said(&self) -> &[RowEstimate] {
+        &self.said
     }
 
     /// Pairs that were said right.

@@ -331,6 +331,13 @@ impl Data {
         names.into_iter().collect()
     }
 
+    /// The number of each row's program among these.
+    pub fn program_numbers(&self) -> Vec<usize> {
+        let programs = self.programs();
+        let number = |row: &Row| programs.partition_point(|&name| name < row.program.as_str());
+        self.rows.iter().map(number).collect()
+    }
+
     /// Indices of the rows of a core type.
     pub fn rows_of(&self, core_type: usize) -> Vec<usize> {
         let rows = self.rows.iter().enumerate();

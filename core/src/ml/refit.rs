@@ -19,7 +19,7 @@ use super::header::MeasuredMachine;
 use super::learn::{self, View, fixed};
 use super::model::{DataIdentity, Model, RankBy, SCHEMA, Speedup};
 use super::reservoir::Kept;
-use super::scores::Nearness;
+use super::scores::{Nearness, RowEstimate};
 use super::validate::{begin, groups, one_left_out};
 use crate::text::stamp;
 
@@ -96,6 +96,12 @@ impl RefitInput {
             return Ok(None);
         }
         let recent = self.recent();
+        let programs = data.program_numbers();
+        let estimate = |row: usize, said: f64| RowEstimate {
+            program: programs[row],
+            is: data.rows[row].sf,
+            said,
+        };
         let dealt = groups(&data, GROUPS.min(data.programs().len()), SEED);
         let (mut speedup, mut new, mut old) = (Vec::new(), Vec::new(), Vec::new());
         for core_type in types {
@@ -122,18 +128,18 @@ impl RefitInput {
                 let forest = trees.forest()?;
                 for row in out.into_iter().filter(|&row| recent(row)) {
                     let said = forest.score(&fixed(&view.values(&data, row)));
-                    judged.push((data.rows[row].sf, to_number(said)));
+                    judged.push(estimate(row, to_number(said)));
                 }
             }
             let at_work = self.old(&data, core_type)?;
             for row in rows.iter().copied().filter(|&row| recent(row)) {
-                let row = &data.rows[row];
                 // Where it says nothing, every thread is usual.
                 let said = at_work.as_ref().map_or(self.usual, |(forest, places)| {
-                    let values = places.iter().map(|&place| row.features[place]);
+                    let features = &data.rows[row].features;
+                    let values = places.iter().map(|&place| features[place]);
                     to_number(forest.score(&to_features(values)))
                 });
-                old.push((row.sf, said));
+                old.push(estimate(row, said));
             }
             let (trees, fitted) = learn::speedup(&data, &rows, &view, &boosting, &[])?;
             speedup.push(Speedup {

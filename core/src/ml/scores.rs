@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! How good a model is.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A confusion matrix of two classes.
@@ -65,6 +67,17 @@ fn part(of: u64, all: u64) -> f64 {
     }
 }
 
+/// What is, and what was said of it, of a row of a program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowEstimate {
+    /// The program's number.
+    pub program: usize,
+    /// What is.
+    pub is: f64,
+    /// What was said.
+    pub said: f64,
+}
+
 /// How near numbers are to what they should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Nearness {
@@ -74,27 +87,29 @@ pub struct Nearness {
     pub mae: f64,
     /// Pearson's correlation; 0 where one of both is always the same.
     pub correlation: f64,
-    /// Root mean square of the errors of the logarithm; `None` in models that were made before it was kept.
+    /// Root mean square of the errors of the logarithm, where each program counts alike, however many rows it has:
+    /// they err alike. `None` in models that were made before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sigma: Option<f64>,
 }
 
 impl Nearness {
-    /// Of pairs of what is and what was said.
-    pub fn of(pairs: &[(f64, f64)]) -> Self {
-        let number = pairs.len().max(1) as f64;
-        let mean = |value: fn(&(f64, f64)) -> f64| pairs.iter().map(value).sum::<f64>() / number;
-        let (mean_is, mean_said) = (mean(|p| p.0), mean(|p| p.1));
+    /// Of all rows.
+    pub fn of(all: &[RowEstimate]) -> Self {
+        let number = all.len().max(1) as f64;
+        let mean = |value: fn(&RowEstimate) -> f64| all.iter().map(value).sum::<f64>() / number;
+        let (mean_is, mean_said) = (mean(|it| it.is), mean(|it| it.said));
         let sum = |value: &dyn Fn(f64, f64) -> f64| {
-            let terms = pairs.iter().map(|p| value(p.0 - mean_is, p.1 - mean_said));
+            let terms = all
+                .iter()
+                .map(|it| value(it.is - mean_is, it.said - mean_said));
             terms.sum::<f64>()
         };
         let spread = (sum(&|is, _| is * is) * sum(&|_, said| said * said)).sqrt();
         Self {
-            number: pairs.len() as u64,
-            mae: mean(|p| (p.0 - p.1).abs()),
-            sigma: Some(mean(|p| (p.0 / p.1).ln().powi(2)).sqrt())
-                .filter(|sigma| sigma.is_finite()),
+            number: all.len() as u64,
+            mae: mean(|it| (it.is - it.said).abs()),
+            sigma: Some(sigma(all)).filter(|sigma| sigma.is_finite()),
             correlation: if spread > 0.0 {
                 sum(&|is, said| is * said) / spread
             } else {
@@ -102,6 +117,18 @@ impl Nearness {
             },
         }
     }
+}
+
+/// See [`Nearness::sigma`].
+fn sigma(all: &[RowEstimate]) -> f64 {
+    let mut programs: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    for it in all {
+        let (sum, number) = programs.entry(it.program).or_default();
+        *sum += (it.is / it.said).ln().powi(2);
+        *number += 1.0;
+    }
+    let squares: f64 = programs.values().map(|(sum, number)| sum / number).sum();
+    (squares / programs.len().max(1) as f64).sqrt()
 }
 
 /// The median; NaN of none.
@@ -145,13 +172,34 @@ mod tests {
         assert!(median(Vec::new()).is_nan());
     }
 
+    /// Of rows of one program.
+    fn of(pairs: &[(f64, f64)]) -> Vec<RowEstimate> {
+        let program = 0;
+        let row = |&(is, said)| RowEstimate { program, is, said };
+        pairs.iter().map(row).collect()
+    }
+
     #[test]
     fn nearness_is_error_and_correlation() {
-        let near = Nearness::of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]);
+        let near = Nearness::of(&of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]));
         assert!((near.correlation - 1.0).abs() < 1e-12);
         assert_eq!(near.mae, 2.0);
         assert!((near.sigma.unwrap() - 2.0_f64.ln()).abs() < 1e-12);
-        assert_eq!(Nearness::of(&[(1.0, 1.0), (2.0, 1.0)]).correlation, 0.0);
-        assert_eq!(Nearness::of(&[]).number, 0);
+        let flat = Nearness::of(&of(&[(1.0, 1.0), (2.0, 1.0)]));
+        assert_eq!(flat.correlation, 0.0);
+        let none = Nearness::of(&[]);
+        assert_eq!((none.number, none.sigma), (0, Some(0.0)));
+    }
+
+    #[test]
+    fn a_program_of_many_rows_says_no_more_of_sigma_than_one_of_one() {
+        let mut rows = of(&[(2.0, 1.0); 9]);
+        rows.push(RowEstimate {
+            program: 1,
+            is: 1.0,
+            said: 1.0,
+        });
+        let sigma = Nearness::of(&rows).sigma.unwrap();
+        assert!((sigma - 2.0_f64.ln() / 2.0_f64.sqrt()).abs() < 1e-12);
     }
 }

@@ -13,7 +13,7 @@ use super::data::Data;
 use super::forest::{Forest, to_number};
 use super::learn::{self, Pair, View, fixed};
 use super::model::Trees;
-use super::scores::{Confusion, Nearness};
+use super::scores::{Confusion, Nearness, RowEstimate};
 
 /// Deals programs into `number` groups of about equal size, by chance; the group of each row.
 pub fn groups(data: &Data, number: usize, seed: u64) -> Vec<usize> {
@@ -78,7 +78,7 @@ pub fn pairs(data: &Data, most: usize, seed: u64) -> Vec<Pair> {
 #[derive(Clone, Debug, Default)]
 pub struct HeldOutSpeedups {
     /// What is, and what was said.
-    pub pairs: Vec<(f64, f64)>,
+    pub rows: Vec<RowEstimate>,
     /// The mean learning curve.
     pub curve: Vec<TrainingError>,
 }
@@ -86,7 +86,7 @@ pub struct HeldOutSpeedups {
 impl HeldOutSpeedups {
     /// How good they are.
     pub fn nearness(&self) -> Nearness {
-        Nearness::of(&self.pairs)
+        Nearness::of(&self.rows)
     }
 }
 
@@ -148,13 +148,18 @@ pub fn speedups(
 ) -> Result<HeldOutSpeedups> {
     let mut found = HeldOutSpeedups::default();
     let mut curves = Vec::new();
+    let programs = data.program_numbers();
     for (out, learnt) in one_left_out(&data.rows_of(core_type), groups) {
         let (trees, fitted) = learn::speedup(data, &learnt, view, boosting, &out)?;
         curves.push((fitted.curve, out.len()));
         let forest = trees.forest()?;
-        found.pairs.extend(out.iter().map(|&row| {
+        found.rows.extend(out.iter().map(|&row| {
             let said = forest.score(&fixed(&view.values(data, row)));
-            (data.rows[row].sf, to_number(said))
+            RowEstimate {
+                program: programs[row],
+                is: data.rows[row].sf,
+                said: to_number(said),
+            }
         }));
     }
     found.curve = mean_curve(&curves);

@@ -5,6 +5,7 @@ use anyhow::Result;
 use hetero_core::ml::boosting::Boosting;
 use hetero_core::ml::data::{Data, INSTRUCTIONS};
 use hetero_core::ml::learn::View;
+use hetero_core::ml::scores::RowEstimate;
 use hetero_core::ml::validate::{begin, speedups};
 
 use crate::select::{self, WORTH};
@@ -110,7 +111,7 @@ impl EventQuestion<'_> {
             features: best.features,
             boosting,
             error: found.nearness().mae,
-            explained: explained(&found.pairs),
+            explained: explained(&found.rows),
         })
     }
 
@@ -205,10 +206,10 @@ fn sorted(now: &[usize], more: usize) -> Vec<usize> {
 }
 
 /// 1 less the part of the variance that is left.
-fn explained(pairs: &[(f64, f64)]) -> f64 {
-    let mean = pairs.iter().map(|(is, _)| is).sum::<f64>() / pairs.len() as f64;
-    let all: f64 = pairs.iter().map(|(is, _)| (is - mean).powi(2)).sum();
-    let left: f64 = pairs.iter().map(|(is, said)| (is - said).powi(2)).sum();
+fn explained(rows: &[RowEstimate]) -> f64 {
+    let mean = rows.iter().map(|it| it.is).sum::<f64>() / rows.len() as f64;
+    let all: f64 = rows.iter().map(|it| (it.is - mean).powi(2)).sum();
+    let left: f64 = rows.iter().map(|it| (it.is - it.said).powi(2)).sum();
     1.0 - left / all
 }
 
@@ -260,8 +261,12 @@ mod tests {
 
     #[test]
     fn what_is_explained_is_the_variance_that_is_not_left() {
-        assert_eq!(explained(&[(1.0, 1.0), (3.0, 3.0)]), 1.0);
-        assert_eq!(explained(&[(1.0, 2.0), (3.0, 2.0)]), 0.0);
-        assert_eq!(explained(&[(1.0, 1.5), (3.0, 2.5)]), 0.75);
+        let explained = |pairs: [(f64, f64); 2]| {
+            let program = 0;
+            explained(&pairs.map(|(is, said)| RowEstimate { program, is, said }))
+        };
+        assert_eq!(explained([(1.0, 1.0), (3.0, 3.0)]), 1.0);
+        assert_eq!(explained([(1.0, 2.0), (3.0, 2.0)]), 0.0);
+        assert_eq!(explained([(1.0, 1.5), (3.0, 2.5)]), 0.75);
     }
 }
