@@ -155,6 +155,27 @@ pub fn attached_hetero(root: &Path) -> Option<String> {
     (ops.split('_').next() == Some("hetero")).then_some(ops)
 }
 
+/// CPUs may not have been isolated on the kernel's command line: up to 7.3 at least, Linux then takes no
+/// sched_ext scheduler. It does not mind partitions of cpusets, which look the same in sysfs on some kernels.
+pub(crate) fn none_isolated_at_boot(root: &Path) -> Result<(), Obstacle> {
+    let isolated = read_trimmed(root.join("sys/devices/system/cpu/isolated")).unwrap_or_default();
+    let arguments = read_trimmed(root.join("proc/cmdline")).unwrap_or_default();
+    let mut arguments = arguments.split_whitespace();
+    if isolated.is_empty() || !arguments.any(|argument| argument.starts_with("isolcpus=")) {
+        return Ok(());
+    }
+    Err(Obstacle {
+        reason: ExitReason::NoSchedExt,
+        what: format!(
+            "CPUs {isolated} are isolated by isolcpus= on the kernel's command line, and a kernel \
+             booted so takes no sched_ext scheduler"
+        ),
+        remedy: "boot it without isolcpus=, and isolate CPUs by a partition of cpusets instead \
+                 (cpuset.cpus.partition), or keep others off them (AllowedCPUs= of systemd)"
+            .into(),
+    })
+}
+
 /// No other scheduler may be attached.
 pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
     let dir = root.join(SCHED_EXT);
@@ -216,6 +237,23 @@ mod tests {
         for (ops, ours) in [("lavd_1.1.4\n", false), ("hetero_0.1.0\n", true)] {
             fs::write(root.join("ops"), ops).unwrap();
             assert_eq!(attached_hetero(dir.path()).is_some(), ours, "{ops}");
+        }
+    }
+
+    #[test]
+    fn isolation_on_the_command_line_is_told_from_partitions_and_other_flags() {
+        let dir = machine();
+        let path = dir.path().join("sys/devices/system/cpu/isolated");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (isolated, arguments, fine) in [
+            ("\n", "quiet isolcpus=managed_irq,2-3 nohz_full=2-3\n", true),
+            ("2-3\n", "quiet nohz_full=2-3\n", true),
+            ("2-3\n", "quiet isolcpus=2-3\n", false),
+        ] {
+            fs::write(&path, isolated).unwrap();
+            fs::write(dir.path().join("proc/cmdline"), arguments).unwrap();
+            let found = none_isolated_at_boot(dir.path());
+            assert_eq!(found.is_ok(), fine, "{arguments} {found:?}");
         }
     }
 

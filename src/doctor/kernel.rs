@@ -44,6 +44,7 @@ pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Chec
     checks.extend(lockdown(root));
     if preflight::sched_ext(root).is_ok() {
         checks.push(scheduler(root));
+        checks.extend(isolation(root));
     }
     checks.push(allowed(permissions));
     checks
@@ -147,6 +148,11 @@ fn lockdown(root: &Path) -> Option<Check> {
             "boot it without lockdown=confidentiality",
         )
     })
+}
+
+fn isolation(root: &Path) -> Option<Check> {
+    let obstacle = preflight::none_isolated_at_boot(root).err()?;
+    Some(Check::failed("isolation", obstacle.what, obstacle.remedy))
 }
 
 fn scheduler(root: &Path) -> Check {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the kernel says about loading and attaching, for people.
 
+use std::path::Path;
+
 use anyhow::Result;
 use libbpf_rs::btf::Btf;
 use log::debug;
@@ -8,6 +10,7 @@ use scx_utils::compat;
 
 use super::NAME;
 use crate::exit::{ExitReason, Failure};
+use crate::preflight;
 
 /// Says how many instructions the verifier went through for each program.
 pub(super) fn report_verifier_cost() {
@@ -57,6 +60,13 @@ pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
         return error
             .context("too little memory is left, or allowed (ulimit -v, a cgroup's memory.max)");
     }
+    // ENOTSUPP, which the C library has no word for.
+    if format!("{error:#}").contains("os error 524)") {
+        return error.context(
+            "the kernel's compiler for BPF programs is switched off, and sched_ext needs it; switch it on \
+             (sysctl net.core.bpf_jit_enable=1)",
+        );
+    }
     let malformed = compat::malformed_scx_kfuncs();
     if malformed.is_empty() {
         error.context(format!(
@@ -87,5 +97,13 @@ pub(super) fn explain_attach_error(error: anyhow::Error) -> anyhow::Error {
         }
         .into();
     }
-    error.context("the kernel did not accept the scheduler")
+    // EINVAL alone; the reason is in the kernel's log.
+    if text.contains("os error 22)")
+        && let Err(obstacle) = preflight::none_isolated_at_boot(Path::new("/"))
+    {
+        return obstacle.into();
+    }
+    error.context(
+        "the kernel did not accept the scheduler; its log may say why (dmesg | grep sched_ext)",
+    )
 }

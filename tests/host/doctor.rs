@@ -144,6 +144,10 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
             m.set("sys/kernel/sched_ext/state", "enabled")
                 .set("sys/kernel/sched_ext/root/ops", "lavd_1.1.4");
         }),
+        ("isolation", Failed, "boot it without isolcpus=", |m| {
+            m.set("sys/devices/system/cpu/isolated", "0-3")
+                .set("proc/cmdline", "quiet isolcpus=0-3");
+        }),
         ("permissions", Note, "sudo scx_hetero doctor", |m| {
             m.set("proc/self/status", "Uid:\t1000\t1000\t0\t0\nCapEff:\t0");
         }),
