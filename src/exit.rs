@@ -11,7 +11,7 @@ use std::fmt;
 pub enum ExitReason {
     /// Not root, or not allowed to load BPF programs.
     NotAllowed = 3,
-    /// The running kernel has no sched_ext, or takes no scheduler as it was booted.
+    /// The running kernel has no sched_ext, or takes this scheduler neither as it was built nor as it was booted.
     NoSchedExt = 4,
     /// Another sched_ext scheduler is attached.
     AnotherScheduler = 5,

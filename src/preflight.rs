@@ -155,6 +155,21 @@ pub fn attached_hetero(root: &Path) -> Option<String> {
     (ops.split('_').next() == Some("hetero")).then_some(ops)
 }
 
+/// A real-time kernel (PREEMPT_RT) lets no BPF program use timers, up to 7.3 at least, and the BPF half needs them.
+pub(crate) fn not_realtime(root: &Path) -> Result<(), Obstacle> {
+    let version = read_trimmed(root.join("proc/sys/kernel/version")).unwrap_or_default();
+    if !version.split_whitespace().any(|word| word == "PREEMPT_RT") {
+        return Ok(());
+    }
+    Err(Obstacle {
+        reason: ExitReason::NoSchedExt,
+        what: "this is a real-time kernel (PREEMPT_RT), where BPF programs may use no timers, and \
+               scx_hetero needs them"
+            .into(),
+        remedy: "boot an ordinary one, perhaps with preempt=full".into(),
+    })
+}
+
 /// CPUs may not have been isolated on the kernel's command line: up to 7.3 at least, Linux then takes no
 /// sched_ext scheduler. It does not mind partitions of cpusets, which look the same in sysfs on some kernels.
 pub(crate) fn none_isolated_at_boot(root: &Path) -> Result<(), Obstacle> {

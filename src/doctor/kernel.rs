@@ -44,7 +44,8 @@ pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Chec
     checks.extend(lockdown(root));
     if preflight::sched_ext(root).is_ok() {
         checks.push(scheduler(root));
-        checks.extend(isolation(root));
+        checks.extend(failed("isolation", preflight::none_isolated_at_boot(root)));
+        checks.extend(failed("real-time", preflight::not_realtime(root)));
     }
     checks.push(allowed(permissions));
     checks
@@ -150,9 +151,10 @@ fn lockdown(root: &Path) -> Option<Check> {
     })
 }
 
-fn isolation(root: &Path) -> Option<Check> {
-    let obstacle = preflight::none_isolated_at_boot(root).err()?;
-    Some(Check::failed("isolation", obstacle.what, obstacle.remedy))
+/// Nothing where all is well, as it mostly is.
+fn failed(name: &'static str, result: Result<(), Obstacle>) -> Option<Check> {
+    let obstacle = result.err()?;
+    Some(Check::failed(name, obstacle.what, obstacle.remedy))
 }
 
 fn scheduler(root: &Path) -> Check {

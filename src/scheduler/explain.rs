@@ -60,6 +60,12 @@ pub(super) fn explain_load_error(error: anyhow::Error) -> anyhow::Error {
         return error
             .context("too little memory is left, or allowed (ulimit -v, a cgroup's memory.max)");
     }
+    // EOPNOTSUPP.
+    if format!("{error:#}").contains("os error 95)")
+        && let Err(obstacle) = preflight::not_realtime(Path::new("/"))
+    {
+        return obstacle.into();
+    }
     // ENOTSUPP, which the C library has no word for.
     if format!("{error:#}").contains("os error 524)") {
         return error.context(

@@ -148,6 +148,12 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
             m.set("sys/devices/system/cpu/isolated", "0-3")
                 .set("proc/cmdline", "quiet isolcpus=0-3");
         }),
+        ("real-time", Failed, "boot an ordinary one", |m| {
+            m.set(
+                "proc/sys/kernel/version",
+                "#1 SMP PREEMPT_RT Debian 7.3.4-1",
+            );
+        }),
         ("permissions", Note, "sudo scx_hetero doctor", |m| {
             m.set("proc/self/status", "Uid:\t1000\t1000\t0\t0\nCapEff:\t0");
         }),
