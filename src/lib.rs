@@ -46,6 +46,7 @@ mod stream;
 pub mod table;
 #[cfg(test)]
 mod testing;
+mod toml_text;
 mod watchdog;
 
 pub use hetero_core::{agent, output, placement, policy, topology};

@@ -21,6 +21,7 @@ pub use crate::agent::{Place, Verdict, WEIGHT_ONE};
 use crate::cgroups;
 use crate::files::read_text;
 use crate::goals::RuledGoal;
+use crate::toml_text::{from_toml, place};
 use crate::topology::Topology;
 pub use goal::ProcessInProc;
 use goal::WrittenGoal;
@@ -95,12 +96,10 @@ impl Rules {
     }
 
     fn parse(text: &str, topology: &Topology) -> Result<Self> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let at = error.span().unwrap_or_default();
-            anyhow!("{}: {}", place(text, &at), error.message())
-        })?;
+        let file: File = from_toml(text)?;
         let rules = file.rules.iter().map(|written| {
-            Rule::new(written, topology).map_err(|(at, why)| anyhow!("{}: {why}", place(text, &at)))
+            Rule::new(written, topology)
+                .map_err(|(at, why)| anyhow!("{}: {why}", place(text, at.start)))
         });
         let rules = rules.collect::<Result<_>>()?;
         Ok(Self { rules })
@@ -257,19 +256,6 @@ fn unit_of(cgroup: &str) -> Option<&str> {
 }
 
 /// A place in a text as people count.
-fn place(text: &str, at: &Range<usize>) -> String {
-    let before = text.get(..at.start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .count()
-        + 1;
-    format!("line {line}, column {column}")
-}
-
 /// A thread of this machine, by /proc.
 pub struct InProc<'a> {
     /// Thread id.

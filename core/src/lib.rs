@@ -22,6 +22,7 @@ pub mod limits;
 pub mod mechanism;
 pub mod ml;
 pub mod output;
+pub mod parse;
 pub mod placement;
 pub mod pmu;
 pub mod policy;

@@ -16,6 +16,7 @@ use hetero_core::ml::model::{CORE_TYPE, Feature, Trees};
 use hetero_core::ml::scores::{Confusion, RowEstimate};
 use hetero_core::ml::tree::Tree;
 use hetero_core::ml::validate::HeldOutSpeedups;
+use hetero_core::parse;
 
 /// Reads a file of either kind, for tables whose features are counted `per`.
 pub fn read(path: &Path, per: Per) -> Result<Trees> {
@@ -31,10 +32,9 @@ pub fn read(path: &Path, per: Per) -> Result<Trees> {
 /// # Errors
 /// It is neither, or asks what we cannot answer.
 pub fn parse(text: &str, per: Per) -> Result<Trees> {
-    let value: serde_json::Value =
-        serde_json::from_str(text).context("it is damaged or cut short")?;
+    let value: serde_json::Value = parse::json(text)?;
     if value.get("learner").is_some() {
-        let saved: Saved = serde_json::from_value(value)
+        let saved: Saved = parse::json(text)
             .context("it is not as XGBoost saves a model of trees with save_model('....json')")?;
         return saved.learner.trees(per);
     }
@@ -42,7 +42,7 @@ pub fn parse(text: &str, per: Per) -> Result<Trees> {
         value.get("trees").is_some(),
         "it is neither XGBoost's JSON nor what export_sklearn.py prints"
     );
-    let trees: Trees = serde_json::from_value(value).context("it is damaged")?;
+    let trees: Trees = parse::json(text)?;
     ensure!(
         trees.per == per,
         "its features are per {:?}, and those of the tables per {per:?}",

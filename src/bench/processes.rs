@@ -290,7 +290,10 @@ mod tests {
     fn a_command_of_two_lines_is_the_same_once_it_was_written_and_read() {
         let line = shell("true\ntrue").line();
         let written = serde_json::to_string(&line).unwrap();
-        assert_eq!(crate::text::parse_json(&written).unwrap(), line);
+        assert_eq!(
+            hetero_core::parse::json::<serde_json::Value>(&written).unwrap(),
+            line
+        );
     }
 
     #[test]

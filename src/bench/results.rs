@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::MachineIdentity;
 use crate::files::read_table;
-use crate::text::parse_json;
+use hetero_core::parse;
 
 /// Grows when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -134,22 +134,13 @@ impl Results {
         let whole = &text[..whole(text)];
         let mut lines = whole.lines().enumerate();
         let (_, first) = lines.next().context("it is empty")?;
-        // Another schema's header need not be one of ours.
-        let value: serde_json::Value = parse_json(first).context("line 1 is no JSON object")?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_u64);
-        ensure!(
-            schema == Some(SCHEMA.into()),
-            "line 1 is no header that this version knows"
-        );
-        let ResultsLine::Header(header) = serde_json::from_value(value).context("line 1")? else {
+        let ResultsLine::Header(header) = parse::json_of(first, SCHEMA..=SCHEMA)? else {
             bail!("line 1 is no header");
         };
         let (mut alone, mut runs) = (BTreeMap::new(), Vec::new());
         let mut failed: Vec<Failed> = Vec::new();
         for (index, line) in lines {
-            let record = parse_json(line).and_then(serde_json::from_value);
-            let record = record.with_context(|| format!("line {}", index + 1))?;
-            match record {
+            match parse::json_line(line, index + 1)? {
                 ResultsLine::Header(_) => bail!("line {} is a second header", index + 1),
                 ResultsLine::Alone(of) => drop(alone.insert(of.program.clone(), of)),
                 ResultsLine::Run(run) => runs.push(run),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use hetero_core::parse;
 
 use super::suite::Program;
 use super::windows::{ProgramRun, WindowMean, common, deviation};
@@ -190,13 +191,14 @@ fn read(path: &Path, features: &[String]) -> Result<(Vec<Vec<String>>, bool)> {
     let expected = COLUMNS
         .into_iter()
         .chain(features.iter().map(String::as_str));
-    let columns = reader.headers()?;
+    let columns = reader.headers().map_err(parse::of_csv)?;
     let joules = columns.iter().next_back() == Some(JOULES);
     let expected = expected.chain(joules.then_some(JOULES));
     ensure!(columns.iter().eq(expected), "it has other columns");
-    let rows = reader
-        .records()
-        .map(|record| Ok(record?.iter().map(String::from).collect()));
+    let rows = reader.records().map(|record| {
+        let record = record.map_err(parse::of_csv)?;
+        Ok(record.iter().map(String::from).collect())
+    });
     Ok((rows.collect::<Result<_>>()?, joules))
 }
 

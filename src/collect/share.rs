@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use hetero_core::parse;
 
 use super::measured::{COLUMNS, JOULES};
 use super::suite::Suite;
@@ -70,7 +71,7 @@ fn shareable(table: &Path, keep_names: bool) -> Result<(String, Shared)> {
         format!("it has no header, {}", path.display())
     })?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let columns = reader.headers()?.clone();
+    let columns = reader.headers().map_err(parse::of_csv)?.clone();
     check_columns(&columns, &header)?;
 
     let mut names = Names::new(&header, keep_names)?;
@@ -79,7 +80,7 @@ fn shareable(table: &Path, keep_names: bool) -> Result<(String, Shared)> {
         .from_writer(Vec::new());
     writer.write_record(&columns)?;
     for record in reader.records() {
-        let record = record?;
+        let record = record.map_err(parse::of_csv)?;
         let line = record.position().map_or(0, csv::Position::line);
         let [program, variant, core_type] = [0, 1, 2].map(|column| &record[column]);
         let (program, variant) = names.program(program, variant);

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::files::read_text;
+use crate::toml_text::from_toml;
 
 /// What is measured if nothing else is asked for: programs that are in `experiments/programs`.
 const BUILTIN: &str = include_str!("suite.toml");
@@ -89,7 +90,7 @@ impl Suite {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let suite: Self = toml::from_str(text)?;
+        let suite: Self = from_toml(text)?;
         ensure!(!suite.programs.is_empty(), "it names no program");
         let mut labels = BTreeSet::new();
         for program in &suite.programs {

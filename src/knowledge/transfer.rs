@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use hetero_core::knowledge::ProgramKnowledge;
+use hetero_core::parse;
 use serde::{Deserialize, Serialize};
 
 use super::process::ProgramKey;
@@ -104,16 +105,8 @@ pub(super) fn read(
     now: i64,
 ) -> Result<(StoredMachine, Vec<StoredProgram>)> {
     let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let parse = || -> Result<TransferFile> {
-        let value: serde_json::Value = crate::text::parse_json(&text).context("it is damaged")?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_u64);
-        ensure!(
-            schema.is_some_and(|of| (OLDEST.into()..=SCHEMA.into()).contains(&of)),
-            "it is not in the form that this version writes"
-        );
-        serde_json::from_value(value).context("it is damaged")
-    };
-    let file = parse().with_context(|| format!("cannot use {}", path.display()))?;
+    let file: TransferFile = parse::json_of(&text, OLDEST..=SCHEMA)
+        .with_context(|| format!("cannot use {}", path.display()))?;
     if file.machine != machine {
         bail!(
             "{} is of another machine ({}): what core types are worth to programs there says nothing here \

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use hetero_core::parse;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 use serde::Deserialize;
@@ -123,6 +124,7 @@ impl UnseenEstimates {
             path.display()
         );
         for (index, line) in reader.deserialize().enumerate() {
+            let line = line.map_err(parse::of_csv);
             let line: Line = line.with_context(|| {
                 format!(
                     "{} is no table of estimates, as 'scx_hetero train --leave-out PROGRAM,... \

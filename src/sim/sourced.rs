@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use anyhow::{Result, anyhow, bail};
+use hetero_core::parse;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -49,7 +50,7 @@ impl SourceText<'_> {
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T> {
         toml::from_str(self.text).map_err(|error| {
             let line = error.span().map_or(1, |span| self.line(span.start));
-            anyhow!("{}:{line}: {}", self.name, error.message())
+            anyhow!("{}:{line}: {}", self.name, parse::expected(error.message()))
         })
     }
 

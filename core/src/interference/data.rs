@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::InterferenceClass;
 use super::signs::{InterferenceSigns, NR_SIGNS, SIGNS};
 use crate::files::read_table;
+use crate::parse;
 
 /// A window of a program beside an antagonist, or alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,7 @@ pub fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<PairExample>> {
 fn one(path: &Path, examples: &mut Vec<PairExample>) -> Result<()> {
     let text = read_table(path)?;
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers()?.clone();
+    let header = reader.headers().map_err(parse::of_csv)?.clone();
     let find = |name: &str| {
         let place = header.iter().position(|column| column == name);
         place.with_context(|| {
@@ -56,7 +57,7 @@ fn one(path: &Path, examples: &mut Vec<PairExample>) -> Result<()> {
     let signs = SIGNS.iter().map(|name| find(name));
     let signs = signs.collect::<Result<Vec<usize>>>()?;
     for (number, row) in reader.records().enumerate() {
-        let row = row?;
+        let row = row.map_err(parse::of_csv)?;
         let line = || format!("in line {}", number + 2);
         let mut values = [None; NR_SIGNS];
         for (value, &column) in values.iter_mut().zip(&signs) {

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{read_text, read_trimmed};
+use crate::parse;
 use crate::pmu::candidates::EventSource;
-use crate::text::parse_json;
 use crate::topology::{Identity, Topology, cpu_name};
 
 /// Grows when a field changes its meaning.
@@ -116,16 +116,7 @@ impl TableHeader {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
         };
-        let parse = || -> Result<Self> {
-            let value: serde_json::Value = parse_json(&text).context("it is damaged")?;
-            let schema = value.get("schema").and_then(serde_json::Value::as_u64);
-            ensure!(
-                schema == Some(SCHEMA.into()),
-                "it is not a header in the form that this version writes"
-            );
-            serde_json::from_value(value).context("it is damaged")
-        };
-        parse()
+        parse::json_of(&text, SCHEMA..=SCHEMA)
             .map(Some)
             .with_context(|| format!("the table's header {} is of no use", path.display()))
     }

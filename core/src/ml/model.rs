@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::boosting::{Loss, TrainingError};
@@ -14,7 +14,7 @@ use super::header::MeasuredMachine;
 use super::scores::{Confusion, Nearness};
 use super::tree::Tree;
 use crate::files::read_text;
-use crate::text::parse_json;
+use crate::parse;
 use crate::topology::Identity;
 
 /// Where a model lies that nobody has named.
@@ -286,16 +286,8 @@ impl Model {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let value: serde_json::Value = parse_json(text)
-            .context("it is damaged or cut short; 'scx_hetero train' makes it anew")?;
-        match value.get("schema").and_then(serde_json::Value::as_u64) {
-            Some(schema) if schema == u64::from(SCHEMA) => (),
-            Some(schema) => bail!(
-                "its schema is {schema}, this version reads {SCHEMA}; 'scx_hetero train' makes it anew"
-            ),
-            None => bail!("it is no model: it has no schema"),
-        }
-        let model: Self = serde_json::from_value(value).context("it is damaged")?;
+        let model: Self = parse::json_of(text, SCHEMA..=SCHEMA)
+            .map_err(|why| anyhow!("{why}; 'scx_hetero train' makes it anew"))?;
         model.check()?;
         Ok(model)
     }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::text::{parse_json, plain};
+use crate::parse;
+use crate::text::plain;
 
 /// Events of all lists together, at most.
 pub const MOST_LISTED: usize = 8192;
@@ -106,7 +107,7 @@ const TERMS: [(&str, &str); 5] = [
 const FURTHER: [&str; 3] = ["MSRIndex", "Deprecated", "Counter"];
 
 fn of_file(text: &str) -> Result<Vec<Entry>> {
-    let value = parse_json(text).context("it is no JSON")?;
+    let value = parse::json(text)?;
     let objects = match value {
         Value::Array(objects) => objects,
         // What groups of metrics mean (metricgroups.json).
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn broken_lists_are_explained() {
         let error = |text: &str| parse(text).unwrap_err();
-        assert!(error("nothing").contains("a.json: it is no JSON"));
+        assert!(error("nothing").contains("a.json: line 1, column 2: it is damaged, or no JSON"));
         assert!(error("{}").contains("array of objects"));
         let groups = parse(r#"{"Backend": "Metrics of what waits"}"#);
         assert_eq!(groups, Ok(VendorLists::default()));

@@ -70,6 +70,6 @@ mod tests {
         let names: Vec<_> = events.iter().map(|of| of.name.as_str()).collect();
         assert_eq!(names, ["A", "B"]);
         assert!(error(at("c.json")).contains("c.json"));
-        assert!(error(at("readme.md")).contains("it is no JSON"));
+        assert!(error(at("readme.md")).contains("no JSON"));
     }
 }

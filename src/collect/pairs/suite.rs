@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::place::PairPlacement;
 use crate::files::read_text;
+use crate::toml_text::from_toml;
 
 /// What is measured if nothing else is asked for.
 const BUILTIN: &str = include_str!("suite.toml");
@@ -79,7 +80,7 @@ impl PairSuite {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let suite: Self = toml::from_str(text)?;
+        let suite: Self = from_toml(text)?;
         ensure!(!suite.programs.is_empty(), "it names no program");
         ensure!(!suite.antagonists.is_empty(), "it names no antagonist");
         for program in &suite.programs {

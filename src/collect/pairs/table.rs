@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use hetero_core::interference::InterferenceClass;
 use hetero_core::interference::signs::{InterferenceSigns, SIGNS};
+use hetero_core::parse;
 
 use super::label::PairLoss;
 use super::place::PairPlacement;
@@ -76,11 +77,18 @@ impl PairsTable {
                 let mut reader = csv::Reader::from_reader(text.as_bytes());
                 let expected = COLUMNS.iter().chain(&SIGNS);
                 ensure!(
-                    reader.headers()?.iter().eq(expected.copied()),
+                    reader
+                        .headers()
+                        .map_err(parse::of_csv)?
+                        .iter()
+                        .eq(expected.copied()),
                     "it has other columns"
                 );
                 let records = reader.records();
-                let rows = records.map(|row| Ok(row?.iter().map(String::from).collect()));
+                let rows = records.map(|row| {
+                    let row = row.map_err(parse::of_csv)?;
+                    Ok(row.iter().map(String::from).collect())
+                });
                 rows.collect()
             };
             rows = read().with_context(advice)?;

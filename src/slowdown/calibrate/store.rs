@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::search::Point;
 use crate::files::{self, write_whole};
 use crate::slowdown::Thresholds;
-use crate::text::parse_json;
 use crate::topology::{Identity, Topology, cpu_name};
+use hetero_core::parse;
 
 /// Where the scheduler looks for it.
 pub const PATH: &str = "/var/lib/scx_hetero/calibration.json";
@@ -82,13 +82,7 @@ impl Calibration {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context("it cannot be read"),
         };
-        let value: serde_json::Value = parse_json(&text).context("it is damaged")?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_u64);
-        ensure!(
-            schema == Some(SCHEMA.into()),
-            "it is not in the form that this version writes"
-        );
-        let calibration: Self = serde_json::from_value(value).context("it is damaged")?;
+        let calibration: Self = parse::json_of(&text, SCHEMA..=SCHEMA)?;
         let sane = |limits: Thresholds| limits.low_btr > 0.0 && limits.high_btr >= limits.low_btr;
         ensure!(
             calibration.thresholds.is_none_or(sane),
