@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use hetero_core::output;
+
 /// Reasons to fail that a script may want to tell apart; the value is the exit
 /// status. Everything else exits with 1, wrong usage with 2, a clean detach
 /// with 0.
@@ -42,5 +44,5 @@ impl std::error::Error for Failure {}
 pub fn status(error: &anyhow::Error) -> u8 {
     error
         .downcast_ref::<Failure>()
-        .map_or(1, |failure| failure.reason as u8)
+        .map_or_else(|| output::status(error), |failure| failure.reason as u8)
 }

@@ -3,10 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf, absolute};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use crate::output::WrongUsage;
 use tempfile::{Builder, NamedTempFile};
 
 /// The largest file that is read as text, bytes: rules, mixes, models and the like have some MiB at the most.
@@ -38,6 +40,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// The same.
 pub fn read_table(path: &Path) -> io::Result<String> {
     read_up_to(path, MOST_TABLE)
+}
+
+/// Whether it is a pipe that has a name. To open one waits for another program, without end and deaf to signals, which
+/// what is read again while the scheduler runs must not be. A shell's `<(COMMAND)` is none.
+pub fn is_named_pipe(path: &Path) -> bool {
+    let is_pipe = fs::metadata(path).is_ok_and(|of| of.file_type().is_fifo());
+    is_pipe && fs::canonicalize(path).is_ok()
 }
 
 fn read_up_to(path: &Path, most: u64) -> io::Result<String> {
@@ -79,16 +88,18 @@ pub fn check_distinct<'a>(
     for (place, (path, option)) in writes.iter().enumerate() {
         let same = |(other, _): &&(&Path, &str)| is_same(path, other);
         if let Some((_, what)) = reads.iter().find(same) {
-            bail!(
+            return Err(WrongUsage(format!(
                 "{} is {what} itself: name another file with {option}",
                 path.display()
-            );
+            ))
+            .into());
         }
         if let Some((_, other)) = writes[..place].iter().find(same) {
-            bail!(
+            return Err(WrongUsage(format!(
                 "{} would be written for {other} and for {option}: name different files",
                 path.display()
-            );
+            ))
+            .into());
         }
     }
     Ok(())

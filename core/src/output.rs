@@ -26,6 +26,24 @@ impl fmt::Display for Unread {
 
 impl std::error::Error for Unread {}
 
+/// Wrong usage that only shows once files and the machine were looked at: a name of which there is nothing, a file that
+/// a command would read and write. The exit status is as for a wrong option.
+#[derive(Debug)]
+pub struct WrongUsage(pub String);
+
+impl fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
+
+/// The exit status of an error, as far as that does not depend on the kernel.
+pub fn status(error: &anyhow::Error) -> u8 {
+    if error.is::<WrongUsage>() { 2 } else { 1 }
+}
+
 /// Prints a text and ends its line; see [`printable`].
 ///
 /// # Errors

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) if error.is::<output::Unread>() => ExitCode::SUCCESS,
         Err(error) => {
             output::complain("scx_hetero", &error);
-            ExitCode::FAILURE
+            output::status(&error).into()
         }
     }
 }

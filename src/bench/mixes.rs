@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use hetero_core::output::WrongUsage;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -86,10 +87,11 @@ impl Mixes {
         for name in names {
             if !self.mixes.iter().any(|mix| mix.name == *name) {
                 let all: Vec<_> = self.mixes.iter().map(|mix| mix.name.as_str()).collect();
-                match nearest(name, all.iter().copied()) {
-                    Some(known) => bail!("there is no mix '{name}'; did you mean '{known}'?"),
-                    None => bail!("there is no mix '{name}'; it has {}", all.join(", ")),
-                }
+                let rest = match nearest(name, all.iter().copied()) {
+                    Some(known) => format!("did you mean '{known}'?"),
+                    None => format!("it has {}", all.join(", ")),
+                };
+                return Err(WrongUsage(format!("there is no mix '{name}'; {rest}")).into());
             }
         }
         if !names.is_empty() {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Arg, ArgAction, Args as _, ValueEnum};
 use crossbeam::channel::Receiver;
+use hetero_core::output::WrongUsage;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -128,11 +129,8 @@ impl BenchScheduler {
                 };
                 let said = wrong.render().to_string();
                 let said = said.split("\n\nUsage").next().unwrap_or_default();
-                bail!(
-                    "scheduler '{}': {}",
-                    self.name,
-                    plain(said.trim_start_matches("error: "))
-                )
+                let said = plain(said.trim_start_matches("error: "));
+                Err(WrongUsage(format!("scheduler '{}': {said}", self.name)).into())
             }
             Kind::Other(words) => {
                 if is_command(&words[0]) {
@@ -144,10 +142,11 @@ impl BenchScheduler {
                 let meant = nearest(&words[0], known);
                 let meant =
                     meant.map_or(String::new(), |known| format!("; did you mean '{known}'?"));
-                bail!(
+                Err(WrongUsage(format!(
                     "scheduler '{}' is neither a policy nor a command that can be run{meant}",
                     words[0]
-                )
+                ))
+                .into())
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use clap::ArgGroup;
 use glob::Pattern;
 use hetero_core::cache::mpki_told;
@@ -18,6 +18,7 @@ use super::store::{KnowledgeStore, PATH, StoredMachine, StoredProgram};
 use super::{machine_name, transfer};
 use crate::files::{check_distinct, named};
 use crate::output;
+use crate::output::WrongUsage;
 use crate::text::{hang_words, plain};
 use crate::topology::Topology;
 
@@ -221,7 +222,8 @@ fn fitting(mut programs: Vec<StoredProgram>, wanted: Option<&str>) -> Result<Vec
 }
 
 fn pattern_of(wanted: &str) -> Result<Pattern> {
-    Pattern::new(wanted).map_err(|_| anyhow!("'{wanted}' is no pattern of names"))
+    let pattern = Pattern::new(wanted);
+    Ok(pattern.map_err(|_| WrongUsage(format!("'{wanted}' is no pattern of names")))?)
 }
 
 /// For JSON.

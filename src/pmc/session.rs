@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use crossbeam::channel::{Receiver, never};
 use crossbeam::select;
+use hetero_core::output::WrongUsage;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
@@ -120,7 +121,8 @@ impl Job {
         }
         if let Some(unknown) = wished.iter().flatten().find(|event| !countable(event)) {
             let why = machine.pmus[0].encode(unknown).err();
-            bail!("{:#}", why.context("an event that no PMU can count")?);
+            let why = why.context("an event that no PMU can count")?;
+            return Err(WrongUsage(format!("{why:#}")).into());
         }
         Ok(Self {
             events,

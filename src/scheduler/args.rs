@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use hetero_core::files::{check_distinct, named};
+use hetero_core::files::{check_distinct, is_named_pipe, named};
 use hetero_core::limits::MAX_SLOTS;
+use hetero_core::output::WrongUsage;
 use hetero_core::whole::whole;
 use log::warn;
 use nix::unistd::Gid;
@@ -156,16 +157,22 @@ pub struct SchedulerArgs {
 }
 
 impl SchedulerArgs {
-    /// Whether what is recorded would spoil what is read.
+    /// Whether what is recorded would spoil what is read, and that can be read at all.
     ///
     /// # Errors
-    /// It would, in one line.
+    /// In words: which option is to name another file.
     pub fn check_files(&self) -> Result<()> {
         let model = self.model.as_deref().unwrap_or(Path::new(model::PATH));
         let rules = self
             .rules
             .as_deref()
             .unwrap_or(Path::new(crate::rules::PATH));
+        for (path, option) in [(model, "--model"), (rules, "--rules")] {
+            if is_named_pipe(path) {
+                let what = format!("{} is a pipe: name a file with {option}", path.display());
+                return Err(WrongUsage(what).into());
+            }
+        }
         check_distinct(
             named([model], "the model").chain(named([rules], "the file of rules")),
             named(&self.record, "--record").chain(named(&self.samples, "--samples")),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -11,6 +11,7 @@ use super::caches::CacheEvents;
 use super::experiment::{KnowledgeChoice, SchedulerChoice, SimulatedSaving, Until};
 use crate::files::{check_distinct, named};
 use crate::policy::{self, rank};
+use hetero_core::output::WrongUsage;
 use hetero_core::whole::whole;
 
 /// What to simulate, and how to show it.
@@ -145,7 +146,7 @@ pub struct Args {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// List machines, mixes and programs
+    /// List machines, mixes and programs; as JSON with --json
     #[arg(long)]
     pub(super) list: bool,
 }
@@ -230,11 +231,11 @@ impl Args {
             SchedulerChoice::Policy(_) => true,
         };
         let one = matches!(&self.schedulers()[..], [scheduler] if looks(scheduler));
-        ensure!(
-            self.record.is_none() || (one && self.mixes.len() == 1),
-            "--record takes one mix, and --policy with one policy that decides anything"
-        );
-        Ok(())
+        if self.record.is_none() || (one && self.mixes.len() == 1) {
+            return Ok(());
+        }
+        let what = "--record takes one mix, and --policy with one policy that decides anything";
+        Err(WrongUsage(what.into()).into())
     }
 
     /// Whether the recording would spoil what is read.

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use hetero_core::output::WrongUsage;
 
 use super::machine::SimulatedMachine;
 use super::mix::{self, Mix};
@@ -158,7 +159,8 @@ impl Library {
             let programs = self.programs.iter().map(|program| program.name.as_str());
             return unknown("mix or program", name, names().chain(programs));
         }
-        let mix: Mix = name.parse()?;
+        let mix = name.parse();
+        let mix: Mix = mix.map_err(|error: anyhow::Error| WrongUsage(format!("{error:#}")))?;
         for member in &mix.members {
             self.program(&member.program)?;
         }
@@ -184,12 +186,12 @@ fn stem(path: &Path) -> String {
 
 /// What the user may have meant.
 fn unknown<'a, T>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Result<T> {
-    match nearest(name, names) {
-        Some(known) => {
-            bail!("there is no {what} '{name}'; did you mean '{known}'? --list names them all")
-        }
-        None => bail!("there is no {what} '{name}'; --list names them all"),
-    }
+    let meant = nearest(name, names).map(|known| format!("; did you mean '{known}'?"));
+    let listed = meant.map_or_else(|| "; ".into(), |meant| meant + " ");
+    Err(WrongUsage(format!(
+        "there is no {what} '{name}'{listed}--list names them all"
+    ))
+    .into())
 }
 
 /// The name that is most like this one, if any is.

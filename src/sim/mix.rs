@@ -136,9 +136,10 @@ impl Mix {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSet {
-    machine: String,
+    /// What they are for, unless the command line says.
+    machine: Option<String>,
     #[allow(dead_code, reason = "says where the mixes are from")]
-    source: String,
+    source: Option<String>,
     mixes: BTreeMap<String, Spanned<WrittenMix>>,
 }
 
@@ -152,7 +153,7 @@ pub(super) fn parse(source: &SourceText) -> Result<Vec<Mix>> {
         let at = written.span().start;
         match Mix::of(&name, written.into_inner().0) {
             Ok(mix) => Ok(Mix {
-                machine: Some(raw.machine.clone()),
+                machine: raw.machine.clone(),
                 ..mix
             }),
             Err(error) => source.wrong(at, &format!("{error:#}")),

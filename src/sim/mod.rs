@@ -49,7 +49,8 @@ mod tests;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use hetero_core::output::WrongUsage;
 
 pub use args::Args;
 use experiment::{Bench, ExperimentOptions, SchedulerChoice, SimulatedSaving};
@@ -74,7 +75,10 @@ pub fn run(args: &Args) -> Result<()> {
         library.add_mixes(path)?;
     }
     if args.list {
-        return output::print(render::list(&library));
+        return match args.json {
+            true => output::json(&render::list_json(&library)),
+            false => output::print(render::list(&library)),
+        };
     }
     args.check_record()?;
     let learnt = args
@@ -87,8 +91,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut jobs = Vec::new();
     for mix in mixes? {
         let name = args.machine.as_ref().or(mix.machine.as_ref());
-        let name =
-            name.with_context(|| format!("on which machine? '{}' says none: --machine", mix.name))?;
+        let name = name.ok_or_else(|| {
+            WrongUsage(format!(
+                "on which machine? '{}' says none: --machine",
+                mix.name
+            ))
+        })?;
         let mut machine = library.machine(name)?;
         if args.as_testbed {
             machine = machine.as_testbed()?;

@@ -3,6 +3,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use serde_json::json;
 
 use super::caches::CacheOutcome;
 use super::energy::MixEnergy;
@@ -310,6 +311,23 @@ fn caches(outcome: &CacheOutcome) -> String {
     text
 }
 
+/// The same as JSON.
+pub(super) fn list_json(library: &Library) -> serde_json::Value {
+    let described = |name: &str, what: &str| json!({"name": name, "description": what});
+    let machines = library.machines.iter();
+    let machines: Vec<_> = machines
+        .map(|of| described(&of.name, &of.description))
+        .collect();
+    let programs = library.programs.iter();
+    let programs: Vec<_> = programs
+        .map(|of| described(&of.name, &of.description))
+        .collect();
+    let mixes = library.mixes.iter().map(
+        |mix| json!({"name": mix.name, "machine": mix.machine, "programs": mix.members_in_words()}),
+    );
+    json!({"machines": machines, "mixes": mixes.collect::<Vec<_>>(), "programs": programs})
+}
+
 /// All that can be named.
 pub(super) fn list(library: &Library) -> String {
     let mut text = "Machines:\n".to_string();
@@ -319,7 +337,9 @@ pub(super) fn list(library: &Library) -> String {
     text += "\nMixes:\n";
     for mix in &library.mixes {
         let members = mix.members_in_words().join(", ");
-        text += &wrap(&format!("  {}: {members}\n", mix.name));
+        let on = mix.machine.as_ref().map(|machine| format!(" on {machine}"));
+        let on = on.unwrap_or_default();
+        text += &wrap(&format!("  {}{on}: {members}\n", mix.name));
     }
     text += "\nPrograms:\n";
     for program in &library.programs {

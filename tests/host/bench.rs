@@ -65,8 +65,13 @@ fn well(output: Output) -> String {
 
 /// What it says when it fails.
 fn error(output: Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    said(&output)
+    failed(&output, 1)
+}
+
+/// The same with this status.
+fn failed(output: &Output, status: i32) -> String {
+    assert_eq!(output.status.code(), Some(status), "{}", said(output));
+    said(output)
 }
 
 fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -209,35 +214,37 @@ fn results_of_another_machine_are_refused() {
 
 #[test]
 fn mistakes_are_told_before_anything_is_run() {
-    let wrong = |from: &str, to: &str, more: &[&str]| {
+    let told = |status, from: &str, to: &str, more: &[&str]| {
         let place = Place::with(&MIXES.replace(from, to));
-        let text = error(place.run(more));
+        let text = failed(&place.run(more), status);
         let runs = fs::read_to_string(place.path("bench.jsonl")).unwrap_or_default();
         assert!(!runs.contains("\"run\""), "{runs}");
         text
     };
-    let text = wrong("2*short", "2*shorts", &[]);
+    let wrong = |from, to| told(1, from, to, &[]);
+    let wrong_usage = |more| told(2, "", "", more);
+    let text = wrong("2*short", "2*shorts");
     assert!(
         text.contains("mixes.toml:6: mix M2: [programs] has no 'shorts'"),
         "{text}"
     );
-    let text = wrong("\"true\"", "\"/nowhere/nothing -x\"", &[]);
+    let text = wrong("\"true\"", "\"/nowhere/nothing -x\"");
     assert!(
         text.contains("cannot run '/nowhere/nothing', which is 'short'"),
         "{text}"
     );
-    let text = wrong("\"true\"", "\"sh -c 'exit 3'\"", &[]);
+    let text = wrong("\"true\"", "\"sh -c 'exit 3'\"");
     assert!(text.contains("'short' failed (exit status: 3)"), "{text}");
-    let text = wrong("", "", &["--scheduler", "defalt"]);
+    let text = wrong_usage(&["--scheduler", "defalt"]);
     assert!(
         text.contains("neither a policy nor a command that can be run; did you mean 'default'?"),
         "{text}"
     );
-    let text = wrong("", "", &["--scheduler", "camps --fairnes 50"]);
+    let text = wrong_usage(&["--scheduler", "camps --fairnes 50"]);
     assert!(text.contains("unexpected argument '--fairnes'"), "{text}");
-    let text = wrong("", "", &["--mix", "M3"]);
+    let text = wrong_usage(&["--mix", "M3"]);
     assert!(text.contains("there is no mix 'M3'"), "{text}");
-    let text = wrong("", "", &["--out", "mixes.toml"]);
+    let text = wrong_usage(&["--out", "mixes.toml"]);
     assert!(text.contains("name another file with --out"), "{text}");
 }
 

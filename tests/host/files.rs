@@ -7,12 +7,17 @@ use std::path::Path;
 
 use crate::program::command;
 
-/// What it says on standard error as it fails, with `folder` as its current directory.
-fn said(folder: &Path, line: &str) -> String {
+/// What it says on standard error as it fails with this status, with `folder` as its current directory.
+fn fails(folder: &Path, line: &str, status: i32) -> String {
     let args: Vec<&str> = line.split(' ').collect();
     let output = command(&args).current_dir(folder).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert_eq!(output.status.code(), Some(status), "{line}");
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// The same of what is no wrong usage.
+fn said(folder: &Path, line: &str) -> String {
+    fails(folder, line, 1)
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn no_command_writes_over_what_it_reads_nor_twice_to_one_file() {
         ("--model t.json --record t.json", "--record"),
         ("--rules m.toml --samples here/m.toml", "--samples"),
     ] {
-        let said = said(folder.path(), line);
+        let said = fails(folder.path(), line, 2);
         let asks = format!("itself: name another file with {option}\n");
         assert!(said.ends_with(&asks), "{line}: {said}");
     }
@@ -69,7 +74,7 @@ fn no_command_writes_over_what_it_reads_nor_twice_to_one_file() {
         "collect -o new.csv --share new.json",
         "--record new --samples ./new",
     ] {
-        let said = said(folder.path(), line);
+        let said = fails(folder.path(), line, 2);
         assert!(said.ends_with(": name different files\n"), "{line}: {said}");
     }
     for name in files {
@@ -116,5 +121,69 @@ fn what_is_not_there_or_a_folder_is_said_to_be_so() {
     ] {
         let said = said(folder.path(), line);
         assert!(said.contains(hint), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_said_to_be_so_with_the_line_and_what_belongs_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = r#"{"schema": 1, "kind": "header"}"#;
+    for (name, text) in [
+        ("cut.json", "{\"schema\": 2,\n\"machine\": \"x"),
+        (
+            "list.json",
+            "{\"schema\": 2,\n\"machine\": [],\n\"programs\": []}",
+        ),
+        ("new.json", "{\"schema\": 99}"),
+        ("b.jsonl", &format!("{header}\nnonsense\n")),
+        ("t.csv", "program,cpi,sf\na,1,2\nb,1\n"),
+        ("e.csv", "program,core-type,sf,said,sigma\na,P,x,1,1\n"),
+        ("s.toml", "[[program]]\nname = 3\ncommand = [\"true\"]\n"),
+        ("m.toml", "[[program]]\nname = \"a\"\nmips = {}\n"),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    for (line, place) in [
+        ("know import cut.json", "ends in the middle, in line 2"),
+        (
+            "know import list.json",
+            "line 2, column 11: text is expected, not a list",
+        ),
+        ("know import new.json", "its schema is 99"),
+        ("model cut.json", "ends in the middle, in line 2"),
+        ("model list.json", "cannot use the model list.json: "),
+        ("bench report b.jsonl", "b.jsonl is of no use: line "),
+        ("train t.csv", "t.csv: line 3: 3 cells are expected, not 2"),
+        ("sim W5 --model e.csv", "line 2, cell 3: it is no number"),
+        ("sim W5 --add-programs m.toml", "m.toml:"),
+    ] {
+        let said = said(folder.path(), line);
+        assert!(said.contains(place), "{line}: {said}");
+        for of_rust in ["invalid type", "sequence", "struct", "a map"] {
+            assert!(!said.contains(of_rust), "{line}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_name_of_which_there_is_nothing_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let mixes = "[programs]\na = 'true'\n[mixes]\nm = 'a'\n";
+    fs::write(folder.path().join("m.toml"), mixes).unwrap();
+    fs::write(folder.path().join("t.csv"), "program,cpi,sf\na,1,2\n").unwrap();
+    for line in [
+        "sim NOPE",
+        "sim nope,W5",
+        "sim W5 --machine nope",
+        "sim W5 --policy nope",
+        "sim soplex",
+        "bench run m.toml --mix nope",
+        "bench run m.toml --scheduler nope",
+        "train t.csv --leave-out nope",
+        "train t.csv --column nope",
+        "set policy nope",
+        "--profile nope",
+    ] {
+        fails(folder.path(), line, 2);
     }
 }

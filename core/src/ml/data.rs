@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fixed;
 use super::header::TableHeader;
+use crate::output::WrongUsage;
 
 mod read;
 
@@ -124,10 +125,10 @@ impl Data {
         for program in programs.iter().collect::<BTreeSet<_>>() {
             let before = all.len();
             all.extend(self.rows.extract_if(.., |row| row.program == *program));
-            ensure!(
-                all.len() > before,
-                "cannot leave out '{program}': the tables have no such program"
-            );
+            if all.len() == before {
+                let what = format!("cannot leave out '{program}': the tables have no such program");
+                return Err(WrongUsage(what).into());
+            }
         }
         Ok(all)
     }

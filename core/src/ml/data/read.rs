@@ -9,6 +9,8 @@ use super::{Data, Row};
 use crate::files::read_table;
 use crate::ml::events;
 use crate::ml::header::{self, TableHeader};
+use crate::output::WrongUsage;
+use crate::parse;
 use crate::pmu::plain;
 use crate::text;
 
@@ -67,10 +69,15 @@ impl Data {
             .trim(csv::Trim::All)
             .comment(Some(b'#'))
             .from_reader(text.as_bytes());
-        let names: Vec<String> = reader.headers()?.iter().map(shown).collect();
+        let names: Vec<String> = reader
+            .headers()
+            .map_err(parse::of_csv)?
+            .iter()
+            .map(shown)
+            .collect();
         let layout = self.layout(&names, wished)?;
         for record in reader.records() {
-            let record = record.context("a line that is damaged")?;
+            let record = record.map_err(parse::of_csv)?;
             let line = record.position().map_or(0, csv::Position::line);
             let row = self
                 .row(&record, &layout, &names)
@@ -166,7 +173,9 @@ impl Data {
         }
         for wish in wished {
             let known = names.iter().any(|name| plain(name) == plain(wish));
-            ensure!(known, "it has no column '{wish}'");
+            if !known {
+                return Err(WrongUsage(format!("it has no column '{wish}'")).into());
+            }
         }
         if !ignored.is_empty() {
             self.notes.push(format!(
@@ -362,7 +371,7 @@ mod tests {
         assert!(error("program,cpi,sf\nx,-1,1\n").contains("below 0"));
         assert!(error("program,cpi,sf\nx,300,1\n").contains("makes no sense"));
         assert!(error("program,cpi,sf\n").contains("no rows"));
-        assert!(error("program,cpi,sf\nx,1\n").contains("damaged"));
+        assert!(error("program,cpi,sf\nx,1\n").contains("line 2: 3 cells are expected, not 2"));
         assert!(error("program,core-type,cpi,ips\nx,P,1,5\n").contains("both"));
         assert!(error("program,cpi,sf\nx,1,1000\n").contains("no sense"));
     }
