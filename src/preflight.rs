@@ -109,10 +109,8 @@ pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
     Err(Obstacle {
         reason: ExitReason::NoSchedExt,
         what: format!("this kernel ({release}) has no sched_ext"),
-        remedy: "scx_hetero needs Linux 6.16 or later built with CONFIG_SCHED_CLASS_EXT=y, \
-                 CONFIG_BPF_SYSCALL=y, CONFIG_BPF_JIT=y and CONFIG_DEBUG_INFO_BTF=y. Debian has \
-                 it from 6.16 (trixie-backports), Fedora, Arch, CachyOS and Ubuntu 25.10 or \
-                 later in their own kernels"
+        remedy: "boot Linux 6.16 or later with CONFIG_SCHED_CLASS_EXT=y, as Debian's backports, \
+                 Fedora, Arch, CachyOS and Ubuntu 25.10 have"
             .into(),
     })
 }
@@ -191,6 +189,11 @@ pub(crate) fn none_isolated_at_boot(root: &Path) -> Result<(), Obstacle> {
     })
 }
 
+/// How to stop what is attached.
+const STOP_ANY: &str = "stop it first (for instance: systemctl stop scx, or scxctl stop)";
+const STOP_OURS: &str = "stop it first (Ctrl-C where it runs, or systemctl stop scx_hetero), or change it as it runs \
+                         ('scx_hetero set')";
+
 /// No other scheduler may be attached.
 pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
     let dir = root.join(SCHED_EXT);
@@ -198,19 +201,19 @@ pub(crate) fn nobody_else(root: &Path) -> Result<(), Obstacle> {
     if state.trim() == "disabled" {
         return Ok(());
     }
-    let name = fs::read_to_string(dir.join("root/ops")).unwrap_or_default();
-    let name = match name.trim() {
-        "" => "another sched_ext scheduler",
-        name => name,
+    let name = read_trimmed(dir.join("root/ops")).unwrap_or_default();
+    let (name, remedy) = match &*name {
+        "" => ("another sched_ext scheduler", STOP_ANY),
+        name if attached_hetero(root).is_some() => (name, STOP_OURS),
+        name => (name, STOP_ANY),
     };
     Err(Obstacle {
         reason: ExitReason::AnotherScheduler,
         what: format!(
-            "{name} is attached already ({}), and the kernel takes one sched_ext scheduler at a \
-             time",
+            "{name} is attached already ({}), and the kernel takes one scheduler at a time",
             state.trim()
         ),
-        remedy: "stop it first (for instance: systemctl stop scx, or scxctl stop)".into(),
+        remedy: remedy.into(),
     })
 }
 

@@ -26,14 +26,7 @@ const NEEDED: [&str; 4] = [
 const CAPABILITIES: [(u32, &str); 2] = [(38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
 pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Check> {
-    let mut checks = vec![
-        release(root),
-        judge(
-            "sched-ext",
-            preflight::sched_ext(root),
-            "it has sched_ext".into(),
-        ),
-    ];
+    let mut checks = vec![release(root)];
     checks.extend(options(root));
     checks.push(judge(
         "btf",
@@ -77,25 +70,35 @@ fn release(root: &Path) -> Check {
     Check::ok(NAME, format!("Linux {release}"))
 }
 
+/// Whether it has sched_ext, and was built with all that this takes.
 fn options(root: &Path) -> Vec<Check> {
     const NAME: &str = "options";
+    const SCHED_EXT: &str = "sched-ext";
+    let sched_ext = preflight::sched_ext(root);
     let Some(config) = config(root) else {
         let text = "its options are not shown (/proc/config.gz, /boot/config-RELEASE)";
-        return vec![Check::note(NAME, text)];
+        let has = judge(SCHED_EXT, sched_ext, "it has sched_ext".into());
+        return vec![has, Check::note(NAME, text)];
     };
     let is_set = |option: &str| config.lines().any(|line| line == format!("{option}=y"));
     let missing: Vec<_> = NEEDED.into_iter().filter(|o| !is_set(o)).collect();
-    let mut checks = vec![match missing.is_empty() {
-        true => Check::ok(NAME, "it was built with all options that are needed"),
-        false => Check::failed(
-            NAME,
-            format!(
-                "of what is needed it was built without {}",
-                missing.join(", ")
+    let without = format!("it was built without {}", missing.join(", "));
+    if let (Err(lack), false) = (&sched_ext, missing.is_empty()) {
+        // One lack, of which that is the cause.
+        let what = format!("{}: {without}", lack.what);
+        return vec![Check::failed(SCHED_EXT, what, &lack.remedy)];
+    }
+    let mut checks = vec![
+        judge(SCHED_EXT, sched_ext, "it has sched_ext".into()),
+        match missing.is_empty() {
+            true => Check::ok(NAME, "it was built with all options that are needed"),
+            false => Check::failed(
+                NAME,
+                format!("{without}, which is needed"),
+                "boot a kernel built with all of them set to y",
             ),
-            "boot a kernel built with all of them set to y",
-        ),
-    }];
+        },
+    ];
     if missing.is_empty() && !is_set("CONFIG_EXT_GROUP_SCHED") {
         checks.push(Check::warning(
             "cgroup-weights",

@@ -24,8 +24,8 @@ use crate::pmu::virtual_counters::{
 use crate::topology::Topology;
 
 /// What is missing where there is nothing.
-pub(super) const NONE: &str = "no RAPL (powercap, or perf's power) and no hwmon sensor of the \
-                               processors; on Intel and AMD, 'modprobe intel_rapl_msr' may help";
+pub(super) const NONE: &str = "no RAPL and no hwmon sensor of the processors; on Intel and AMD \
+                               'modprobe intel_rapl_msr' may help";
 
 /// Sensors of an ODROID-XU3, by their addresses on its bus: their driver has no labels.
 const XU3: [(&str, Board); 3] = [

@@ -24,8 +24,7 @@ pub(crate) fn choose(
     let path = named.unwrap_or(default);
     if (named.is_none() || learn) && !path.exists() {
         info!(
-            "no model of this machine (--model, or {}): what a core type is worth to a thread is \
-             taken from static capacities until it is measured",
+            "no model {}: core types are worth their capacities until more is measured",
             path.display()
         );
         return Ok(None);

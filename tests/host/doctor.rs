@@ -117,6 +117,11 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
         ("sched-ext", Failed, "CONFIG_SCHED_CLASS_EXT", |m| {
             fs::remove_dir_all(m.root().join("sys/kernel/sched_ext")).unwrap();
         }),
+        ("sched-ext", Failed, "without CONFIG_SCHED_CLASS_EXT", |m| {
+            fs::remove_dir_all(m.root().join("sys/kernel/sched_ext")).unwrap();
+            let config = CONFIG.replace("CONFIG_SCHED_CLASS_EXT=y\n", "");
+            m.set("boot/config-6.18.15+deb13-amd64", &config);
+        }),
         ("options", Failed, "without CONFIG_BPF_JIT", |m| {
             let config = CONFIG.replace("CONFIG_BPF_JIT=y", "# CONFIG_BPF_JIT is not set");
             m.set("boot/config-6.18.15+deb13-amd64", &config);
@@ -179,11 +184,11 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
         ("topology", Note, "not a number", |m| {
             m.set("sys/devices/system/cpu/cpu3/cpu_capacity", "fast");
         }),
-        ("calibration", Warning, "damaged", |m| {
+        ("calibration", Warning, "cut short", |m| {
             m.set("var/lib/scx_hetero/calibration.json", "{");
         }),
         ("model", Note, "train --here", |_| {}),
-        ("model", Warning, "damaged", |m| {
+        ("model", Warning, "cut short", |m| {
             m.set("var/lib/scx_hetero/model.json", "{");
         }),
         ("model", Warning, "is ignored", |m| {

@@ -68,26 +68,27 @@ impl Topology {
             }
         }
 
-        let mut text = format!("{}\n\n{}\n\n", wrap(&self.summary()), table.trim_fmt());
-        for note in &self.notes {
-            text += &wrap(&format!("Note: {note}."));
-            text.push('\n');
-        }
-        text += &wrap(&self.source_line());
-        for disagreement in &self.disagreements {
-            text.push('\n');
-            text += &wrap(&format!("Sources disagree: {disagreement}."));
+        let mut text = format!("{}\n\n{}", wrap(&self.summary()), table.trim_fmt());
+        let notes = self.notes.iter().map(|note| format!("Note: {note}."));
+        let disagreements = self.disagreements.iter();
+        let disagreements = disagreements.map(|d| format!("Sources disagree: {d}."));
+        let below = notes.chain(self.source_line()).chain(disagreements);
+        let below: Vec<String> = below.map(|line| wrap(&line)).collect();
+        if !below.is_empty() {
+            text += "\n\n";
+            text += &below.join("\n");
         }
         text
     }
 
-    fn source_line(&self) -> String {
+    /// `None` if there was none: the summary says that.
+    fn source_line(&self) -> Option<String> {
         let capacities = match (self.source, self.capacity_source) {
-            (Source::AllSame, _) => return "One core type: no source tells its CPUs apart.".into(),
+            (Source::AllSame, _) => return None,
             (_, Some(source)) => format!("capacities from {source}"),
             (_, None) => "capacities assumed".to_string(),
         };
-        format!("Core types from {}; {capacities}.", self.source)
+        Some(format!("Core types from {}; {capacities}.", self.source))
     }
 
     /// "4.70", or "4.50-4.80" where these CPUs differ.
