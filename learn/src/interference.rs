@@ -115,13 +115,13 @@ fn report(examples: &[PairExample]) -> Result<String> {
         .filter(|at| !FURTHER.contains(at))
         .collect();
     let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header([
-        "told by",
-        "signs",
-        "programs",
-        "right",
-        "antagonists",
-        "right",
+    table.load_style(presets::NOTHING).set_header([
+        "TOLD BY",
+        "SIGNS",
+        "PROGRAMS",
+        "RIGHT",
+        "ANTAGONISTS",
+        "RIGHT",
     ]);
     let mut shown = Vec::new();
     for (signs, known) in [("all", &all), ("policies'", &common)] {
@@ -155,14 +155,14 @@ fn report(examples: &[PairExample]) -> Result<String> {
         programs.len(),
         antagonists.iter().filter(|name| !name.is_empty()).count()
     );
-    let mut text = format!("{}\n\n{table}\n", hang_words(&caption, 0, 0));
+    let mut text = format!("{}\n\n{}\n", hang_words(&caption, 0, 0), table.trim_fmt());
     for (teller, signs, scores) in &shown {
         let signs = match *signs {
             "all" => "all signs",
             _ => "policies' signs",
         };
         text += &format!("\nBy {teller}, {signs}, of programs left out; a row is what it was:\n\n");
-        text += &confusion(scores).to_string();
+        text += &confusion(scores).trim_fmt();
         text.push('\n');
     }
     Ok(text.trim_end().to_string())
@@ -301,9 +301,11 @@ fn confusion(scores: &ClassConfusion) -> Table {
     let mut there = InterferenceClass::ALL.to_vec();
     there.retain(|&class| scores.of(class) + column(class) > 0);
     let mut table = Table::new();
-    let names = there.iter().map(|class| class.name());
-    let head = std::iter::once("").chain(names).chain(["F1"]);
-    table.load_style(presets::ASCII_MARKDOWN).set_header(head);
+    let names = there.iter().map(|class| class.name().to_uppercase());
+    let head = std::iter::once(String::new())
+        .chain(names)
+        .chain(["F1".to_string()]);
+    table.load_style(presets::NOTHING).set_header(head);
     for &is in &there {
         let counts = there
             .iter()
@@ -315,6 +317,9 @@ fn confusion(scores: &ClassConfusion) -> Table {
             .chain(counts)
             .chain([f1]);
         table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

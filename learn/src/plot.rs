@@ -41,24 +41,35 @@ pub fn draw(model: &Model, found: &[HeldOutSpeedups]) -> Result<String> {
         for ((speedup, found), row) in model.speedup.iter().zip(found).zip(&rows) {
             let cells = row.split_evenly((1, 3));
             scatter(&cells[0], speedup, found)?;
-            curve(&cells[1], &speedup.curve, "mean absolute error")?;
+            let unit = match speedup.trees.inverse {
+                true => "mean absolute error of 1 / SF",
+                false => "mean absolute error of SF",
+            };
+            curve(&cells[1], &speedup.curve, unit, speedup.trees.trees.len())?;
             let names = speedup
                 .trees
                 .features
                 .iter()
                 .map(|feature| feature.name.as_str());
-            bars(&cells[2], names, &speedup.importances)?;
+            bars(
+                &cells[2],
+                "What features are worth",
+                names,
+                &speedup.importances,
+            )?;
         }
         if let (Some(classifier), Some(row)) = (&model.classifier, rows.last()) {
             let cells = row.split_evenly((1, 3));
             matrix(&cells[0], classifier)?;
-            curve(&cells[1], &classifier.curve, "logistic loss")?;
+            let taken = classifier.trees.trees.len();
+            curve(&cells[1], &classifier.curve, "logistic loss", taken)?;
             let names = classifier
                 .trees
                 .features
                 .iter()
                 .map(|feature| feature.name.as_str());
-            bars(&cells[2], names, &classifier.importances)?;
+            let title = "What features of the first (a) and the second (b) are worth";
+            bars(&cells[2], title, names, &classifier.importances)?;
         }
         root.present().map_err(drawing)?;
     }
@@ -106,7 +117,7 @@ fn scatter(area: &Area, speedup: &Speedup, found: &HeldOutSpeedups) -> Result<()
     Ok(())
 }
 
-fn curve(area: &Area, steps: &[TrainingError], unit: &str) -> Result<()> {
+fn curve(area: &Area, steps: &[TrainingError], unit: &str, taken: usize) -> Result<()> {
     let losses = steps
         .iter()
         .flat_map(|step| [Some(step.learnt), step.held_out])
@@ -115,8 +126,9 @@ fn curve(area: &Area, steps: &[TrainingError], unit: &str) -> Result<()> {
     if steps.len() < 2 || most <= 0.0 {
         return Ok(());
     }
+    let caption = format!("Learning curve; trees taken: {taken}");
     let mut chart = ChartBuilder::on(area)
-        .caption("Learning curve", ("sans-serif", 16))
+        .caption(caption, ("sans-serif", 16))
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(56)
@@ -127,6 +139,10 @@ fn curve(area: &Area, steps: &[TrainingError], unit: &str) -> Result<()> {
         .x_desc("trees")
         .y_desc(unit);
     mesh.draw().map_err(drawing)?;
+    let top = most * 1.05;
+    chart
+        .draw_series(LineSeries::new([(taken, 0.0), (taken, top)], GREY))
+        .map_err(drawing)?;
     let learnt = steps.iter().map(|step| step.learnt).enumerate();
     let held = steps.iter().filter_map(|step| step.held_out).enumerate();
     let series = [
@@ -149,12 +165,17 @@ fn curve(area: &Area, steps: &[TrainingError], unit: &str) -> Result<()> {
         .map_err(drawing)
 }
 
-fn bars<'n>(area: &Area, names: impl Iterator<Item = &'n str>, importances: &[f64]) -> Result<()> {
+fn bars<'n>(
+    area: &Area,
+    title: &str,
+    names: impl Iterator<Item = &'n str>,
+    importances: &[f64],
+) -> Result<()> {
     let mut bars: Vec<(&str, f64)> = names.zip(importances.iter().copied()).collect();
     bars.sort_by(|a, b| b.1.total_cmp(&a.1));
     bars.truncate(14);
     let text = |size: u32| ("sans-serif", size).into_font().color(&BLACK);
-    area.draw(&Text::new("What features are worth", (20, 14), text(16)))
+    area.draw(&Text::new(title.to_string(), (20, 14), text(16)))
         .map_err(drawing)?;
     let (width, height) = area.dim_in_pixel();
     let step = ((height as i32 - 60) / bars.len().max(1) as i32).min(26);
@@ -162,7 +183,8 @@ fn bars<'n>(area: &Area, names: impl Iterator<Item = &'n str>, importances: &[f6
     for (n, (name, share)) in bars.iter().enumerate() {
         let y = 44 + n as i32 * step;
         let length = (f64::from(width as i32 - 210) * share / most) as i32;
-        area.draw(&Text::new(name.to_string(), (20, y), text(13)))
+        let middle = y + (step - 6 - 13) / 2;
+        area.draw(&Text::new(name.to_string(), (20, middle), text(13)))
             .map_err(drawing)?;
         let bar = Rectangle::new(
             [(150, y), (150 + length, y + step - 6)],
@@ -170,7 +192,7 @@ fn bars<'n>(area: &Area, names: impl Iterator<Item = &'n str>, importances: &[f6
         );
         area.draw(&bar).map_err(drawing)?;
         let percent = format!("{:.0}%", 100.0 * share);
-        area.draw(&Text::new(percent, (156 + length, y), text(13)))
+        area.draw(&Text::new(percent, (156 + length, middle), text(13)))
             .map_err(drawing)?;
     }
     Ok(())
@@ -206,14 +228,14 @@ fn matrix(area: &Area, classifier: &Classifier) -> Result<()> {
     for (label, at) in [
         ("said: first", (130, 64)),
         ("said: second", (250, 64)),
-        ("is: first", (30, 124)),
-        ("is: second", (30, 214)),
+        ("is: first", (20, 124)),
+        ("is: second", (20, 214)),
     ] {
         area.draw(&Text::new(label, at, text(14)))
             .map_err(drawing)?;
     }
     let rest = format!(
-        "precision {:.3}  recall {:.3}  F1 {:.3}  by the estimated SF {:.1}%",
+        "precision {:.3}, recall {:.3}, F1 {:.3}; by the estimated SF {:.1}% right",
         scores.precision(),
         scores.recall(),
         scores.f1(),

@@ -37,7 +37,8 @@ th, td { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px so
   vertical-align: top; }
 th { color: var(--pale); font-weight: 600; } .number { text-align: right; }
 .scroll { max-height: 30rem; overflow: auto; }
-@media (max-width: 600px) { body { padding: .6rem; font-size: 15px; } }
+@media (max-width: 600px) { body { padding: .6rem; font-size: 15px; }
+  .wide svg { min-width: 640px; } svg text { font-size: 14px; } }
 ";
 
 /// The page of a recording called `file`.
