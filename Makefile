@@ -21,7 +21,7 @@ machine = $(if $(SIMPLE),,--machine $(MACHINE))
 
 # `setup` first, then what needs it.
 .NOTPARALLEL:
-.PHONY: build spin heartbeats setup testbed run check test test-kernels soak bench-switch try-userland generated deb try-deb try-service clean help
+.PHONY: build spin heartbeats setup testbed run check test test-kernels soak bench-switch try-userland generated install uninstall deb try-deb try-service clean help
 
 build:           ## build target/release/scx_hetero (the default), on any distribution
 	@testbed/build-needs >/dev/null
@@ -77,6 +77,12 @@ try-userland: setup ## build the example that schedules in user space, and see i
 
 generated: build ## man pages and completions, into target/release/generated
 	@$(target)/release/scx_hetero generate $(target)/release/generated
+
+install:         ## install what `generated` has built, below PREFIX (/usr/local), with its service (docs/install.md)
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" TARGET="$(target)" packaging/install
+
+uninstall:       ## take that away again
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" TARGET="$(target)" packaging/install uninstall
 
 deb: generated heartbeats spin ## build target/debian/scx-hetero_*.deb (takes cargo-deb and libvulkan-dev: docs/install.md)
 	@$(MAKE) -s -C heartbeats OUT="$(abspath $(target))/heartbeats" PREFIX=/usr frames

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line.
 
+mod manual;
+
 use std::io::{IsTerminal, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -357,7 +359,7 @@ fn show_topology(json: bool, core_types: Option<&CoreTypesSpec>) -> Result<()> {
 fn generate(folder: &Path) -> Result<()> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        clap_mangen::generate_to(Cli::command(), folder)?;
+        manual::write(Cli::command(), folder)?;
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             clap_complete::generate_to(shell, &mut Cli::command(), NAME, folder)?;
         }

@@ -127,7 +127,17 @@ fn man_pages_and_completions_know_every_subcommand_and_option() {
             assert!(completions.contains(option), "{option}");
         }
     }
-    assert!(man.contains("Exit status: 0 detached cleanly"), "{man}");
+    assert!(
+        man.contains(".SH \"EXIT STATUS\"\n0 detached cleanly"),
+        "{man}"
+    );
+    let beats = file("scx_hetero-goal-run.1");
+    for part in [
+        ".SH NOTES\n.PP\nA beat is:\n.nf\nlines,",
+        ".SH \"EXAMPLES\"\n.nf\nscx_hetero goal run",
+    ] {
+        assert!(beats.contains(part), "{part} is not in: {beats}");
+    }
     assert!(!man.contains("slots") && !folder.join("scx_hetero-generate.1").exists());
 }
 
