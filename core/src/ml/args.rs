@@ -217,10 +217,12 @@ pub struct Here {
 
 /// Which model.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Example:\n  scx_hetero model /var/lib/scx_hetero/model.json")]
+#[command(after_help = "Examples:\n  \
+    scx_hetero model            that of this machine\n  \
+    scx_hetero model mine.json  another")]
 pub struct Show {
     /// The model
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = model::PATH)]
     pub path: PathBuf,
 
     /// Print the table only, also if it is of another machine

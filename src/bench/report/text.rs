@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tables for terminals.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 use super::summary::{OfMix, Stat, Summary};
-use crate::text::wrap;
+use crate::text::{WIDTH, wrap};
 
 /// What stands where something cannot be counted.
 const NOTHING: &str = "-";
@@ -111,15 +111,21 @@ fn table(after_name: &[&'static str], rows: Vec<Vec<String>>, energy: bool) -> S
     header.extend(after_name);
     header.extend(["UNFAIRNESS", "ASP", "STP", "ANTT", "MIGR/S", "SPREAD"]);
     header.extend(energy.then_some("J/S"));
-    table.load_style(presets::NOTHING).set_header(header);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH as u16)
+        .set_header(header);
     for row in rows {
         table.add_row(row);
     }
     for (at, column) in table.column_iter_mut().enumerate() {
-        // One space between columns: with ranges of two numbers the line has to fit into 80 columns.
+        // One space between columns: with ranges of two numbers the line has to fit, and if it does not,
+        // a scheduler's name has several.
         column.set_padding((u16::from(at > 0), 0));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     table.trim_fmt()
@@ -178,6 +184,20 @@ mod tests {
                 let line = line.unwrap_or_else(|| panic!("{}\n{text}", row.scheduler));
                 assert_eq!(line.contains(".."), row.repeats > 1, "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn a_scheduler_with_many_options_has_several_lines() {
+        let mut summary = example();
+        let row = &mut summary.mixes[0].schedulers[0];
+        row.scheduler = "scx_lavd --performance --some-option --and-another 1000".into();
+        row.asp.min = -1000.0;
+        let text = text(&summary);
+        let fits = |line: &str| line.chars().count() <= WIDTH;
+        assert!(text.lines().all(fits), "{text}");
+        for part in ["scx_lavd", "--performance", "--and-another", "-1000.00.."] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
         }
     }
 }
