@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use serde::Serialize;
 use simplelog::{ColorChoice, ConfigBuilder, TermLogger, TerminalMode};
 
@@ -119,6 +119,13 @@ impl<L: Log> Log for Printable<L> {
     }
 
     fn log(&self, record: &Record) {
+        // What the libraries of sched_ext have to tell is for those who look for faults.
+        let of_library = ["scx_utils", "scx_stats"]
+            .iter()
+            .any(|name| record.target().starts_with(name));
+        if of_library && record.level() == Level::Info && log::max_level() == LevelFilter::Info {
+            return;
+        }
         let text = record.args().to_string();
         self.0.log(
             &Record::builder()

@@ -68,7 +68,7 @@ pub fn draw(model: &Model, found: &[HeldOutSpeedups]) -> Result<String> {
                 .features
                 .iter()
                 .map(|feature| feature.name.as_str());
-            let title = "What features of the first (a) and the second (b) are worth";
+            let title = "What features are worth (a: first, b: second)";
             bars(&cells[2], title, names, &classifier.importances)?;
         }
         root.present().map_err(drawing)?;
@@ -139,9 +139,9 @@ fn curve(area: &Area, steps: &[TrainingError], unit: &str, taken: usize) -> Resu
         .x_desc("trees")
         .y_desc(unit);
     mesh.draw().map_err(drawing)?;
-    let top = most * 1.05;
+    let (at, top) = (taken.min(steps.len() - 1), most * 1.05);
     chart
-        .draw_series(LineSeries::new([(taken, 0.0), (taken, top)], GREY))
+        .draw_series(LineSeries::new([(at, 0.0), (at, top)], GREY))
         .map_err(drawing)?;
     let learnt = steps.iter().map(|step| step.learnt).enumerate();
     let held = steps.iter().filter_map(|step| step.held_out).enumerate();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use crate::program::command;
 
@@ -183,7 +184,21 @@ fn a_name_of_which_there_is_nothing_is_wrong_usage() {
         "train t.csv --column nope",
         "set policy nope",
         "--profile nope",
+        "know x[",
     ] {
         fails(folder.path(), line, 2);
+    }
+}
+
+#[test]
+fn the_scheduler_does_not_wait_for_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for option in ["--rules", "--model"] {
+        let said = fails(folder.path(), &format!("{option} pipe"), 2);
+        let asks = format!("pipe is a pipe: name a file with {option}");
+        assert!(said.contains(&asks), "{said}");
     }
 }
