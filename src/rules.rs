@@ -439,7 +439,7 @@ goal = { most = 60 }
             (
                 "[[rule]]\ncomm = \"a\"\nweight = \"high\"",
                 "line 3, column 10",
-                "u16",
+                "expected a whole number",
             ),
             (
                 "[[rule]]\ncomm = \"a\"\ngoal = { rate = 0 }",
@@ -474,7 +474,7 @@ goal = { most = 60 }
             (
                 "[[rule]]\ncomm = \"a\"\ngoal = { rate = \"fast\" }",
                 "line 3, column 17",
-                "expected f",
+                "expected a number",
             ),
             (
                 "[[rule]]\ncomm = \"a\"\ngoal = { speed = 3 }",
@@ -510,7 +510,7 @@ goal = { most = 60 }
             (
                 "[[rule]]\ncomm = 5\nleave = true",
                 "line 2, column 8",
-                "string",
+                "expected text",
             ),
             ("[[rule]\n", "line 1", ""),
         ] {

@@ -122,7 +122,7 @@ pub fn expected(said: &str) -> Cow<'_, str> {
         _ => in_words(found),
     };
     let wanted = in_words(wanted);
-    format!("{wanted} is expected, not {found}").into()
+    format!("expected {wanted}, not {found}").into()
 }
 
 /// A type by serde's name.
@@ -177,7 +177,7 @@ mod tests {
             ),
             (
                 "{\"schema\": 2,\n\"all\": [[]]}",
-                "line 2, column 10: an object is expected, not a list of 0",
+                "line 2, column 10: expected an object, not a list of 0",
             ),
             (
                 "[1]",
@@ -193,20 +193,20 @@ mod tests {
             ),
             (
                 "{\"schema\": 2,\n\"all\": {}}",
-                "line 2, column 7: a list is expected, not an object",
+                "line 2, column 7: expected a list, not an object",
             ),
             ("{\"schema\": 2}", "line 1, column 13: missing field `all`"),
             (
                 "{\"schema\": 2,\n\"all\": [{\"name\": 3}]}",
-                "line 2, column 18: text is expected, not 3",
+                "line 2, column 18: expected text, not 3",
             ),
             (
                 "{\"schema\": 2,\n\"all\": [\"x\"]}",
-                "line 2, column 11: an object is expected, not \"x\"",
+                "line 2, column 11: expected an object, not \"x\"",
             ),
             (
                 "{\"schema\": 2, \"all\": [{\"name\": \"a\", \"at\": [1, null]}]}",
-                "line 1, column 50: a number is expected, not null",
+                "line 1, column 50: expected a number, not null",
             ),
         ] {
             let error = json_of::<Outer>(text, 1..=2).unwrap_err();

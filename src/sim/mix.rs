@@ -273,7 +273,7 @@ mod tests {
                 "goal.rate: a target has to be a finite",
             ),
             (goal("{ rate = 1e9 }"), 6, "too high"),
-            (goal("{ rate = \"x\" }"), 6, "expected f64"),
+            (goal("{ rate = \"x\" }"), 6, "expected a number"),
             (goal("{ deadline_ms = 0 }"), 6, "goal.deadline_ms: must lie"),
             (goal("{ rate = 3, weight = 0 }"), 6, "goal.weight: must be"),
             (
@@ -284,7 +284,7 @@ mod tests {
             (goal("{ rate = 3, colour = 2 }"), 6, "but percent, rate"),
             (goal("{ rate = 3, percent = 2 }"), 6, "one of percent"),
             (goal("{ weight = 3 }"), 6, "one of percent"),
-            (goal("30"), 6, "expected a map"),
+            (goal("30"), 6, "expected an object"),
             (
                 "[\n{ progam = \"a\" } ]".into(),
                 6,

@@ -148,7 +148,7 @@ fn a_damaged_file_is_said_to_be_so_with_the_line_and_what_belongs_there() {
         ("know import cut.json", "ends in the middle, in line 2"),
         (
             "know import list.json",
-            "line 2, column 11: text is expected, not a list",
+            "line 2, column 11: expected text, not a list",
         ),
         ("know import new.json", "its schema is 99"),
         ("model cut.json", "ends in the middle, in line 2"),
