@@ -350,6 +350,6 @@ pub(super) mod tests {
         let other = line(&ResultsLine::Header(other)).unwrap();
         assert!(refused(&format!("{other}\n")).contains("kernel 7.2"));
         let newer = other.replace("\"schema\":1", "\"schema\":99");
-        assert!(refused(&format!("{newer}\n")).contains("no header that this version knows"));
+        assert!(refused(&format!("{newer}\n")).contains("its schema is 99, and this one"));
     }
 }

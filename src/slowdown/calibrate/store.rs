@@ -210,10 +210,10 @@ mod tests {
             ..calibration()
         };
         let cases = [
-            ("".to_string(), "damaged"),
-            ("[1, 2]".to_string(), "form"),
-            ("{\"schema\": 1}".to_string(), "damaged"),
-            (serde_json::to_string(&newer).unwrap(), "form"),
+            ("".to_string(), "it is empty"),
+            ("[1, 2]".to_string(), "of another kind"),
+            ("{\"schema\": 1}".to_string(), "missing field"),
+            (serde_json::to_string(&newer).unwrap(), "a later version"),
             (serde_json::to_string(&odd).unwrap(), "no sense"),
         ];
         for (text, expected) in cases {
