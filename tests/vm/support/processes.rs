@@ -2,7 +2,7 @@
 //! Processes besides the test's own, and cgroups for them.
 
 use std::ops::Deref;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::{fs, thread};
 
 use super::ms;
@@ -37,6 +37,16 @@ impl Drop for Cgroup {
 
 /// A process that computes until it is dropped.
 pub(crate) struct Burner(Child);
+
+impl Burner {
+    /// A program of the testbed's on one CPU.
+    pub(crate) fn on(cpu: usize, program: &[&str]) -> Self {
+        let mut command = Command::new("hetero-programs");
+        command.args(program).args(["--pin", &cpu.to_string()]);
+        command.args(["--warmup", "0", "--seconds", "1000"]);
+        Self(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+}
 
 impl Deref for Burner {
     type Target = Child;
