@@ -81,9 +81,7 @@ fn calibration(root: &Path, topology: &Topology) -> Check {
     match Calibration::read(&path) {
         Err(error) => ignored(format!("{error:#}")),
         Ok(None) => {
-            // What memory transfers at the most is assumed then, and mostly too low.
-            let text =
-                "not calibrated: defaults serve, by which a full cache may be told as full memory";
+            let text = "not calibrated: what memory transfers at the most is assumed";
             Check::note(NAME, text).remedied_by(CALIBRATE)
         }
         Ok(Some(calibration)) => {

@@ -4,6 +4,7 @@
 //! A look at the task table says what runs beside what; a sample says how a thread fares there. What it takes is
 //! bounded: a look goes through the table once, and seeks the culprits of no more than [`SOUGHT`] threads.
 
+mod most;
 mod thread;
 
 use crate::interference::company::ThreadCompany;
@@ -15,9 +16,10 @@ use crate::knowledge::{ThreadLosses, UndisturbedProfile};
 use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::{LINE_BYTES, Sample};
-use crate::slowdown::{Phase, Thresholds};
+use crate::slowdown::{Phase, Thresholds, likely_bandwidth};
 use crate::table::{Task, TaskId, TaskState};
 use crate::topology::{MAX_CORE_TYPES, Topology};
+use most::MostTraffic;
 use thread::{COLD, DisturbedThread, ENOUGH};
 
 /// Looks closer than this say nothing of what ran between them, ns.
@@ -60,6 +62,8 @@ struct SlotLoad {
 #[derive(Debug, Default)]
 pub struct AgentInterference {
     limits: Option<Thresholds>,
+    /// What memory has transferred, where nothing was measured.
+    most: MostTraffic,
     /// The highest clock of each core type so far, Hz.
     clocks: [HighestClock; MAX_CORE_TYPES],
     loads: Vec<SlotLoad>,
@@ -82,11 +86,14 @@ impl AgentInterference {
         self.limits = limits;
     }
 
-    /// What memory transfers at the most, bytes/s, as far as is known.
-    fn bandwidth(&self) -> f64 {
-        let assumed = || Thresholds::assumed(self.clocks[0].hz());
-        let limits = self.limits.unwrap_or_else(assumed);
-        limits.high_btr / 0.3
+    /// What memory transfers at the most, bytes/s, as far as is known: at the least, and most likely.
+    fn bandwidth(&self) -> [f64; 2] {
+        if let Some(limits) = self.limits {
+            return [limits.bandwidth(); 2];
+        }
+        let hz = self.clocks[0].hz();
+        let likely = likely_bandwidth(hz).max(self.most.bytes_per_second());
+        [Thresholds::assumed(hz).bandwidth(), likely]
     }
 
     /// Takes note of what runs where. `watts` is what a thread takes on a core type while it runs, where that is
@@ -105,6 +112,7 @@ impl AgentInterference {
         self.looked_ns = Some(now_ns);
         self.look = self.look.wrapping_add(1);
         let passed = since.unwrap_or(u64::MAX).max(1) as f64;
+        self.most.look(now_ns);
         self.clear(topology);
         for task in tasks {
             self.take(task, passed, since.is_some());
@@ -345,6 +353,9 @@ impl AgentInterference {
         if let Some(domain) = load.llc.and_then(|llc| self.domains.get_mut(llc)) {
             *domain = (*domain + load.share * (now.btr() - load.btr)).max(0.0);
         }
+        if let Some(llc) = load.llc {
+            self.most.take(llc, now.btr() * sample.run_ns as f64 / 1e9);
+        }
         load.btr = now.btr();
         load.l2 = now.l2_misses.map(|of| of * now.ips() * LINE_BYTES);
         let mut thread = self.take_thread(sample.task);
@@ -379,11 +390,15 @@ impl AgentInterference {
         for (llc, &traffic) in self.domains.iter().enumerate() {
             *if llc == here.llc { &mut near } else { &mut far } += traffic;
         }
+        let [least_bandwidth, bandwidth] = self.bandwidth();
+        let near = (near - own).max(0.0);
         Some(ThreadCompany {
             sibling: sibling.min(1.0),
             cluster: if shares_l2 { cluster.max(0.0) } else { 0.0 },
-            btr: ThreadCompany::traffic((near - own).max(0.0), far, self.domains.len()),
-            bandwidth: self.bandwidth(),
+            btr: ThreadCompany::traffic(near, far, self.domains.len()),
+            near_btr: near,
+            bandwidth,
+            least_bandwidth,
         })
     }
 

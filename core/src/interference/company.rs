@@ -12,8 +12,12 @@ pub struct ThreadCompany {
     pub cluster: f64,
     /// What others in its contention domain transfer, bytes/s.
     pub btr: f64,
-    /// What memory can transfer, bytes/s.
+    /// Of it, what those behind the same last-level cache do.
+    pub near_btr: f64,
+    /// What memory can transfer, bytes/s: most likely, so that it is told how full memory is.
     pub bandwidth: f64,
+    /// And at the least, so that nothing disturbed is taken for undisturbed.
+    pub least_bandwidth: f64,
 }
 
 /// How far a thread is undisturbed.
@@ -28,10 +32,11 @@ pub enum Quietness {
 }
 
 impl ThreadCompany {
-    /// No company, on a machine whose memory can transfer so many bytes/s.
+    /// No company, on a machine of which is known how many bytes/s memory can transfer.
     pub fn alone(bandwidth: f64) -> Self {
         Self {
             bandwidth,
+            least_bandwidth: bandwidth,
             ..Self::default()
         }
     }
@@ -54,15 +59,20 @@ impl ThreadCompany {
     /// Whether what others transfer leaves room for a thread that transfers `own_btr`, bytes/s: else it is undisturbed only in that it
     /// hardly needs memory itself.
     pub fn leaves_room(&self, own_btr: f64) -> bool {
-        let limits = Thresholds::from_bandwidth(self.bandwidth);
+        let limits = Thresholds::from_bandwidth(self.least_bandwidth);
         let needy = own_btr.max(limits.low_btr);
         crate::slowdown::contention::is_low(needy, self.btr, &limits)
+    }
+
+    /// Whether others behind its last-level cache transfer anything worth mentioning: else they take nothing of that.
+    pub fn uses_the_cache(&self) -> bool {
+        self.near_btr >= Thresholds::from_bandwidth(self.least_bandwidth).high_btr / 10.0
     }
 
     /// Whether a thread beside it is as good as alone: nothing else on its core, nor much behind its L2, and too
     /// little traffic to be in its way.
     pub fn is_quiet(&self, own_btr: f64) -> bool {
-        let limits = Thresholds::from_bandwidth(self.bandwidth);
+        let limits = Thresholds::from_bandwidth(self.least_bandwidth);
         self.sibling < 0.05
             && self.cluster < 0.1
             && crate::slowdown::contention::is_low(own_btr, self.btr, &limits)
@@ -92,6 +102,12 @@ mod tests {
         assert_eq!(told(4e8, 1e9), Quietness::Quiet);
         assert_eq!(told(9e9, 1e6), Quietness::Quiet, "it needs nothing");
         assert_eq!(told(9e9, 1e9), Quietness::Disturbed);
+        let unsure = ThreadCompany {
+            btr: 2e9,
+            bandwidth: 1e11,
+            ..quiet
+        };
+        assert_eq!(unsure.quietness(2e9), Quietness::Disturbed);
         let room = |btr: f64, own: f64| ThreadCompany { btr, ..quiet }.leaves_room(own);
         assert!(room(1e9, 1e6) && !room(9e9, 1e6));
     }

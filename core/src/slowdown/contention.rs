@@ -14,6 +14,10 @@ use crate::topology::{MAX_CORE_TYPES, Topology};
 /// contention is suspected too early, which costs samples and never poisons a history table.
 pub const ASSUMED_BYTES_PER_CYCLE: f64 = 4.0;
 
+/// What it most likely is: where less is assumed, one thread alone seems to fill memory, and a full cache is told as full
+/// memory (`docs/decisions/assumed-bandwidth.md`).
+const LIKELY_BYTES_PER_CYCLE: f64 = 12.0;
+
 /// The clock of a machine of which nothing was measured yet, Hz.
 const ASSUMED_CLOCK: f64 = 3.2e9;
 
@@ -44,6 +48,16 @@ impl Thresholds {
     pub fn assumed(hz: Option<f64>) -> Self {
         Self::from_bandwidth(hz.unwrap_or(ASSUMED_CLOCK) * ASSUMED_BYTES_PER_CYCLE)
     }
+
+    /// The bandwidth that these are of, bytes/s.
+    pub fn bandwidth(&self) -> f64 {
+        self.high_btr * 10.0 / 3.0
+    }
+}
+
+/// What the memory of such a machine most likely transfers, bytes/s.
+pub fn likely_bandwidth(hz: Option<f64>) -> f64 {
+    hz.unwrap_or(ASSUMED_CLOCK) * LIKELY_BYTES_PER_CYCLE
 }
 
 /// How much memory is used at one moment: the latest BTR of the thread on each busy CPU.

@@ -9,7 +9,7 @@ pub mod history;
 pub mod phase;
 pub mod sibling;
 
-pub use contention::{MemoryLoad, Thresholds};
+pub use contention::{MemoryLoad, Thresholds, likely_bandwidth};
 pub use estimator::{Estimator, Reading, ReadingOutcome};
 pub use history::History;
 pub use phase::Phase;

@@ -162,3 +162,45 @@ fn what_a_sample_says_of_one_is_company_of_the_next_at_once() {
     stage.agent.observe(&silent, &stage.topology);
     assert!(others(&stage) < 1e8);
 }
+
+#[test]
+fn one_thread_does_not_fill_the_memory_of_a_machine_that_was_not_calibrated() {
+    let mut stage = Stage::new(shared(machine(&[4])), 3);
+    stage.agent.set_limits(None);
+    // Samples are of 1 GHz, and 4 bytes a cycle is less than the third transfers.
+    stage.run(10, &[(2.0, 1e6), (1.0, 1e6), (0.0, 0.0)]);
+    stage.run(40, &[(1.0, 1.5e9), (1.0, 1e6), (1.0, 5e9)]);
+    let cached = stage.of(0);
+    assert_eq!(cached.class, InterferenceClass::Llc, "{cached:?}");
+    assert_eq!(cached.also, None, "{cached:?}");
+}
+
+#[test]
+fn what_nothing_else_explains_is_bandwidth_on_a_machine_that_was_not_calibrated() {
+    let mut stage = Stage::new(shared(machine(&[4])), 3);
+    stage.agent.set_limits(None);
+    // Behind 4 bytes a cycle the third fills memory, and the first misses no more often than before.
+    stage.run(10, &[(1.0, 4e8), (1.0, 1e6), (0.0, 0.0)]);
+    stage.run(40, &[(0.7, 2.8e8), (1.0, 1e6), (1.0, 3.6e9)]);
+    let memory = stage.of(0);
+    assert_eq!(memory.class, InterferenceClass::Bandwidth, "{memory:?}");
+}
+
+#[test]
+fn what_memory_was_seen_to_transfer_it_can() {
+    let mut stage = Stage::new(shared(machine(&[4])), 3);
+    stage.agent.set_limits(None);
+    stage.run(10, &[(1.0, 1e6), (1.0, 1e6), (1.0, 1e6)]);
+    let assumed = stage.agent.bandwidth();
+    stage.run(40, &[(1.0, 15e9), (1.0, 15e9), (1.0, 0.0)]);
+    let [least, likely] = stage.agent.bandwidth();
+    assert_eq!(least, assumed[0]);
+    assert!(likely > 2.0 * assumed[1], "{likely:e}, {assumed:?}");
+    stage.run(40, &[(1.0, 1e6), (1.0, 1e6), (1.0, 1e6)]);
+    assert_eq!(stage.agent.bandwidth(), [least, likely]);
+    // What was measured counts.
+    stage
+        .agent
+        .set_limits(Some(Thresholds::from_bandwidth(BANDWIDTH)));
+    assert!((stage.agent.bandwidth()[1] - BANDWIDTH).abs() < 1.0);
+}

@@ -99,10 +99,25 @@ impl DisturbedThread {
         let Some(signs) = InterferenceSigns::of(now, &alone, &company, fast) else {
             return;
         };
+        let mut likely = classify(&signs);
+        let is_explained = match best(&likely).0 {
+            InterferenceClass::None => false,
+            InterferenceClass::Llc => company.uses_the_cache(),
+            _ => true,
+        };
+        if !is_explained {
+            // Memory may be fuller than is likely.
+            let fuller = ThreadCompany {
+                bandwidth: company.least_bandwidth,
+                ..company
+            };
+            let signs = InterferenceSigns::of(now, &alone, &fuller, fast);
+            likely = signs.map_or(likely, |signs| classify(&signs));
+        }
         // The first ones count for more.
         let weight = 1.0 / f64::from(self.samples.saturating_sub(COLD).max(1)).min(AVERAGED);
         self.slow += (signs.values[at::SLOW].max(0.0) - self.slow) * weight;
-        for (of, likely) in self.likely.iter_mut().zip(classify(&signs)) {
+        for (of, likely) in self.likely.iter_mut().zip(likely) {
             *of += (likely - *of) * weight;
         }
     }
