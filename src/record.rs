@@ -2,7 +2,8 @@
 //! Recordings ([`hetero_core::record`]), written while scheduling (`--record`).
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -132,17 +133,42 @@ fn write_all(mut file: Members, records: &Receiver<Vec<u8>>, give_back: &Sender<
     info!("recorded to {}", file.path().display());
 }
 
+/// Lines for which a full disk has no room are lost, and those after them are written once there is.
 fn write_plain(path: &Path, mut file: File, full: &Receiver<Vec<u8>>, give_back: &Sender<Vec<u8>>) {
+    let path = path.display();
+    let mut is_full = false;
     for bytes in full {
-        if let Err(error) = file.write_all(&bytes) {
-            warn!(
-                "cannot write {}: {error}; the scheduler goes on without",
-                path.display()
-            );
-            return;
+        match write_whole(&mut file, &bytes) {
+            Ok(()) if is_full => {
+                is_full = false;
+                info!("there is room for {path} again");
+            }
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => {
+                if !std::mem::replace(&mut is_full, true) {
+                    warn!(
+                        "cannot write {path}: {error}; what it should have until there is room is lost"
+                    );
+                }
+            }
+            Err(error) => {
+                warn!("cannot write {path}: {error}; the scheduler goes on without");
+                return;
+            }
         }
         let _ = give_back.try_send(bytes);
     }
+}
+
+/// Writes all or, to a plain file, nothing: no line is cut.
+fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    let begin = file.stream_position();
+    let outcome = file.write_all(bytes);
+    if let (Err(_), Ok(begin)) = (&outcome, begin) {
+        let _ = file.set_len(begin);
+        let _ = file.seek(SeekFrom::Start(begin));
+    }
+    outcome
 }
 
 #[cfg(test)]
@@ -157,5 +183,21 @@ mod tests {
         assert_eq!(file.offer(|_| vec![0]), Ok(false));
         file.finish_within(vec![0], Duration::from_millis(1));
         drop(go_on);
+    }
+
+    #[test]
+    fn a_line_is_there_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples");
+        let mut file = File::create(&path).unwrap();
+        write_whole(&mut file, b"one\n").unwrap();
+        // As a disk that is full after a part of it.
+        let mut full = File::options().read(true).open(&path).unwrap();
+        assert!(write_whole(&mut full, b"two\n").is_err());
+        write_whole(&mut file, b"three\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\nthree\n");
+        let mut room = File::create("/dev/full").unwrap();
+        let told = write_whole(&mut room, b"two\n").unwrap_err();
+        assert_eq!(told.kind(), StorageFull);
     }
 }

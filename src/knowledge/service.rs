@@ -79,7 +79,11 @@ impl ServedProgram {
 #[derive(Debug)]
 pub(super) struct KnowledgeService {
     path: PathBuf,
+    /// As the store calls it.
+    machine: String,
     store: Option<KnowledgeStore>,
+    /// What is known of the machine, until it is written.
+    about: Option<StoredMachine>,
     programs: FxHashMap<ProgramKey, ServedProgram>,
     processes: FxHashMap<u32, ProgramKey>,
     lookups: Lookups,
@@ -94,18 +98,13 @@ pub(super) struct KnowledgeService {
 
 impl KnowledgeService {
     /// With what the store knows of programs of a machine called so. Without a store it knows nothing at first,
-    /// and keeps nothing.
+    /// and keeps nothing until there is one.
     pub(super) fn open(path: &Path, machine: &str) -> Self {
-        let store = match KnowledgeStore::open(path, machine) {
-            Ok(store) => Some(store),
-            Err(why) => {
-                warn!("what is found of programs ends with the scheduler: {why:#}");
-                None
-            }
-        };
         let mut service = Self {
             path: path.to_path_buf(),
-            store,
+            machine: machine.into(),
+            store: None,
+            about: None,
             users: CountedUsers::here(),
             programs: FxHashMap::default(),
             processes: FxHashMap::default(),
@@ -114,7 +113,7 @@ impl KnowledgeService {
             began: Instant::now(),
             complained: false,
         };
-        service.load();
+        service.open_store();
         if !service.programs.is_empty() {
             let number = service.programs.len();
             let programs = if number == 1 {
@@ -147,7 +146,7 @@ impl KnowledgeService {
                     // There is room for it, unless the agent does not listen.
                     let _ = answers.try_send(KnownProcess { tgid, known });
                 }
-                Ok(ToService::Machine(machine)) => self.tell(&machine),
+                Ok(ToService::Machine(machine)) => self.tell(machine),
                 Ok(ToService::Found(task, found)) => self.take(&task, &found, self.up()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.save(now(), self.up());
@@ -171,6 +170,31 @@ impl KnowledgeService {
     /// Seconds since it began, those of a suspend left out.
     fn up(&self) -> i64 {
         self.began.elapsed().as_secs() as i64
+    }
+
+    /// Opens the store unless it is open. A disk that was full may have room by now, and one that was not there may have
+    /// come: what it knows of a program counts more than what was found meanwhile.
+    fn open_store(&mut self) {
+        if self.store.is_some() {
+            return;
+        }
+        match KnowledgeStore::open(&self.path, &self.machine) {
+            Ok(store) => {
+                self.store = Some(store);
+                self.load();
+            }
+            Err(why) => self.complain(&why),
+        }
+    }
+
+    /// Says once that nothing can be written.
+    fn complain(&mut self, why: &anyhow::Error) {
+        match std::mem::replace(&mut self.complained, true) {
+            false => warn!(
+                "what is found of programs is not kept, which is tried again each minute: {why:#}"
+            ),
+            true => debug!("{why:#}"),
+        }
     }
 
     /// False where it cannot be read.
@@ -267,9 +291,18 @@ impl KnowledgeService {
     }
 
     /// Keeps what is known of the machine.
-    fn tell(&mut self, machine: &StoredMachine) {
-        if let Some(Err(why)) = self.store.as_mut().map(|store| store.tell(machine)) {
-            debug!("{why:#}");
+    fn tell(&mut self, machine: StoredMachine) {
+        self.about = Some(machine);
+        self.write_about();
+    }
+
+    fn write_about(&mut self) {
+        match self.store.as_mut().zip(self.about.as_ref()) {
+            None => {}
+            Some((store, machine)) => match store.tell(machine) {
+                Ok(()) => self.about = None,
+                Err(why) => self.complain(&why),
+            },
         }
     }
 
@@ -349,6 +382,8 @@ impl KnowledgeService {
     /// Writes what is new, at a time since 1970 and one since it began.
     fn save(&mut self, now: i64, up: i64) {
         self.settle(up);
+        self.open_store();
+        self.write_about();
         // Before anything is written: names that were forgotten are not to come back.
         let store = self.store.as_mut();
         if matches!(store.map(KnowledgeStore::has_changed), Some(Ok(true))) {
@@ -377,13 +412,11 @@ impl KnowledgeService {
                             _ => gone.push(key),
                         }
                     }
-                    self.complained = false;
+                    if std::mem::take(&mut self.complained) {
+                        info!("what is found of programs is kept from now on");
+                    }
                 }
-                Err(why) if !self.complained => {
-                    self.complained = true;
-                    warn!("what is found of programs is not kept yet: {why:#}");
-                }
-                Err(why) => debug!("{why:#}"),
+                Err(why) => self.complain(&why),
             }
         }
         // Forgotten by another process: what is found from now on is new.

@@ -2,6 +2,7 @@
 //! What is known of programs outlives processes and schedulers (docs/knowledge.md). In the virtual machine
 //! (`make test`).
 
+use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -55,4 +56,70 @@ fn what_one_scheduler_finds_of_a_program_the_next_one_knows() {
     let told = past(programs("chase"));
     assert!(told.starts_with("unlike its earlier runs"), "{told}");
     scheduler.stop();
+}
+
+/// A disk of 1 MiB where the scheduler keeps what it finds.
+struct Disk;
+
+impl Disk {
+    const PATH: &str = "/var/lib/scx_hetero";
+
+    fn new() -> Self {
+        fs::create_dir_all(Self::PATH).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "none", Self::PATH]);
+        assert!(mount.status().unwrap().success());
+        Self
+    }
+
+    fn file(name: &str) -> String {
+        format!("{}/{name}", Self::PATH)
+    }
+
+    /// Another file takes all that is left.
+    fn fill(&self) {
+        let _ = fs::write(Self::file("fill"), [0; 1 << 20]);
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(Self::file("fill")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(Self::PATH).status();
+    }
+}
+
+#[test]
+#[ignore = "takes long; make test-kernels runs it"]
+fn while_a_disk_is_full_it_schedules_and_it_writes_again_once_there_is_room() {
+    let disk = Disk::new();
+    disk.fill();
+    let (samples, minute) = (Disk::file("samples"), s(65));
+    let options = ["--policy", "acfs", "--knowledge=on", "--samples", &samples];
+    let scheduler = Scheduler::start(&options);
+    past(programs("fp"));
+    std::thread::sleep(minute);
+    assert_eq!(state(), "enabled");
+    assert_eq!(json(&["know", "--json"]), None, "there was no room");
+    disk.make_room();
+    past(programs("fp"));
+    std::thread::sleep(minute);
+    let runs =
+        || json(&["know", "--json", "hetero-programs"]).expect("it is kept now")[0]["runs"].clone();
+    assert_eq!(runs(), 4 * CPUS);
+    disk.fill();
+    past(programs("fp"));
+    std::thread::sleep(minute);
+    assert_eq!(runs(), 4 * CPUS, "what is there stays");
+    disk.make_room();
+    scheduler.stop();
+    assert_eq!(runs(), 6 * CPUS, "nothing is lost");
+    let lines = fs::read_to_string(&samples).unwrap();
+    assert!(lines.lines().count() > 100, "{}", lines.len());
+    for line in lines.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
 }

@@ -217,7 +217,7 @@ fn time_lost_is_kept_of_both_programs_and_the_machine_is_told() {
         calibrated: "all".into(),
         events: "P: loads".into(),
     };
-    service.tell(&machine);
+    service.tell(machine.clone());
     service.save(60, 60);
     let store = KnowledgeStore::open(&path, "m").unwrap();
     assert_eq!(store.machine().unwrap(), machine);
@@ -286,4 +286,28 @@ fn a_name_that_another_process_forgets_is_not_written_again() {
         .map(|of| of.known.threads)
         .collect();
     assert_eq!(threads, [1]);
+}
+
+#[test]
+fn what_could_not_be_kept_is_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, place) = (std::process::id(), folder.path().join("kept"));
+    std::fs::write(&place, "no folder").unwrap();
+    let path = place.join("knowledge.db");
+    let mut service = KnowledgeService::open(&path, "m");
+    let about = StoredMachine {
+        calibrated: "all".into(),
+        events: "none".into(),
+    };
+    service.tell(about.clone());
+    service.known_of(own, 100);
+    service.take(&thread(own), &found(2.0, false), 100);
+    service.save(160, 160);
+    assert!(service.complained && service.store.is_none());
+    std::fs::remove_file(&place).unwrap();
+    service.save(220, 220);
+    assert!(!service.complained);
+    let store = KnowledgeStore::open(&path, "m").unwrap();
+    assert_eq!(store.load().unwrap()[0].known.threads, 1);
+    assert_eq!(store.machine().unwrap(), about);
 }
