@@ -136,19 +136,13 @@ fn write_all(mut file: Members, records: &Receiver<Vec<u8>>, give_back: &Sender<
 /// Lines for which a full disk has no room are lost, and those after them are written once there is.
 fn write_plain(path: &Path, mut file: File, full: &Receiver<Vec<u8>>, give_back: &Sender<Vec<u8>>) {
     let path = path.display();
-    let mut is_full = false;
+    let mut is_said = false;
     for bytes in full {
         match write_whole(&mut file, &bytes) {
-            Ok(()) if is_full => {
-                is_full = false;
-                info!("there is room for {path} again");
-            }
             Ok(()) => {}
             Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => {
-                if !std::mem::replace(&mut is_full, true) {
-                    warn!(
-                        "cannot write {path}: {error}; what it should have until there is room is lost"
-                    );
+                if !std::mem::replace(&mut is_said, true) {
+                    warn!("cannot write {path}: {error}; what there is no room for is lost");
                 }
             }
             Err(error) => {
