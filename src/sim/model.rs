@@ -250,7 +250,7 @@ mod tests {
             (String::new(), "says nothing of any program"),
             (format!("{head}fp,,P,0,3,0.2\n"), "line 2"),
             (format!("{head}fp,,P,2,NaN,0.2\n"), "line 2"),
-            (format!("{head}fp,,P,two,3,0.2\n"), "line: 2"),
+            (format!("{head}fp,,P,two,3,0.2\n"), "line 2, cell 4"),
             (format!("{head}fp,a,P,2,3,0.2\nfp,b,P,2,3,0.2\n"), "twice"),
             ("program,sf\nfp,2\n".to_string(), "core-type"),
         ] {

@@ -307,7 +307,7 @@ fn models_that_cannot_be_used_are_explained() {
             text.replacen("\"schema\":2", "\"schema\":7", 1),
             "schema is 7",
         ),
-        ("[]".to_string(), "no model"),
+        ("[]".to_string(), "another kind"),
         (text.replace("\"threshold\":", "\"treshold\":"), "damaged"),
         (text.replacen("\"max\":", "\"max\":-", 1), "no range"),
     ] {
