@@ -109,6 +109,9 @@ pub fn expected(said: &str) -> Cow<'_, str> {
     let Some((found, wanted)) = found.and_then(|rest| rest.split_once(", expected ")) else {
         return match said {
             "invalid float literal" | "invalid digit found in string" => "it is no number".into(),
+            _ if said.starts_with("data did not match any variant") => {
+                "it is damaged: nothing that may stand here looks like that".into()
+            }
             _ => said.into(),
         };
     };
