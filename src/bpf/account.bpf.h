@@ -179,20 +179,14 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
 }
 
-/* Where tasks that may use these CPUs and no others are counted; and how many these are of each core type. */
-static u16 read_cpu_set(struct task_ctx *tctx, const struct cpumask *cpus)
+/* Where tasks that may use these CPUs and no others are counted. */
+static u16 cpu_set_of(const struct cpumask *cpus)
 {
 	u32 hash = 2166136261, cpu; /* FNV-1a */
 
-	__builtin_memset(tctx->nr_allowed_of, 0, sizeof(tctx->nr_allowed_of));
 	bpf_for(cpu, 0, nr_cpu_ids) {
-		if (bpf_cpumask_test_cpu(cpu, cpus)) {
-			u16 *nr = MEMBER_VPTR(tctx->nr_allowed_of, [type_of_cpu(cpu)]);
-
-			if (nr && domain_of_cpu(cpu) < MAX_DOMAINS)
-				(*nr)++;
+		if (bpf_cpumask_test_cpu(cpu, cpus))
 			hash = (hash ^ cpu) * 16777619;
-		}
 		__sink(hash);
 	}
 	return 1 + hash % (NR_CPU_SETS - 1);
@@ -202,7 +196,7 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 {
 	struct task_slot *s = slot_of(tctx->slot);
 	u32 share = tctx->counted_share, nr_cpus = bpf_cpumask_weight(cpus), type;
-	u8 allowed = 0, whole = 0;
+	u8 allowed = 0;
 
 	bpf_for(type, 0, nr_types) {
 		struct mask_ctx *masks = type_mask_of(type);
@@ -213,16 +207,13 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 		mask = masks->cpus;
 		if (mask && bpf_cpumask_intersects(cast_mask(mask), cpus))
 			allowed |= 1 << (type & 7);
-		if (mask && bpf_cpumask_subset(cast_mask(mask), cpus))
-			whole |= 1 << (type & 7);
 	}
 	uncount_waiting(tctx);
 	count_share(tctx, 0);
 	tctx->allowed_types = allowed;
-	tctx->whole_types = whole;
 	tctx->pinned_cpu = nr_cpus == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
 	tctx->nr_cpus_allowed = nr_cpus;
-	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? read_cpu_set(tctx, cpus) : ANY_CPU;
+	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? cpu_set_of(cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
 	count_share(tctx, share);

@@ -202,18 +202,12 @@ static bool allows_type(struct task_ctx *tctx, u32 core_type)
 	return tctx->allowed_types >> (core_type & 7) & 1;
 }
 
-/*
- * Where the agent wants a task to be. A policy counts on all CPUs of a type: of a task that may use some of
- * them only, as beside an isolated partition, it would crowd those. Its swaps hold for such a task, too.
- */
 static u32 hint_of(struct task_ctx *tctx)
 {
 	struct task_slot *s = slot_of(tctx->slot);
 	u32 hint = s && !agent_stalled ? s->hint : NO_TYPE;
 
-	if (hint >= nr_types || !(s->ruled || tctx->whole_types >> (hint & 7) & 1))
-		return NO_TYPE;
-	return hint;
+	return hint < nr_types ? hint : NO_TYPE;
 }
 
 /* The type that the agent wishes for a task, if it may run there. */

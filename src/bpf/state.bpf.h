@@ -206,10 +206,8 @@ struct task_ctx {
 	s32 pinned_cpu;		/* the one CPU that it may use, or NO_CPU */
 	u16 cpu_set;		/* where those with its affinity are counted, or ANY_CPU */
 	u16 nr_cpus_allowed;
-	u16 nr_allowed_of[MAX_CORE_TYPES]; /* of each core type, unless it may use all or one */
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
-	u8 allowed_types;	/* bit t set if it may use some CPU of type t */
-	u8 whole_types;		/* the same for all of them */
+	u8 allowed_types;
 	u8 is_agent;
 	u8 goes_first;		/* runs by the agent's allowance */
 	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
