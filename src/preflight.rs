@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Result;
+use hetero_core::kernel;
 
 use crate::exit::{ExitReason, Failure};
 use crate::files::read_trimmed;
@@ -104,7 +105,7 @@ pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
     if root.join(SCHED_EXT).join("state").exists() {
         return Ok(());
     }
-    let release = release(root);
+    let release = kernel::release(root);
     let release = release.as_deref().unwrap_or("(unknown)");
     Err(Obstacle {
         reason: ExitReason::NoSchedExt,
@@ -113,11 +114,6 @@ pub(crate) fn sched_ext(root: &Path) -> Result<(), Obstacle> {
                  Fedora, Arch, CachyOS and Ubuntu 25.10 have"
             .into(),
     })
-}
-
-/// The running kernel's release, where it says.
-pub(crate) fn release(root: &Path) -> Option<String> {
-    read_trimmed(root.join("proc/sys/kernel/osrelease"))
 }
 
 /// The kernel must describe its types.

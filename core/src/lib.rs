@@ -17,6 +17,7 @@ pub mod energy;
 pub mod files;
 pub mod goals;
 pub mod interference;
+pub mod kernel;
 pub mod knowledge;
 pub mod limits;
 pub mod mechanism;

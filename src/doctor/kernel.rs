@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether the kernel can run the scheduler, and lets us.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
-use flate2::read::GzDecoder;
+use hetero_core::kernel;
 
 use super::Check;
 use crate::preflight::{self, Obstacle, Permissions};
@@ -53,7 +52,7 @@ fn judge(name: &'static str, result: Result<(), Obstacle>, good: String) -> Chec
 
 fn release(root: &Path) -> Check {
     const NAME: &str = "release";
-    let Some(release) = preflight::release(root) else {
+    let Some(release) = kernel::release(root) else {
         return Check::note(NAME, "the kernel does not say its release");
     };
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -75,12 +74,12 @@ fn options(root: &Path) -> Vec<Check> {
     const NAME: &str = "options";
     const SCHED_EXT: &str = "sched-ext";
     let sched_ext = preflight::sched_ext(root);
-    let Some(config) = config(root) else {
+    let Some(config) = kernel::config(root) else {
         let text = "its options are not shown (/proc/config.gz, /boot/config-RELEASE)";
         let has = judge(SCHED_EXT, sched_ext, "it has sched_ext".into());
         return vec![has, Check::note(NAME, text)];
     };
-    let is_set = |option: &str| config.lines().any(|line| line == format!("{option}=y"));
+    let is_set = |option: &str| kernel::is_set(&config, option);
     let missing: Vec<_> = NEEDED.into_iter().filter(|o| !is_set(o)).collect();
     let without = format!("it was built without {}", missing.join(", "));
     if let (Err(lack), false) = (&sched_ext, missing.is_empty()) {
@@ -108,26 +107,6 @@ fn options(root: &Path) -> Vec<Check> {
         ));
     }
     checks
-}
-
-/// The options that the running kernel was built with, as its makers wrote them.
-fn config(root: &Path) -> Option<String> {
-    let mut text = String::new();
-    let zipped = File::open(root.join("proc/config.gz")).ok();
-    if let Some(file) = zipped
-        && GzDecoder::new(file).read_to_string(&mut text).is_ok()
-    {
-        return Some(text);
-    }
-    let release = preflight::release(root)?;
-    let places = [
-        format!("boot/config-{release}"),
-        format!("lib/modules/{release}/config"),
-    ];
-    let mut texts = places
-        .iter()
-        .map(|path| fs::read_to_string(root.join(path)));
-    texts.find_map(Result::ok)
 }
 
 /// `None` if all is well or, as only root may read it, unknown.

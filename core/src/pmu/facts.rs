@@ -10,6 +10,7 @@ use super::format::Field;
 use super::identify::{self, CpuIdentity};
 use super::tables::Counters;
 use crate::files::read_trimmed;
+use crate::kernel;
 use crate::topology::cpulist;
 
 /// What a machine says about its PMUs, uninterpreted.
@@ -64,25 +65,15 @@ pub(super) fn read(root: &Path) -> MachineFacts {
         pmus: reader.pmus(),
         counters: (root == Path::new("/")).then(counters).flatten(),
         counters_by_type: root != Path::new("/") || tells_by_type(),
-        nmi_watchdog: watchdog.as_deref() == Some("1") && !neighbours_watch(&reader),
+        nmi_watchdog: watchdog.as_deref() == Some("1") && !neighbours_watch(root),
     }
 }
 
 /// The kernel's watchdog has CPUs watch each other by timers, as on ARM, and counts nothing; the
 /// switch is the same.
-fn neighbours_watch(reader: &Reader) -> bool {
-    let Some(release) = reader.text("proc/sys/kernel/osrelease") else {
-        return false;
-    };
-    let places = [
-        format!("boot/config-{release}"),
-        format!("lib/modules/{release}/config"),
-    ];
-    let mut texts = places.iter().filter_map(|place| reader.text(place));
-    texts.any(|text| {
-        let mut lines = text.lines();
-        lines.any(|line| line == "CONFIG_HARDLOCKUP_DETECTOR_BUDDY=y")
-    })
+fn neighbours_watch(root: &Path) -> bool {
+    let config = kernel::config(root);
+    config.is_some_and(|config| kernel::is_set(&config, "CONFIG_HARDLOCKUP_DETECTOR_BUDDY"))
 }
 
 /// The root directory that `SCX_SYSFS_PREFIX` names, else `/`.

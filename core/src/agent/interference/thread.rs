@@ -105,8 +105,8 @@ impl DisturbedThread {
             InterferenceClass::Llc => company.uses_the_cache(),
             _ => true,
         };
-        if !is_explained {
-            // Memory may be fuller than is likely.
+        // Memory may be fuller than is likely, unless it was measured.
+        if !is_explained && company.least_bandwidth < company.bandwidth {
             let fuller = ThreadCompany {
                 bandwidth: company.least_bandwidth,
                 ..company
