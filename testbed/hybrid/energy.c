@@ -5,7 +5,7 @@
  *
  * A core that runs takes leakage, so much for a cycle, and so much for what its
  * instructions do; one that sleeps takes the watts of a state that grows deeper
- * with time. Energies hold at the voltage of the highest clock: switching goes
+ * with time, or that the guest chose (idle.c). Energies hold at the voltage of the highest clock: switching goes
  * with its square, leakage with its cube. All this is settled from the totals, once
  * in a window, before clocks change, and when asked for.
  *
@@ -81,11 +81,17 @@ double energy_voltage(const struct core_type *t, double mhz)
 	return voltage(&t->energy, mhz) / voltage(&t->energy, t->turbo_mhz[0]);
 }
 
-/* What sleeping from `from` to `until` after falling asleep takes. */
-static double idle_nj(const struct type_energy *e, double from, double until)
+/* What sleeping from `from` to `until` after falling asleep takes: of the core, in the shallower state of two. */
+static double idle_nj(const struct cpu *c, double from, double until)
 {
+	const struct type_energy *e = &c->type->energy;
+	unsigned state = c->state;
 	double nj = 0;
 
+	if (c->smt.sibling && c->smt.sibling->state < state)
+		state = c->smt.sibling->state;
+	if (c->type->n_states)
+		return (until - from) * c->type->state[state].watts;
 	for (unsigned i = 0; i < e->n_idle; i++) {
 		double begin = fmax(from, e->idle[i].after_ns);
 		double end = i + 1 < e->n_idle ? fmin(until, e->idle[i + 1].after_ns) : until;
@@ -144,7 +150,7 @@ static void settle_cpu(struct cpu *c, double now_ns)
 	if (busy > 0)
 		m->slept_ns = 0;
 	take(m, (switching + clock) * volts * volts + leakage +
-		idle_nj(e, m->slept_ns, m->slept_ns + idle));
+		idle_nj(c, m->slept_ns, m->slept_ns + idle));
 	m->slept_ns = c->asleep ? m->slept_ns + idle : 0;
 }
 
@@ -178,7 +184,7 @@ static void settle_core(const struct cpu *c)
 
 	if (busy[0] + busy[1] > 0)
 		first->slept_ns = 0;
-	double idle_each = idle_nj(&c->type->energy, first->slept_ns, first->slept_ns + idle) / 2;
+	double idle_each = idle_nj(c, first->slept_ns, first->slept_ns + idle) / 2;
 	for (unsigned i = 0; i < 2; i++)
 		take(&meters[thread[i]->index],
 		     idle_each + (busy[i] > 0 ? nj[i] * (1 - both / busy[i] / 2) : 0));
@@ -203,6 +209,19 @@ static void settle(double now_ns)
 		return;
 	package.sum.uncore_nj += idle * machine.energy.idle_w + (passed - idle) * machine.energy.uncore_w;
 	package.sum.dram_nj += passed * machine.energy.dram_w;
+}
+
+void energy_settle_core(struct cpu *c)
+{
+	struct cpu *s = c->smt.sibling;
+
+	if (!machine.energy.on)
+		return;
+	settle_cpu(c, c->ns);
+	if (s) {
+		settle_cpu(s, c->ns);
+		settle_core(s < c ? s : c);
+	}
 }
 
 void energy_warp(double ns)

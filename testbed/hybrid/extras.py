@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a machine may have and most lack: energy, pipelines, latencies, noise, resctrl, hardware feedback, AMD's levels."""
+"""What a machine may have and most lack: energy, pipelines, latencies, idle states, noise, resctrl, hardware feedback,
+AMD's levels."""
 from settings import MAX_WATTS, MOST, Wrong, done, points, take
 
 CLASSES = ["insn", "load", "store", "branch", "fp", "mul", "div", "sys"]
@@ -11,6 +12,8 @@ NOISE = {
     "high": {"counts": 0.003, "misses": 0.03, "clock": 0.015, "memory": 0.05},
 }
 MAX_RMIDS, MAX_CLOS = 1024, 128 # that Intel's registers have room for
+MAX_STATES = 7 # that Linux takes from ACPI
+MAX_LATENCY_US = 10000 # so that Linux' governors choose a state at all
 # What amd-pstate takes for the highest level of a performance core, whatever the ranking says.
 AMD_HIGHEST = 196
 
@@ -149,6 +152,27 @@ def idle_exit(t, where, put):
     for k, (after, us) in enumerate(states):
         put(f"idle_exit.{k}.after_us", after)
         put(f"idle_exit.{k}.exit_us", us)
+
+
+def cpuidle(t, where, put, energetic):
+    """Idle states from which the guest chooses; how long it takes to leave each, in microseconds."""
+    states = []
+    if "cpuidle" in t:
+        states = points(t, where, "cpuidle", ("microseconds", "watts"), False, (MAX_LATENCY_US, MAX_WATTS))
+        if not energetic:
+            raise Wrong(f"{where}: `cpuidle` needs `[energy]`, which the machine lacks")
+        if "idle_exit" in t:
+            raise Wrong(f"{where}: `cpuidle` and `idle_exit` do not go together: each says what leaving a state takes")
+        if len(states) > MAX_STATES:
+            raise Wrong(f"{where}: `cpuidle` has at most {MAX_STATES} states, not {len(states)}")
+    for (_, a), (us, b) in zip(states, states[1:]):
+        if b > a:
+            raise Wrong(f"{where}: `cpuidle`: the state that is left in {us} microseconds takes {b} W, more than {a} W")
+    put("cpuidle", len(states))
+    for k, (us, watts) in enumerate(states):
+        put(f"cpuidle.{k}.exit_us", us)
+        put(f"cpuidle.{k}.watts", watts)
+    return states
 
 
 def resctrl(m, name, out):

@@ -141,6 +141,14 @@ static void read_noise(struct noise *n)
 
 static void read_exits(unsigned i, struct core_type *t)
 {
+	t->n_states = number("type.%u.cpuidle", i);
+	if (t->n_states > MAX_POINTS)
+		fail("a core type has at most %u idle states", MAX_POINTS);
+	for (unsigned k = 0; k < t->n_states; k++) {
+		t->state[k].exit_ns = number("type.%u.cpuidle.%u.exit_us", i, k) * 1e3;
+		t->state[k].watts = number("type.%u.cpuidle.%u.watts", i, k);
+		machine.exits = true;
+	}
 	t->n_exits = number("type.%u.idle_exit", i);
 	if (t->n_exits > MAX_POINTS)
 		fail("a core type has at most %u idle states to leave", MAX_POINTS);

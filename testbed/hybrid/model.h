@@ -116,6 +116,8 @@ struct core_type {
 	struct type_energy energy;
 	unsigned n_exits;
 	struct { double after_ns, exit_ns; } exit[MAX_POINTS]; /* from sleep, by how long it was */
+	unsigned n_states; /* from which the guest chooses; 0: it has no choice */
+	struct { double exit_ns, watts; } state[MAX_POINTS];
 };
 
 struct cache {
@@ -180,7 +182,7 @@ struct machine {
 	struct machine_energy energy;
 	struct latency latency;
 	struct noise noise;
-	bool exits; /* from idle states take time */
+	bool exits; /* leaving idle states takes time */
 	struct resctrl resctrl;
 	struct machine_hfi hfi;
 };
@@ -215,6 +217,7 @@ struct cpu {
 	/* time */
 	double ns; /* its own clock */
 	bool asleep;
+	unsigned state, asked; /* idle states: of the last sleep, and of the next; 0 unless the guest chooses */
 	struct smt smt;
 	double busy_ns; /* awake since the last look at the clocks */
 	/* caches */
@@ -314,9 +317,14 @@ void smt_stretch(struct cpu *c, double cycles[N_MODES], const struct width used[
 /* A window ends: what threads do to each other follows what they did in it. */
 void smt_window(double now_ns);
 
+/* idle.c */
+#define IDLE_PORT 0x5c0 /* of the first state; acpi.py has it, too */
+/* How long it takes to leave the state that the guest chose, or that so much sleep has led to. */
+double idle_exit_ns(const struct cpu *c, double slept_ns);
+bool idle_ask(unsigned cpu, uint32_t port); /* whether reading the port sends the CPU to sleep */
+void idle_enter(struct cpu *c); /* it falls asleep */
+
 /* power.c */
-/* How long it takes to leave the state that so much sleep has led to. */
-double exit_ns(const struct core_type *t, double slept_ns);
 /* Sets the clock of every CPU for the window that begins; the last took `ns`. */
 void clock_window(double now_ns, double ns);
 double clock_limit(const struct core_type *t); /* MHz that a CPU may have in this window */
@@ -327,6 +335,7 @@ bool power_wrmsr(unsigned cpu, uint32_t msr, uint64_t val);
 /* energy.c: all of it does nothing on a machine without energy */
 void energy_window(double now_ns); /* before clocks change */
 void energy_warp(double ns);       /* all CPUs sleep for so long */
+void energy_settle_core(struct cpu *c); /* before it sleeps in another state than the last time */
 double energy_voltage(const struct core_type *t, double mhz); /* of that at its highest clock */
 double energy_limit(const struct core_type *t); /* MHz that the budget allows */
 bool energy_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val);

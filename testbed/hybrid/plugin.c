@@ -199,14 +199,14 @@ static double slowest(void)
 	return ns;
 }
 
-/* A sleeper comes back at a given time, or as much later as its sleep was deep. */
+/* A sleeper comes back at a given time, or as much later as its sleep is deep. */
 static void rouse(struct cpu *c, double ns)
 {
 	double slept_ns = ns - c->ns;
 
 	c->ns = fmax(c->ns, ns);
 	if (started)
-		c->ns += exit_ns(c->type, slept_ns);
+		c->ns += idle_exit_ns(c, slept_ns);
 }
 
 static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
@@ -219,6 +219,8 @@ static unsigned pick(const bool *runnable, unsigned n, int64_t deadline)
 
 		if (runnable[i] && c->asleep)
 			rouse(c, devices_ns);
+		if (!runnable[i] && !c->asleep && c->type)
+			idle_enter(c);
 		c->asleep = !runnable[i];
 		if (c->asleep)
 			continue;
@@ -264,6 +266,7 @@ static bool wake(unsigned cpu, int by)
 {
 	struct cpu *c = &cpus[cpu];
 
+	c->asked = 0; /* before it came to sleep, perhaps */
 	if (!c->asleep)
 		return false;
 	rouse(c, now(by));
@@ -553,7 +556,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	static const struct qemu_plugin_hybrid_ops ops = {
 		.pick = pick, .leave = leave, .wake = wake, .now = now, .warp = warp,
 		.cpuid = cpuid_fix, .rdmsr = on_rdmsr, .wrmsr = on_wrmsr,
-		.rdpmc = pmu_rdpmc, .mmu = mmu, .sensor = sensor_read,
+		.rdpmc = pmu_rdpmc, .mmu = mmu, .sensor = sensor_read, .sleep = idle_ask,
 	};
 
 	if (argc < 1 || argc > 2 || strncmp(argv[0], "machine=", 8) ||

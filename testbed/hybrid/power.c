@@ -68,15 +68,6 @@ static double wished(const struct cpu *c)
 	return c->smt.sibling ? fmax(wish_of(c), wish_of(c->smt.sibling)) : wish_of(c);
 }
 
-double exit_ns(const struct core_type *t, double slept_ns)
-{
-	double ns = 0;
-
-	for (unsigned i = 0; i < t->n_exits && slept_ns >= t->exit[i].after_ns; i++)
-		ns = t->exit[i].exit_ns;
-	return ns;
-}
-
 double heat_limit(const struct cpu *c, double now_ns)
 {
 	const struct core_type *t = c->type;

@@ -3,7 +3,7 @@
 import math
 
 MAX_POINTS = 16 # of volts by clock, and idle states: see model.h
-OFF = ("energy", "resctrl", "hfi", "latency", "idle_exit", "pipeline", "smt") # what a line turns off
+OFF = ("energy", "resctrl", "hfi", "latency", "idle_exit", "cpuidle", "pipeline", "smt") # what a line turns off
 MAX_WATTS = 4095 # what the registers hold
 MOST = 1e9 # of whatever: no core, cache or memory comes near
 

@@ -115,6 +115,43 @@ fn impossible_sensors_are_refused_by_their_key() {
 }
 
 #[test]
+fn impossible_idle_states_are_refused_by_their_key() {
+    refuses(
+        "alder-lake-cpuidle",
+        &[
+            (
+                "[230, 0.02]]",
+                "[230, 0.2]]",
+                "`cpuidle`: the state that is left in 230 microseconds takes 0.2 W, more than 0.06 W",
+            ),
+            ("[[2, 0.6]", "[[200, 0.6]", "170 after 200 does not ascend"),
+            ("[230, 0.02]]", "[23000, 0.02]]", "at most 10000 micros"),
+            ("[230, 0.02]]", "230]", "list of [microseconds, watts]"),
+            (
+                "[230, 0.02]]",
+                "[231, 0.02], [232, 0.02], [233, 0.02], [234, 0.02], [235, 0.02]]",
+                "P: `cpuidle` has at most 7 states, not 8",
+            ),
+            (
+                ", [230, 0.005]]",
+                "]",
+                "as many states of `cpuidle` each: P has 4, E has 3",
+            ),
+            (
+                "[core_type.E]",
+                "[core_type.E]\nidle_exit = [[4, 2]]",
+                "E: `cpuidle` and `idle_exit` do not go together",
+            ),
+            (
+                "[core_type.P]",
+                "energy = \"off\"\n[core_type.P]",
+                "P: `cpuidle` needs `[energy]`",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn impossible_latencies_and_noise_are_refused_by_their_key() {
     refuses(
         "i7-1260p-noisy",

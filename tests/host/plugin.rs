@@ -53,7 +53,7 @@ fn clocks_are_what_was_asked_for_and_preferred() {
 
 #[test]
 fn energy_is_what_was_worked_out() {
-    checked("energy.c", &[ELEMENTARY]);
+    checked("energy.c", &[ELEMENTARY, "idle.c"]);
 }
 
 #[test]
@@ -166,10 +166,11 @@ fn the_whole_plugin_does_the_same_with_the_same_seed() {
         String::from_utf8(output.stdout).unwrap()
     };
     let noisy = "i7-1260p-noisy";
-    // The others have what that one lacks: energy and heat, resctrl, hardware feedback, AMD's registers, pipelines.
+    // The others have what that one lacks: energy and heat, idle states that the guest chooses, resctrl, hardware feedback, AMD's registers, pipelines.
     for (machine, cpus) in [
         (noisy, "24"),
         ("i7-1260p-energy", "24"),
+        ("alder-lake-cpuidle", "8"),
         ("alder-lake-resctrl", "8"),
         ("alder-lake-hfi", "8"),
         ("ryzen-ai-9-hx-370-heat", "32"),

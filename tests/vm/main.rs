@@ -10,6 +10,7 @@ mod calibrate;
 mod camps;
 mod cgroups;
 mod counters;
+mod cpuidle;
 mod disturbed;
 mod energy;
 mod faults;

@@ -12,7 +12,7 @@ use crate::support::{Hog, Scheduler, binary, s};
 use crate::testbed::run;
 
 /// What the machine itself has counted, J: the package, cores alone, and memory.
-fn truth() -> [f64; 3] {
+pub(crate) fn truth() -> [f64; 3] {
     let (text, _) = run("hybrid", &["energy"]);
     let [mut package, mut cores, mut memory] = [0.0; 3];
     for line in text.lines() {

@@ -154,6 +154,42 @@ static void two_threads(struct core_type *t)
 	expect_both("both asleep", 95, 95);
 }
 
+static void sleeps(struct cpu *c, unsigned state)
+{
+	check("a port for each state", idle_ask(c->index, IDLE_PORT + state) == (state < 2));
+	idle_enter(c);
+	c->asleep = true;
+}
+
+/* States that the guest chooses, however long it sleeps. Of a core's two threads the shallower one's counts. */
+static void chosen(struct core_type *t)
+{
+	struct cpu *a = &cpus[1], *b = &cpus[2];
+
+	expect("by how long", idle_exit_ns(a, 5e6), 0);
+	t->n_states = 2;
+	t->state[0].exit_ns = 2e3, t->state[0].watts = 0.5;
+	t->state[1].exit_ns = 100e3, t->state[1].watts = 0.05;
+	sleeps(a, 1);
+	sleeps(b, 1);
+	energy_window(now += 1e6);
+	expect_both("the deeper state", 25, 25);
+	expect("its exit", idle_exit_ns(a, 1), 100e3);
+	b->asleep = false;
+	now += run(b);
+	b->ns = now;
+	energy_window(now);
+	expect_both("one thread runs", 0, 50 + 120);
+	sleeps(b, 2); /* there is none: it halts */
+	energy_window(now += 1e6);
+	expect_both("one thread in the first state", 250, 250);
+	expect("the first exit", idle_exit_ns(b, 5e6), 2e3);
+	b->ns = now + 4e5; /* it wakes, and sleeps again, within a window */
+	sleeps(b, 1);
+	energy_window(now += 1e6);
+	expect_both("both states in one window", 115, 115);
+}
+
 int main(void)
 {
 	struct core_type *t = &machine.type[0];
@@ -212,5 +248,6 @@ int main(void)
 		energy_window(now += 50e3);
 	check("clocks without limit", isinf(energy_limit(t)));
 	two_threads(t);
+	chosen(t);
 	return failures != 0;
 }

@@ -327,6 +327,8 @@ static void run_slice(unsigned cpu, bool *runnable)
 			runnable[other] = true;
 			model->wake(other, cpu);
 		}
+		if (cpus[cpu].type->n_states)
+			model->sleep(cpu, IDLE_PORT + draw(p, cpus[cpu].type->n_states + 1));
 		p->until_ns = model->now(cpu) + 1000 + draw(p, 1 << draw(p, 22));
 		runnable[cpu] = false;
 		return;

@@ -49,6 +49,7 @@ struct qemu_plugin_hybrid_ops { /* see qemu.patch */
 	bool (*rdpmc)(unsigned cpu, uint32_t index, uint64_t *val);
 	void (*mmu)(unsigned cpu, uint64_t cr3);
 	bool (*sensor)(unsigned address, uint8_t command, uint32_t *value);
+	bool (*sleep)(unsigned cpu, uint32_t port);
 };
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
