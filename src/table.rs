@@ -83,7 +83,7 @@ fn to_task(slot: u32, raw: &types::task_slot) -> Option<Task> {
         cpu: raw.cpu,
         core_type: usize::from(raw.core_type),
         hint: (usize::from(raw.hint) < MAX_CORE_TYPES).then_some(usize::from(raw.hint)),
-        allowed_types: raw.allowed_types,
+        allowed_types: raw.allowed_types & ((1 << MAX_CORE_TYPES) - 1),
         kthread: raw.kthread != 0,
         pinned: raw.pinned != 0,
         spinning: raw.spinning != 0,

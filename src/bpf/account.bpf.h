@@ -179,17 +179,36 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
 }
 
-/* Where tasks that may use these CPUs and no others are counted. */
-static u16 cpu_set_of(const struct cpumask *cpus)
+/* Where tasks that may use these CPUs and no others are counted; and how many these are of each core type. */
+static u16 read_cpu_set(struct task_ctx *tctx, const struct cpumask *cpus)
 {
 	u32 hash = 2166136261, cpu; /* FNV-1a */
+	u64 allowed_of = 0;
 
 	bpf_for(cpu, 0, nr_cpu_ids) {
-		if (bpf_cpumask_test_cpu(cpu, cpus))
+		/* 0 for one that is offline, which is in no domain. */
+		u64 serves = ((u64)cpu_domain[index_of_cpu(cpu)] - MAX_DOMAINS) >> 63;
+
+		if (bpf_cpumask_test_cpu(cpu, cpus)) {
 			hash = (hash ^ cpu) * 16777619;
+			allowed_of += serves << (type_of_cpu(cpu) * 16 & 63);
+		}
 		__sink(hash);
+		__sink(allowed_of);
 	}
+	tctx->allowed_of = allowed_of;
 	return 1 + hash % (NR_CPU_SETS - 1);
+}
+
+/*
+ * A policy counts on all CPUs of a type: of a task that may use only some of them, as beside an isolated
+ * partition, it would crowd those. So that has no hint of the policy's, however it is swapped.
+ */
+static u8 kept_hint(struct task_slot *s, u8 hint)
+{
+	u8 whole = s->allowed_types >> MAX_CORE_TYPES >> (hint & (MAX_CORE_TYPES - 1));
+
+	return hint | (~(whole | s->ruled) & 1) * NO_TYPE;
 }
 
 static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const struct cpumask *cpus)
@@ -205,21 +224,25 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 		if (!masks)
 			continue;
 		mask = masks->cpus;
-		if (mask && bpf_cpumask_intersects(cast_mask(mask), cpus))
-			allowed |= 1 << (type & 7);
+		if (!mask)
+			continue;
+		allowed |= (bpf_cpumask_intersects(cast_mask(mask), cpus) |
+			    bpf_cpumask_subset(cast_mask(mask), cpus) << MAX_CORE_TYPES) << (type & 3);
 	}
 	uncount_waiting(tctx);
 	count_share(tctx, 0);
 	tctx->allowed_types = allowed;
 	tctx->pinned_cpu = nr_cpus == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
 	tctx->nr_cpus_allowed = nr_cpus;
-	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? cpu_set_of(cpus) : ANY_CPU;
+	tctx->allowed_of = ~0ULL;
+	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? read_cpu_set(tctx, cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
 	count_share(tctx, share);
 	if (s) {
 		slot_write_begin(s);
 		s->allowed_types = allowed;
+		s->hint = kept_hint(s, s->hint);
 		s->pinned = tctx->pinned_cpu != NO_CPU;
 		slot_write_end(s);
 	}

@@ -50,8 +50,8 @@ static u32 apply_swap(struct action *a)
 		if (!runnable)
 			return ACTION_STALE;
 	} else {
-		s->hint = a->core_type;
-		o->hint = a->other_core_type;
+		s->hint = kept_hint(s, a->core_type);
+		o->hint = kept_hint(o, a->other_core_type);
 	}
 	/*
 	 * Two runnable tasks trade CPUs: the first to come by a tick goes to the
@@ -73,8 +73,8 @@ static u32 apply_hint(struct action *a)
 		return ACTION_STALE;
 	if (a->core_type != NO_TYPE && (a->core_type >= nr_types || !may_use(s, a->core_type)))
 		return ACTION_INVALID;
-	s->hint = a->core_type;
 	s->ruled = a->ruled && a->core_type != NO_TYPE;
+	s->hint = kept_hint(s, a->core_type);
 	return ACTION_APPLIED;
 }
 

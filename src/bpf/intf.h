@@ -110,7 +110,7 @@ struct task_slot {
 	u8 state;			/* enum task_state */
 	u8 core_type;			/* where it runs, or ran last */
 	u8 hint;			/* core type wished for, or NO_TYPE */
-	u8 allowed_types;		/* affinity class: bit t set if some CPU of type t is allowed */
+	u8 allowed_types;		/* affinity: bit t set if some CPU of type t is allowed, MAX_CORE_TYPES + t if all are */
 	u8 kthread;
 	u8 pinned;			/* may run on one CPU only */
 	u8 spinning;			/* waits actively, it says */

@@ -59,6 +59,17 @@ __noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core
 	return best;
 }
 
+/* CPUs that serve the queue of @domain and that a task may use. */
+static u32 serving_cpus_for(struct task_ctx *tctx, u32 domain, struct domain_ctx *dctx)
+{
+	u32 serving = serving_cpus(domain, dctx);
+	u32 allowed = tctx->allowed_of >> (domain_type[domain % MAX_DOMAINS] * 16 & 63) & 0xffff;
+	s64 beyond = (s64)serving - allowed;
+
+	/* The lesser one. */
+	return serving - (beyond & ~(beyond >> 63));
+}
+
 /*
  * The queue for a task that found no idle CPU: that of its hint's type, or
  * else the one where it is, unless another is less crowded by more than the
@@ -78,7 +89,7 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 	if (!dctx)
 		return 0;
 	best_weight = dctx->weight;
-	best_cpus = serving_cpus(best, dctx);
+	best_cpus = serving_cpus_for(tctx, best, dctx);
 	if (!best_cpus)
 		hint = NO_TYPE;
 
@@ -89,7 +100,7 @@ static u32 choose_domain(struct task_struct *p, struct task_ctx *tctx)
 		dctx = domain_ctx_of(d);
 		if (!dctx || d == best || (hint != NO_TYPE && type_of_domain(d) != hint))
 			continue;
-		serving = serving_cpus(d, dctx);
+		serving = serving_cpus_for(tctx, d, dctx);
 		weight = dctx->weight + tctx->share;
 		if (!more_crowded(best_weight, best_cpus, weight, serving) || !may_use_domain(p, d))
 			continue;

@@ -207,7 +207,8 @@ struct task_ctx {
 	u16 cpu_set;		/* where those with its affinity are counted, or ANY_CPU */
 	u16 nr_cpus_allowed;
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
-	u8 allowed_types;
+	u64 allowed_of;		/* CPUs of each core type, 16 bits each; all set if it may use all or one */
+	u8 allowed_types;	/* as in its slot */
 	u8 is_agent;
 	u8 goes_first;		/* runs by the agent's allowance */
 	u8 competes;		/* for CPUs: counted wherever runnable tasks are */
@@ -459,9 +460,11 @@ __noinline int set_taken(s32 cpu, bool taken)
 /* CPUs that serve the queue of @domain; 0 while others have all of them. */
 static u32 serving_cpus(u32 domain, struct domain_ctx *dctx)
 {
-	u32 nr = cpus_of_domain(domain);
+	u32 nr = domain_nr_cpus[domain % MAX_DOMAINS];
+	s64 left = (s64)dctx->nr_taken - nr;
 
-	return dctx->nr_taken < nr ? nr : 0;
+	/* Without a branch: each costs the verifier. */
+	return nr & (left >> 63);
 }
 
 /* What it has done since it woke up, as the fastest core type would take for it, ns. */

@@ -409,6 +409,16 @@ bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b)
 	return bpf_cpumask_first_and(a, b) < nr_map_cpus;
 }
 
+bool bpf_cpumask_subset(const struct cpumask *a, const struct cpumask *b)
+{
+	u32 i;
+
+	for (i = 0; i < nr_words(); i++)
+		if (a->bits[i] & ~b->bits[i])
+			return false;
+	return true;
+}
+
 bool bpf_cpumask_empty(const struct cpumask *mask) { return !bpf_cpumask_weight(mask); }
 u32 bpf_cpumask_first(const struct cpumask *mask) { return bpf_cpumask_first_and(mask, mask); }
 

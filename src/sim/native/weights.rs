@@ -4,7 +4,7 @@
 use super::scene::*;
 use super::*;
 use crate::bpf::intf;
-use crate::policy::{Name, Objective, Settings};
+use crate::policy::{Name, Objective, Policy, Settings};
 use std::time::Duration;
 
 /// Shares of these among all that they ran, each within so much of what is fair by `weights`.
@@ -53,29 +53,35 @@ fn of_four_times_as_many_as_cpus_none_waits_for_long_and_all_get_alike() {
     }
 }
 
+fn every_20_ms() -> Settings<'static> {
+    Settings {
+        swap_interval: Duration::from_millis(20),
+        fairness: 100,
+        oversubscribe: 2.5,
+        objective: Objective::Edp,
+        swap_rules: None,
+        limits: None,
+        without: &[],
+    }
+}
+
+/// Lets so much time pass under a policy.
+fn under(policy: &mut dyn Policy, scene: &mut Scene, ns: u64) {
+    for _ in 0..ns / (20 * MS) {
+        scene.run(20 * MS);
+        scene.decide(policy);
+    }
+}
+
 #[test]
 fn equal_threads_get_equal_time_on_each_type_while_a_policy_swaps_them() {
     for threads in [4, 8] {
         let mut scene = Scene::new(&machine(&[2, 2]));
-        let mut policy = Name::Rr.build(Settings {
-            swap_interval: Duration::from_millis(20),
-            fairness: 100,
-            oversubscribe: 2.5,
-            objective: Objective::Edp,
-            swap_rules: None,
-            limits: None,
-            without: &[],
-        });
+        let mut policy = Name::Rr.build(every_20_ms());
         let hogs = scene.hogs(threads, &NewTask::default());
-        let mut swapping = |scene: &mut Scene, ns: u64| {
-            for _ in 0..ns / (20 * MS) {
-                scene.run(20 * MS);
-                scene.decide(&mut *policy);
-            }
-        };
-        swapping(&mut scene, S);
+        under(&mut *policy, &mut scene, S);
         let before: Vec<_> = hogs.iter().map(|&hog| scene.ran_on(hog)).collect();
-        swapping(&mut scene, 16 * S);
+        under(&mut *policy, &mut scene, 16 * S);
         let ran = |core_type: usize| {
             let both = hogs.iter().zip(&before);
             both.map(move |(&hog, then)| (hog, then[core_type]))
@@ -87,6 +93,28 @@ fn equal_threads_get_equal_time_on_each_type_while_a_policy_swaps_them() {
             off.iter().all(|&off| off < 0.1),
             "{threads}: off by {off:?}"
         );
+    }
+}
+
+/// A partition of cpusets, or a virtual machine, has the other fast CPUs: policies count on these, too.
+#[test]
+fn equal_threads_get_equal_time_on_a_part_of_the_fast_cpus_and_all_slow_ones() {
+    for (name, threads) in [Name::None, Name::Rr, Name::Acfs, Name::Hsp]
+        .into_iter()
+        .flat_map(|name| [(name, 4), (name, 6), (name, 7)])
+    {
+        let mut scene = Scene::new(&machine(&[4, 2]));
+        let mut policy = name.build(every_20_ms());
+        let hogs = scene.hogs(threads, &on(3..6));
+        under(&mut *policy, &mut scene, S);
+        let before: Vec<_> = hogs.iter().map(|&hog| scene.ran(hog)).collect();
+        under(&mut *policy, &mut scene, 8 * S);
+        let ran = hogs
+            .iter()
+            .zip(before)
+            .map(|(&hog, then)| scene.ran(hog) - then);
+        let off = spread(ran);
+        assert!(off < 0.2, "{name}, {threads} threads: off by {off}");
     }
 }
 

@@ -222,6 +222,7 @@ void bpf_cpumask_clear_cpu(u32 cpu, struct bpf_cpumask *mask);
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask);
 bool bpf_cpumask_and(struct bpf_cpumask *to, const struct cpumask *a, const struct cpumask *b);
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b);
+bool bpf_cpumask_subset(const struct cpumask *a, const struct cpumask *b);
 bool bpf_cpumask_empty(const struct cpumask *mask);
 u32 bpf_cpumask_first(const struct cpumask *mask);
 u32 bpf_cpumask_first_and(const struct cpumask *a, const struct cpumask *b);
