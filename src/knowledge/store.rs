@@ -398,6 +398,17 @@ impl KnowledgeStore {
     }
 }
 
+/// As disks do to it.
+#[cfg(test)]
+impl KnowledgeStore {
+    /// Lets the file grow, or not: SQLite says of both limits that the database or disk is full.
+    pub(super) fn may_grow(&self, may: bool) {
+        let pages = if may { PAGES } else { 1 };
+        let limited = self.connection.pragma_update(None, "max_page_count", pages);
+        limited.unwrap();
+    }
+}
+
 /// The time by which programs are old. What was seen tells of clocks that are ahead or behind by years, now or then:
 /// between its times more than [`OLDEST`] passed. The time is sure up to there.
 fn sure_time(connection: &Connection, now: i64) -> rusqlite::Result<i64> {

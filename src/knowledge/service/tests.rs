@@ -311,3 +311,42 @@ fn what_could_not_be_kept_is_once_there_is_room() {
     assert_eq!(store.load().unwrap()[0].known.threads, 1);
     assert_eq!(store.machine().unwrap(), about);
 }
+
+#[test]
+fn a_disk_that_gets_full_keeps_what_is_there_and_takes_the_rest_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let mut service = KnowledgeService::open(&path, "m");
+    let found_of = |service: &mut KnowledgeService, images: std::ops::Range<u32>| {
+        for image in images {
+            let key = ProgramKey {
+                image: format!("build:{image:08x}"),
+                ..ProgramKey::default()
+            };
+            let mut program = ServedProgram::new(StoredProgram {
+                key: key.clone(),
+                seen: (100, 100),
+                ..StoredProgram::default()
+            });
+            program.findings.take(&thread(1), &found(2.0, true), 100);
+            program.dirty = true;
+            service.programs.insert(key, program);
+        }
+    };
+    let kept = || {
+        let store = KnowledgeStore::open_existing(&path, "m", true);
+        store.unwrap().unwrap().load().unwrap().len()
+    };
+    found_of(&mut service, 0..3);
+    service.save(160, 160);
+    assert_eq!(kept(), 3);
+    service.store.as_ref().unwrap().may_grow(false);
+    found_of(&mut service, 3..100);
+    service.save(220, 220);
+    assert!(service.complained);
+    assert_eq!(kept(), 3);
+    service.store.as_ref().unwrap().may_grow(true);
+    service.save(280, 280);
+    assert!(!service.complained);
+    assert_eq!(kept(), 100);
+}
