@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use hetero_core::ml::data::Data;
+use hetero_core::ml::data::{Data, Row};
 use hetero_core::ml::learn::Pair;
 use hetero_core::ml::scores::RowEstimate;
 
@@ -40,6 +40,25 @@ struct Couple {
     programs: [usize; 2],
     right: f64,
     number: f64,
+}
+
+impl Couple {
+    fn of((programs, (right, number)): ([usize; 2], (f64, f64))) -> Self {
+        Self {
+            programs,
+            right,
+            number,
+        }
+    }
+}
+
+/// How right it is to say so of two of which the first is greater or not.
+fn right(is: bool, first: f64, second: f64) -> f64 {
+    match first == second {
+        // Any order is as good.
+        true => 0.5,
+        false => f64::from(u8::from(is == (first > second))),
+    }
 }
 
 /// What was said of programs that were not learnt from.
@@ -97,29 +116,41 @@ impl Setting<'_> {
             for &&Pair { a, b } in &out {
                 let is = data.rows[a].sf > data.rows[b].sf;
                 let (first, second) = (says(data, a), says(data, b));
-                let right = match first == second {
-                    // Any order is as good.
-                    true => 0.5,
-                    false => f64::from(u8::from(is == (first > second))),
-                };
                 let couple = couples.entry([number(a), number(b)]).or_default();
-                *couple = (couple.0 + right, couple.1 + 1.0);
+                *couple = (couple.0 + right(is, first, second), couple.1 + 1.0);
             }
         }
-        let couple = |(programs, (right, number))| Couple {
-            programs,
-            right,
-            number,
-        };
         Ok(HeldOutTrial {
             programs: self.programs.len(),
             said,
-            couples: couples.into_iter().map(couple).collect(),
+            couples: couples.into_iter().map(Couple::of).collect(),
         })
     }
 }
 
 impl HeldOutTrial {
+    /// Of what was said of all rows, each by what has not learnt from its program; of those, these pairs.
+    pub fn of_rows(data: &Data, said: &[f64], pairs: &[Pair]) -> Self {
+        let program = data.program_numbers();
+        let mut couples: BTreeMap<[usize; 2], (f64, f64)> = BTreeMap::new();
+        for &Pair { a, b } in pairs {
+            let couple = couples.entry([program[a], program[b]]).or_default();
+            let is = data.rows[a].sf > data.rows[b].sf;
+            *couple = (couple.0 + right(is, said[a], said[b]), couple.1 + 1.0);
+        }
+        let rows = data.rows.iter().zip(said).zip(&program);
+        let row = |((row, &said), &program): ((&Row, &f64), &usize)| RowEstimate {
+            program,
+            is: row.sf,
+            said,
+        };
+        Self {
+            programs: data.programs().len(),
+            said: rows.map(row).collect(),
+            couples: couples.into_iter().map(Couple::of).collect(),
+        }
+    }
+
     /// The part of the pairs that was said right, with programs counting so often.
     pub fn right_by(&self, weights: &[f64]) -> f64 {
         let sums = self.couples.iter().fold([0.0; 2], |sums, couple| {
@@ -178,6 +209,13 @@ impl HeldOutTrial {
     /// The correlation.
     pub fn correlation(&self) -> Interval {
         Interval::of(self.programs, |weights| self.correlation_by(weights))
+    }
+
+    /// By how much more of the pairs it says right than another, for the same programs.
+    pub fn more_right_than(&self, other: &Self) -> Interval {
+        Interval::of(self.programs, |weights| {
+            self.right_by(weights) - other.right_by(weights)
+        })
     }
 
     /// By how much its error is less than another's, for the same programs.

@@ -183,20 +183,22 @@ impl EventQuestion<'_> {
             way.push(step);
         }
     }
+}
 
-    /// The mean absolute error of guessing the mean of the other programs.
-    pub(super) fn error_of_the_mean(&self) -> f64 {
-        let [_, each] = self.groups;
-        let rows = self.data.rows_of(self.core_type);
-        let errors = rows.iter().map(|&row| {
-            let others = rows.iter().filter(|&&other| each[other] != each[row]);
-            let (sum, number) = others.fold((0.0, 0.0), |(sum, number), &other| {
-                (sum + self.data.rows[other].sf, number + 1.0)
-            });
-            (self.data.rows[row].sf - sum / number).abs()
+/// The mean absolute error of guessing the mean of the other programs.
+pub(super) fn error_of_the_mean(data: &Data, core_type: usize) -> f64 {
+    let rows = data.rows_of(core_type);
+    let errors = rows.iter().map(|&row| {
+        let program = &data.rows[row].program;
+        let others = rows
+            .iter()
+            .filter(|&&other| data.rows[other].program != *program);
+        let (sum, number) = others.fold((0.0, 0.0), |(sum, number), &other| {
+            (sum + data.rows[other].sf, number + 1.0)
         });
-        errors.sum::<f64>() / rows.len() as f64
-    }
+        (data.rows[row].sf - sum / number).abs()
+    });
+    errors.sum::<f64>() / rows.len() as f64
 }
 
 fn sorted(now: &[usize], more: usize) -> Vec<usize> {
@@ -241,7 +243,7 @@ mod tests {
             if most == 3 {
                 assert!(choice.explained > 0.99, "{choice:?}");
                 assert!(
-                    choice.error < 0.1 * question.error_of_the_mean(),
+                    choice.error < 0.1 * error_of_the_mean(&data, 0),
                     "{choice:?}"
                 );
             }

@@ -5,6 +5,7 @@
 
 mod choose;
 pub(crate) mod classes;
+mod held_out;
 mod reduce;
 mod show;
 
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use log::info;
 
 use crate::select;
+use crate::trial::HeldOutTrial;
 use choose::{EventChoice, EventQuestion};
 use hetero_core::ml::args::Train;
 use hetero_core::ml::boosting::{Boosting, Loss};
@@ -104,6 +106,8 @@ struct Answer {
     core_types: Vec<FromType>,
     /// By what was allowed: how many pairs are right, on all core types alike.
     pairs: Vec<Confusion>,
+    /// By what was allowed: the same of programs that had no part in the choice.
+    held_out: Vec<HeldOutTrial>,
 }
 
 /// What was found from one core type.
@@ -171,11 +175,21 @@ fn answer(data: &Data, args: &Train, what: &'static str) -> Result<Answer> {
         let by: Vec<Boosting> = chosen.map(|choice| choice.boosting).collect();
         right.push(by_estimate(data, &all, &views, &by, &few)?);
     }
+    info!("{what}: choosing events anew, with each of some groups of programs left out");
+    let held_out = among.iter().map(|&among| {
+        let chosen = |part: &Data, core_type: usize| {
+            let pmu = &core_types[core_type].pmu;
+            choose(part, core_type, pmu, among, boosting).map(|(_, choice)| choice)
+        };
+        held_out::try_choices(data, &chosen, &all, &few)
+    });
+    let held_out = held_out.collect::<Result<_>>()?;
     Ok(Answer {
         what,
         among,
         core_types,
         pairs: right,
+        held_out,
     })
 }
 
@@ -187,33 +201,11 @@ fn from_type(
     boosting: Boosting,
 ) -> Result<FromType> {
     let data = &all.part(&all.rows_of(core_type));
-    let programs = data.programs().len();
-    let few = groups(data, GROUPS.min(programs), SEED);
-    let each = groups(data, programs.min(100), SEED);
+    let few = groups(data, GROUPS.min(data.programs().len()), SEED);
     let pairs = pairs(data, MOST_PAIRS, SEED);
-    let name = |feature: usize| data.features[feature].as_str();
-    let rank = |feature: usize| EventRank::of(name(feature), pmu.events.get(name(feature)));
-    let question = EventQuestion {
-        data,
-        core_type,
-        boosting,
-        groups: [&few, &each],
-        at_once: &|features| at_once(data, pmu, features),
-    };
     let (mut choices, mut first) = (Vec::new(), None);
-    for among in among {
-        let may = |feature: usize| {
-            let event = pmu.events.get(name(feature));
-            name(feature) == INSTRUCTIONS || event.is_some_and(|event| among.has(event))
-        };
-        // Which of two twins is left out may depend on which there are.
-        let reduced = reduce(data, core_type, &may, &rank)?;
-        ensure!(
-            !reduced.kept.is_empty(),
-            "the rows of core type {} have no event in common that is not the same in all",
-            pmu.core_type
-        );
-        let choice = question.choose(&reduced.kept)?;
+    for &among in among {
+        let (reduced, choice) = choose(data, core_type, pmu, among, boosting)?;
         let mut views = vec![choice.view(); all.core_types.len()];
         views[core_type] = choice.view();
         let by = vec![choice.boosting; all.core_types.len()];
@@ -224,9 +216,44 @@ fn from_type(
     Ok(FromType {
         pmu: pmu.clone(),
         reduced: first.context("nothing may be chosen")?,
-        mean: question.error_of_the_mean(),
+        mean: choose::error_of_the_mean(data, core_type),
         choices,
     })
+}
+
+/// Chooses among the events that were counted in a core type's rows.
+fn choose(
+    data: &Data,
+    core_type: usize,
+    pmu: &CountedBy,
+    among: Among,
+    boosting: Boosting,
+) -> Result<(Reduced, EventChoice)> {
+    let programs = data.programs().len();
+    let few = groups(data, GROUPS.min(programs), SEED);
+    let each = groups(data, programs.min(100), SEED);
+    let name = |feature: usize| data.features[feature].as_str();
+    let rank = |feature: usize| EventRank::of(name(feature), pmu.events.get(name(feature)));
+    let may = |feature: usize| {
+        let event = pmu.events.get(name(feature));
+        name(feature) == INSTRUCTIONS || event.is_some_and(|event| among.has(event))
+    };
+    // Which of two twins is left out may depend on which there are.
+    let reduced = reduce(data, core_type, &may, &rank)?;
+    ensure!(
+        !reduced.kept.is_empty(),
+        "the rows of core type {} have no event in common that is not the same in all",
+        pmu.core_type
+    );
+    let question = EventQuestion {
+        data,
+        core_type,
+        boosting,
+        groups: [&few, &each],
+        at_once: &|features| at_once(data, pmu, features),
+    };
+    let choice = question.choose(&reduced.kept)?;
+    Ok((reduced, choice))
 }
 
 /// Whether a PMU counts features at once; what the header says nothing of does not count.
@@ -403,6 +430,7 @@ mod tests {
             "cpu/r1/ (VENDORS.cpu_r1_)",
             "the table's",
             "without it",
+            "Chosen anew without an eighth",
             "--events",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
