@@ -131,6 +131,20 @@ pub(super) fn places(files: &[String], symbol: &str, pid: Option<u32>) -> Result
     }
 }
 
+/// Finds a function in a program that is about to be run: one that is linked statically has it in itself, whatever libraries are installed.
+pub(super) fn own_place(program: &str, symbol: &str) -> Option<ProbePlace> {
+    candidates(program).into_iter().find_map(|path| {
+        let Ok(SymbolFound::At(offset)) = find(&path, symbol) else {
+            return None;
+        };
+        Some(ProbePlace {
+            path,
+            offset,
+            _open: None,
+        })
+    })
+}
+
 /// Files of that name that a process has mapped, each once. It may map others at any time, so each is opened but once.
 fn loaded(pid: u32, name: &str) -> Vec<Loaded> {
     if name.contains('/') {
@@ -251,6 +265,18 @@ mod tests {
             at(&super::places(&files, "fopen", None).unwrap()),
             at(&places)
         );
+    }
+
+    #[test]
+    fn a_program_has_functions_that_are_linked_into_it() {
+        let program = env::current_exe().unwrap();
+        let program = program.to_str().unwrap();
+        let own = own_place(program, "main").unwrap();
+        assert_eq!(at(&[own]), at(&of(program, "main").unwrap()));
+        // Of a library it has but the name; and a script has none.
+        assert!(own_place(program, "fopen").is_none());
+        assert!(own_place("/etc/passwd", "main").is_none());
+        assert!(own_place("no-such-program", "main").is_none());
     }
 
     #[test]

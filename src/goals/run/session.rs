@@ -60,7 +60,7 @@ fn start(args: &RunArgs, beat: &BeatKind, stop: &AtomicBool) -> Result<u8> {
         .transpose()?;
     let launcher = Launcher::new(command)?;
     // What may fail does so before the program has started, as far as that can be.
-    let source = BeatSource::of_command(beat, launcher.tid)?;
+    let source = BeatSource::of_command(beat, &args.command[0], launcher.tid)?;
     let (pid, end) = launcher.start(&args.command[0])?;
     // With it goes the end of the pipe that the program has.
     launcher.end();

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 
 use super::events::{WatchedEvents, is_group, unknown};
 use super::kind::BeatKind;
-use super::libraries::places;
+use super::libraries::{own_place, places};
 use crate::connections::peer::descends;
 use crate::pmc::target::threads;
 use crate::pmu::{Counter, CounterOptions, MachinePmus, Meaning, Target};
@@ -33,14 +33,18 @@ pub(super) enum BeatSource {
 }
 
 impl BeatSource {
-    /// Of what the thread `tid`, which is ours, is about to start; `None` where that has to print its beats.
+    /// Of `program`, which the thread `tid`, which is ours, is about to start; `None` where that has to print its beats.
     ///
     /// # Errors
     /// Why beats cannot be seen so, and what to do.
-    pub(super) fn of_command(beat: &BeatKind, tid: i32) -> Result<Option<Self>> {
+    pub(super) fn of_command(beat: &BeatKind, program: &str, tid: i32) -> Result<Option<Self>> {
         Ok(Some(match beat {
             BeatKind::Function(files, symbol) => {
-                Self::OfAll(WatchedEvents::functions(&places(files, symbol, None)?)?)
+                let places = match own_place(program, symbol) {
+                    Some(own) if !files[0].contains('/') => vec![own],
+                    _ => places(files, symbol, None)?,
+                };
+                Self::OfAll(WatchedEvents::functions(&places)?)
             }
             BeatKind::Tracepoint(group, name) => {
                 Self::Own(WatchedEvents::tracepoint_of(group, name, tid)?)
