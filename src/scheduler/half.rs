@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, bail};
 use libbpf_rs::{ProgramInput, ProgramMut};
 use log::debug;
+use nix::sched::sched_getaffinity;
+use nix::unistd::Pid;
 
 use super::counting::OpenEvents;
 use super::encode::{allot, encode, outcome};
@@ -22,7 +24,7 @@ use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{self, Task, TaskId};
-use crate::topology::{MAX_CORE_TYPES, Topology};
+use crate::topology::{CpuMask, MAX_CORE_TYPES, Topology};
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Remembered, ThreadFinding};
@@ -142,6 +144,13 @@ impl Backend for BpfHalf<'_> {
 
     fn session_of(&mut self, task: &Task) -> Belongs {
         self.programs.session_of(task)
+    }
+
+    fn cpus_of(&mut self, task: &Task) -> Option<CpuMask> {
+        let cpus = sched_getaffinity(Pid::from_raw(task.tid as i32)).ok()?;
+        let all = 0..self.sensors.nr_cpu_ids;
+        let those = all.filter(|&cpu| cpus.is_set(cpu as usize).unwrap_or(false));
+        Some(those.collect())
     }
 
     fn energy(&mut self) -> Option<EnergyReading> {

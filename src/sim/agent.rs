@@ -24,6 +24,7 @@ use crate::record::format::Begin;
 use crate::record::{Encoder, FLUSH};
 use crate::scheduler::encode::{encode, outcome};
 use crate::table::{TableReader, Task, TaskId};
+use crate::topology::CpuMask;
 use hetero_core::energy::reading::EnergyReading;
 use hetero_core::goals::{SessionId, SessionPlace};
 use hetero_core::knowledge::{Remembered, ThreadFinding};
@@ -219,6 +220,12 @@ impl Backend for SimulatedHalf<'_> {
         let sessions = &self.told.goals.sessions;
         let found = sessions.get(&task.tgid);
         found.map_or(Belongs::ToNone, |&id| Belongs::To(id))
+    }
+
+    fn cpus_of(&mut self, task: &Task) -> Option<CpuMask> {
+        let allowed = self.native.allowed(self.native.task_of(task.tid as i32)?);
+        let cpus = 0..self.native.machine().nr_cpus();
+        Some(cpus.filter(|&cpu| allowed.has(cpu)).collect())
     }
 
     fn remembers(&self) -> bool {

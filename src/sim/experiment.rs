@@ -151,6 +151,8 @@ pub struct Bench {
     members: Vec<(Rc<Compiled>, Member)>,
     /// Starts them, if a program does.
     starters: Option<Rc<Compiled>>,
+    /// CPUs to which members are confined, in the order of the mix; the others may run anywhere.
+    pub(super) confined: Vec<Option<CpuSet>>,
     alone: Vec<(f64, f64)>,
     /// What it takes there, J.
     alone_j: Vec<(f64, f64)>,
@@ -198,6 +200,7 @@ impl Bench {
             programs_of_loads,
             members,
             starters,
+            confined: Vec::new(),
             alone: Vec::new(),
             alone_j: Vec::new(),
         };
@@ -412,7 +415,16 @@ impl Bench {
             .filter(|_| sim.scheduler.has_starters())
         {
             Some(starters) => sim.start_by(job(starters), jobs),
-            None => jobs.for_each(|(job, threads)| sim.start(job, threads, ANYWHERE)),
+            None => {
+                for ((job, threads), &member) in jobs.zip(&order) {
+                    let cpus = self.confined.get(member).cloned().flatten();
+                    let affinity = cpus.map_or(ANYWHERE, |cpus| {
+                        sim.kernel.affinities.push(cpus);
+                        sim.kernel.affinities.len() - 1
+                    });
+                    sim.start(job, threads, affinity);
+                }
+            }
         }
         let (runs, seconds) = match options.until {
             Until::Runs(runs) => (runs, self.patience() * runs as f64),

@@ -469,6 +469,37 @@ fn what_a_goal_does_not_take_is_left_to_others_or_unused() {
     }
 }
 
+/// The same, with the first programs of the mix confined to some CPUs each.
+fn confined_goals(mix: &str, confined: &[&[u32]], policy: Name, seed: u64) -> Vec<GoalOutcome> {
+    let mut bench = bench(mix, "alder-lake-4p4e");
+    let sets = confined.iter().map(|cpus| cpus.iter().copied());
+    bench.confined = sets.map(|cpus| Some(CpuSet::of(8, cpus))).collect();
+    let choice = SchedulerChoice::Policy(policy);
+    bench.run(choice, &options(seed, 15.0)).unwrap().goals
+}
+
+/// One of four fast CPUs and two slower ones are 2.1 fast cores. Of the other program eight threads may run anywhere.
+#[test]
+fn a_goal_of_what_may_use_a_part_of_the_cpus_takes_nothing_of_the_others() {
+    for (policy, seed) in [(Name::Camps, 1), (Name::None, 2), (Name::Camps, 3)] {
+        // It needs 1.2 of these, 1.8 and 6.
+        for percent in [40, 60, 200] {
+            let mix = format!("EP(3)@{percent},EP(8)@90");
+            let goals = confined_goals(&mix, &[&[0, 4, 5]], policy, seed);
+            let of = |program: &str| goals.iter().find(|it| it.program.starts_with(program));
+            let (confined, other) = (of("EP(3)").unwrap(), of("EP(8)").unwrap());
+            let reached = |goal: &GoalOutcome| goal.rate.unwrap() / goal.target;
+            assert!(confined.allotted < 2.2, "{goals:?}");
+            assert!(reached(other) > 0.96, "{goals:?}");
+            if percent < 200 {
+                assert!(confined.within.unwrap() > 0.95, "{goals:?}");
+            } else {
+                assert!(reached(confined) > 0.3, "{goals:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn goals_beyond_the_machine_get_the_same_part() {
     for seed in 1..=5 {

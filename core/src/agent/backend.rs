@@ -9,6 +9,7 @@ use crate::pmu::sample::Sample;
 use crate::policy::Action;
 use crate::record::Encoder;
 use crate::table::{Task, TaskId};
+use crate::topology::CpuMask;
 
 /// Where tasks run: the BPF half in the kernel, the same compiled natively in the simulator, or a
 /// recording of either.
@@ -66,6 +67,11 @@ pub trait Backend {
     /// The session that a thread ought to belong to.
     fn session_of(&mut self, _task: &Task) -> Belongs {
         Belongs::ToNone
+    }
+
+    /// The CPUs that a thread may use, by its affinity and its cgroup; `None` where that is not known.
+    fn cpus_of(&mut self, _task: &Task) -> Option<CpuMask> {
+        None
     }
 
     /// What the user's rules say of a thread. Asked when it is new, has another name, or the rules

@@ -2,16 +2,21 @@
 //! Goals at work: sessions get a place in the BPF half and an allotment there, their threads belong to
 //! it, and are hinted to a core type that is fast enough for their part of the allotment.
 //!
+//! What a session can be given goes by the CPUs that its threads may use ([`rooms`]).
+//!
 //! [`AgentGoals::steer`] reads no task table, and is cheap; what needs one is done when the agent has it
 //! anyway. What goals decide is [`crate::goals`].
+
+mod rooms;
 
 use std::mem::take;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use rooms::{SessionCpus, SessionRooms};
+
 use super::backend::{Allotment, Backend, Belongs, SessionHeirs};
-use crate::goals::together::FastRoom;
 use crate::goals::{
     GoalMachine, GoalSettings, GoalState, Goals, MAX_SESSIONS, Miss, SessionId, SessionPlace,
     SessionSight, TargetRate,
@@ -84,6 +89,11 @@ struct Placed {
     /// The machine lacks something for it, and a slow core is too slow for its threads one by one: they were hinted to a faster
     /// type, whether there is room or not. Where nothing is lacking allotments swing, and so would which session has room first.
     needs_fast: bool,
+    cpus: SessionCpus,
+    /// Its threads are to be asked for theirs.
+    asks_cpus: bool,
+    /// Of [`SessionRooms`].
+    room: Option<u8>,
     /// Some were told that they are its.
     joined: bool,
     told: Allotment,
@@ -135,6 +145,7 @@ pub struct AgentGoals {
     others: u32,
     /// Threads that run where they are too slow, and where they are to be.
     strays: Vec<(Seen, usize)>,
+    rooms: SessionRooms,
     /// Kept for their memory.
     beats: Vec<SessionBeats>,
     sights: Vec<SessionSight>,
@@ -202,6 +213,7 @@ impl AgentGoals {
                 target: beats.target,
                 weight: beats.weight,
                 runnable: placed.threads,
+                room: placed.room,
                 joined: take(&mut placed.joined),
                 beats: beats.beats,
                 beat_at_ns: beats.beat_at_ns,
@@ -209,6 +221,7 @@ impl AgentGoals {
                 spent_ns: backend.spent_ns(placed.place),
             });
         }
+        self.goals.confine(self.rooms.rooms());
         let states = self
             .goals
             .look(backend.now(), &machine(topology, self.others), &sights);
@@ -272,6 +285,9 @@ impl AgentGoals {
                 runnable: 0,
                 together: false,
                 needs_fast: false,
+                cpus: SessionCpus::default(),
+                asks_cpus: true,
+                room: None,
                 joined: false,
                 told: Allotment::default(),
             };
@@ -302,6 +318,7 @@ impl AgentGoals {
             members,
             at,
             strays,
+            rooms,
             ..
         } = self;
         strays.clear();
@@ -309,7 +326,7 @@ impl AgentGoals {
         for placed in placed.iter_mut() {
             (placed.counted, placed.runnable) = (0, 0);
         }
-        keep_together(topology, goals, placed, by);
+        keep_together(topology, goals, rooms, placed, by);
         placed.iter_mut().for_each(|it| it.needs_fast = false);
         for task in tasks.iter_mut().filter(|task| !task.kthread) {
             let member = members.get(&task.id).copied();
@@ -453,23 +470,34 @@ fn machine(topology: &Topology, others: u32) -> GoalMachine {
 
 /// Says which sessions' threads are kept together; see [`together`](crate::goals::together). One that may have more than it is
 /// allotted is not: it would leave slow cores idle.
-fn keep_together(topology: &Topology, goals: &Goals, placed: &mut [Placed], by: PlacedBy) {
+fn keep_together(
+    topology: &Topology,
+    goals: &Goals,
+    rooms: &SessionRooms,
+    placed: &mut [Placed],
+    by: PlacedBy,
+) {
     let fast_cores = |placed: &Placed| {
         let state = goals.of(placed.id).filter(|state| is_known(state));
         state.map_or(0.0, |state| state.fast_cores)
     };
     let fastest = topology.types.first().map_or(0, |kind| kind.cpus.len());
-    let single = placed.iter().filter(|placed| placed.threads == 1);
-    let single: f64 = single.map(fast_cores).sum();
-    let mut room = FastRoom::new((1.0 - OTHERS) * fastest as f64 - single);
+    let mut left = rooms.fast_rooms(fastest);
+    for placed in placed.iter().filter(|placed| placed.threads == 1) {
+        left.fill(placed.room, fast_cores(placed));
+    }
     // First those that are there anyway: in the order in which they came, ones that could be elsewhere took their room.
-    for needs_fast in [true, false] {
-        for placed in placed.iter_mut().filter(|it| it.needs_fast == needs_fast) {
+    // Before these what is confined: it is on the fast CPUs that it may use, whether it fits there or not.
+    for (confined, needs_fast) in [(true, true), (true, false), (false, true), (false, false)] {
+        let has_turn =
+            |it: &&mut Placed| it.room.is_some() == confined && it.needs_fast == needs_fast;
+        for placed in placed.iter_mut().filter(has_turn) {
             let fast_cores = fast_cores(placed);
             let may = by == PlacedBy::Sessions && placed.threads > 1 && !placed.told.gets_more;
-            placed.together = may && fast_cores > 0.0 && room.take(fast_cores, placed.together);
-            if needs_fast && placed.threads > 1 && !placed.together {
-                room.fill(fast_cores);
+            let fits = || left.fits(placed.room, fast_cores, placed.together);
+            placed.together = may && fast_cores > 0.0 && fits();
+            if placed.together || (confined || needs_fast) && placed.threads > 1 {
+                left.fill(placed.room, fast_cores);
             }
         }
     }

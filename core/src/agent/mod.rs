@@ -311,6 +311,8 @@ impl Agent {
             speeds,
             &mut actions,
         );
+        self.goals
+            .confine(backend, &self.topology, &self.tasks, speeds);
         self.apply_and_keep(backend, actions, Author::Goals)
     }
 

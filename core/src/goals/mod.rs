@@ -32,6 +32,7 @@ pub mod model;
 pub mod pace;
 mod place;
 pub mod rate;
+pub mod room;
 mod session;
 pub mod share;
 pub mod swing;
@@ -47,6 +48,7 @@ use serde::{Deserialize, Serialize};
 use model::RateModel;
 pub use place::SessionPlace;
 use rate::BeatRates;
+use room::GoalRoom;
 use session::{Session, Standing};
 use share::{Claim, share};
 pub use target::{MIN_RATE, TargetError, TargetRate};
@@ -111,6 +113,8 @@ pub struct SessionSight {
     pub weight: u32,
     /// How many of its threads are runnable, those that are held included.
     pub runnable: u32,
+    /// The [room](room) to which all of them are confined; `None` where they may use any CPU.
+    pub room: Option<u8>,
     /// Some have joined it since the look before, and spent until then what is not in `spent_ns`.
     pub joined: bool,
     /// Beats so far.
@@ -154,6 +158,11 @@ pub enum Miss {
     Waits,
     /// It has what it needs, and will be there soon.
     Approaching,
+    /// The CPUs that it may use are so many fast cores too few for what is confined to them.
+    Cpus {
+        /// Fast cores.
+        lacks: f64,
+    },
 }
 
 /// What a session gets, and why.
@@ -187,6 +196,8 @@ pub struct Goals {
     /// Kept for their memory.
     before: Vec<Session>,
     claims: Vec<Claim>,
+    /// From the smallest on.
+    rooms: Vec<GoalRoom>,
 }
 
 impl Goals {
@@ -214,6 +225,12 @@ impl Goals {
             .states
             .binary_search_by_key(&session, |state| state.session);
         Some(&self.states[found.ok()?])
+    }
+
+    /// Has [rooms](room), each after all that it holds, from the next look on.
+    pub fn confine(&mut self, rooms: &[GoalRoom]) {
+        self.rooms.clear();
+        self.rooms.extend(rooms);
     }
 
     /// Takes in all sessions there are, in ascending order of ids, and allots. Those that are no longer
@@ -265,38 +282,53 @@ impl Goals {
     }
 
     fn share(&mut self, machine: &GoalMachine) {
+        let rooms = take(&mut self.rooms);
+        self.sessions.iter_mut().for_each(Session::set_free);
+        for room in &rooms {
+            self.share_out(room.fast_cores, |it| room.has(it.room), Session::confine_to);
+        }
+        self.rooms = rooms;
         let all = (machine.fast_cores - machine.others).max(0.0);
-        let measured: f64 = self
-            .of_standing(Standing::Measured)
-            .map(Session::claim)
-            .sum();
-        let unknown: f64 = self
-            .of_standing(Standing::Unknown)
-            .map(Session::claim)
-            .sum();
-        let left = (all - measured).max(UNKNOWN * all).min(unknown);
-        self.share_among(Standing::Unknown, left);
-        self.share_among(Standing::Measured, all - left);
+        self.share_out(all, |_| true, Session::give);
     }
 
-    fn of_standing(&self, standing: Standing) -> impl Iterator<Item = &Session> {
-        let all = self.sessions.iter();
-        all.filter(move |session| session.standing() == standing)
+    /// Among some sessions: what each gets, it is told.
+    fn share_out(
+        &mut self,
+        all: f64,
+        is_one: impl Fn(&Session) -> bool,
+        tell: impl Fn(&mut Session, f64),
+    ) {
+        let is_of = |standing| move |it: &Session| it.standing() == standing;
+        let (measured, unknown) = (is_of(Standing::Measured), is_of(Standing::Unknown));
+        let asked = |standing: &dyn Fn(&Session) -> bool| -> f64 {
+            let those = self.sessions.iter().filter(|it| is_one(it) && standing(it));
+            those.map(Session::claim).sum()
+        };
+        let (asked, unknown_asked) = (asked(&measured), asked(&unknown));
+        let left = (all - asked).max(UNKNOWN * all).min(unknown_asked);
+        self.share_among(left, |it| is_one(it) && unknown(it), &tell);
+        self.share_among(all - left, |it| is_one(it) && measured(it), &tell);
     }
 
-    fn share_among(&mut self, standing: Standing, fast_cores: f64) {
+    fn share_among(
+        &mut self,
+        fast_cores: f64,
+        is_one: impl Fn(&Session) -> bool,
+        tell: impl Fn(&mut Session, f64),
+    ) {
         let mut claims = take(&mut self.claims);
         claims.clear();
-        claims.extend(self.of_standing(standing).map(|session| Claim {
+        let those = self.sessions.iter().filter(|it| is_one(it));
+        claims.extend(those.map(|session| Claim {
             demand: session.claim(),
             weight: session.weight,
             given: 0.0,
         }));
         share(fast_cores, &mut claims);
-        let all = self.sessions.iter_mut();
-        let those = all.filter(|session| session.standing() == standing);
+        let those = self.sessions.iter_mut().filter(|it| is_one(it));
         for (session, claim) in those.zip(&claims) {
-            session.give(claim.given);
+            tell(session, claim.given);
         }
         self.claims = claims;
     }

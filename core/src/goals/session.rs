@@ -34,6 +34,10 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     target: f64,
     pub(super) weight: f64,
+    /// See [`SessionSight::room`].
+    pub(super) room: Option<u8>,
+    /// Fast cores that the CPUs to which it is confined have for it.
+    limit: f64,
     log: BeatLog,
     model: Option<RateModel>,
     controller: PiController,
@@ -74,6 +78,8 @@ impl Session {
             id: sight.id,
             target: sight.target.rate(),
             weight: f64::from(sight.weight.max(1)),
+            room: sight.room,
+            limit: f64::INFINITY,
             log: BeatLog::new(settings.window),
             model: None,
             controller: PiController::default(),
@@ -106,6 +112,7 @@ impl Session {
         let faded = self.threads * (-(step_ns as f64) / settings.window.as_nanos() as f64).exp2();
         self.threads = f64::from(sight.runnable).max(faded).max(1.0);
         self.weight = f64::from(sight.weight.max(1));
+        self.room = sight.room;
         if sight.target.rate() != self.target {
             self.target = sight.target.rate();
             self.controller.forget();
@@ -261,8 +268,23 @@ impl Session {
         }
     }
 
-    /// Fast cores that it asks for: what it can use of its demand.
+    /// It is confined nowhere, as far as is known.
+    pub(super) fn set_free(&mut self) {
+        self.limit = f64::INFINITY;
+    }
+
+    /// CPUs to which it is confined have so much for it.
+    pub(super) fn confine_to(&mut self, fast_cores: f64) {
+        self.limit = fast_cores;
+    }
+
+    /// Fast cores that it asks for: what the CPUs that it may use have of what it wishes.
     pub(super) fn claim(&self) -> f64 {
+        self.wish().min(self.limit)
+    }
+
+    /// What it can use of its demand.
+    fn wish(&self) -> f64 {
         match self.standing() {
             Standing::Measured => (self.part * self.controller.demand()).min(self.threads),
             Standing::Unknown => self.threads,
@@ -279,8 +301,8 @@ impl Session {
         self.given = given;
         // To catch up is not what it must have.
         let asked = match self.standing() {
-            Standing::Measured => self.claim().min(self.needed()),
-            Standing::Unknown => self.claim(),
+            Standing::Measured => self.wish().min(self.needed()),
+            Standing::Unknown => self.wish(),
         };
         self.met = self.met.min(given / asked.max(LEAST_DEMAND));
     }
@@ -292,7 +314,7 @@ impl Session {
             fast_cores: self.given,
             demand: match self.standing() {
                 Standing::Measured => self.controller.demand(),
-                Standing::Unknown => self.claim(),
+                Standing::Unknown => self.wish(),
             },
             target: self.target,
             rates,
@@ -313,9 +335,12 @@ impl Session {
             return None;
         }
         let demand = self.controller.demand();
-        let lacks = self.needed().min(self.claim()) - self.given;
+        let lacks = self.needed().min(self.wish()) - self.given;
         Some(if lacks > 0.02 * demand {
-            Miss::Machine { lacks }
+            match self.given < 0.98 * self.limit {
+                true => Miss::Machine { lacks },
+                false => Miss::Cpus { lacks },
+            }
         } else if demand > 1.05 * self.threads {
             Miss::Threads {
                 threads: self.threads.round() as u32,

@@ -23,12 +23,17 @@ impl FastRoom {
 
     /// Whether a session that is allotted so many fast cores is to be there, and takes that room then.
     pub fn take(&mut self, fast_cores: f64, is_there: bool) -> bool {
-        let times = if is_there { STAYS } else { 1.0 };
-        let fits = fast_cores <= times * self.left;
+        let fits = self.fits(fast_cores, is_there);
         if fits {
-            self.left -= fast_cores;
+            self.fill(fast_cores);
         }
         fits
+    }
+
+    /// Whether it would.
+    pub fn fits(&self, fast_cores: f64, is_there: bool) -> bool {
+        let times = if is_there { STAYS } else { 1.0 };
+        fast_cores <= times * self.left
     }
 
     /// So many fast cores of it are taken, whether they fit or not.

@@ -43,6 +43,7 @@ impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Machine { lacks } => write!(f, "the machine lacks {lacks:.2}"),
+            Self::Cpus { lacks } => write!(f, "the CPUs that it may use lack {lacks:.2}"),
             Self::Threads { threads: 1 } => write!(f, "it runs one thread at a time"),
             Self::Threads { threads } => {
                 write!(f, "it runs no more than {threads} threads at once")

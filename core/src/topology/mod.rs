@@ -36,6 +36,7 @@
 //! number, `E2`); on ARM `big`, `LITTLE`, or `big`, `mid`, `LITTLE`, or `prime`, `big`, `mid`,
 //! `LITTLE`; `cpu` where there is one type only; or what the user's list says.
 
+mod cpu_mask;
 pub mod cpulist;
 mod detect;
 mod evidence;
@@ -51,6 +52,7 @@ use std::fmt;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+pub use cpu_mask::CpuMask;
 pub use evidence::MIN_GAP_PERCENT;
 pub use identity::{Identity, TypeIdentity, cpu_name, cpu_name_below};
 pub use spec::CoreTypesSpec;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Runs programs on a machine under goals, and says how near they were to their targets.
 
+use hetero_core::goals::room::GoalRoom;
 use hetero_core::goals::{GoalMachine, GoalSettings, GoalState, Goals, SessionSight};
 use rand_pcg::Pcg64Mcg;
 
@@ -68,6 +69,7 @@ pub(crate) struct Bench {
     given: Vec<f64>,
     /// What of it the BPF half really lets it spend.
     pub(crate) delivered: f64,
+    pub(crate) rooms: Vec<GoalRoom>,
     pub(crate) near: Nearness,
 }
 
@@ -85,6 +87,7 @@ impl Bench {
             look_ms: LOOK,
             given: Vec::new(),
             delivered: 1.0,
+            rooms: Vec::new(),
             near: Nearness::default(),
         }
     }
@@ -92,6 +95,7 @@ impl Bench {
     fn look(&mut self) {
         let sights: Vec<SessionSight> = self.plants.iter().map(Plant::sight).collect();
         let now = self.ms * MS;
+        self.goals.confine(&self.rooms);
         let states = self.goals.look(now, &self.machine, &sights);
         self.given.clear();
         let given = states.iter().map(|state| state.fast_cores);
@@ -113,6 +117,13 @@ impl Bench {
         }
     }
 
+    fn part_of(&self, room: &GoalRoom) -> f64 {
+        let all = self.plants.iter().zip(&self.given);
+        let those = all.filter(|(plant, _)| room.has(plant.room));
+        let given: f64 = those.map(|(_, given)| given).sum();
+        (room.fast_cores / given).min(1.0)
+    }
+
     /// For so many ms.
     pub(crate) fn run(&mut self, ms: u64) {
         for _ in 0..ms {
@@ -120,8 +131,11 @@ impl Bench {
                 self.look();
             }
             let mut free = self.machine.fast_cores;
+            // What is confined gets no more than its CPUs have, whatever it is allotted.
+            let parts: Vec<f64> = self.rooms.iter().map(|room| self.part_of(room)).collect();
+            let part = |of: Option<u8>| of.map_or(1.0, |of| parts[usize::from(of)]);
             for (plant, given) in self.plants.iter_mut().zip(&self.given) {
-                let may = given * self.delivered;
+                let may = given * self.delivered * part(plant.room);
                 free -= plant.step(self.ms * MS, may, free.max(0.0), &mut self.rng) * 1000.0;
             }
             self.ms += 1;

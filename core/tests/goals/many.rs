@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Many sessions: when the machine does not suffice, when there are a thousand, when they come and go.
 
+use hetero_core::goals::room::GoalRoom;
 use hetero_core::goals::{GoalMachine, GoalSettings, Goals, MAX_SESSIONS, Miss, SessionId};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
@@ -73,6 +74,36 @@ fn what_others_are_to_keep_is_left_to_them() {
     bench.run(4000);
     let state = bench.state(0);
     assert!((state.fast_cores - 3.0).abs() < 1e-6, "{state:?}");
+}
+
+/// Two programs may use CPUs of four fast cores, and one any of eight.
+#[test]
+fn what_cpus_lack_to_which_some_are_confined_is_taken_from_these_alone() {
+    let mut plants = vec![wide(1, 30.0, 4.0), wide(2, 50.0, 6.0), wide(3, 10.0, 3.8)];
+    (plants[0].room, plants[1].room) = (Some(0), Some(0));
+    let mut bench = Bench::new(plants, 8.0, rng(1));
+    bench.rooms = vec![GoalRoom {
+        fast_cores: 4.0,
+        holds: 1,
+    }];
+    bench.run(10_000);
+    for (plant, expected) in [0.4, 0.4, 1.0].into_iter().enumerate() {
+        let (reached, state) = (bench.reached(plant), bench.state(plant));
+        assert!((reached - expected).abs() < 0.05, "{reached}: {state:?}");
+        match state.miss {
+            Some(Miss::Cpus { lacks }) if plant < 2 => {
+                assert!((lacks / state.demand - 0.6).abs() < 0.05, "{state:?}");
+            }
+            miss => assert!(miss.is_none() && plant == 2, "{state:?}"),
+        }
+    }
+    // Once these suffice all are at their targets.
+    (bench.plants[0].target, bench.plants[1].target) = (15.0, 15.0);
+    bench.run(4000);
+    for plant in 0..3 {
+        let reached = bench.reached(plant);
+        assert!((reached - 1.0).abs() < 0.1, "{plant}: {reached}");
+    }
 }
 
 #[test]

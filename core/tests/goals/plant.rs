@@ -58,6 +58,8 @@ pub(crate) struct Plant {
     pub(crate) timed: bool,
     /// What is not spent is kept for so long, s.
     pub(crate) depth: f64,
+    /// The room to which its threads are confined.
+    pub(crate) room: Option<u8>,
     /// It may run beyond its allotment where a CPU is idle.
     pub(crate) surplus: bool,
     tokens: f64,
@@ -95,6 +97,7 @@ impl Plant {
             paced: f64::INFINITY,
             timed: false,
             depth: 0.05,
+            room: None,
             surplus: false,
             tokens: 0.0,
             spent: 0.0,
@@ -225,6 +228,7 @@ impl Plant {
             target: TargetRate::per_second(self.target).unwrap(),
             weight: self.weight,
             runnable: self.threads,
+            room: self.room,
             joined: false,
             worked_ns: self.timed.then_some(self.worked_ns),
             beats: self.beats,

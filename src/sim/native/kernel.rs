@@ -400,10 +400,15 @@ impl NativeKernel {
         unsafe { (*self.raw(task)).native_cpu as u32 }
     }
 
+    /// The CPUs where it may run, as far as its affinity goes.
+    pub fn allowed(&self, task: TaskIndex) -> Mask {
+        // SAFETY: cpus_ptr points to the task's own mask.
+        Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits })
+    }
+
     /// May it run there, as far as its affinity goes?
     pub(super) fn allows(&self, task: TaskIndex, cpu: u32) -> bool {
-        // SAFETY: cpus_ptr points to the task's own mask.
-        Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits }).has(cpu)
+        self.allowed(task).has(cpu)
     }
 
     pub(super) fn is_migration_disabled(&self, task: TaskIndex) -> bool {

@@ -8,6 +8,7 @@ use crate::agent::{Agent, Author, Outcome};
 use crate::pmu::sample::Sample;
 use crate::policy::{Name, Policy, Seen, Snapshot};
 use crate::testing::{MS, board, task};
+use crate::topology::CpuMask;
 
 /// The session of the first place.
 const FIRST: SessionPlace = SessionPlace::first(1);
@@ -30,6 +31,10 @@ impl Policy for Down {
 /// spend `spends` fast cores for that.
 struct Bench {
     now_ns: u64,
+    /// Beats/s.
+    target: f64,
+    /// What they may use, by slot, where that is known.
+    cpus: Vec<Vec<u32>>,
     tasks: Vec<Task>,
     sessions: Vec<SessionId>,
     spends: f64,
@@ -85,7 +90,7 @@ impl Backend for Bench {
         let beats = self.now_ns * 30 / (1000 * MS);
         sessions.extend(self.sessions.iter().map(|&id| SessionBeats {
             id,
-            target: TargetRate::per_second(30.0).unwrap(),
+            target: TargetRate::per_second(self.target).unwrap(),
             weight: 100,
             gets_more: self.gets_more,
             heirs: SessionHeirs::Threads,
@@ -93,6 +98,11 @@ impl Backend for Bench {
             beat_at_ns: beats * 1000 * MS / 30,
             worked_ns: None,
         }));
+    }
+
+    fn cpus_of(&mut self, task: &Task) -> Option<CpuMask> {
+        let cpus = self.cpus.get(task.id.slot as usize)?;
+        Some(cpus.iter().copied().collect())
     }
 
     fn place_of(&self, task: TaskId) -> SessionPlace {
@@ -124,6 +134,8 @@ fn bench(tasks: Vec<Task>, spends: f64) -> (Agent, Bench) {
     let agent = Agent::new(board(2, 2), Name::None, Box::new(Down));
     let bench = Bench {
         now_ns: 1000 * MS,
+        target: 30.0,
+        cpus: Vec::new(),
         tasks,
         sessions: vec![SessionId(7)],
         spends,
@@ -317,4 +329,53 @@ fn places_that_were_left_are_had_again_though_no_thread_ever_joined() {
         bench.sessions.clear();
         bench.run(&mut agent, 50);
     }
+}
+
+/// A fast CPU and a slow one, half as fast.
+#[test]
+fn a_session_gets_no_more_than_the_cpus_have_that_its_threads_may_use() {
+    let mut tasks: Vec<_> = (0..4).map(|slot| task(slot, slot % 2, 1)).collect();
+    tasks.iter_mut().for_each(|task| task.tgid = 100);
+    let (mut agent, mut bench) = bench(tasks, 1.3);
+    bench.target = 60.0;
+    let slow = f64::from(agent.topology.types[1].capacity) / 1024.0;
+    let mut told = |bench: &mut Bench| {
+        (0..60).for_each(|_| drop(bench.run(&mut agent, 50)));
+        *agent.goals.of(bench.tasks[0].id).unwrap()
+    };
+    // Nothing is known: all of the machine counts.
+    let state = told(&mut bench);
+    assert!(state.fast_cores >= 2.6, "{state:?}");
+    // Two threads are on a CPU each, and no thread may be elsewhere.
+    bench.cpus = vec![vec![0], vec![2], vec![0, 2], vec![0, 2]];
+    let state = told(&mut bench);
+    assert!((state.fast_cores - 1.0 - slow).abs() < 0.01, "{state:?}");
+    let Some(Miss::Cpus { lacks }) = state.miss else {
+        panic!("{state:?}");
+    };
+    assert!(
+        (lacks - state.demand + 1.0 + slow).abs() < 0.05,
+        "{state:?}"
+    );
+    // One may again.
+    bench.cpus[3] = vec![0, 1, 2, 3];
+    let state = told(&mut bench);
+    assert!(state.fast_cores >= 2.6, "{state:?}");
+}
+
+#[test]
+fn threads_are_kept_together_on_the_fast_cpus_that_they_may_use() {
+    let mut tasks: Vec<_> = (0..3).map(|slot| task(slot, slot, 1)).collect();
+    tasks.iter_mut().for_each(|task| task.tgid = 100);
+    let (mut agent, mut bench) = bench(tasks, 1.2);
+    let mut are_together = |bench: &mut Bench| {
+        (0..60).for_each(|_| drop(bench.run(&mut agent, 50)));
+        bench.tasks.iter().all(|task| task.hint == Some(0))
+    };
+    assert!(are_together(&mut bench));
+    bench.cpus = vec![vec![0, 2, 3]; 3];
+    assert!(!are_together(&mut bench));
+    bench.spends = 0.8;
+    bench.now_ns += 10_000 * MS;
+    assert!(are_together(&mut bench));
 }

@@ -409,6 +409,7 @@ impl Studio {
                 target: TargetRate::per_second(it.target).unwrap(),
                 weight: 100,
                 runnable,
+                room: None,
                 joined: false,
                 beats: it.beats.len() as u64,
                 beat_at_ns: it.beats.last().copied().unwrap_or(0),
