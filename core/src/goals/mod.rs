@@ -113,7 +113,7 @@ pub struct SessionSight {
     pub weight: u32,
     /// How many of its threads are runnable, those that are held included.
     pub runnable: u32,
-    /// The [room](room) to which all of them are confined; `None` where they may use any CPU.
+    /// The [room] to which all of them are confined; `None` where they may use any CPU.
     pub room: Option<u8>,
     /// Some have joined it since the look before, and spent until then what is not in `spent_ns`.
     pub joined: bool,
