@@ -478,7 +478,8 @@ fn confined_goals(mix: &str, confined: &[&[u32]], policy: Name, seed: u64) -> Ve
     bench.run(choice, &options(seed, 15.0)).unwrap().goals
 }
 
-/// One of four fast CPUs and two slower ones are 2.1 fast cores. Of the other program eight threads may run anywhere.
+/// One of four fast CPUs and two slower ones are 2.1 fast cores by their capacities, and 2.26 for this program, which takes 17.5 s on
+/// the former and 27.7 s on the latter. Of the other program eight threads may run anywhere.
 #[test]
 fn a_goal_of_what_may_use_a_part_of_the_cpus_takes_nothing_of_the_others() {
     for (policy, seed) in [(Name::Camps, 1), (Name::None, 2), (Name::Camps, 3)] {
@@ -489,7 +490,7 @@ fn a_goal_of_what_may_use_a_part_of_the_cpus_takes_nothing_of_the_others() {
             let of = |program: &str| goals.iter().find(|it| it.program.starts_with(program));
             let (confined, other) = (of("EP(3)").unwrap(), of("EP(8)").unwrap());
             let reached = |goal: &GoalOutcome| goal.rate.unwrap() / goal.target;
-            assert!(confined.allotted < 2.2, "{goals:?}");
+            assert!(confined.allotted < 2.3, "{goals:?}");
             assert!(reached(other) > 0.96, "{goals:?}");
             if percent < 200 {
                 assert!(confined.within.unwrap() > 0.95, "{goals:?}");
