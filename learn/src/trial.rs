@@ -42,22 +42,29 @@ struct Couple {
     number: f64,
 }
 
-impl Couple {
-    fn of((programs, (right, number)): ([usize; 2], (f64, f64))) -> Self {
-        Self {
-            programs,
-            right,
-            number,
-        }
-    }
-}
+/// Couples by their programs.
+#[derive(Default)]
+struct Couples(BTreeMap<[usize; 2], Couple>);
 
-/// How right it is to say so of two of which the first is greater or not.
-fn right(is: bool, first: f64, second: f64) -> f64 {
-    match first == second {
-        // Any order is as good.
-        true => 0.5,
-        false => f64::from(u8::from(is == (first > second))),
+impl Couples {
+    /// Of a pair of rows of these programs so much was said.
+    fn add(&mut self, data: &Data, pair: &Pair, programs: [usize; 2], [first, second]: [f64; 2]) {
+        let is = data.rows[pair.a].sf > data.rows[pair.b].sf;
+        let couple = self.0.entry(programs).or_insert(Couple {
+            programs,
+            right: 0.0,
+            number: 0.0,
+        });
+        couple.number += 1.0;
+        couple.right += match first == second {
+            // Any order is as good.
+            true => 0.5,
+            false => f64::from(u8::from(is == (first > second))),
+        };
+    }
+
+    fn all(self) -> Vec<Couple> {
+        self.0.into_values().collect()
     }
 }
 
@@ -100,7 +107,7 @@ impl Setting<'_> {
                 said: says(data, row),
             }));
         }
-        let mut couples: BTreeMap<[usize; 2], (f64, f64)> = BTreeMap::new();
+        let mut couples = Couples::default();
         let last = self.few.iter().max().map_or(0, |last| last + 1);
         for two in (0..last).flat_map(|first| (0..=first).map(move |second| [first, second])) {
             let between = |pair: &&Pair| {
@@ -113,17 +120,20 @@ impl Setting<'_> {
                 continue;
             }
             let says = learn(data, &learnt)?;
-            for &&Pair { a, b } in &out {
-                let is = data.rows[a].sf > data.rows[b].sf;
-                let (first, second) = (says(data, a), says(data, b));
-                let couple = couples.entry([number(a), number(b)]).or_default();
-                *couple = (couple.0 + right(is, first, second), couple.1 + 1.0);
+            for pair in &out {
+                let rows = [pair.a, pair.b];
+                couples.add(
+                    data,
+                    pair,
+                    rows.map(number),
+                    rows.map(|row| says(data, row)),
+                );
             }
         }
         Ok(HeldOutTrial {
             programs: self.programs.len(),
             said,
-            couples: couples.into_iter().map(Couple::of).collect(),
+            couples: couples.all(),
         })
     }
 }
@@ -132,11 +142,15 @@ impl HeldOutTrial {
     /// Of what was said of all rows, each by what has not learnt from its program; of those, these pairs.
     pub fn of_rows(data: &Data, said: &[f64], pairs: &[Pair]) -> Self {
         let program = data.program_numbers();
-        let mut couples: BTreeMap<[usize; 2], (f64, f64)> = BTreeMap::new();
-        for &Pair { a, b } in pairs {
-            let couple = couples.entry([program[a], program[b]]).or_default();
-            let is = data.rows[a].sf > data.rows[b].sf;
-            *couple = (couple.0 + right(is, said[a], said[b]), couple.1 + 1.0);
+        let mut couples = Couples::default();
+        for pair in pairs {
+            let rows = [pair.a, pair.b];
+            couples.add(
+                data,
+                pair,
+                rows.map(|row| program[row]),
+                rows.map(|row| said[row]),
+            );
         }
         let rows = data.rows.iter().zip(said).zip(&program);
         let row = |((row, &said), &program): ((&Row, &f64), &usize)| RowEstimate {
@@ -147,7 +161,7 @@ impl HeldOutTrial {
         Self {
             programs: data.programs().len(),
             said: rows.map(row).collect(),
-            couples: couples.into_iter().map(Couple::of).collect(),
+            couples: couples.all(),
         }
     }
 
