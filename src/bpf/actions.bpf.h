@@ -75,7 +75,7 @@ static u32 apply_hint(struct action *a)
 		return ACTION_INVALID;
 	s->ruled = a->ruled && a->core_type != NO_TYPE;
 	s->hint = kept_hint(s, a->core_type);
-	return ACTION_APPLIED;
+	return s->hint == a->core_type ? ACTION_APPLIED : ACTION_STALE;
 }
 
 static u32 apply_slowdown(struct action *a)

@@ -135,7 +135,7 @@ enum action_op {
 enum action_result {
 	ACTION_PENDING,
 	ACTION_APPLIED,
-	ACTION_STALE,		/* the task is gone, or is not where the agent thought */
+	ACTION_STALE,		/* the task is gone, not where the agent thought, or may not use all CPUs that a hint is to */
 	ACTION_INVALID,
 };
 

@@ -164,7 +164,7 @@ pub struct Allotment {
 pub enum Outcome {
     /// It was carried out.
     Applied,
-    /// It was dropped: the task has ended, or is not where the policy saw it.
+    /// It was dropped: the task has ended, is not where the policy saw it, or may not use all CPUs that a hint is to.
     Stale,
     /// It was refused: the task's affinity forbids it, say.
     Refused,
