@@ -200,7 +200,8 @@ fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew_and_a_rule_gives
     const RULES: &str = "/tmp/goals.toml";
     let scheduler = Scheduler::start(&["--policy", "rr"]);
     let begin = Instant::now();
-    let child = program("integer --rate 50 --seconds 13 --progress 1000 --json")
+    // More than 5 % of a P core: what needs less gets more, for no thread is held for long.
+    let child = program("integer --rate 150 --seconds 13 --progress 1000 --json")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -209,17 +210,17 @@ fn a_program_goes_on_with_its_goal_when_a_scheduler_starts_anew_and_a_rule_gives
     fs::write(RULES, "").unwrap();
     let scheduler = Scheduler::start(&["--policy", "rr", "--rules", RULES]);
     thread::sleep(s(9).saturating_sub(begin.elapsed()));
-    let rule = "[[rule]]\nexe = \"*/hetero-programs\"\ngoal = { rate = 30 }\n";
+    let rule = "[[rule]]\nexe = \"*/hetero-programs\"\ngoal = { rate = 90 }\n";
     fs::write(RULES, rule).unwrap();
     let set = Command::new(binary()).args(["set", "rules"]).output();
     let said = String::from_utf8(set.unwrap().stdout).unwrap();
     assert!(said.contains("1 of them on goals"), "{said}");
     thread::sleep(s(1));
     let told = list();
-    assert_eq!((told[0].target, told[0].source), (30.0, GoalSource::Rule));
+    assert_eq!((told[0].target, told[0].source), (90.0, GoalSource::Rule));
     let rates = rates(child);
     println!("{rates:.1?}");
-    for (second, target) in [(6, 50.0), (rates.len() - 2, 30.0)] {
+    for (second, target) in [(6, 150.0), (rates.len() - 2, 90.0)] {
         let met = (rates[second] / target - 1.0_f64).abs() < 0.1;
         assert!(met, "second {second}: {rates:.1?}");
     }
@@ -314,7 +315,7 @@ fn passing(rows: usize) -> Crowd {
 fn a_user_who_asks_all_the_time_costs_little() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
     let _crowd = Crowd::of(16);
-    thread::sleep(s(3));
+    thread::sleep(s(1));
     let session = Heartbeat::open(HeartbeatOptions {
         target: HeartbeatTarget::Rate(30.0),
         ..HeartbeatOptions::default()
@@ -323,7 +324,7 @@ fn a_user_who_asks_all_the_time_costs_little() {
     session.beat();
     let (begun, before) = (Instant::now(), scheduler.ran());
     let mut changes = 0;
-    while begun.elapsed() < s(4) {
+    while begun.elapsed() < s(2) {
         session.set_weight(100 + changes % 2).unwrap();
         changes += 1;
         thread::sleep(Duration::from_millis(1));

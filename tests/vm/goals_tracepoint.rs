@@ -44,7 +44,7 @@ fn assert_counted(watch: Child, beats: u32) {
 #[test]
 fn each_call_of_a_program_and_of_what_it_starts_is_a_beat() {
     let scheduler = Scheduler::start(&["--policy", "camps"]);
-    let _crowd = Crowd::of(6);
+    let _crowd = Crowd::of(2);
     let script = "for i in $(seq 80); do \
                   dd if=/dev/zero of=/tmp/synced bs=1 count=1 conv=fsync 2>/dev/null; \
                   usleep 50000; done";

@@ -11,7 +11,7 @@ use crate::support::*;
 
 /// One on each CPU of the hybrid machine, so that all come to both core types.
 fn programs(name: &str) -> Vec<Child> {
-    start(2 * CPUS, name, "6")
+    start(2 * CPUS, name, "3")
 }
 
 fn start(number: usize, name: &str, seconds: &str) -> Vec<Child> {
