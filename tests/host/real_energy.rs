@@ -25,6 +25,13 @@ fn priced(machine: &str, energies: &str) -> Vec<Pair> {
     of_whole_runs(rows(&out))
 }
 
+/// Watts of a core while a program runs: time is stretched by so much there, and a line of memory, which is no core's, takes so many nJ.
+fn of_core(row: &Row, time: f64, line_nj: f64) -> f64 {
+    let [joules, lines, ns] =
+        ["joules", "llc-misses", "run-ns"].map(|key| number(row, key).unwrap());
+    (joules * 1e9 - lines * line_nj) / (ns / time)
+}
+
 /// Least, median and most of programs.
 struct Energies {
     /// Of the fast cluster and of the slow one, W.
@@ -118,11 +125,7 @@ fn what_a_core_of_a_juno_takes_is_beside_arms_figures() {
     const LINE_NJ: f64 = 36.0;
     let pairs = priced("juno-r1", "juno-r1-energy");
     for (side, [of_primes, of_all]) in [[10.0, 20.0], [10.0, 15.0]].into_iter().enumerate() {
-        let watts = |pair: &Pair| {
-            let [joules, lines, ns] =
-                ["joules", "llc-misses", "run-ns"].map(|key| number(&pair[side], key).unwrap());
-            (joules * 1e9 - lines * LINE_NJ) / (ns / TIME)
-        };
+        let watts = |pair: &Pair| of_core(&pair[side], TIME, LINE_NJ);
         let primes = pairs
             .iter()
             .filter(|pair| pair[side]["program"] == "cpu-prime");
@@ -132,6 +135,37 @@ fn what_a_core_of_a_juno_takes_is_beside_arms_figures() {
         for (ours, most) in [(primes, of_primes), (all, of_all)] {
             let apart = 100.0 * (ours[1] / ARM_W[side] - 1.0);
             assert!(apart.abs() <= most, "{apart:.1} % apart");
+        }
+    }
+}
+
+/// Two jobs of which RAPL told what an Alder Lake with 8 P and 4 E took, on P cores and on E cores alone; docs/testbed-energy.md has the
+/// sources, and what else is like them. No table is needed for that.
+#[test]
+fn what_an_alder_lake_takes_is_beside_two_measured_jobs() {
+    /// Of testbed/machines/alder-lake-4p4e.toml and alder-lake-energy.toml, and what package and memory take beside the cores, W.
+    const TIME: f64 = 20.0;
+    const LINE_NJ: f64 = 12.0;
+    const BESIDE_CORES: f64 = 3.6;
+    /// What two threads on a P core take over one, by testbed/calibrate-energy.
+    const BOTH_THREADS: f64 = 1.12;
+    let pairs = priced("alder-lake-4p4e", "alder-lake-energy");
+    let watts = [0, 1].map(|side| {
+        let of = |pair: &Pair| of_core(&pair[side], TIME, LINE_NJ);
+        spread(pairs.iter().map(of).collect())[1]
+    });
+    // W by RAPL, how many cores' worth of watts ours are, how many times as long it took on E.
+    for (job, measured, cores, sf) in [
+        ("Vivado", [31.6, 10.4], [1.55, 1.55], 2.06),
+        ("Linux", [152.2, 22.3], [8.0 * BOTH_THREADS, 4.0], 4.67),
+    ] {
+        let ours = [0, 1].map(|side| cores[side] * watts[side] + BESIDE_CORES);
+        let over = |[fast, slow]: [f64; 2]| fast / slow / sf;
+        let each = |of: [f64; 2]| [of[0], of[1], over(of)];
+        for (ours, real) in each(ours).into_iter().zip(each(measured)) {
+            let apart = 100.0 * (ours / real - 1.0);
+            println!("{job}: {ours:.2} | {real:.2} | {apart:+.0} %");
+            assert!(apart.abs() <= 15.0, "{apart:.1} % apart");
         }
     }
 }
