@@ -130,10 +130,12 @@ impl Told {
         let Some(mut sample) = complete(raw, counts, sf, ef) else {
             return;
         };
-        sample.watts = known.map(|(model, (_, watts))| {
-            let watts = model.watts(watts, load, core_type);
-            SampleWatts::on(core_type, watts, STATED * watts)
-        });
+        sample.watts = known
+            .filter(|_| !self.has_sensor)
+            .map(|(model, (_, watts))| {
+                let watts = model.watts(watts, load, core_type);
+                SampleWatts::on(core_type, watts, STATED * watts)
+            });
         match sample.sf {
             _ if sample.last => _ = self.sf.remove(&sample.task),
             Some(said) => _ = self.sf.insert(sample.task, said.sf),

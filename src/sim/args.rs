@@ -64,6 +64,11 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "measured")]
     pub(super) powersave: Option<SimulatedSaving>,
 
+    /// Watts of threads are learnt from a sensor of the package, as by the scheduler itself, and
+    /// are not a model's; SF and EF are, with --model-error alone
+    #[arg(long)]
+    pub(super) sensor: bool,
+
     /// Another seed: other moments of ticks, other places where threads begin
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..))]
     pub(super) seed: u64,

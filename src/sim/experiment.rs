@@ -84,6 +84,8 @@ pub struct ExperimentOptions<'a> {
     pub learnt: Option<&'a UnseenEstimates>,
     /// Save energy, but not the default scheduler.
     pub saving: Option<SimulatedSaving>,
+    /// Watts of threads are learnt from a sensor of the package.
+    pub sensor: bool,
     /// For policies.
     pub settings: policy::Settings<'a>,
     /// Keep what the policy sees and decides, see [`ExperimentOutcome::recorded`].
@@ -311,7 +313,8 @@ impl Bench {
         knowledge: Option<SimulatedKnowledge>,
     ) -> Result<(ExperimentOutcome, Option<SimulatedKnowledge>)> {
         let topology = &self.machine.topology;
-        let error = match name.knows(policy::Knows::NeedsModel) {
+        let needs_model = name.knows(policy::Knows::NeedsModel);
+        let error = match needs_model && !(options.sensor && name.knows(policy::Knows::Energy)) {
             true => options.model_error.or(Some(MODEL_ERROR)),
             false => options
                 .model_error
@@ -343,7 +346,7 @@ impl Bench {
         let asked: Vec<Event> = asked.iter().copied().map(Event::from).collect();
         let cores = &self.machine.cores;
         let needs = |core_type: usize| cores[core_type].model_counts.clone();
-        let has_sensor = options.saving == Some(SimulatedSaving::Measured);
+        let has_sensor = options.sensor || options.saving == Some(SimulatedSaving::Measured);
         let counted = CountedFor {
             model: model.is_some().then_some(&needs as _),
             asked: &asked,

@@ -143,6 +143,7 @@ pub fn run(args: &Args) -> Result<()> {
             caches: args.caches,
             partition: args.partition,
             saving: args.powersave,
+            sensor: args.sensor,
             settings: Settings {
                 swap_interval: Duration::from_millis(args.swap_ms),
                 fairness: args.fairness,

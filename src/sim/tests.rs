@@ -39,6 +39,7 @@ fn options(seed: u64, seconds: f64) -> ExperimentOptions<'static> {
         model_error: None,
         learnt: None,
         saving: None,
+        sensor: false,
         // As even as can be: the paper's.
         settings: Settings {
             fairness: 100,
