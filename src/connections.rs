@@ -16,9 +16,9 @@ use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -413,7 +413,38 @@ fn passes(error: &io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
 }
 
-/// A socket at `path` that every user may use, in a directory that is made if need be. What is there gives
+/// Where a socket is. It is removed when this is dropped, unless there is another one by then: that of a scheduler that
+/// began as soon as this one had detached.
+#[derive(Debug)]
+pub(crate) struct SocketPlace {
+    path: PathBuf,
+    /// Device and inode.
+    is: Option<(u64, u64)>,
+}
+
+impl SocketPlace {
+    fn of(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            is: Self::there(path),
+        }
+    }
+
+    fn there(path: &Path) -> Option<(u64, u64)> {
+        let about = fs::symlink_metadata(path).ok()?;
+        Some((about.dev(), about.ino()))
+    }
+}
+
+impl Drop for SocketPlace {
+    fn drop(&mut self) {
+        if self.is.is_some() && self.is == Self::there(&self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A socket at `path` that every user may use, in a directory that is made if need be, and its place. What is there gives
 /// way.
 ///
 /// # Errors
@@ -421,7 +452,7 @@ fn passes(error: &io::Error) -> bool {
 pub(crate) fn open_to_everybody<S>(
     path: &Path,
     bind: impl FnOnce(&Path) -> io::Result<S>,
-) -> Result<S> {
+) -> Result<(S, SocketPlace)> {
     if let Some(directory) = path.parent()
         && !directory.exists()
     {
@@ -437,9 +468,10 @@ pub(crate) fn open_to_everybody<S>(
         _ => {}
     }
     let socket = bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    let place = SocketPlace::of(path);
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .with_context(|| format!("cannot open {} to everybody", path.display()))?;
-    Ok(socket)
+    Ok((socket, place))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A socket that a thread of its own serves, so that the scheduler's loop waits for no program.
 
-use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -16,7 +15,8 @@ use log::debug;
 use crate::scheduler::pace::cpu_time;
 
 use super::{
-    ClientLimits, Connections, Service, join_in_time, open_to_everybody, refuse_descriptors,
+    ClientLimits, Connections, Service, SocketPlace, join_in_time, open_to_everybody,
+    refuse_descriptors,
 };
 
 /// Between two looks for requests, and after ones that take longer so many times as long, up to the most: the thread
@@ -50,7 +50,7 @@ pub(crate) trait Keeps: Service {
 
 /// Serves until dropped.
 pub(crate) struct ServedSocket {
-    path: PathBuf,
+    _place: SocketPlace,
     over: Arc<AtomicBool>,
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ impl ServedSocket {
         limits: ClientLimits,
         make: impl FnOnce(UnixListener, Arc<AtomicBool>) -> (S::Listener, S) + Send + 'static,
     ) -> Result<Self> {
-        let listener = open_to_everybody(path, |path| {
+        let (listener, place) = open_to_everybody(path, |path| {
             let listener = UnixListener::bind(path)?;
             listener.set_nonblocking(true)?;
             if !S::TAKES_DESCRIPTORS {
@@ -107,7 +107,7 @@ impl ServedSocket {
             .spawn(serve)
             .context("cannot start a thread")?;
         Ok(Self {
-            path: path.to_owned(),
+            _place: place,
             over,
             wake: Some(wake),
             thread: Some(thread),
@@ -122,7 +122,6 @@ impl Drop for ServedSocket {
         if let Some(thread) = self.thread.take() {
             join_in_time(thread);
         }
-        let _ = fs::remove_file(&self.path);
     }
 }
 

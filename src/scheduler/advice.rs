@@ -21,15 +21,22 @@ pub(super) struct ProgramAdvice {
 }
 
 impl ProgramAdvice {
-    /// Listens to programs. Where that fails, says why once and goes on without.
-    pub(super) fn listen() -> Self {
-        let server = AdviceServer::start(Path::new(SOCKET));
-        if let Err(why) = &server {
-            warn!("programs get no advice: {why:#}");
-        }
+    /// Nothing is listened to yet.
+    pub(super) fn new() -> Self {
         Self {
-            server: server.ok(),
+            server: None,
             allowance: Allowance::new(Instant::now()),
+        }
+    }
+
+    /// Listens to programs from now on, unless it does. Where that fails, says why and goes on without.
+    pub(super) fn listen(&mut self) {
+        if self.server.is_some() {
+            return;
+        }
+        match AdviceServer::start(Path::new(SOCKET)) {
+            Ok(server) => self.server = Some(server),
+            Err(why) => warn!("programs get no advice: {why:#}"),
         }
     }
 

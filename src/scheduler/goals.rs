@@ -37,20 +37,27 @@ pub(super) struct ProgramGoals {
 }
 
 impl ProgramGoals {
-    /// Listens to them. Where that fails, says why once and goes on without.
-    pub(super) fn listen() -> Self {
-        let server = GoalServer::start(Path::new(SOCKET));
-        if let Err(why) = &server {
-            warn!("programs cannot tell how fast they must be: {why:#}");
-        }
+    /// Nothing is listened to yet.
+    pub(super) fn new() -> Self {
         Self {
-            server: server.ok(),
+            server: None,
             rules: GoalRules::default(),
             families: Families::default(),
             readings: Vec::new(),
             weights: UserWeights::new(CountedUsers::here()),
             adoptions: Allowance::new(Instant::now()),
             by_process: FxHashMap::default(),
+        }
+    }
+
+    /// Listens to them from now on, unless it does. Where that fails, says why and goes on without.
+    pub(super) fn listen(&mut self) {
+        if self.server.is_some() {
+            return;
+        }
+        match GoalServer::start(Path::new(SOCKET)) {
+            Ok(server) => self.server = Some(server),
+            Err(why) => warn!("programs cannot tell how fast they must be: {why:#}"),
         }
     }
 

@@ -28,6 +28,7 @@ use crate::files::read_trimmed;
 use crate::knowledge::{self, Familiar};
 use crate::mechanism::Mechanism;
 use crate::policy::{self, Knows};
+use crate::preflight;
 use crate::resctrl::service::ResctrlService;
 use crate::slowdown::calibrate;
 use crate::stats;
@@ -128,6 +129,8 @@ impl<'a> Scheduler<'a> {
             policy = make_policy(policy_name);
         }
         let kept = carried.as_ref().is_some_and(CarriedState::gave_policy);
+        // One that got there first while this was loaded keeps its sockets, and a recording that is there stays.
+        preflight::nobody_else(Path::new("/"))?;
         info!("policy {policy_name}");
         // Of one that was named, the command line has said so already.
         let is_first = !kept && wish.policy.is_none();
@@ -143,6 +146,8 @@ impl<'a> Scheduler<'a> {
         if let Some(carried) = &carried {
             carried.restore(&mut skel)?;
         }
+        programs.listen();
+        advice.listen();
         beat(&mut skel);
         let mut attach = || scx_ops_attach!(skel, hetero_ops);
         let link = match options.without.contains(&Mechanism::RealTime) {

@@ -6,11 +6,10 @@
 //! lies, lies about itself. Nothing is kept here, not even a connection, so nothing can be filled
 //! up: the BPF half keeps a word with the task that it belongs to.
 
-use std::fs;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -27,7 +26,7 @@ use nix::sys::socket::{
 
 use super::SpinRequest;
 use crate::connections::peer::is_thread_of;
-use crate::connections::{join_in_time, open_to_everybody, refuse_descriptors};
+use crate::connections::{SocketPlace, join_in_time, open_to_everybody, refuse_descriptors};
 
 /// Requests that may wait for the loop. When there are more the thread waits, then the socket
 /// fills, and senders try again a second later.
@@ -55,7 +54,7 @@ pub(crate) struct Registration {
 
 /// Listens until dropped.
 pub(crate) struct SpinServer {
-    path: PathBuf,
+    _place: SocketPlace,
     socket: UnixDatagram,
     over: Arc<AtomicBool>,
     registrations: Receiver<Registration>,
@@ -68,7 +67,7 @@ impl SpinServer {
     /// # Errors
     /// What kept it from listening.
     pub(crate) fn start(path: &Path) -> Result<Self> {
-        let socket = open_to_everybody(path, |path| {
+        let (socket, place) = open_to_everybody(path, |path| {
             let socket = UnixDatagram::bind(path)?;
             refuse_descriptors(&socket)?;
             // The kernel is to say which process sends.
@@ -85,7 +84,7 @@ impl SpinServer {
             .spawn(move || serve(&theirs, &ended, &sender))
             .context("cannot start a thread")?;
         Ok(Self {
-            path: path.to_owned(),
+            _place: place,
             socket,
             over,
             registrations,
@@ -108,7 +107,6 @@ impl Drop for SpinServer {
         if let Some(thread) = self.thread.take() {
             join_in_time(thread);
         }
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -169,12 +167,16 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use std::fs;
     use std::process::Command;
+
+    /// Below a directory that is the test's own.
+    const PLACE: &str = "new/spin.sock";
 
     /// A server in a directory of its own, and a socket to send from.
     fn start() -> (tempfile::TempDir, SpinServer, UnixDatagram) {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("new/spin.sock");
+        let path = directory.path().join(PLACE);
         let server = SpinServer::start(&path).unwrap();
         let client = UnixDatagram::unbound().unwrap();
         client.connect(&path).unwrap();
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_process_may_speak_for_its_own_threads() {
-        let (_directory, server, client) = start();
+        let (directory, server, client) = start();
         client.send(&own(0x1000).encode()).unwrap();
         assert_eq!(
             next(&server),
@@ -206,7 +208,8 @@ mod tests {
             })
         );
         // And any user may send.
-        let mode = fs::metadata(&server.path).unwrap().permissions().mode();
+        let path = directory.path().join(PLACE);
+        let mode = fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o666);
     }
 
@@ -273,16 +276,27 @@ mod tests {
             let _ = client.send(&own(0x1000).encode());
             thread::sleep(Duration::from_micros(100));
         }
-        let path = server.path.clone();
+        let path = directory.path().join(PLACE);
         drop(server);
         assert!(!path.exists());
         drop(directory);
     }
 
     #[test]
+    fn one_that_has_begun_meanwhile_keeps_its_socket() {
+        let (directory, first, _) = start();
+        let path = directory.path().join(PLACE);
+        let second = SpinServer::start(&path).unwrap();
+        drop(first);
+        let client = UnixDatagram::unbound().unwrap();
+        client.send_to(&own(0x1000).encode(), &path).unwrap();
+        assert!(next(&second).is_some());
+    }
+
+    #[test]
     fn what_a_killed_scheduler_left_gives_way() {
         let (directory, server, _) = start();
-        let path = server.path.clone();
+        let path = directory.path().join(PLACE);
         std::mem::forget(server);
         assert!(path.exists());
         let server = SpinServer::start(&path).unwrap();
