@@ -413,6 +413,23 @@ fn passes(error: &io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
 }
 
+/// Makes a folder into which all users may look, whatever the umask, and those above it, as far as they are not there.
+///
+/// # Errors
+/// As mkdir(2).
+pub(crate) fn make_open_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.exists() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        make_open_folder(above)?;
+    }
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o755))),
+    }
+}
+
 /// Where a socket is. It is removed when this is dropped, unless there is another one by then: that of a scheduler that
 /// began as soon as this one had detached.
 #[derive(Debug)]
@@ -453,12 +470,8 @@ pub(crate) fn open_to_everybody<S>(
     path: &Path,
     bind: impl FnOnce(&Path) -> io::Result<S>,
 ) -> Result<(S, SocketPlace)> {
-    if let Some(directory) = path.parent()
-        && !directory.exists()
-    {
-        // Whatever the umask, everybody must get at the socket.
-        fs::create_dir_all(directory)
-            .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o755)))
+    if let Some(directory) = path.parent() {
+        make_open_folder(directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
     }
     match fs::remove_file(path) {

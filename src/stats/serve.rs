@@ -33,7 +33,8 @@ use super::request::{Answer, Request, goal, policy_names, setting};
 use super::story::Story;
 use super::{CoreTypeStats, Counts, Metrics, ProcessStats, Totals};
 use crate::connections::{
-    ClientLimits, Connections, MayIdle, Served, Service, join_in_time, refuse_descriptors,
+    ClientLimits, Connections, MayIdle, Served, Service, join_in_time, make_open_folder,
+    refuse_descriptors,
 };
 use crate::goals::GoalStatus;
 use crate::text::hang_words;
@@ -205,7 +206,7 @@ impl Drop for StatisticsServer {
 /// A listener that only the owner may connect to. What a killed scheduler has left gives way.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        make_open_folder(folder)?;
     }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

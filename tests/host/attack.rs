@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -215,13 +216,19 @@ fn serves_where_it_is_told_to() {
 
 impl Served {
     fn start() -> Self {
+        Self::start_with_umask("022")
+    }
+
+    fn start_with_umask(umask: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Whoever means ill may be another user.
         let mut open = fs::metadata(folder.path()).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
         fs::set_permissions(folder.path(), open).unwrap();
-        let socket = folder.path().join("stats");
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let socket = folder.path().join("new/root/stats");
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+            .arg(std::env::current_exe().unwrap())
             .args([
                 "attack::serves_where_it_is_told_to",
                 "--exact",
@@ -357,6 +364,16 @@ fn a_flood_of_requests_is_answered_at_a_hundred_a_second() {
     }
     // However slow this machine is, no sooner.
     assert!(begin.elapsed() >= Duration::from_millis(490));
+}
+
+#[test]
+fn whatever_the_umask_those_who_may_read_get_at_the_socket() {
+    let served = Served::start_with_umask("077");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&served.socket) & 0o077, 0);
+    for folder in served.socket.ancestors().skip(1).take(2) {
+        assert_eq!(mode(folder), 0o755, "{}", folder.display());
+    }
 }
 
 /// A stream that another user has opened: the kernel notes which user connects.
