@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What commands say on standard output and standard error: the only way there, so that no name from
 //! elsewhere (of a thread, in a file) can act on a terminal.
-#![allow(clippy::print_stderr)]
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -61,9 +60,9 @@ pub fn styled(text: impl Display) -> Result<()> {
     write(text)
 }
 
-/// Says a line on standard error.
+/// Says a line on standard error. That it cannot be written there, as on a full disk, changes no exit status.
 pub fn note(line: impl Display) {
-    eprintln!("{}", printable(&line.to_string()));
+    let _ = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
 /// Says on standard error why a program ends, and what to do about it.

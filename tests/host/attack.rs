@@ -418,6 +418,15 @@ fn who_may_only_read_changes_nothing() {
 }
 
 #[test]
+fn an_exit_status_is_the_same_where_nothing_can_be_said() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut wrong = command(&["report", "/is/not/there"]);
+    let said = wrong.output().unwrap();
+    let silent = wrong.stderr(full).status().unwrap();
+    assert_eq!((said.status.code(), silent.code()), (Some(1), Some(1)));
+}
+
+#[test]
 fn a_scheduler_does_not_look_where_a_variable_points() {
     // It would be refused for the model before it attached, were it let get that far.
     let output = command(&["--policy", "hsp", "--model", "/is/not/there"])
