@@ -16,6 +16,7 @@ use clap::{Args as _, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use crossbeam::channel::{Receiver, bounded, never};
 use log::{LevelFilter, info, warn};
+use nix::libc;
 use scx_hetero::ask::{self, seconds};
 use scx_hetero::scheduler::args::SchedulerArgs;
 use scx_hetero::scheduler::{self, NAME};
@@ -368,14 +369,27 @@ fn generate(folder: &Path) -> Result<()> {
     write().with_context(|| format!("cannot write to {}", folder.display()))
 }
 
-/// What ends a program, as a flag and as a message.
+/// What ends a program, as a flag and as a message. A terminal's end does not where it was ignored from the start: nohup(1) is
+/// for what measures for hours.
 fn on_signal(signals: &[i32]) -> Result<(Arc<AtomicBool>, Receiver<()>)> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = flag.clone();
-    let receiver = listen(signals, move || {
+    let mut heeded = signals.to_vec();
+    heeded.retain(|&signal| signal != SIGHUP || !is_ignored(signal));
+    let receiver = listen(&heeded, move || {
         raised.store(true, Ordering::Relaxed);
     })?;
     Ok((flag, receiver))
+}
+
+/// Whether a signal does nothing now.
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a structure of integers, for which zeros are valid; the call fills it in and changes nothing.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// A message for each of these signals.

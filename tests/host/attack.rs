@@ -417,6 +417,35 @@ fn who_may_only_read_changes_nothing() {
     );
 }
 
+/// Whether an exporter that a shell has started with this before it handles what a terminal sends that is gone.
+fn heeds_a_hangup(before: &str) -> bool {
+    let program = command(&[]).get_program().to_owned();
+    let mut child = Command::new("sh")
+        .args([
+            "-c",
+            &format!("{before} exec \"$0\" --prometheus 127.0.0.1:0"),
+        ])
+        .arg(program)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("http://")));
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let _ = child.kill();
+    let _ = child.wait();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught >> (Signal::SIGHUP as u32 - 1) & 1 == 1
+}
+
+#[test]
+fn what_nohup_has_started_outlives_its_terminal() {
+    assert!(heeds_a_hangup(""));
+    assert!(!heeds_a_hangup("trap '' HUP;"));
+}
+
 #[test]
 fn an_exit_status_is_the_same_where_nothing_can_be_said() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
