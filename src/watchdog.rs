@@ -19,6 +19,8 @@ pub(crate) struct Watchdog {
     manager: Option<(UnixDatagram, SocketAddr)>,
     every: Option<Duration>,
     next: Instant,
+    /// That it schedules was not taken yet.
+    owes_ready: bool,
 }
 
 impl Watchdog {
@@ -44,16 +46,21 @@ impl Watchdog {
             manager,
             every: limit.map(|limit| limit / TIMES),
             next: Instant::now(),
+            owes_ready: false,
         }
     }
 
-    /// The scheduler schedules.
-    pub(crate) fn ready(&self) {
-        let _ = self.tell("READY=1");
+    /// The scheduler schedules. Said again with [`Self::alive`] where the manager has no room for it now: one that never
+    /// hears it ends the scheduler.
+    pub(crate) fn ready(&mut self) {
+        self.owes_ready = !self.tell("READY=1");
     }
 
     /// The loop has come round; said no more often than it takes.
     pub(crate) fn alive(&mut self, now: Instant) {
+        if self.owes_ready {
+            self.ready();
+        }
         if let Some(every) = self.every
             && now >= self.next
             && self.tell("WATCHDOG=1")
@@ -112,6 +119,23 @@ mod tests {
                 "{seconds}"
             );
         }
+    }
+
+    #[test]
+    fn a_manager_that_has_no_room_hears_that_it_is_ready_as_soon_as_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let mut watchdog = Watchdog::new(Some(path.as_os_str()), None);
+        while watchdog.tell("STATUS=") {}
+        watchdog.ready();
+        watchdog.alive(watchdog.next);
+        while heard(&manager).is_some_and(|said| said == "STATUS=") {}
+        watchdog.alive(watchdog.next);
+        watchdog.alive(watchdog.next);
+        assert_eq!(heard(&manager).as_deref(), Some("READY=1"));
+        assert_eq!(heard(&manager), None);
     }
 
     #[test]
