@@ -11,7 +11,7 @@ use hetero_core::output;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitReason {
-    /// Not root, or not allowed to load BPF programs.
+    /// Not root, in a PID namespace of its own, or not allowed to load BPF programs.
     NotAllowed = 3,
     /// The running kernel has no sched_ext, or takes this scheduler neither as it was built nor as it was booted.
     NoSchedExt = 4,

@@ -46,8 +46,8 @@ use signal_hook::iterator::Signals;
                   scx_hetero                         until Ctrl-C\n  \
                   scx_hetero --policy hsp --stats 1  most throughput; what it does, every second\n  \
                   scx_hetero monitor                 watch it, from another terminal\n\n\
-                  Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, \
-                  or not allowed to load BPF; 4 the kernel has no sched_ext, is a real-time one, or was \
+                  Exit status: 0 detached cleanly; 1 any other error; 2 wrong usage; 3 not root, in \
+                  a container, or not allowed to load BPF; 4 the kernel has no sched_ext, is a real-time one, or was \
                   booted with isolcpus=; 5 another scheduler is attached; 6 the kernel's BTF is missing or \
                   malformed; 7 the kernel threw the scheduler out."
 )]

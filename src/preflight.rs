@@ -94,10 +94,29 @@ pub fn check(root: &Path, is_root: bool) -> Result<()> {
         }
         .into());
     }
+    sees_all_processes(root)?;
     sched_ext(root)?;
     btf(root)?;
     nobody_else(root)?;
     Ok(())
+}
+
+/// The machine's own PID namespace (`PROC_PID_INIT_INO` of linux/proc_ns.h).
+const PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// The BPF half has processes by the machine's own numbers. In another namespace this process would not be known as the
+/// agent, another one would, and rules, goals and what is known of programs would be other processes'.
+pub(crate) fn sees_all_processes(root: &Path) -> Result<(), Obstacle> {
+    match fs::read_link(root.join("proc/self/ns/pid")) {
+        Ok(own) if own.as_os_str() != PID_NAMESPACE => Err(Obstacle {
+            reason: ExitReason::NotAllowed,
+            what: "this is a container, or another PID namespace of its own, where processes have other numbers than the \
+                   kernel tells of"
+                .into(),
+            remedy: "run it outside, or with the machine's PID namespace (docker run --pid=host)".into(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The kernel must have sched_ext.
@@ -277,6 +296,16 @@ mod tests {
         let (status, text) = refusal(dir.path(), false);
         assert_eq!(status, 3);
         assert!(text.contains("sudo"), "{text}");
+
+        let namespaces = dir.path().join("proc/self/ns");
+        fs::create_dir_all(&namespaces).unwrap();
+        std::os::unix::fs::symlink("pid:[4026532345]", namespaces.join("pid")).unwrap();
+        let (status, text) = refusal(dir.path(), true);
+        assert_eq!(status, 3);
+        assert!(text.contains("--pid=host"), "{text}");
+        fs::remove_file(namespaces.join("pid")).unwrap();
+        std::os::unix::fs::symlink(PID_NAMESPACE, namespaces.join("pid")).unwrap();
+        check(dir.path(), true).unwrap();
 
         let attached = dir.path().join("sys/kernel/sched_ext");
         fs::write(attached.join("state"), "enabled\n").unwrap();

@@ -39,6 +39,7 @@ pub(super) fn checks(root: &Path, permissions: Option<&Permissions>) -> Vec<Chec
         checks.extend(failed("isolation", preflight::none_isolated_at_boot(root)));
         checks.extend(failed("real-time", preflight::not_realtime(root)));
     }
+    checks.extend(failed("pid-namespace", preflight::sees_all_processes(root)));
     checks.push(allowed(permissions));
     checks
 }

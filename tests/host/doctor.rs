@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Output, Stdio};
 use std::thread;
@@ -152,6 +153,11 @@ fn whatever_is_amiss_is_found_and_has_a_remedy() {
         ("isolation", Failed, "boot it without isolcpus=", |m| {
             m.set("sys/devices/system/cpu/isolated", "0-3")
                 .set("proc/cmdline", "quiet isolcpus=0-3");
+        }),
+        ("pid-namespace", Failed, "--pid=host", |m| {
+            let folder = m.root().join("proc/self/ns");
+            fs::create_dir_all(&folder).unwrap();
+            symlink("pid:[4026532345]", folder.join("pid")).unwrap();
         }),
         ("real-time", Failed, "boot an ordinary one", |m| {
             m.set(
