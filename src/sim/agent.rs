@@ -225,9 +225,8 @@ impl Backend for SimulatedHalf<'_> {
     }
 
     fn cpus_of(&mut self, task: &Task) -> Option<CpuMask> {
-        let allowed = self.native.allowed(self.native.task_of(task.tid as i32)?);
-        let cpus = 0..self.native.machine().nr_cpus();
-        Some(cpus.filter(|&cpu| allowed.has(cpu)).collect())
+        let task = self.native.task_of(task.tid as i32)?;
+        Some(self.native.allowed(task))
     }
 
     fn remembers(&self) -> bool {

@@ -16,7 +16,7 @@ use super::goals::GoalOutcome;
 use super::kernel::{SimulatedKernel, ThreadCounts, ThreadState};
 use super::knowledge::SimulatedKnowledge;
 use super::machine::SimulatedMachine;
-use super::native::{self, Mask, Runs, Version};
+use super::native::{self, Runs, Version};
 use super::scheduler::SimulatedScheduler;
 use crate::agent::{Agent, Applied, Backend as _, SAVING_LOOK};
 #[cfg(test)]
@@ -26,6 +26,7 @@ use crate::bpf::intf;
 use crate::policy::Action;
 #[cfg(test)]
 use crate::table::{TableReader, Task};
+use crate::topology::CpuMask;
 use hetero_core::energy::reading::EnergyReading;
 
 /// A thread in the BPF half's kernel.
@@ -344,7 +345,7 @@ impl SimulatedScheduler for Hetero {
         let task = native::NewTask {
             comm: k.jobs[t.job].program.name.clone(),
             tgid: self.twin(leader).map(|leader| leader.pid),
-            cpus: Some(Mask::of(allowed.iter())),
+            cpus: Some(CpuMask::from_iter(allowed.iter())),
             // What it counts is told by add_counts().
             rates: [[0; _]; _],
             maker: shell,

@@ -4,7 +4,8 @@
 use super::ffi::{self, DSQ_GLOBAL, DSQ_LOCAL, DSQ_LOCAL_ON};
 use super::kernel::{Kick, Later, NativeKernel};
 use super::queue::{NativeQueue, QueueKey};
-use super::task::{At, Insertion, Mask, TaskIndex};
+use super::task::{At, Insertion, TaskIndex};
+use crate::topology::CpuMask;
 
 impl NativeKernel {
     // Timers.
@@ -44,7 +45,7 @@ impl NativeKernel {
 
     pub(super) fn test_and_clear_idle(&self, cpu: i32) -> bool {
         let mut state = self.st();
-        let idle = state.idle.has(cpu as u32);
+        let idle = state.idle.contains(cpu as u32);
         if idle {
             state.idle.set(cpu as u32, false);
         }
@@ -53,7 +54,7 @@ impl NativeKernel {
 
     /// `pick_idle_cpu_in_node()`: of a core that is idle as a whole, else, unless only that is asked
     /// for, any.
-    pub(super) fn pick_idle(&self, cpus: &Mask, flags: u64) -> i32 {
+    pub(super) fn pick_idle(&self, cpus: &CpuMask, flags: u64) -> i32 {
         let whole_cores = flags & u64::from(ffi::SCX_PICK_IDLE_CORE) != 0;
         let idle = self.idle();
         let mut both = *cpus;
@@ -64,7 +65,7 @@ impl NativeKernel {
             let Some(of) = topology.cpu(*cpu) else {
                 return true;
             };
-            of.siblings.iter().all(|&sibling| idle.has(sibling))
+            of.siblings.iter().all(|&sibling| idle.contains(sibling))
         };
         // SAFETY: as in enter().
         let cursor = unsafe { &mut (*self.here.get()).cursor };

@@ -18,17 +18,18 @@ use super::half::NativeHalf;
 use super::kernel::NativeKernel;
 use super::machine::{NativeMachine, Version};
 use super::queue::NativeQueue;
-use super::task::{Mask, TaskIndex};
+use super::task::TaskIndex;
 use crate::carried::{self, Carried};
+use crate::topology::CpuMask;
 
 impl NativeKernel {
     /// Does the kernel call no more than it must, for what is of this CPU?
     pub(super) fn bypasses(&self, cpu: u32) -> bool {
-        self.look().bypass.has(cpu)
+        self.look().bypass.contains(cpu)
     }
 
     pub(super) fn is_online(&self, cpu: u32) -> bool {
-        self.look().online.has(cpu)
+        self.look().online.contains(cpu)
     }
 
     /// `scx_bypass()`, called on CPU `from`: what is queued, and what runs, is taken off and put back.
@@ -169,11 +170,11 @@ impl NativeKernel {
 
     /// `scx_root_enable_workfn()`, from ops.init on.
     fn enable(&self, runnable: &[TaskIndex], from: u32) -> Result<()> {
-        let all = Mask::first(self.machine.nr_cpus());
+        let all = CpuMask::first(self.machine.nr_cpus());
         {
             // reset_idle_masks(): for now all count as idle, also those that run something.
             let state = &mut *self.st();
-            (state.idle, state.bypass, state.renotify) = (state.online, all, Mask::NONE);
+            (state.idle, state.bypass, state.renotify) = (state.online, all, CpuMask::default());
             for cpu in &mut state.cpus {
                 cpu.perf = ffi::SCX_CPUPERF_ONE;
                 // cpu_release is of the other scheduler's time.
@@ -239,7 +240,7 @@ impl NativeKernel {
             // select_fallback_rq()
             let allowed = self.look().online.cpus().any(|cpu| self.allows(task, cpu));
             if !allowed {
-                self.set_affinity(task, &Mask::first(self.machine.nr_cpus()), cpu);
+                self.set_affinity(task, &CpuMask::first(self.machine.nr_cpus()), cpu);
             }
             if self.cpu_of(task) == cpu && self.is_queued(task) {
                 self.enter(cpu);

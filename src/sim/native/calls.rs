@@ -9,7 +9,8 @@ use std::ffi::{CStr, c_char, c_void};
 
 use super::ffi::{self, bpf_iter_scx_dsq, bpf_timer, cpumask, native_calls, task_struct};
 use super::kernel::NativeKernel;
-use super::task::{Mask, TaskIndex};
+use super::task::TaskIndex;
+use crate::topology::CpuMask;
 
 /// For [`super::half::NativeHalf::start`].
 pub(super) static CALLS: native_calls = native_calls {
@@ -144,7 +145,7 @@ unsafe extern "C" fn clear_idle(model: *mut c_void, cpu: i32) -> bool {
 }
 
 unsafe extern "C" fn pick_idle(model: *mut c_void, cpus: *const cpumask, flags: u64) -> i32 {
-    let (kernel, cpus) = unsafe { (kernel(model), Mask((*cpus).bits)) };
+    let (kernel, cpus) = unsafe { (kernel(model), CpuMask((*cpus).bits)) };
     kernel.pick_idle(&cpus, flags)
 }
 

@@ -11,7 +11,8 @@ use super::cpu::Runs;
 use super::ffi::{self, ENQ_RESTORE};
 use super::kernel::NativeKernel;
 use super::machine::Version;
-use super::task::{Entity, Mask, NewTask, TaskIndex};
+use super::task::{Entity, NewTask, TaskIndex};
+use crate::topology::CpuMask;
 
 impl NativeKernel {
     /// Forks a task from what runs on CPU `from`, and wakes it up.
@@ -63,7 +64,7 @@ impl NativeKernel {
 
     /// A task that sleeps still, and of which no scheduler knows.
     pub(super) fn create(&self, task: &NewTask, from: u32) -> TaskIndex {
-        let cpus = task.cpus.unwrap_or(Mask::first(self.machine.nr_cpus()));
+        let cpus = task.cpus.unwrap_or(CpuMask::first(self.machine.nr_cpus()));
         let first = cpus.cpus().next().expect("a task may use some CPU");
         {
             let mut state = self.st();
@@ -79,7 +80,7 @@ impl NativeKernel {
                 nr_cpus_allowed: cpus.len() as i32,
                 start_time: self.now(),
                 native_index: id.0,
-                native_cpu: if cpus.has(from) { from } else { first } as i32,
+                native_cpu: if cpus.contains(from) { from } else { first } as i32,
                 native_cpus: ffi::cpumask { bits: cpus.0 },
                 ..Default::default()
             };
@@ -188,7 +189,7 @@ impl NativeKernel {
 
     /// `sched_setaffinity()`, called on CPU `from`. A task that runs where it may no longer is moved
     /// by its CPU's stopper soon: [`NativeKernel::move_away`], which [`NativeKernel::settle`] calls.
-    pub fn set_affinity(&self, task: TaskIndex, cpus: &Mask, from: u32) {
+    pub fn set_affinity(&self, task: TaskIndex, cpus: &CpuMask, from: u32) {
         self.change(task, from, |this| {
             let raw = this.raw(task);
             unsafe {
@@ -224,7 +225,7 @@ impl NativeKernel {
         if !own || !self.is_migration_disabled(task) || !self.is_queued(task) {
             return;
         }
-        let only = Mask::of([self.cpu_of(task)]);
+        let only = CpuMask::from_iter([self.cpu_of(task)]);
         let mask = {
             let entity = &mut self.st().tasks[task.0 as usize];
             *entity.only = ffi::cpumask { bits: only.0 };
@@ -263,7 +264,7 @@ impl NativeKernel {
 
     /// `move_queued_task()`, on the CPU where the model is.
     pub(super) fn move_queued(&self, task: TaskIndex) {
-        let mut cpus = Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits });
+        let mut cpus = CpuMask(unsafe { (*(*self.raw(task)).cpus_ptr).bits });
         cpus.intersect(&self.look().online);
         let Some(to) = cpus.cpus().next() else {
             return;

@@ -14,6 +14,7 @@ use crate::bpf::intf;
 use crate::policy::Action;
 use crate::scheduler::encode::encode;
 use crate::table::TableReader;
+use crate::topology::CpuMask;
 
 /// A task that runs for `burst_ns` each time that it wakes up, and is known for it; asleep now.
 fn brief(kernel: &NativeKernel, task: &NewTask, burst_ns: u64) -> TaskIndex {
@@ -63,7 +64,7 @@ fn of_many_that_see_one_idle_fast_core_one_goes_and_all_others_stay() {
     kernel.run_for(2 * MS);
     let before = kernel.stat(intf::stat_id_STAT_UPGRADED);
     for &task in &tasks {
-        kernel.set_affinity(task, &Mask::first(14), kernel.cpu_of(task));
+        kernel.set_affinity(task, &CpuMask::first(14), kernel.cpu_of(task));
     }
     // Ticks come on all CPUs at once: all of them see that core before one of them goes.
     kernel.advance(MS);
@@ -142,7 +143,7 @@ fn a_cpu_that_was_kicked_in_vain_is_found_again() {
 fn a_cpu_that_may_not_take_what_waits_stays_asleep() {
     let kernel = NativeKernel::new(&NativeMachine::of(&[3])).unwrap();
     let crowd = NewTask {
-        cpus: Some(Mask::first(2)),
+        cpus: Some(CpuMask::first(2)),
         ..Default::default()
     };
     for _ in 0..3 {
@@ -164,7 +165,7 @@ fn a_change_of_nice_is_no_sleep() {
         kernel.run_for(MS);
         kernel.set_nice(task, round % 3, 1 - kernel.cpu_of(task));
     }
-    kernel.set_affinity(task, &Mask::of([0, 1]), 1 - kernel.cpu_of(task));
+    kernel.set_affinity(task, &CpuMask::from_iter([0, 1]), 1 - kernel.cpu_of(task));
     let known = kernel.task_ctx(task).unwrap();
     assert_eq!((known.burst_ns, known.woke_at_ns), (0, 0));
     assert_eq!(known.competes, 1);
@@ -372,7 +373,7 @@ fn what_was_on_its_way_to_a_cpu_as_the_agent_woke_up_there_does_not_wait_for_it(
     kernel.block(0);
     let task = kernel.fork(&pinned(1), 1);
     kernel.run_for(20 * MS);
-    kernel.set_affinity(task, &Mask::of([0, 1]), 1);
+    kernel.set_affinity(task, &CpuMask::from_iter([0, 1]), 1);
     // It has claimed the idle CPU, and is not there yet.
     kernel.waits.set(true);
     kernel.tick(1);
@@ -394,11 +395,11 @@ fn a_cpu_that_a_task_is_called_back_from_is_not_lost() {
     kernel.run_for(20 * MS);
     let task = kernel.fork(&pinned(0), 0);
     // The kernel puts it back for the change, and at once takes it to the first CPU that it may use now.
-    kernel.set_affinity(task, &Mask::of([1, 2, 3]), 0);
+    kernel.set_affinity(task, &CpuMask::from_iter([1, 2, 3]), 0);
     kernel.settle();
     assert!(kernel.is_running(task));
     let other = 5 - kernel.cpu_of(task);
-    assert_eq!(kernel.idle(), Mask::of([other]));
+    assert_eq!(kernel.idle(), CpuMask::from_iter([other]));
 }
 
 /// A policy, and those that share the fastest cores while the agent is silent, would take it for one
@@ -419,7 +420,7 @@ fn a_sleep_that_ends_on_a_cpu_with_an_earlier_clock_is_none() {
     let task = kernel.fork(&pinned(0), 0);
     kernel.run_for(20 * MS);
     kernel.block(0);
-    kernel.set_affinity(task, &Mask::of([1]), 0);
+    kernel.set_affinity(task, &CpuMask::from_iter([1]), 0);
     kernel.wake(task, 1, WAKE);
     let slept = kernel.task_ctx(task).unwrap().slept_ns;
     assert!(slept < MS, "{slept} ns");
@@ -457,7 +458,7 @@ fn attached_to_a_busy_cpu() -> Box<NativeKernel> {
     kernel.attach(&machine, None, &runnable, 1).unwrap();
     kernel.bypass(false, 1);
     kernel.settle();
-    assert!(kernel.idle().has(0) && matches!(kernel.runs(0), Runs::Task(_)));
+    assert!(kernel.idle().contains(0) && matches!(kernel.runs(0), Runs::Task(_)));
     kernel
 }
 
@@ -465,7 +466,7 @@ fn attached_to_a_busy_cpu() -> Box<NativeKernel> {
 fn a_cpu_that_is_busy_as_the_scheduler_is_attached_is_not_taken_for_idle_from_its_first_tick_on() {
     let kernel = attached_to_a_busy_cpu();
     kernel.tick(0);
-    assert!(!kernel.idle().has(0));
+    assert!(!kernel.idle().contains(0));
 }
 
 #[test]

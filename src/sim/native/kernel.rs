@@ -14,12 +14,13 @@ use super::ffi::{self, DSQ_GLOBAL};
 use super::half::NativeHalf;
 use super::machine::NativeMachine;
 use super::queue::NativeQueue;
-use super::task::{At, Entity, Mask, TaskIndex};
+use super::task::{At, Entity, TaskIndex};
 use crate::agent::{Allotment, Author};
 use crate::bpf::{intf, types};
 use crate::policy::{Action, Seen};
 use crate::scheduler::encode::encode;
 use crate::table;
+use crate::topology::CpuMask;
 use hetero_core::goals::SessionPlace;
 
 /// The model's time when it begins, ns: an hour after the boot.
@@ -51,11 +52,11 @@ pub(super) struct KernelState {
     pub(super) cpus: Vec<NativeCpu>,
     pub(super) queues: BTreeMap<u64, NativeQueue>,
     pub(super) global: NativeQueue,
-    pub(super) idle: Mask,
+    pub(super) idle: CpuMask,
     /// CPUs that take tasks.
-    pub(super) online: Mask,
+    pub(super) online: CpuMask,
     /// CPUs for whose tasks the BPF half is not asked: `scx_bypass()`.
-    pub(super) bypass: Mask,
+    pub(super) bypass: CpuMask,
     /// When that began, and when it ended.
     pub(super) bypassed: (u64, u64),
     /// A CPU between its last look at the queues and being idle, which has its run queue's lock.
@@ -65,7 +66,7 @@ pub(super) struct KernelState {
     /// Tasks whose waker waits for that lock, with the flags.
     pub(super) held_up: Vec<(TaskIndex, u64)>,
     /// CPUs that are to tell that they idle, though they did before.
-    pub(super) renotify: Mask,
+    pub(super) renotify: CpuMask,
     pub(super) later: Vec<Later>,
     /// CPUs that are to schedule.
     pub(super) resched: Vec<u32>,
@@ -143,14 +144,14 @@ impl NativeKernel {
                 cpus: (0..nr_cpus).map(NativeCpu::new).collect(),
                 queues: BTreeMap::new(),
                 global: NativeQueue::default(),
-                idle: Mask::NONE,
-                online: Mask::first(nr_cpus),
-                bypass: Mask::NONE,
+                idle: CpuMask::default(),
+                online: CpuMask::first(nr_cpus),
+                bypass: CpuMask::default(),
                 bypassed: (0, 0),
                 going_idle: None,
                 racer: None,
                 held_up: Vec::new(),
-                renotify: Mask::NONE,
+                renotify: CpuMask::default(),
                 later: Vec::new(),
                 resched: Vec::new(),
                 stops: Vec::new(),
@@ -401,14 +402,14 @@ impl NativeKernel {
     }
 
     /// The CPUs where it may run, as far as its affinity goes.
-    pub fn allowed(&self, task: TaskIndex) -> Mask {
+    pub fn allowed(&self, task: TaskIndex) -> CpuMask {
         // SAFETY: cpus_ptr points to the task's own mask.
-        Mask(unsafe { (*(*self.raw(task)).cpus_ptr).bits })
+        CpuMask(unsafe { (*(*self.raw(task)).cpus_ptr).bits })
     }
 
     /// May it run there, as far as its affinity goes?
     pub(super) fn allows(&self, task: TaskIndex, cpu: u32) -> bool {
-        self.allowed(task).has(cpu)
+        self.allowed(task).contains(cpu)
     }
 
     pub(super) fn is_migration_disabled(&self, task: TaskIndex) -> bool {
@@ -427,7 +428,7 @@ impl NativeKernel {
     }
 
     /// CPUs that the kernel takes for idle, and that are not claimed.
-    pub fn idle(&self) -> Mask {
+    pub fn idle(&self) -> CpuMask {
         self.look().idle
     }
 

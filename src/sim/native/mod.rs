@@ -56,6 +56,6 @@ pub use ffi::{account, bpf_perf_event_value, cpu_ctx, domain_ctx, reading, task_
 pub use half::NativeHalf;
 pub use kernel::{BEGIN_NS, Kick, NativeKernel};
 pub use machine::{AGENT_TGID, NativeMachine, Version, topology};
-pub use task::{Mask, NewTask, TaskIndex};
+pub use task::{NewTask, TaskIndex};
 pub use wake::WAKE_TTWU;
 pub use world::{BrokenRule, Calm, Chaos, World};

@@ -10,6 +10,7 @@ use crate::agent::Author;
 use crate::bpf::intf;
 use crate::policy::Action;
 use crate::scheduler::encode::encode;
+use crate::topology::CpuMask;
 
 /// The type of each CPU that one of these runs on.
 fn types(scene: &Scene, tasks: &[TaskIndex]) -> Vec<usize> {
@@ -42,10 +43,12 @@ fn a_lone_busy_task_ends_up_on_a_fast_core() {
         });
         let task = scene.hogs(1, &NewTask::default())[0];
         for slow in [2, 3] {
-            scene.kernel.set_affinity(task, &Mask::of([slow]), 0);
+            scene
+                .kernel
+                .set_affinity(task, &CpuMask::from_iter([slow]), 0);
             scene.run(200 * MS);
             assert_eq!(types(&scene, &[task]), [1]);
-            scene.kernel.set_affinity(task, &Mask::first(4), 0);
+            scene.kernel.set_affinity(task, &CpuMask::first(4), 0);
             scene.run(20 * MS);
             assert_eq!(types(&scene, &[task]), [0]);
             let parts = parts(&mut scene, &[task], S);
@@ -227,7 +230,9 @@ fn affinity_changed_in_sleep_holds_on_waking() {
         }
         scene.kernel.block(scene.kernel.cpu_of(sleeper));
         let cpu = round % 4;
-        scene.kernel.set_affinity(sleeper, &Mask::of([cpu]), 0);
+        scene
+            .kernel
+            .set_affinity(sleeper, &CpuMask::from_iter([cpu]), 0);
         scene.kernel.wake(sleeper, round / 4 % 4, WAKE);
         while !scene.kernel.is_running(sleeper) {
             scene.run(MS);

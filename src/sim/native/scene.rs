@@ -10,6 +10,7 @@ use crate::mechanism::Mechanism;
 use crate::policy::{Policy, Snapshot};
 use crate::scheduler::encode::encode;
 use crate::table::TableReader;
+use crate::topology::CpuMask;
 
 pub(super) const US: u64 = 1000;
 pub(super) const MS: u64 = 1_000_000;
@@ -44,7 +45,7 @@ pub(super) fn pinned(cpu: u32) -> NewTask {
 /// A task that may use these CPUs alone.
 pub(super) fn on(cpus: impl IntoIterator<Item = u32>) -> NewTask {
     NewTask {
-        cpus: Some(Mask::of(cpus)),
+        cpus: Some(CpuMask::from_iter(cpus)),
         ..NewTask::default()
     }
 }

@@ -113,7 +113,7 @@ impl NativeKernel {
             Runs::Idle if next.is_some() => self.update_idle(cpu, false),
             // pick_task_idle(): from idle to idle only the kernel's own mask is brought up to date,
             // unless the BPF half is owed it.
-            Runs::Idle if self.look().renotify.has(cpu) => self.update_idle(cpu, true),
+            Runs::Idle if self.look().renotify.contains(cpu) => self.update_idle(cpu, true),
             Runs::Idle => self.st().idle.set(cpu, true),
             Runs::Other => {}
         }
@@ -179,11 +179,11 @@ impl NativeKernel {
     pub(super) fn update_idle(&self, cpu: u32, idle: bool) {
         let bypass = {
             let state = &mut *self.st();
-            state.idle.set(cpu, idle && state.online.has(cpu));
-            if !state.bypass.has(cpu) {
+            state.idle.set(cpu, idle && state.online.contains(cpu));
+            if !state.bypass.contains(cpu) {
                 state.renotify.set(cpu, false);
             }
-            state.bypass.has(cpu)
+            state.bypass.contains(cpu)
         };
         if bypass {
             return;

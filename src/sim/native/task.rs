@@ -5,9 +5,7 @@ use std::cell::UnsafeCell;
 
 use super::ffi;
 use super::queue::QueueKey;
-use crate::bpf::intf;
-
-const MAX_CPUS: usize = intf::hetero_consts_MAX_CPUS as usize;
+use crate::topology::CpuMask;
 
 /// Index of a task; not used again when the task is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,88 +29,6 @@ pub(super) enum At {
     User(u64),
 }
 
-/// A set of CPUs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Mask(pub [u64; MAX_CPUS / 64]);
-
-impl Mask {
-    /// No CPU.
-    pub const NONE: Self = Self([0; _]);
-
-    /// The CPUs `0..nr`.
-    pub fn first(nr: u32) -> Self {
-        Self::of(0..nr)
-    }
-
-    /// These CPUs.
-    pub fn of(cpus: impl IntoIterator<Item = u32>) -> Self {
-        let mut mask = Self::NONE;
-        cpus.into_iter().for_each(|cpu| mask.set(cpu, true));
-        mask
-    }
-
-    /// Is `cpu` in it?
-    pub fn has(&self, cpu: u32) -> bool {
-        self.0
-            .get(cpu as usize / 64)
-            .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
-    }
-
-    /// Keeps those that are in `other`, too.
-    pub(super) fn intersect(&mut self, other: &Self) {
-        let words = self.0.iter_mut().zip(other.0);
-        words.for_each(|(word, other)| *word &= other);
-    }
-
-    /// Adds or removes `cpu`.
-    pub fn set(&mut self, cpu: u32, present: bool) {
-        let word = &mut self.0[cpu as usize / 64];
-        *word = *word & !(1 << (cpu % 64)) | u64::from(present) << (cpu % 64);
-    }
-
-    /// The CPUs of it, ascending.
-    pub fn cpus(&self) -> impl Iterator<Item = u32> {
-        self.into_cpus()
-    }
-
-    /// The same from `cpu` on, and round.
-    pub(super) fn cpus_from(self, cpu: u32) -> impl Iterator<Item = u32> + Clone {
-        let (mut after, mut before) = (self, self);
-        let (word, bit) = (cpu as usize / 64, cpu % 64);
-        after.0.iter_mut().take(word).for_each(|word| *word = 0);
-        before
-            .0
-            .iter_mut()
-            .skip(word + 1)
-            .for_each(|word| *word = 0);
-        if let (Some(after), Some(before)) = (after.0.get_mut(word), before.0.get_mut(word)) {
-            *after &= u64::MAX << bit;
-            *before &= !(u64::MAX << bit);
-        }
-        after.into_cpus().chain(before.into_cpus())
-    }
-
-    fn into_cpus(self) -> impl Iterator<Item = u32> + Clone {
-        (0..).zip(self.0).flat_map(|(index, mut word)| {
-            std::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros())?;
-                word &= word - 1;
-                Some(index * 64 + bit)
-            })
-        })
-    }
-
-    /// How many CPUs.
-    pub fn len(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// No CPU?
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|&word| word == 0)
-    }
-}
-
 /// What a task is when it is forked; the default is nice 0, its own process, any CPU.
 #[derive(Clone, Debug)]
 pub struct NewTask {
@@ -127,19 +43,13 @@ pub struct NewTask {
     /// `PF_KTHREAD` and the like.
     pub flags: u32,
     /// The CPUs it may use.
-    pub cpus: Option<Mask>,
+    pub cpus: Option<CpuMask>,
     /// What each event of its counts in 1024 ns, by core type; cycles come second.
     pub rates: [[u32; 12]; 4],
     /// Its cgroup, as [`super::NativeKernel::make_cgroup`] numbered it.
     pub cgroup: Option<usize>,
     /// What makes it; the default is what runs on the CPU where that happens.
     pub maker: Option<TaskIndex>,
-}
-
-impl std::fmt::Debug for Mask {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.cpus()).finish()
-    }
 }
 
 impl Default for NewTask {

@@ -4,7 +4,8 @@
 use super::cpu::Runs;
 use super::ffi::{self, DSQ_GLOBAL, ENQ_CPU_SELECTED, ENQ_WAKEUP};
 use super::kernel::NativeKernel;
-use super::task::{Mask, TaskIndex};
+use super::task::TaskIndex;
+use crate::topology::CpuMask;
 
 /// A wake-up like most: `SCX_WAKE_TTWU`.
 pub const WAKE_TTWU: u64 = ffi::SCX_WAKE_TTWU as u64;
@@ -68,7 +69,7 @@ impl NativeKernel {
     /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
     pub(super) fn select(&self, task: TaskIndex, flags: u64) -> (u32, bool) {
         let raw = self.task_struct(task);
-        let mut allowed = Mask(unsafe { (*raw.cpus_ptr).bits });
+        let mut allowed = CpuMask(unsafe { (*raw.cpus_ptr).bits });
         allowed.intersect(&self.look().online);
         let first = allowed.cpus().next().unwrap_or(0);
         if raw.nr_cpus_allowed <= 1 || raw.migration_disabled != 0 {
@@ -85,20 +86,20 @@ impl NativeKernel {
             self.error(format!("select_cpu says CPU {cpu}"));
             return (prev as u32, true);
         }
-        let allowed = allowed.has(cpu as u32);
+        let allowed = allowed.contains(cpu as u32);
         (if allowed { cpu as u32 } else { first }, true)
     }
 
     /// `scx_select_cpu_dfl()`, in short.
-    fn select_default(&self, allowed: &Mask, prev: u32) -> u32 {
-        if allowed.has(prev) && self.test_and_clear_idle(prev as i32) {
+    fn select_default(&self, allowed: &CpuMask, prev: u32) -> u32 {
+        if allowed.contains(prev) && self.test_and_clear_idle(prev as i32) {
             return prev;
         }
         let idle = self.pick_idle(allowed, 0);
         let first = || allowed.cpus().next().unwrap_or(prev);
         match u32::try_from(idle) {
             Ok(cpu) => cpu,
-            Err(_) if allowed.has(prev) => prev,
+            Err(_) if allowed.contains(prev) => prev,
             Err(_) => first(),
         }
     }

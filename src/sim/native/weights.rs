@@ -5,6 +5,7 @@ use super::scene::*;
 use super::*;
 use crate::bpf::intf;
 use crate::policy::{Name, Objective, Policy, Settings};
+use crate::topology::CpuMask;
 use std::time::Duration;
 
 /// Shares of these among all that they ran, each within so much of what is fair by `weights`.
@@ -209,7 +210,9 @@ fn a_cgroup_gets_no_more_for_running_more() {
     assert_shares(&ran, &[1.0, 1.0], 0.1);
     // Nor on some CPUs of many.
     for &task in one.iter().chain(&many) {
-        scene.kernel.set_affinity(task, &Mask::of([0, 1]), 0);
+        scene
+            .kernel
+            .set_affinity(task, &CpuMask::from_iter([0, 1]), 0);
     }
     let ran = sums(&mut scene, &[&one, &many]);
     assert_shares(&ran, &[1.0, 1.0], 0.1);

@@ -22,7 +22,7 @@ fn a_swap_does_not_send_a_task_behind_a_real_time_one() {
     let kernel = NativeKernel::new(&NativeMachine::of(&[1, 2])).unwrap();
     let tasks = [0, 1].map(|cpu| kernel.fork(&pinned(cpu), cpu));
     kernel.run_for(20 * MS);
-    let any = Mask::first(3);
+    let any = CpuMask::first(3);
     for task in tasks {
         kernel.set_affinity(task, &any, kernel.cpu_of(task));
     }
@@ -37,10 +37,10 @@ fn a_swap_does_not_send_a_task_behind_a_real_time_one() {
 fn waits_with_last_cpu_taken(task: &NewTask, parked: bool, from_idle: bool) -> u64 {
     let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
     let task = kernel.fork(task, 0);
-    kernel.set_affinity(task, &Mask::of([0]), 1);
+    kernel.set_affinity(task, &CpuMask::from_iter([0]), 1);
     kernel.run_for(5 * MS);
     kernel.block(0);
-    kernel.set_affinity(task, &Mask::of([0, 1]), 1);
+    kernel.set_affinity(task, &CpuMask::from_iter([0, 1]), 1);
     kernel.fork(&pinned(1), 1);
     kernel.run_for(5 * MS);
     if parked {
@@ -101,10 +101,10 @@ fn nor_what_is_urgent_and_wished_on_a_parked_cpu() {
     let task = kernel.fork(&urgent, 0);
     kernel.run_for(20 * MS);
     assert!(kernel.hint(task, 0, Author::Policy));
-    kernel.set_affinity(task, &Mask::of([1]), 0);
+    kernel.set_affinity(task, &CpuMask::from_iter([1]), 0);
     kernel.run_for(MS);
     kernel.block(1);
-    kernel.set_affinity(task, &Mask::of([0, 1]), 0);
+    kernel.set_affinity(task, &CpuMask::from_iter([0, 1]), 0);
     kernel.fork(&pinned(1), 1);
     parks(&kernel, 0);
     kernel.take_cpu(0, 0);
@@ -126,7 +126,7 @@ fn what_a_parked_cpu_held_does_not_return_to_it_while_a_real_time_task_has_it() 
         let kernel = NativeKernel::new(&machine).unwrap();
         let held = kernel.fork(&pinned(0), 0);
         kernel.run_for(20 * MS);
-        kernel.set_affinity(held, &Mask::first(2), 0);
+        kernel.set_affinity(held, &CpuMask::first(2), 0);
         kernel.fork(&pinned(1), 1);
         parks(&kernel, 0);
         kernel.run_for(10 * MS);
@@ -149,7 +149,7 @@ fn what_a_parked_cpu_held_of_another_type_waits_where_it_may_run() {
     for cpu in [0, 1] {
         parks(&kernel, cpu);
     }
-    kernel.set_affinity(held, &Mask::of([0, 1]), 2);
+    kernel.set_affinity(held, &CpuMask::from_iter([0, 1]), 2);
     kernel.run_for(10 * MS);
     assert!(!kernel.is_running(held), "it is held");
     for cpu in [0, 1] {
@@ -175,7 +175,7 @@ fn a_brief_task_does_not_take_over_a_cpu_that_its_task_has_left() {
     kernel.block(0);
     kernel.run_for(10 * MS);
     assert_eq!((kernel.cpu_of(leaves), kernel.runs(1)), (0, Runs::Idle));
-    kernel.set_affinity(wakee, &Mask::of([1, 2]), 0);
+    kernel.set_affinity(wakee, &CpuMask::from_iter([1, 2]), 0);
     kernel.take_cpu(1, 0);
     kernel.settle();
     kernel.wake(wakee, 0, WAKE);

@@ -8,11 +8,12 @@ use anyhow::{Result, anyhow};
 
 use super::super::dice::Dice;
 use super::super::machine::{AGENT_TGID, NativeMachine, Version};
-use super::super::task::{Mask, NewTask, TaskIndex};
+use super::super::task::{NewTask, TaskIndex};
 use super::life::Life;
 use super::{MS, US, World};
 use crate::agent::Author;
 use crate::mechanism::Mechanism;
+use crate::topology::CpuMask;
 
 const SLICE_NS: u64 = 5 * MS;
 
@@ -307,7 +308,7 @@ impl World {
         // One CPU is theirs; all others compute.
         for cpu in 1..nr_cpus {
             let pinned = NewTask {
-                cpus: Some(Mask::of([cpu])),
+                cpus: Some(CpuMask::from_iter([cpu])),
                 ..NewTask::default()
             };
             self.fork_as(&pinned, Life::of(0, 0), cpu);
@@ -394,11 +395,11 @@ impl World {
     }
 
     fn live_in_debt(&mut self) -> Result<(), String> {
-        let all = Mask::first(2);
+        let all = CpuMask::first(2);
         let nr_kept = 4 + self.dice.below(4);
         let mut on = |cpu| {
             let task = NewTask {
-                cpus: Some(Mask::of([cpu])),
+                cpus: Some(CpuMask::from_iter([cpu])),
                 ..NewTask::default()
             };
             self.fork_as(&task, Life::of(0, 0), cpu)

@@ -3,30 +3,30 @@
 
 use super::super::cpu::Runs;
 use super::super::ffi;
-use super::super::task::Mask;
 use super::{Chaos, Event, MS, US, World};
+use crate::topology::CpuMask;
 
 impl World {
-    pub(super) fn any_mask(&mut self) -> Mask {
+    pub(super) fn any_mask(&mut self) -> CpuMask {
         let nr = self.kernel.machine.nr_cpus();
         let mask = match self.dice.below(6) {
-            0 => Mask::of([self.any_cpu()]),
-            1 => Mask::of((0..nr).filter(|_| self.dice.one_in(2))),
+            0 => CpuMask::from_iter([self.any_cpu()]),
+            1 => CpuMask::from_iter((0..nr).filter(|_| self.dice.one_in(2))),
             2 => {
                 let core_type = self.dice.below(4) as usize;
                 let types = &self.kernel.machine.topology.types;
-                Mask::of(
+                CpuMask::from_iter(
                     types
                         .get(core_type)
                         .map_or(Vec::new(), |kind| kind.cpus.clone()),
                 )
             }
-            _ => Mask::first(nr),
+            _ => CpuMask::first(nr),
         };
         let mut online = mask;
         online.intersect(&self.kernel.look().online);
         if online.is_empty() {
-            Mask::first(nr)
+            CpuMask::first(nr)
         } else {
             mask
         }

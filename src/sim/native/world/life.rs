@@ -4,8 +4,9 @@
 use super::super::cpu::Runs;
 use super::super::ffi;
 use super::super::machine::AGENT_TGID;
-use super::super::task::{Mask, NewTask, TaskIndex};
+use super::super::task::{NewTask, TaskIndex};
 use super::{Chaos, Event, MS, US, World};
+use crate::topology::CpuMask;
 
 #[derive(Clone, Debug)]
 pub(super) struct Life {
@@ -43,8 +44,8 @@ impl World {
         };
         let cpus = match flags {
             0 if self.has(Chaos::Affinity) => self.any_mask(),
-            0 => Mask::first(self.kernel.machine.nr_cpus()),
-            _ => Mask::of([self.any_cpu()]),
+            0 => CpuMask::first(self.kernel.machine.nr_cpus()),
+            _ => CpuMask::from_iter([self.any_cpu()]),
         };
         let mut task = NewTask {
             flags,

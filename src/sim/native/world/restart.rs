@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use super::super::cpu::Runs;
 use super::super::ffi;
-use super::super::task::{Mask, NewTask, TaskIndex};
+use super::super::task::{NewTask, TaskIndex};
 use super::life::Life;
 use super::machine::without_cpus;
 use super::{Chaos, Event, MS, US, World};
 use crate::carried::Carried;
+use crate::topology::CpuMask;
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +274,7 @@ impl World {
         // SAFETY: as above.
         unsafe {
             (*raw).se.sum_exec_runtime += ran;
-            cpus.intersect(&Mask((*(*raw).cpus_ptr).bits));
+            cpus.intersect(&CpuMask((*(*raw).cpus_ptr).bits));
         }
         let life = &mut self.lives[task.index()];
         if life.burst_ns > 0 {
@@ -297,9 +298,9 @@ impl World {
     }
 
     /// Some CPUs, at least one of which is online.
-    fn fateful_mask(&mut self) -> Mask {
+    fn fateful_mask(&mut self) -> CpuMask {
         let nr_cpus = self.kernel.machine.nr_cpus();
-        let mut mask = Mask::of((0..nr_cpus).filter(|_| self.fate.one_in(2)));
+        let mut mask = CpuMask::from_iter((0..nr_cpus).filter(|_| self.fate.one_in(2)));
         mask.set(self.online_cpu(), true);
         mask
     }
