@@ -167,10 +167,12 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 
 	/*
 	 * No need for a queue if it has no choice, and no task is before it. And a parked CPU takes
-	 * nothing from a queue, which may have no other.
+	 * nothing from a queue, which may have no other. Not on a CPU that goes idle now: what dispatch
+	 * took it from there for may be over.
 	 */
-	if (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
-			      is_parked(cpu) && !is_taken(cpu) && may_run_where_parked(p)) {
+	if (!(enq_flags & SCX_ENQ_LAST) &&
+	    (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
+			       is_parked(cpu) && !is_taken(cpu) && may_run_where_parked(p))) {
 		count_stat(STAT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;

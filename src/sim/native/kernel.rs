@@ -113,6 +113,8 @@ pub struct NativeKernel {
     pub(super) waits: Cell<bool>,
     /// By how much `bpf_ktime_get_ns()` is ahead of the model's time.
     pub(super) ktime_offset: Cell<i64>,
+    /// Where time passes while the kernel schedules: what the BPF half saw last of the model's time, and any number.
+    pub(super) lapses: Cell<Option<(u64, u64)>>,
     pub(super) samples_map: *mut c_void,
     /// Prints what happens: `NATIVE_TRACE=1`.
     trace: bool,
@@ -175,6 +177,7 @@ impl NativeKernel {
             now: Cell::new(BEGIN_NS),
             waits: Cell::new(false),
             ktime_offset: Cell::new(0),
+            lapses: Cell::new(None),
             samples_map,
             trace: std::env::var_os("NATIVE_TRACE").is_some(),
             _pinned: PhantomPinned,
@@ -260,7 +263,8 @@ impl NativeKernel {
 
     /// What the BPF half calls from now on it calls on this CPU.
     pub(super) fn enter(&self, cpu: u32) {
-        let scx_now = self.clock(cpu);
+        let lapsed = self.lapse();
+        let scx_now = self.clock(cpu) + lapsed;
         let current = {
             let state = self.look();
             let of = &state.cpus[cpu as usize];
@@ -274,10 +278,24 @@ impl NativeKernel {
         unsafe {
             let here = &mut *self.here.get();
             here.scx_now = scx_now;
-            here.ktime = self.ktime();
+            here.ktime = self.ktime() + lapsed;
             here.cpu = cpu as i32;
             here.current = current;
         }
+    }
+
+    /// By how much the clocks that the BPF half reads are ahead of the model's time: a moment has passed since it was
+    /// called last, though nothing else has happened.
+    fn lapse(&self) -> u64 {
+        let Some((seen, any)) = self.lapses.get() else {
+            return 0;
+        };
+        let any = any.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Seldom more than what a few hundred instructions take.
+        let most = if any >> 60 == 0 { 5000 } else { 300 };
+        let seen = seen.max(self.now()) + (any >> 32) % most;
+        self.lapses.set(Some((seen, any)));
+        seen - self.now()
     }
 
     /// The BPF half takes a task for the one that runs where it was entered.

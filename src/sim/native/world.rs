@@ -119,6 +119,9 @@ impl World {
             }
             world.kernel.beat();
         }
+        if world.has(Chaos::Lapses) && more.one_in(2) {
+            world.kernel.lapses.set(Some((0, seed)));
+        }
         if world.has(Chaos::Cgroups) {
             for _ in 0..world.dice.below(6) {
                 let parent = world.dice.below(world.groups as u64 + 1) as usize;

@@ -2,7 +2,9 @@
 //! What waits does so where a CPU of its affinity serves the queue.
 
 use super::*;
+use crate::agent::{Allotment, SessionHeirs};
 use crate::sim::native::scene::{S, Scene};
+use hetero_core::goals::SessionPlace;
 
 /// Intel's E cores have a domain for each four, by their L2.
 #[test]
@@ -56,4 +58,44 @@ fn what_waits_behind_many_that_a_cpu_may_not_run_has_its_turn_beside_pinned_ones
         let ran = scene.measure(&task, 5 * S)[0];
         assert!(ran > S, "{} of 2000 ms, {can_iterate}", ran / MS);
     }
+}
+
+/// Its session has used up its allotment as the CPU looks for another task, and may have more before it is put back: what is
+/// left in the local queue of a CPU that goes idle stays there until something else wakes that up.
+#[test]
+fn a_pinned_thread_that_may_go_on_as_its_cpu_goes_idle_goes_on() {
+    let kernel = NativeKernel::new(&NativeMachine::of(&[2])).unwrap();
+    let task = brief(&kernel, &pinned(1), MS / 2);
+    let session = SessionPlace::first(1);
+    let allot = |gets_more| {
+        let allotment = Allotment {
+            fast_cores: Some(0.01),
+            gets_more,
+            heirs: SessionHeirs::None,
+        };
+        kernel.allot(session, allotment);
+    };
+    allot(false);
+    let join = Action::Join(kernel.seen(task).expect("a slot"), session);
+    kernel.apply(&[encode(&join, Author::Policy)], 0);
+    kernel.wake(task, 0, WAKE);
+    kernel.settle();
+    assert!(kernel.is_running(task));
+    kernel.advance(MS);
+    kernel.enter(1);
+    kernel.update_curr(1);
+    kernel.call(|ops| unsafe { ops.tick.unwrap()(kernel.raw(task)) });
+    assert_eq!(
+        kernel.task_struct(task).scx.slice,
+        0,
+        "its allotment is used up"
+    );
+    kernel.enter(1);
+    assert!(!kernel.balance(1), "nor does it go on");
+    allot(true);
+    kernel.pick(1);
+    kernel.run_later();
+    kernel.run_for(10 * MS);
+    assert!(kernel.is_running(task), "it waits on a CPU that idles");
+    kernel.check(&Bounds::default()).unwrap();
 }

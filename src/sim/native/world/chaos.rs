@@ -39,11 +39,12 @@ pub enum Chaos {
     Killed,
     Races,
     Goals,
+    Lapses,
 }
 
 impl Chaos {
     /// All of it.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Nice,
         Self::Affinity,
         Self::Cgroups,
@@ -75,6 +76,7 @@ impl Chaos {
         Self::Killed,
         Self::Races,
         Self::Goals,
+        Self::Lapses,
     ];
 }
 
