@@ -179,24 +179,26 @@ static u64 vtime_of(struct task_ctx *tctx, u64 run_ns)
 	return charge_vtime(run_ns, tctx->share, cctx->pinned_weight + shared / nr_cpus, 1);
 }
 
-/* Where tasks that may use these CPUs and no others are counted; and how many these are of each core type. */
-static u16 read_cpu_set(struct task_ctx *tctx, const struct cpumask *cpus)
+/* Where tasks that may use these CPUs and no others are counted; and how many these are of each domain. */
+static u16 read_cpu_set(struct task_ctx *tctx, const struct cpumask *cpus, u32 nr_cpus)
 {
 	u32 hash = 2166136261, cpu; /* FNV-1a */
 	u64 allowed_of = 0;
 
 	bpf_for(cpu, 0, nr_cpu_ids) {
+		u64 domain = cpu_domain[index_of_cpu(cpu)];
 		/* 0 for one that is offline, which is in no domain. */
-		u64 serves = ((u64)cpu_domain[index_of_cpu(cpu)] - MAX_DOMAINS) >> 63;
+		u64 serves = (domain - MAX_DOMAINS) >> 63;
 
 		if (bpf_cpumask_test_cpu(cpu, cpus)) {
 			hash = (hash ^ cpu) * 16777619;
-			allowed_of += serves << (type_of_cpu(cpu) * 16 & 63);
+			allowed_of += serves << (domain * 8 & 63);
 		}
 		__sink(hash);
 		__sink(allowed_of);
 	}
-	tctx->allowed_of = allowed_of;
+	/* Of more CPUs than a count holds all are taken for allowed. */
+	tctx->allowed_of = allowed_of | (255 - (s64)nr_cpus) >> 63;
 	return 1 + hash % (NR_CPU_SETS - 1);
 }
 
@@ -235,7 +237,7 @@ static void read_affinity(struct task_struct *p, struct task_ctx *tctx, const st
 	tctx->pinned_cpu = nr_cpus == 1 ? (s32)bpf_cpumask_first(cpus) : NO_CPU;
 	tctx->nr_cpus_allowed = nr_cpus;
 	tctx->allowed_of = ~0ULL;
-	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? read_cpu_set(tctx, cpus) : ANY_CPU;
+	tctx->cpu_set = nr_cpus > 1 && nr_cpus < nr_cpu_ids ? read_cpu_set(tctx, cpus, nr_cpus) : ANY_CPU;
 	if (tctx->pinned_cpu != NO_CPU && domain_of_cpu(tctx->pinned_cpu) < MAX_DOMAINS)
 		tctx->domain = domain_of_cpu(tctx->pinned_cpu);
 	count_share(tctx, share);

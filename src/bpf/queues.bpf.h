@@ -63,8 +63,7 @@ __noinline u32 lightest_domain_for(struct task_struct *p __arg_trusted, u32 core
 static u32 serving_cpus_for(struct task_ctx *tctx, u32 domain, struct domain_ctx *dctx)
 {
 	u32 serving = serving_cpus(domain, dctx);
-	u32 allowed = tctx->allowed_of >> (domain_type[domain % MAX_DOMAINS] * 16 & 63) & 0xffff;
-	s64 beyond = (s64)serving - allowed;
+	s64 beyond = (s64)serving - allowed_in(tctx->allowed_of, domain);
 
 	/* The lesser one. */
 	return serving - (beyond & ~(beyond >> 63));

@@ -207,7 +207,7 @@ struct task_ctx {
 	u16 cpu_set;		/* where those with its affinity are counted, or ANY_CPU */
 	u16 nr_cpus_allowed;
 	s32 claimed_cpu;	/* where the next enqueue sends it, or NO_CPU */
-	u64 allowed_of;		/* CPUs of each core type, 16 bits each; all set if it may use all or one */
+	u64 allowed_of;		/* CPUs of each domain, see allowed_in(); all set if it may use all or one */
 	u8 allowed_types;	/* as in its slot */
 	u8 is_agent;
 	u8 goes_first;		/* runs by the agent's allowance */
@@ -455,6 +455,12 @@ __noinline int set_taken(s32 cpu, bool taken)
 	if (before + (taken ? 1 : 0) == cpus_of_domain(domain))
 		__sync_fetch_and_add(&nr_lost_domains, taken ? 1 : -1);
 	return 0;
+}
+
+/* CPUs of @domain that a task may use: 8 bits each. Beyond eight domains those that are eight apart share a count. */
+static u64 allowed_in(u64 allowed_of, u32 domain)
+{
+	return allowed_of >> (domain * 8 & 63) & 255;
 }
 
 /* CPUs that serve the queue of @domain; 0 while others have all of them. */

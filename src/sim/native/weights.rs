@@ -119,6 +119,23 @@ fn equal_threads_get_equal_time_on_a_part_of_the_fast_cpus_and_all_slow_ones() {
     }
 }
 
+/// Intel's E cores have a queue for each four: of one the threads may use all CPUs, of another one.
+#[test]
+fn equal_threads_get_equal_time_on_unequal_parts_of_clusters_of_one_type() {
+    for threads in [5, 10, 15] {
+        let topology = topology(&[(0, 2), (1, 4), (1, 4)], &[]);
+        let mut scene = Scene::new(&NativeMachine {
+            without: left_out(),
+            ..NativeMachine::on(topology)
+        });
+        let hogs = scene.hogs(threads, &on(2..7));
+        scene.run(S);
+        let ran = scene.measure(&hogs, 8 * S);
+        let off = spread(ran.iter().copied());
+        assert!(off < 0.2, "{threads} threads: off by {off}, {ran:?}");
+    }
+}
+
 /// One that is woken all the time is put before them often, and paid for.
 #[test]
 fn beside_a_storm_of_wakeups_computing_tasks_get_their_shares_by_weight() {
