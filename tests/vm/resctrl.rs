@@ -67,9 +67,9 @@ fn rate(program: Child) -> f64 {
 }
 
 /// One test, for pages of programs that have ended bring lines along, which stay their groups':
-/// occupancy is to be looked at first.
+/// occupancy is to be looked at first, and tests run by name.
 #[test]
-fn groups_show_what_their_programs_take_and_masks_bind() {
+fn a_group_shows_what_its_programs_take_and_masks_bind() {
     pin(0, &[7]);
     occupancy_and_bytes();
     masks();

@@ -19,7 +19,7 @@ impl NativeKernel {
                 *surplus.entry(ctx.domain).or_default() += i64::from(ctx.counted_surplus);
                 // A count holds no more.
                 let some = 1 < cpus.len() && cpus.len() < self.machine.nr_cpus().min(256);
-                let allowed = topology.cpus.iter().filter(|cpu| cpus.has(cpu.id));
+                let allowed = topology.cpus.iter().filter(|cpu| cpus.contains(cpu.id));
                 let expected = match some {
                     true => allowed.map(|cpu| 1 << (8 * cpu.domain % 64)).sum(),
                     false => u64::MAX,
