@@ -136,6 +136,7 @@ fn compare(model_error: Option<f64>, learnt: Option<&UnseenEstimates>) {
                 model_error: None,
                 learnt: None,
                 saving: None,
+                sensor: false,
                 settings: Settings {
                     without: &without,
                     ..Settings::default()
