@@ -417,15 +417,13 @@ fn who_may_only_read_changes_nothing() {
     );
 }
 
-/// Whether an exporter that a shell has started with this before it handles what a terminal sends that is gone.
+/// Whether an exporter handles what a terminal sends that is gone, where that was the default or ignored before it began.
 fn heeds_a_hangup(before: &str) -> bool {
     let program = command(&[]).get_program().to_owned();
-    let mut child = Command::new("sh")
-        .args([
-            "-c",
-            &format!("{before} exec \"$0\" --prometheus 127.0.0.1:0"),
-        ])
+    let mut child = Command::new("env")
+        .arg(format!("--{before}-signal=HUP"))
         .arg(program)
+        .args(["--prometheus", "127.0.0.1:0"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -442,8 +440,8 @@ fn heeds_a_hangup(before: &str) -> bool {
 
 #[test]
 fn what_nohup_has_started_outlives_its_terminal() {
-    assert!(heeds_a_hangup(""));
-    assert!(!heeds_a_hangup("trap '' HUP;"));
+    assert!(heeds_a_hangup("default"));
+    assert!(!heeds_a_hangup("ignore"));
 }
 
 #[test]
