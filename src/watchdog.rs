@@ -100,13 +100,19 @@ mod tests {
         Some(String::from_utf8_lossy(&bytes[..read]).into_owned())
     }
 
-    #[test]
-    fn the_manager_hears_that_it_is_ready_and_then_in_time_that_it_is_alive() {
+    /// A manager that wants to hear so often, in a folder of its own.
+    fn managed(limit: Option<Duration>) -> (tempfile::TempDir, UnixDatagram, Watchdog) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
         manager.set_nonblocking(true).unwrap();
-        let mut watchdog = Watchdog::new(Some(path.as_os_str()), Some(Duration::from_secs(30)));
+        let watchdog = Watchdog::new(Some(path.as_os_str()), limit);
+        (folder, manager, watchdog)
+    }
+
+    #[test]
+    fn the_manager_hears_that_it_is_ready_and_then_in_time_that_it_is_alive() {
+        let (_folder, manager, mut watchdog) = managed(Some(Duration::from_secs(30)));
         watchdog.ready();
         assert_eq!(heard(&manager).as_deref(), Some("READY=1"));
         let begin = watchdog.next;
@@ -123,11 +129,7 @@ mod tests {
 
     #[test]
     fn a_manager_that_has_no_room_hears_that_it_is_ready_as_soon_as_it_has() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let manager = UnixDatagram::bind(&path).unwrap();
-        manager.set_nonblocking(true).unwrap();
-        let mut watchdog = Watchdog::new(Some(path.as_os_str()), None);
+        let (_folder, manager, mut watchdog) = managed(None);
         while watchdog.tell("STATUS=") {}
         watchdog.ready();
         watchdog.alive(watchdog.next);

@@ -55,7 +55,7 @@ impl Energies {
         /// By how much time is stretched there: `[scale]` of testbed/machines/odroid-xu4.toml.
         const TIME: f64 = 8.0;
         let ns = |row: &Row| number(row, "run-ns").unwrap() / TIME;
-        let watts = |row| 1e9 * number(row, "joules").unwrap() / ns(row);
+        let watts = |row| of_core(row, TIME, 0.0);
         let speed = |row| number(row, "instructions").unwrap() / ns(row);
         let programs: Vec<_> = priced(machine, "odroid-xu4-energy")
             .iter()

@@ -174,7 +174,7 @@ fn rank_has_the_throughput_of_hsp_by_a_model_and_errors_cost_it_some() {
 #[test]
 fn ef_takes_less_by_what_it_learns_from_a_sensor() {
     let args = ["J7", "--policy", "hsp,ef", "--sensor", "--json"];
-    let json: serde_json::Value = serde_json::from_str(&stdout(&args)).unwrap();
+    let json: Value = serde_json::from_str(&stdout(&args)).unwrap();
     let edp = [0, 1].map(|at| json["schedulers"][at]["energy"]["edp"].as_f64().unwrap());
     assert!(edp[1] < 0.97 * edp[0], "{edp:?}");
 }

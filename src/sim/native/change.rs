@@ -264,7 +264,7 @@ impl NativeKernel {
 
     /// `move_queued_task()`, on the CPU where the model is.
     pub(super) fn move_queued(&self, task: TaskIndex) {
-        let mut cpus = CpuMask(unsafe { (*(*self.raw(task)).cpus_ptr).bits });
+        let mut cpus = self.allowed(task);
         cpus.intersect(&self.look().online);
         let Some(to) = cpus.cpus().next() else {
             return;

@@ -69,7 +69,7 @@ impl NativeKernel {
     /// `select_task_rq()`: a CPU, and whether ops.select_cpu was asked.
     pub(super) fn select(&self, task: TaskIndex, flags: u64) -> (u32, bool) {
         let raw = self.task_struct(task);
-        let mut allowed = CpuMask(unsafe { (*raw.cpus_ptr).bits });
+        let mut allowed = self.allowed(task);
         allowed.intersect(&self.look().online);
         let first = allowed.cpus().next().unwrap_or(0);
         if raw.nr_cpus_allowed <= 1 || raw.migration_disabled != 0 {

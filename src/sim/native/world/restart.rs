@@ -270,12 +270,10 @@ impl World {
     fn settle_down(&mut self, task: TaskIndex, passed: u64) {
         let raw = self.kernel.raw(task);
         let ran = self.fate.below(passed + 1);
-        let mut cpus = self.kernel.look().online;
+        let mut cpus = self.kernel.allowed(task);
+        cpus.intersect(&self.kernel.look().online);
         // SAFETY: as above.
-        unsafe {
-            (*raw).se.sum_exec_runtime += ran;
-            cpus.intersect(&CpuMask((*(*raw).cpus_ptr).bits));
-        }
+        unsafe { (*raw).se.sum_exec_runtime += ran }
         let life = &mut self.lives[task.index()];
         if life.burst_ns > 0 {
             life.until_ns = life.until_ns.saturating_add(ran);
