@@ -320,6 +320,16 @@ fn details(of: &StoredProgram, topology: &Topology) -> Vec<String> {
             aggressiveness.factor()
         ));
     }
+    for (kind, watts) in topology.types.iter().zip(&known.watts) {
+        if let Some(watts) = watts.next() {
+            lines.push(format!(
+                "  {:.4}: takes {:.2} times the watts that its counts say, +-{:.0}%",
+                kind.name,
+                watts.factor(),
+                100.0 * watts.variance.sqrt()
+            ));
+        }
+    }
     lines.extend(company(&known.company));
     lines.extend(curves(known, topology));
     for phase in &known.phases {
@@ -444,6 +454,7 @@ mod tests {
         let mut found = ThreadProfile::default();
         found.sf[1] = Sure::of_factor(2.5, 0.005);
         found.sibling = Sure::of_factor(1.5, 0.01);
+        found.watts[1] = Sure::of_factor(0.8, 0.01);
         found.curves[0] = [Sure::of_factor(999.0, 0.09); 8];
         found.curves[1] = [12.0, 12.0, 4.56]
             .map(|mpki| Sure::of_factor(mpki, 0.0025))
@@ -479,6 +490,7 @@ mod tests {
             told.contains("2.50 +-12%")
                 && told.contains("1 h")
                 && told.contains("1.50 times slower")
+                && told.contains("  LITT: takes 0.80 times the watts that its counts say, +-14%")
                 && told
                     .contains("L2 cache of its cluster: slowed down 1.50x; others beside it 1.50x")
                 && told.contains("memory bandwidth: slowed down 1.50x; others beside it -")

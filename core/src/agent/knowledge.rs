@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::backend::Backend;
 use super::interference::AgentInterference;
 use crate::cache::CacheLedger;
+use crate::energy::ledger::EnergyLedger;
 use crate::knowledge::{Past, Remembered, ThreadCurve, ThreadFinding, ThreadProfile, logarithms};
 use crate::policy::Policy;
 use crate::table::{Comm, Task, TaskId};
@@ -33,6 +34,13 @@ struct Acquaintance {
     told: Option<Box<ThreadProfile>>,
 }
 
+/// What finds out about threads beside the policy.
+pub(super) struct Finders<'a> {
+    pub(super) interference: &'a mut AgentInterference,
+    pub(super) caches: &'a CacheLedger,
+    pub(super) energy: &'a mut EnergyLedger,
+}
+
 /// See the module; the threads that are known, in ascending order of ids.
 #[derive(Debug, Default)]
 pub(super) struct AgentKnowledge {
@@ -50,7 +58,7 @@ impl AgentKnowledge {
         &mut self,
         backend: &mut B,
         policy: &mut dyn Policy,
-        (interference, caches): (&mut AgentInterference, &CacheLedger),
+        finders: &mut Finders<'_>,
         tasks: &[Task],
     ) {
         if !backend.remembers() || !policy.remembers() {
@@ -64,7 +72,7 @@ impl AgentKnowledge {
         let mut asked = false;
         for task in tasks.iter().filter(|task| !task.kthread) {
             while let Some(mut gone) = before.next_if(|of| of.task.id < task.id) {
-                _ = gone.keep(backend, policy, (interference, caches), true);
+                _ = gone.keep(backend, policy, finders, true);
             }
             let known = before.next_if(|of| of.task.id == task.id);
             let mut known = known.unwrap_or_else(|| Acquaintance::new(task, now_ns));
@@ -75,12 +83,12 @@ impl AgentKnowledge {
                 known.comm = task.comm;
             }
             if known.asks {
-                known.ask(backend, policy, interference);
+                known.ask(backend, policy, finders);
                 asked |= known.asks && !std::mem::replace(&mut known.asked, true);
             }
             // Where one finds no room, it and those after it are tried again at the next look.
             if room && now_ns.saturating_sub(known.kept_ns) >= KEEP_NS {
-                room = known.keep(backend, policy, (interference, caches), false);
+                room = known.keep(backend, policy, finders, false);
                 if room {
                     known.kept_ns = now_ns;
                 }
@@ -88,12 +96,13 @@ impl AgentKnowledge {
             let past = policy.past(task.id);
             if past == Past::Wrong && known.past != past {
                 backend.is_unlike(task);
-                interference.forget_the_past(task.id);
+                finders.interference.forget_the_past(task.id);
+                finders.energy.remember(task, &Default::default());
             }
             known.past = past;
             self.threads.push(known);
         }
-        before.for_each(|mut gone| _ = gone.keep(backend, policy, (interference, caches), true));
+        before.for_each(|mut gone| _ = gone.keep(backend, policy, finders, true));
         // One look more for each that comes in its turn, at the most.
         self.asked = asked && !self.asked && policy.decides_when_told();
     }
@@ -129,10 +138,10 @@ impl AgentKnowledge {
         &mut self,
         backend: &mut B,
         policy: &dyn Policy,
-        (interference, caches): (&mut AgentInterference, &CacheLedger),
+        finders: &mut Finders<'_>,
     ) {
         for known in &mut self.threads {
-            _ = known.keep(backend, policy, (interference, caches), false);
+            _ = known.keep(backend, policy, finders, false);
         }
     }
 }
@@ -155,7 +164,7 @@ impl Acquaintance {
         &mut self,
         backend: &mut B,
         policy: &mut dyn Policy,
-        interference: &mut AgentInterference,
+        finders: &mut Finders<'_>,
     ) {
         let known = match backend.remembered(&self.task) {
             Remembered::Later => return,
@@ -169,10 +178,14 @@ impl Acquaintance {
         }
         self.told = known.map(Box::new);
         let known = known.unwrap_or_default();
-        interference.remember(self.task.id, &known.undisturbed);
-        // No policy goes by curves or what is undisturbed: a program of which nothing else is known is unknown to it.
+        finders
+            .interference
+            .remember(self.task.id, &known.undisturbed);
+        finders.energy.remember(&self.task, &known.watts);
+        // No policy goes by curves, watts or what is undisturbed: a program of which nothing else is known is unknown to it.
         let told = ThreadProfile {
             curves: Default::default(),
+            watts: Default::default(),
             undisturbed: Default::default(),
             ..known
         };
@@ -188,9 +201,14 @@ impl Acquaintance {
         &mut self,
         backend: &mut B,
         policy: &dyn Policy,
-        (interference, caches): (&mut AgentInterference, &CacheLedger),
+        finders: &mut Finders<'_>,
         last: bool,
     ) -> bool {
+        let Finders {
+            interference,
+            caches,
+            energy,
+        } = finders;
         let losses = interference.losses_mut(self.task.id);
         let mut found = ThreadFinding {
             last,
@@ -204,6 +222,7 @@ impl Acquaintance {
             }
         }
         found.profile.undisturbed = interference.undisturbed(self.task.id);
+        found.profile.watts = energy.found(self.task.id);
         let lost = found.losses.iter().any(Option::is_some);
         if found.profile.is_empty() && !lost && !(self.kept && last) {
             return true;
@@ -228,6 +247,17 @@ mod tests {
     use crate::pmu::sample::Sample;
     use crate::policy::{Action, Name, Settings, Snapshot};
     use crate::testing::{MS, board, sample, task};
+
+    /// What has found nothing.
+    macro_rules! nothing {
+        () => {
+            Finders {
+                interference: &mut AgentInterference::default(),
+                caches: &CacheLedger::default(),
+                energy: &mut EnergyLedger::default(),
+            }
+        };
+    }
 
     /// A program that was four times as fast on the fast core, with an IPC of 2 there.
     struct Programs {
@@ -328,12 +358,7 @@ mod tests {
         let mut told = None;
         let mut step = |programs: &mut Programs, tasks: &[Task]| {
             programs.now_ns += 50 * MS;
-            agent.look(
-                programs,
-                &mut *policy,
-                (&mut AgentInterference::default(), &CacheLedger::default()),
-                tasks,
-            );
+            agent.look(programs, &mut *policy, &mut nothing!(), tasks);
             let mut actions = Vec::new();
             let now_ns = programs.now_ns;
             let snapshot = Snapshot {
@@ -395,8 +420,7 @@ mod tests {
             // A thread comes at each of four looks.
             let due = [1, 2, 3, 4, 4].map(|threads| {
                 let tasks: Vec<Task> = (0..threads).map(|slot| task(slot, 0, 0)).collect();
-                let beside = (&mut AgentInterference::default(), &CacheLedger::default());
-                agent.look(&mut programs, &mut *policy, beside, &tasks);
+                agent.look(&mut programs, &mut *policy, &mut nothing!(), &tasks);
                 agent.due_in()
             });
             assert_eq!(due, expected, "{name}");
@@ -459,12 +483,7 @@ mod tests {
             }
             programs.now_ns += 50 * MS;
             it.run_ns[0] += 50 * MS;
-            agent.look(
-                &mut programs,
-                &mut *policy,
-                (&mut AgentInterference::default(), &CacheLedger::default()),
-                &[it],
-            );
+            agent.look(&mut programs, &mut *policy, &mut nothing!(), &[it]);
             let snapshot = Snapshot {
                 now_ns: programs.now_ns,
                 topology: &topology,
@@ -515,7 +534,11 @@ mod tests {
             agent.look(
                 &mut programs,
                 &mut *policy,
-                (&mut interference, &CacheLedger::default()),
+                &mut Finders {
+                    interference: &mut interference,
+                    caches: &CacheLedger::default(),
+                    energy: &mut EnergyLedger::default(),
+                },
                 &tasks,
             );
             assert_eq!(programs.full, 0, "one attempt a look is enough");
@@ -536,5 +559,79 @@ mod tests {
             // By static capacities again.
             assert!((told.unwrap() - 0.5).abs() < 0.02, "{name}: {told:?}");
         }
+    }
+
+    /// Two threads run by turns on one CPU, with the same counts, and the second takes twice as much; a third one comes at last.
+    fn ledger(tasks: &mut [Task; 3], topology: &crate::topology::Topology) -> EnergyLedger {
+        use crate::energy::reading::EnergyReading;
+        use crate::pmu::Meaning;
+
+        let mut ledger = EnergyLedger::default();
+        let mut reading = EnergyReading {
+            package: Some(0.0),
+            ..EnergyReading::default()
+        };
+        for look in 0..400 {
+            let present = if look < 399 { 2 } else { 3 };
+            ledger.update(look * 100 * MS, &reading, &tasks[..present], topology);
+            let turn = if look < 398 { look as usize / 3 % 2 } else { 2 };
+            // Too little for a term of its own.
+            tasks[turn].run_ns[0] += if turn == 2 { 10 * MS } else { 100 * MS };
+            reading.busy_ns[0] += 100 * MS;
+            reading.package = reading.package.map(|joules| joules + [0.2, 0.4, 0.3][turn]);
+            let mut sample = sample(&tasks[turn], 1.0, 300.0, 0.0);
+            let counts = [(Meaning::Cycles, 5e7), (Meaning::Instructions, 5e7)];
+            sample.counts = counts.into_iter().collect();
+            ledger.observe(&sample);
+        }
+        ledger.update(400 * 100 * MS, &reading, tasks, topology);
+        ledger
+    }
+
+    #[test]
+    fn what_a_thread_takes_beyond_its_counts_is_kept_and_told_and_forgotten_with_what_was_wrong() {
+        let topology = board(2, 4);
+        let mut tasks = [0, 1, 2].map(|slot| task(slot, 0, 0));
+        let mut energy = ledger(&mut tasks, &topology);
+        let mut programs = programs(&tasks[0]);
+        programs.known.watts[0] = Sure::of_factor(3.0, 0.0001);
+        let mut policy = Name::Camps.build(Settings::default());
+        let mut agent = AgentKnowledge::default();
+        let new = tasks[2].id;
+        let watts = |energy: &EnergyLedger| energy.watts(new, 0).unwrap();
+        let untold = watts(&energy);
+        let caches = CacheLedger::default();
+        let mut look = |programs: &mut Programs, energy: &mut EnergyLedger, tasks: &[Task]| {
+            let mut finders = Finders {
+                interference: &mut AgentInterference::default(),
+                caches: &caches,
+                energy,
+            };
+            programs.now_ns += 50 * MS;
+            agent.look(programs, &mut *policy, &mut finders, tasks);
+            let snapshot = Snapshot {
+                now_ns: programs.now_ns,
+                topology: &topology,
+                tasks,
+            };
+            policy.decide(&snapshot, &mut Vec::new());
+            for task in tasks.iter().filter(|task| task.id == new) {
+                policy.observe(&sample(task, 0.7, 300.0, 0.0));
+            }
+        };
+        look(&mut programs, &mut energy, &tasks);
+        look(&mut programs, &mut energy, &tasks);
+        let told = watts(&energy);
+        assert!((2.5..3.1).contains(&(told / untold)), "{told} {untold}");
+        (0..40).for_each(|_| look(&mut programs, &mut energy, &tasks));
+        assert!(programs.unlike > 0);
+        assert_eq!(watts(&energy), untold);
+        // All end.
+        look(&mut programs, &mut energy, &[]);
+        let kept: Vec<_> = programs.kept.iter().map(|of| of.profile.watts[0]).collect();
+        let [Some(one), Some(two), None] = kept[..] else {
+            panic!("{kept:?}");
+        };
+        assert!(one.factor() < 0.9 && two.factor() > 1.2, "{kept:?}");
     }
 }

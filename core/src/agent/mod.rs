@@ -60,7 +60,7 @@ use crate::pmu::sample::Sample;
 use crate::policy::{Action, Insight, Knows, Name, Policy, Reason, Settings, Snapshot};
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
-use knowledge::AgentKnowledge;
+use knowledge::{AgentKnowledge, Finders};
 use saving::{Decider, EnergySaving};
 use work::{Work, WorkLedger};
 
@@ -197,8 +197,13 @@ impl Agent {
 
     /// Has all that the policy has found of threads kept, as before the scheduler ends.
     pub fn keep_all<B: Backend>(&mut self, backend: &mut B) {
-        let beside = (&mut self.interference, &self.caches);
-        self.knowledge.keep_all(backend, &*self.policy, beside);
+        let mut finders = Finders {
+            interference: &mut self.interference,
+            caches: &self.caches,
+            energy: &mut self.energy,
+        };
+        self.knowledge
+            .keep_all(backend, &*self.policy, &mut finders);
     }
 
     /// What became of all actions so far.
@@ -279,7 +284,12 @@ impl Agent {
             tasks,
             ..
         } = self;
-        knowledge.look(backend, &mut **policy, (interference, caches), tasks);
+        let mut finders = Finders {
+            interference,
+            caches,
+            energy,
+        };
+        knowledge.look(backend, &mut **policy, &mut finders, tasks);
         caches.forget_ended();
         let watts = |task, core_type| energy.watts(task, core_type);
         interference.look(backend.now(), tasks, topology, watts);

@@ -94,6 +94,12 @@ impl NonNegativeFit {
         };
     }
 
+    /// The mean that an unknown was expected to have last, and how sure that was.
+    pub fn expected(&self, unknown: usize) -> (f64, f64) {
+        let Expected { mean, sureness, .. } = self.expected[unknown];
+        (mean, sureness)
+    }
+
     /// Expects an unknown to be about `times` what another is, likewise.
     pub fn expect_of(&mut self, unknown: usize, times: f64, other: usize, sureness: f64) {
         self.expected[unknown] = Expected {

@@ -3,6 +3,7 @@
 //! idle CPUs and the rest of the package apart. All of them together are what sensors have counted.
 
 mod known;
+mod own;
 mod told;
 
 use rustc_hash::FxHashMap;
@@ -11,22 +12,17 @@ use super::model::{CoreWork, EventRates, IdleWork, OWNERS, PowerModel};
 use super::reading::EnergyReading;
 use super::sharing::CoreShares;
 use super::thrift::PlaceCosts;
-use crate::limits::MAX_SLOTS;
 use crate::pmu::sample::Sample;
 use crate::table::{Task, TaskId};
 use crate::topology::{MAX_CORE_TYPES, Topology};
 use known::{Known, shared};
+use own::{Owner, own_seconds};
 
 /// An interval is at least so long, ns: reading sensors costs, and run time is charged by ticks.
 pub const STEP_NS: u64 = 100_000_000;
 
 /// One that was longer says nothing of when: the machine slept, or the agent stood still.
 const LONGEST_NS: u64 = 5_000_000_000;
-
-/// A thread that runs for so much of an interval gets a term of its own, which it loses when it has not run on that
-/// core type for so long, ns.
-const OWNS: f32 = 0.2;
-const OWNS_FOR: u64 = 60_000_000_000;
 
 /// How far the mean rates of a core type go to those of each sample.
 const MEAN_STEP: f32 = 0.05;
@@ -70,15 +66,6 @@ pub struct EnergyLedger {
     shares: CoreShares,
     owners: [Option<Owner>; OWNERS],
     sums: EnergySums,
-}
-
-/// What has a term of its own.
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    id: TaskId,
-    core_type: usize,
-    /// When it last ran there, ns.
-    ran_ns: u64,
 }
 
 /// Of an interval.
@@ -335,24 +322,9 @@ impl EnergyLedger {
     /// Notes how long each thread ran since it was last looked at.
     fn follow(&mut self, tasks: &[Task]) {
         for task in tasks {
-            let slot = task.id.slot as usize;
-            if slot >= MAX_SLOTS as usize {
-                continue;
-            }
-            if slot >= self.threads.len() {
-                self.threads.resize(slot + 1, None);
-            }
-            let place = &mut self.threads[slot];
-            match place {
-                Some(known) if known.generation == task.id.generation => known.follow(task),
-                // What it ran before is not of this interval alone: that is left with what is untold.
-                _ => {
-                    *place = Some(Known {
-                        generation: task.id.generation,
-                        ran_ns: task.run_ns,
-                        ..Known::default()
-                    });
-                }
+            if let Some(known) = known::find_or_begin(&mut self.threads, task) {
+                // What a new one ran before is not of this interval alone: that is left with what is untold.
+                known.follow(task);
             }
         }
     }
@@ -402,60 +374,6 @@ impl EnergyLedger {
             }
         }
         changes
-    }
-
-    /// Gives busy threads terms of their own, as far as there are any left.
-    fn own(&mut self, at_ns: u64, elapsed: u64, tasks: &[Task]) {
-        for owner in 0..OWNERS {
-            let Some(of) = self.owners[owner] else {
-                continue;
-            };
-            let known = self.threads.get_mut(of.id.slot as usize);
-            let known = known.and_then(Option::as_mut);
-            let known = known.filter(|known| known.generation == of.id.generation);
-            let ended = tasks.binary_search_by_key(&of.id, |task| task.id).is_err();
-            if at_ns.saturating_sub(of.ran_ns) > OWNS_FOR || ended || known.is_none() {
-                if let Some(known) = known {
-                    known.own[of.core_type] = None;
-                }
-                self.owners[owner] = None;
-                self.model.clear_own(owner);
-            }
-        }
-        let least = OWNS * (elapsed as f64 / 1e9) as f32;
-        let mut free = 0;
-        for task in tasks {
-            let Some(Some(known)) = self.threads.get_mut(task.id.slot as usize) else {
-                continue;
-            };
-            for core_type in 0..MAX_CORE_TYPES {
-                if known.ran[core_type] < least {
-                    continue;
-                }
-                let owner = match known.own[core_type] {
-                    Some(owner) => usize::from(owner),
-                    None => {
-                        while free < OWNERS && self.owners[free].is_some() {
-                            free += 1;
-                        }
-                        if free == OWNERS {
-                            continue;
-                        }
-                        known.own[core_type] = Some(free as u8);
-                        free
-                    }
-                };
-                self.owners[owner] = Some(Owner {
-                    id: task.id,
-                    core_type,
-                    ran_ns: at_ns,
-                });
-                let rates = known.rates[core_type].or(self.means[core_type]);
-                let work = self.model.work(core_type, 1.0, &rates.unwrap_or_default());
-                let watts = self.model.joules(core_type, &work);
-                self.model.expect_own(owner, watts);
-            }
-        }
     }
 
     /// What was done since the last reading.
@@ -551,20 +469,6 @@ impl EnergyLedger {
         self.sums.idle += idle * scale;
         self.sums.uncore += uncore * scale;
     }
-}
-
-/// For how long owners ran on some core types.
-fn own_seconds<'a>(
-    owners: &'a [Option<Owner>; OWNERS],
-    threads: &'a [Option<Known>],
-    types: std::ops::Range<usize>,
-) -> impl Iterator<Item = (usize, f64)> + 'a {
-    let owners = owners.iter().enumerate();
-    owners.filter_map(move |(owner, of)| {
-        let of = of.filter(|of| types.contains(&of.core_type))?;
-        let known = threads.get(of.id.slot as usize)?.as_ref()?;
-        Some((owner, known.ran[of.core_type].into()))
-    })
 }
 
 fn add(a: &CoreWork, b: &CoreWork) -> CoreWork {

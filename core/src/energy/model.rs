@@ -6,6 +6,7 @@
 //! to follow the clock as [`voltage`] says.
 
 use super::fit::{NonNegativeFit, UNKNOWNS};
+use crate::knowledge::Sure;
 use crate::pmu::Meaning;
 use crate::pmu::clock::HighestClock;
 use crate::pmu::sample::EventCounts;
@@ -157,12 +158,11 @@ impl WorkSum {
             .for_each(|(sum, work)| *sum += times * work);
     }
 
-    /// And what its owner takes beyond that in a second; of a thread without a term of its own, which takes `watts`, nothing is known
-    /// of it.
-    pub fn add_own(&mut self, times: f64, owner: Option<usize>, watts: f64) {
+    /// And what its owner takes beyond that in a second, which for a thread without a term of its own errs by `error`, W.
+    pub fn add_own(&mut self, times: f64, owner: Option<usize>, error: f64) {
         match owner {
             Some(owner) => self.row[OWN + owner] += times,
-            None => self.untold += (times * OWN_SPREAD * watts).powi(2),
+            None => self.untold += (times * error).powi(2),
         }
     }
 }
@@ -178,6 +178,14 @@ pub struct PowerModel {
     /// The most that a row had, W.
     watts: f64,
     seconds: f64,
+}
+
+/// What any thread takes over what its counts say.
+pub fn own_spread() -> Sure {
+    Sure {
+        value: 0.0,
+        variance: OWN_SPREAD * OWN_SPREAD,
+    }
 }
 
 impl PowerModel {
@@ -258,11 +266,33 @@ impl PowerModel {
         self.fit.clear(OWN + owner);
     }
 
-    /// An owner takes about so many watts while it runs, as far as the model knows.
-    pub fn expect_own(&mut self, owner: usize, watts: f64) {
-        let sureness = 1.0 / (OWN_SPREAD * watts.max(0.01)).powi(2);
-        self.fit.expect(OWN + owner, 0.0, sureness);
+    /// An owner takes `expected` times so many watts while it runs, of which counts tell that.
+    pub fn expect_own(&mut self, owner: usize, watts: f64, expected: Sure) {
+        let watts = watts.max(0.01);
+        let mean = (expected.factor() - 1.0) * watts;
+        let variance = expected.variance * (expected.factor() * watts).powi(2);
+        self.fit.expect(OWN + owner, mean, 1.0 / variance);
         self.fit.allow(OWN + owner, OWN_LEAST * watts);
+    }
+
+    /// What rows alone tell of that: what an owner takes over the `watts` that its counts say; `None` where they tell less than is known of
+    /// any thread.
+    pub fn own_tells(&self, owner: usize, watts: f64) -> Option<Sure> {
+        let watts = watts.max(0.01);
+        let mut row = [0.0; UNKNOWNS];
+        row[OWN + owner] = 1.0;
+        let (known, variance) = (self.own(owner), self.variance(&row));
+        let noise = self.fit.unexplained().max(1.0);
+        let (mean, sureness) = self.fit.expected(OWN + owner);
+        let before = sureness / noise;
+        let told = 1.0 / variance - before;
+        // Held at its least it has no variance.
+        if !told.is_finite() || told < 1.0 / (OWN_SPREAD * watts).powi(2) {
+            return None;
+        }
+        let beyond = (known / variance - mean * before) / told;
+        let factor = (1.0 + beyond / watts).max(1.0 + OWN_LEAST);
+        Sure::of_factor(factor, 1.0 / (told * (factor * watts).powi(2)))
     }
 
     /// What one idle CPU of a core type takes, W.

@@ -53,6 +53,10 @@ pub struct ThreadProfile {
     pub aggressiveness: Option<Sure>,
     /// How many times slower a busy thread of the same core makes it ([`crate::slowdown::sibling`]).
     pub sibling: Option<Sure>,
+    /// What it takes while it runs on each core type over what its counts say, which joules are shared by and no policy goes by.
+    /// No recording has it.
+    #[serde(skip)]
+    pub watts: [Option<Sure>; MAX_CORE_TYPES],
     /// Its phases, the latest last.
     pub phases: [Option<ProfilePhase>; PHASES],
     /// What it misses by core type and size of the cache, which no policy goes by. No recording has it.
@@ -80,6 +84,7 @@ impl ThreadProfile {
         fill(&mut self.sf, &before.sf);
         fill(&mut self.ipc, &before.ipc);
         fill(&mut self.btr, &before.btr);
+        fill(&mut self.watts, &before.watts);
         fill(&mut self.sensitivity, &before.sensitivity);
         for (own, before) in self.curves.iter_mut().zip(&before.curves) {
             fill(own, before);
@@ -113,7 +118,7 @@ impl ThreadProfile {
 
     /// Whether all numbers are such that one can go by them: it may come from a file.
     pub fn is_sound(&self) -> bool {
-        let by_type = [&self.sf, &self.ipc, &self.btr];
+        let by_type = [&self.sf, &self.ipc, &self.btr, &self.watts];
         let sure = by_type
             .into_iter()
             .flatten()
@@ -134,7 +139,7 @@ impl ThreadProfile {
     /// Less sure, as of a program that is only like this one: by so many times the variance.
     pub fn vaguely(mut self, times: f64) -> Self {
         let widen = |of: &mut Sure| of.variance *= times;
-        let each = [&mut self.sf, &mut self.ipc, &mut self.btr];
+        let each = [&mut self.sf, &mut self.ipc, &mut self.btr, &mut self.watts];
         each.into_iter().flatten().flatten().for_each(widen);
         self.energy.iter_mut().for_each(widen);
         self.sibling.iter_mut().for_each(widen);

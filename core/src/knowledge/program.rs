@@ -44,6 +44,9 @@ pub struct ProgramKnowledge {
     pub energy: KeptMean,
     /// Bytes/s on each core type.
     pub btr: [KeptMean; MAX_CORE_TYPES],
+    /// Watts on each core type over what counts say.
+    #[serde(default)]
+    pub watts: [KeptMean; MAX_CORE_TYPES],
     /// What contention does to it on each core type.
     pub sensitivity: [Slope; MAX_CORE_TYPES],
     /// How much others suffer for each byte that it transfers, over what they do in the mean.
@@ -66,7 +69,7 @@ pub struct ProgramKnowledge {
 }
 
 fn means(of: &mut ProgramKnowledge) -> impl Iterator<Item = &mut KeptMean> {
-    let by_type = [&mut of.sf, &mut of.ipc, &mut of.btr];
+    let by_type = [&mut of.sf, &mut of.ipc, &mut of.btr, &mut of.watts];
     by_type
         .into_iter()
         .flatten()
@@ -89,6 +92,7 @@ impl ProgramKnowledge {
             (&mut self.sf, &found.sf),
             (&mut self.ipc, &found.ipc),
             (&mut self.btr, &found.btr),
+            (&mut self.watts, &found.watts),
         ];
         for (kept, found) in each {
             for (kept, found) in kept.iter_mut().zip(found) {
@@ -132,6 +136,7 @@ impl ProgramKnowledge {
             (&mut self.sf, &other.sf),
             (&mut self.ipc, &other.ipc),
             (&mut self.btr, &other.btr),
+            (&mut self.watts, &other.watts),
         ];
         for (kept, other) in each {
             kept.iter_mut().zip(other).for_each(|(a, b)| a.merge(b));
@@ -166,6 +171,7 @@ impl ProgramKnowledge {
             sibling: self.sibling.next(),
             aggressiveness: self.aggressiveness.next(),
             btr: next(&self.btr),
+            watts: next(&self.watts),
             sensitivity: self.sensitivity.map(|of| (of.variance > 0.0).then_some(of)),
             phases: [None; PHASES],
             curves: std::array::from_fn(|on| self.curve(on)),
@@ -204,7 +210,7 @@ impl ProgramKnowledge {
     /// Whether all numbers are such that one can go by them: it may come from a file.
     pub fn is_sound(&self) -> bool {
         let phases = self.phases.iter().flat_map(|of| [&of.alone, &of.sf]);
-        let by_type = [&self.sf, &self.ipc, &self.btr];
+        let by_type = [&self.sf, &self.ipc, &self.btr, &self.watts];
         let means = by_type.into_iter().flatten().chain([
             &self.energy,
             &self.sibling,

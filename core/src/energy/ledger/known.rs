@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is known of a thread: what it did in the present interval, and what it took so far.
 
+use super::own::OwnPast;
 use crate::energy::model::{CoreWork, EventRates, PowerModel};
+use crate::limits::MAX_SLOTS;
 use crate::table::{Task, TaskId};
 use crate::topology::MAX_CORE_TYPES;
 
@@ -21,6 +23,8 @@ pub(super) struct Known {
     pub(super) typical: [f64; MAX_CORE_TYPES],
     /// Its own term in the model, by core type.
     pub(super) own: [Option<u8>; MAX_CORE_TYPES],
+    /// What is known of that beside.
+    pub(super) past: [OwnPast; MAX_CORE_TYPES],
     pub(super) joules: [f64; MAX_CORE_TYPES],
 }
 
@@ -28,6 +32,30 @@ pub(super) struct Known {
 pub(super) fn find(threads: &[Option<Known>], id: TaskId) -> Option<&Known> {
     let known = threads.get(id.slot as usize)?.as_ref()?;
     (known.generation == id.generation).then_some(known)
+}
+
+/// The same, of which nothing need be known yet: what it ran before does not count. `None` where there is no such slot.
+pub(super) fn find_or_begin<'t>(
+    threads: &'t mut Vec<Option<Known>>,
+    task: &Task,
+) -> Option<&'t mut Known> {
+    let slot = task.id.slot as usize;
+    if slot >= MAX_SLOTS as usize {
+        return None;
+    }
+    if slot >= threads.len() {
+        threads.resize(slot + 1, None);
+    }
+    let place = &mut threads[slot];
+    let is_same = |known: &Known| known.generation == task.id.generation;
+    if !place.as_ref().is_some_and(is_same) {
+        *place = Some(Known {
+            generation: task.id.generation,
+            ran_ns: task.run_ns,
+            ..Known::default()
+        });
+    }
+    place.as_mut()
 }
 
 impl Known {
@@ -65,8 +93,9 @@ impl Known {
         means: &[Option<EventRates>; MAX_CORE_TYPES],
     ) -> f64 {
         let work = self.work(core_type, model, means);
-        let own = self.own_watts(core_type, model) * f64::from(self.ran[core_type]);
-        (model.joules(core_type, &work) + own).max(0.0)
+        let joules = model.joules(core_type, &work);
+        let own = self.own_joules(core_type, self.ran[core_type].into(), joules, model);
+        (joules + own).max(0.0)
     }
 
     /// What it takes while it runs on a core type, W, and what it does there in a second; `None` where it has not run.
@@ -74,13 +103,17 @@ impl Known {
         let rates = self.rates.get(core_type)?.as_ref()?;
         let work = model.work(core_type, 1.0, rates);
         let joules = model.joules(core_type, &work);
-        let watts = (joules + self.own_watts(core_type, model)).max(0.0);
+        let own = self.own_joules(core_type, 1.0, joules, model);
+        let watts = (joules + own).max(0.0);
         (joules > 0.0).then_some((watts, work))
     }
 
-    /// What it takes on a core type beyond what the model makes of its work, W.
-    pub(super) fn own_watts(&self, core_type: usize, model: &PowerModel) -> f64 {
-        self.own[core_type].map_or(0.0, |owner| model.own(owner.into()))
+    /// What it takes on a core type in so many seconds beyond the `joules` that the model makes of its work, J.
+    fn own_joules(&self, core_type: usize, seconds: f64, joules: f64, model: &PowerModel) -> f64 {
+        match self.own[core_type] {
+            Some(owner) => seconds * model.own(owner.into()),
+            None => (self.past[core_type].expected().factor() - 1.0) * joules,
+        }
     }
 }
 

@@ -48,8 +48,9 @@ impl EnergyLedger {
             for &(core_type, each) in on {
                 if let Some((watts, work)) = known.watts(core_type, &self.model) {
                     let owner = known.own[core_type].map(usize::from);
+                    let spread = known.past[core_type].expected().variance.sqrt();
                     sum.add(times * each, core_type, &work);
-                    sum.add_own(times * each, owner, watts);
+                    sum.add_own(times * each, owner, spread * watts);
                 }
             }
         };
