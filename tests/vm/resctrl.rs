@@ -163,7 +163,7 @@ fn confined() -> Option<PathBuf> {
     paths.find(|path| path.to_string_lossy().ends_with("-confined"))
 }
 
-/// After `groups_show_...`, whose lines are all evicted soon. A stream is confined to few ways, and what the cache serves is the faster
+/// After `a_group_shows_...`, whose lines are all evicted soon. A stream is confined to few ways, and what the cache serves is the faster
 /// for it.
 #[test]
 #[ignore = "takes long; make test-kernels runs it"]
