@@ -122,29 +122,32 @@ fn a_process_without_threads_in_the_table_is_told_what_there_is() {
     assert!(client.advice.interference.is_none());
 }
 
+/// What two programs of four threads each are advised after 2 s, where the first lies so.
+fn beside_lies(lie: impl Fn(&Board, &mut AdviceClient)) -> [AdviceClient; 2] {
+    let mut agent = agent();
+    let mut board = Board::new(4, 4);
+    let mut clients = [AdviceClient::new(7), AdviceClient::new(8)];
+    for _ in 0..20 {
+        lie(&board, &mut clients[0]);
+        board.now_ns += 100 * MS;
+        for task in &mut board.tasks {
+            task.run_ns[task.core_type] += 100 * MS;
+        }
+        agent.advise(&mut board, clients.iter_mut());
+    }
+    clients
+}
+
 #[test]
 fn lies_about_groups_change_nothing_for_others() {
-    let told = |lies: bool| {
-        let mut agent = agent();
-        let mut board = Board::new(4, 4);
-        let mut clients = [AdviceClient::new(7), AdviceClient::new(8)];
-        if lies {
-            // Threads of the other process, of none, and more of these than it can have.
-            let others = board.tasks[4..].iter().map(|task| task.tid);
-            for tid in others.chain([0, u32::MAX]).chain(10_000..20_000) {
-                clients[0].told.hear(ProgramSays::Member(tid, true));
-            }
+    let [_, honest] = beside_lies(|_, _| ());
+    let [liar, other] = beside_lies(|board, client| {
+        // Threads of the other process, of none, and more of these than it can have.
+        let others = board.tasks[4..].iter().map(|task| task.tid);
+        for tid in others.chain([0, u32::MAX]).chain(10_000..20_000) {
+            client.told.hear(ProgramSays::Member(tid, true));
         }
-        for _ in 0..20 {
-            board.now_ns += 100 * MS;
-            for task in &mut board.tasks {
-                task.run_ns[task.core_type] += 100 * MS;
-            }
-            agent.advise(&mut board, clients.iter_mut());
-        }
-        clients
-    };
-    let ([_, honest], [liar, other]) = (told(false), told(true));
+    });
     assert_eq!(other.advice, honest.advice);
     // Of what it names nothing is its own: its threads are company to it, and so are the others.
     assert_eq!(liar.told.members(), crate::advice::told::MOST_MEMBERS);
@@ -155,4 +158,36 @@ fn lies_about_groups_change_nothing_for_others() {
     );
     assert!((1..=8).contains(&liar.advice.threads));
     assert!(liar.advice.interference.is_none());
+}
+
+#[test]
+fn plausible_lies_change_what_the_liar_is_advised_and_nothing_else() {
+    let [true_to_itself, honest] = beside_lies(|_, _| ());
+    let time = |threads, rate| {
+        ProgramSays::Time(TeamTime {
+            threads,
+            rate: Some(rate),
+            waited: Some(0.9),
+        })
+    };
+    // One thread is as fast as all, and more of them than there are CPUs are faster still.
+    let [fast, other] = beside_lies(|_, client| {
+        for (threads, rate) in [(4, 100.0), (1, 100.0), (64, 1e9), (2, f64::MAX)] {
+            client.told.hear(time(threads, rate));
+        }
+    });
+    assert_ne!(fast.advice.threads, true_to_itself.advice.threads);
+    assert_eq!(other.advice, honest.advice);
+    // Of its four busy threads none is in the team, for that is one which sleeps.
+    let [disowning, other] = beside_lies(|board, client| {
+        assert!(board.tasks.iter().all(|task| task.tid != 77));
+        client.told.hear(ProgramSays::Member(77, true));
+        for task in &board.tasks[..4] {
+            client.told.hear(ProgramSays::Member(task.tid, false));
+        }
+        client.told.hear(time(8, 1.0));
+    });
+    assert!(disowning.advice.company > 7.9, "{:?}", disowning.advice);
+    assert_eq!(other.advice, honest.advice);
+    assert!((other.advice.company - 4.0).abs() < 0.01);
 }
