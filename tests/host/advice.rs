@@ -22,7 +22,7 @@ use scx_hetero::topology::Topology;
 /// So long a test waits for what must come.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !so() {
         assert!(begin.elapsed() < LIMIT, "in vain: {what}");
@@ -80,7 +80,7 @@ fn even_and_odd() -> Topology {
 }
 
 /// Tells all subscribers to have so many threads, and that there is a free CPU of each type.
-fn advise(subscribers: &Subscribers, threads: usize) {
+pub(crate) fn advise(subscribers: &Subscribers, threads: usize) {
     let room = |speed| TypeRoom {
         cpus: 32.0,
         taken: 31.0,

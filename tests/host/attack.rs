@@ -22,7 +22,7 @@ use scx_hetero::stats::{self, Answer, Request, Totals};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A number of a process's status, as its threads, or its memory in kB.
-fn status(pid: u32, key: &str) -> u64 {
+pub(crate) fn status(pid: u32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(key));
     let number = line.and_then(|line| line.trim_start_matches(':').split_whitespace().next());

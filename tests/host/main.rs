@@ -11,6 +11,7 @@ mod building;
 mod camps;
 mod contributing;
 mod cost;
+mod crowd;
 mod dependencies;
 mod doctor;
 mod files;
