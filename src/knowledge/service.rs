@@ -90,6 +90,8 @@ pub(super) struct KnowledgeService {
     users: CountedUsers,
     /// Threads that are told apart, see [`LIVING`].
     living: usize,
+    /// Between two times that it writes.
+    every: Duration,
     /// Threads live and end by the clock that starts here, and is never set.
     began: Instant,
     /// That nothing can be written was said.
@@ -110,6 +112,7 @@ impl KnowledgeService {
             processes: FxHashMap::default(),
             lookups: Lookups::new(ProcessLookup::of),
             living: 0,
+            every: SAVE,
             began: Instant::now(),
             complained: false,
         };
@@ -137,7 +140,7 @@ impl KnowledgeService {
         if let Err(why) = run_when_idle() {
             debug!("the thread that knows programs goes before others: {why}");
         }
-        let mut save_at = Instant::now() + SAVE;
+        let mut save_at = Instant::now() + self.every;
         loop {
             match messages.recv_deadline(save_at) {
                 Ok(ToService::WhoIs(_)) if ends.load(Ordering::Relaxed) => {}
@@ -150,13 +153,13 @@ impl KnowledgeService {
                 Ok(ToService::Found(task, found)) => self.take(&task, &found, self.up()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.save(now(), self.up());
-                    save_at = Instant::now() + SAVE;
+                    save_at = Instant::now() + self.every;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if Instant::now() >= save_at {
                 self.save(now(), self.up());
-                save_at = Instant::now() + SAVE;
+                save_at = Instant::now() + self.every;
             }
         }
         self

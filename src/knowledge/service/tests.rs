@@ -4,6 +4,9 @@ use hetero_core::interference::InterferenceClass;
 use hetero_core::knowledge::{Sure, ThreadLoss};
 use hetero_core::testing::task;
 
+/// Where the one that is to be killed keeps what it finds.
+const SERVE: &str = "SCX_HETERO_TEST_KNOWLEDGE";
+
 fn found(sf: f64, last: bool) -> ThreadFinding {
     let mut found = ThreadFinding {
         last,
@@ -349,4 +352,67 @@ fn a_disk_that_gets_full_keeps_what_is_there_and_takes_the_rest_later() {
     service.save(280, 280);
     assert!(!service.complained);
     assert_eq!(kept(), 100);
+}
+
+/// Not a test by itself: the service as in a scheduler, but that it writes every few milliseconds, until it is killed.
+#[test]
+fn serves_until_it_is_killed() {
+    let Some(path) = std::env::var_os(SERVE) else {
+        return;
+    };
+    let mut service = KnowledgeService::open(Path::new(&path), "m");
+    service.every = Duration::from_millis(3);
+    let (tell, messages) = crossbeam::channel::bounded(16);
+    let (answers, known) = crossbeam::channel::bounded(16);
+    let ends = AtomicBool::new(false);
+    let own = std::process::id();
+    std::thread::scope(|scope| {
+        scope.spawn(|| service.run(&messages, &answers, &ends));
+        tell.send(ToService::WhoIs(own)).unwrap();
+        assert_eq!(known.recv().unwrap().tgid, own);
+        for tid in 1.. {
+            let thread = Task { tid, ..thread(own) };
+            let found = ToService::Found(thread, found(2.0, true));
+            tell.send(found).unwrap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+}
+
+#[test]
+fn one_that_is_killed_leaves_all_but_what_was_not_written_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("knowledge.db");
+    let stored = || {
+        let mut all = KnowledgeStore::open(&path, "m").unwrap().load().unwrap();
+        all.pop().map_or(0, |of| of.known.threads)
+    };
+    let mut before = stored();
+    for nth in 0..6 {
+        let name = module_path!().split_once("::").unwrap().1;
+        let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([&format!("{name}::serves_until_it_is_killed"), "--exact"])
+            .env(SERVE, &path)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // What a look finds has been written, and stays whatever it is doing when it is killed.
+        let seen = loop {
+            assert!(killed.try_wait().unwrap().is_none(), "it has ended");
+            match stored() {
+                seen if seen > before + 10 * nth => break seen,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        before = stored();
+        assert!(before >= seen, "{before} of {seen}");
+        // The next one knows it.
+        let mut next = KnowledgeService::open(&path, "m");
+        let known = next.known_of(std::process::id(), now()).unwrap();
+        assert!((known.sf[1].unwrap().factor() - 2.0).abs() < 1e-9);
+    }
+    let set_aside = folder.path().join("knowledge.db.damaged");
+    assert!(!set_aside.exists());
 }
