@@ -34,6 +34,10 @@ const ACTIVE: usize = 512;
 /// What ran for less than this part of the time is no culprit.
 const RUNS: f64 = 0.02;
 
+/// A thread that has to share its CPU may not run at all between two looks, which may be 10 ms apart: what waits for what is told by
+/// their run time in so long, ns.
+const LATELY: f64 = 500e6;
+
 /// Other processes' threads are not waited for by less than this part of the time.
 const LATE: f64 = 0.1;
 
@@ -51,6 +55,8 @@ struct SlotLoad {
     ran_ns: u64,
     /// Part of the time since the one before in which it ran.
     share: f64,
+    /// The same over [`LATELY`].
+    lately: f64,
     /// While it runs, bytes/s.
     btr: f64,
     l2: Option<f64>,
@@ -158,16 +164,19 @@ impl AgentInterference {
             };
         }
         let share = ran_ns.saturating_sub(load.ran_ns) as f64 / passed;
+        let now = if looked { share.min(1.0) } else { 0.0 };
+        let lately = load.lately + (now - load.lately) * (1.0 - (-passed / LATELY).exp());
         *load = SlotLoad {
             tgid: task.tgid,
             cpu: task.cpu.max(0) as u32,
             core_type: task.core_type as u8,
             ran_ns,
-            share: if looked { share.min(1.0) } else { 0.0 },
+            share: now,
+            lately,
             look: self.look,
             ..*load
         };
-        if load.share >= RUNS && self.active.len() < ACTIVE {
+        if load.share.max(load.lately) >= RUNS && self.active.len() < ACTIVE {
             self.active.push(task.id.slot);
         }
         let Some(thread) = self.thread_mut(task.id) else {
@@ -265,9 +274,9 @@ impl AgentInterference {
         let cpu = self.loads[late].cpu;
         let there = self.active.iter().map(|&of| &self.loads[of as usize]);
         let there = there.filter(|of| of.cpu == cpu && of.tgid != own.tgid);
-        let most = there.max_by(|a, b| a.share.total_cmp(&b.share));
-        let culprit = match most.filter(|of| of.share >= LATE) {
-            Some(of) => Some((of.tgid, of.share / (of.share + self.loads[late].share))),
+        let most = there.max_by(|a, b| a.lately.total_cmp(&b.lately));
+        let culprit = match most.filter(|of| of.lately >= LATE) {
+            Some(of) => Some((of.tgid, of.lately / (of.lately + self.loads[late].lately))),
             None => self.known(late).and_then(|mate| mate.culprit),
         };
         (longer, culprit)

@@ -127,6 +127,40 @@ fn what_waits_for_a_late_thread_is_slowed_down_by_what_keeps_that() {
 }
 
 #[test]
+fn a_late_thread_is_waited_for_also_when_it_did_not_run_since_the_last_look() {
+    let mut stage = Stage::new(machine(&[4]), 3);
+    stage.tasks[1].tgid = stage.tasks[0].tgid;
+    stage.tasks[2] = Task {
+        tid: 900,
+        tgid: 900,
+        ..task(2, 1, 0)
+    };
+    stage.run(100, &[(1.0, 1e6), (1.0, 1e6), (0.0, 0.0)]);
+    for round in 0..60 {
+        // Its CPU is the other's from one look to the next, and then its own.
+        for (own, other) in [(0, 50), (50, 0)] {
+            stage.now_ns += 50 * MS;
+            for (task, ms) in stage.tasks.iter_mut().zip([own, own, other]) {
+                task.run_ns[0] += ms * MS;
+                // All but the first want to run.
+                task.state = match (ms, task.id.slot) {
+                    (0, 0) => TaskState::Blocked,
+                    (0, _) => TaskState::Queued,
+                    _ => TaskState::Running,
+                };
+            }
+            let (now, tasks, topology) = (stage.now_ns, &stage.tasks, &stage.topology);
+            stage.agent.look(now, tasks, topology, |_, _| None);
+            let waits = stage.of(0);
+            if round >= 40 {
+                assert_eq!(waits.class, InterferenceClass::Wait, "{waits:?}");
+                assert_eq!(waits.culprit.map(|of| of.0), Some(900), "{waits:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_takes_a_slot_over_begins_anew_and_the_gone_are_forgotten() {
     let mut stage = Stage::new(shared(machine(&[4])), 2);
     stage.run(10, &[(2.0, 1e6), (0.0, 0.0)]);
