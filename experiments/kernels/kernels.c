@@ -68,7 +68,9 @@ static double ep(unsigned round)
 
 /* --- Conjugate gradients -------------------------------------------------------------- */
 
+#ifndef ROWS
 #define ROWS 3000
+#endif
 #define IN_ROW 24
 #define STEPS 25
 
