@@ -2,8 +2,11 @@
 //! A pool of rayon that is as large as the scheduler advises: `cargo run --release -p hetero-heartbeats --example pool`.
 //!
 //! Rayon's threads take work when they have none, so each does as much as its core type allows, and only their number is to be
-//! decided. Pools of each size are made once and kept. A last argument is the number of rounds; with `SCX_HETERO_ADVICE=0` it
-//! follows nothing, to compare with (`experiments/advice --compiler rayon`).
+//! decided. Pools of each size are made once and kept.
+//!
+//! Arguments: `fine`, for rounds of a sixteenth of the work in as many equal parts as there are threads, which all meet at the
+//! end, or anything else; and the number of rounds. It begins with `RAYON_NUM_THREADS` threads, else one for each CPU. With
+//! `SCX_HETERO_ADVICE=0` it follows nothing, to compare with (`experiments/advice --compiler rayon`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,6 +28,29 @@ fn work(seed: u64) -> u64 {
     })
 }
 
+/// Pieces of a round.
+const PIECES: u64 = 256;
+
+/// Those of a round, of which each thread takes the next ones when it has none.
+fn shared(round: u64) -> u64 {
+    let pieces = (0..PIECES).into_par_iter();
+    pieces
+        .map(|piece| work(round * PIECES + piece))
+        .reduce(|| 0, |a, b| a ^ b)
+}
+
+/// A sixteenth of these, in equal parts.
+fn fine(round: u64) -> u64 {
+    let steps = 20_000 * PIECES / 16 / rayon::current_num_threads() as u64;
+    let parts = (0..rayon::current_num_threads()).into_par_iter();
+    let part = |nth: usize| {
+        (0..steps).fold(round + nth as u64, |x: u64, _| {
+            (x ^ x << 13).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    };
+    parts.with_max_len(1).map(part).reduce(|| 0, |a, b| a ^ b)
+}
+
 /// The pools that there were so far, by size.
 #[derive(Default)]
 struct Pools(BTreeMap<usize, ThreadPool>);
@@ -42,18 +68,25 @@ impl Pools {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let most = std::thread::available_parallelism()?.get();
-    let (mut pools, mut threads) = (Pools::default(), most);
+    let begins = std::env::var("RAYON_NUM_THREADS").ok();
+    let begins = begins.and_then(|number| number.parse().ok());
+    let (mut pools, mut threads) = (Pools::default(), begins.unwrap_or(most));
     let nr_rounds = std::env::args()
         .next_back()
         .and_then(|last| last.parse().ok());
     let nr_rounds: u64 = nr_rounds.unwrap_or(ROUNDS);
+    let is_fine = std::env::args().nth(1).as_deref() == Some("fine");
     let follows = std::env::var("SCX_HETERO_ADVICE").as_deref() != Ok("0");
     let mut advice = Subscription::new(None)?;
     let (mut sum, begin) = (0u64, Instant::now());
     let (mut told, mut rounds) = (begin, 0);
     for round in 0..nr_rounds {
         if let Some(news) = advice.news() {
-            let advised = news.threads.clamp(1, most);
+            let advised = match is_fine {
+                true => news.threads_equal,
+                false => news.threads,
+            };
+            let advised = advised.clamp(1, most);
             if follows && advised != threads {
                 eprintln!(
                     "{threads} threads become {advised}: others want {:.1} CPUs",
@@ -62,12 +95,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 (threads, told, rounds) = (advised, Instant::now(), 0);
             }
         }
-        let pieces = (0..256u64).into_par_iter();
-        sum ^= pools.of(threads)?.install(|| {
-            pieces
-                .map(|piece| work(round * 256 + piece))
-                .reduce(|| 0, |a, b| a ^ b)
-        });
+        let all = if is_fine { fine } else { shared };
+        sum ^= pools.of(threads)?.install(|| all(round));
         rounds += 1;
         if told.elapsed() >= TOLD {
             // In return: with so many threads it does so much.
@@ -77,6 +106,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    println!("pool {nr_rounds} rounds, {threads} threads, {seconds:.4} s, {sum:x}");
+    let name = if is_fine { "fine" } else { "pool" };
+    println!("{name} {nr_rounds} rounds, {threads} threads, {seconds:.4} s, {sum:x}");
     Ok(())
 }
