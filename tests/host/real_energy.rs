@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::fixtures::real_hardware;
+use crate::machines::settings;
 use crate::real_figures::{Pair, number, of_whole_runs};
 use crate::tables::{Row, rows, spread};
 
@@ -166,6 +167,33 @@ fn what_an_alder_lake_takes_is_beside_two_measured_jobs() {
             let apart = 100.0 * (ours / real - 1.0);
             println!("{job}: {ours:.2} | {real:.2} | {apart:+.0} %");
             assert!(apart.abs() <= 15.0, "{apart:.1} % apart");
+        }
+    }
+}
+
+/// An i7-1260P takes 1.25 to 1.28 W idle (docs/testbed-energy.md). Ours are of the deepest states: Linux, which wakes cores, makes it 0.1 W
+/// more. No table is needed for that.
+#[test]
+fn an_idle_package_takes_what_a_real_one_does() {
+    for machine in ["i7-1260p-energy", "alder-lake-energy"] {
+        let settings = settings(machine);
+        let number = |key: &str| -> f64 {
+            let mut found = settings.lines().filter_map(|line| line.split_once(" = "));
+            let (_, value) = found.find(|(name, _)| *name == key).expect(key);
+            value.parse().unwrap()
+        };
+        let core_w = |cluster: usize| {
+            let of = |key: &str| number(&format!("cluster.{cluster}.{key}"));
+            let energy = format!("type.{}.energy", of("type"));
+            let deepest = number(&format!("{energy}.idle")) - 1.0;
+            of("cpus") / of("threads") * number(&format!("{energy}.idle.{deepest}.watts"))
+        };
+        let clusters = number("clusters") as usize;
+        let ours = number("energy.idle_w") + (0..clusters).map(core_w).sum::<f64>();
+        for real in [1.25, 1.28] {
+            let apart = 100.0 * (ours / real - 1.0);
+            println!("{machine}, idle: {ours:.2} W | {real} W | {apart:+.0} %");
+            assert!(apart.abs() <= 10.0, "{apart:.1} % apart");
         }
     }
 }
