@@ -18,7 +18,7 @@ MAX_LATENCY_US = 10000 # so that Linux' governors choose a state at all
 AMD_HIGHEST = 196
 
 
-def type_energy(t, where, put, scale):
+def type_energy(t, where, put, scale, fastest):
     e, where = take(t, where, "energy", dict), f"{where}, energy"
     put("leakage_w", take(e, where, "leakage_w", most=MAX_WATTS))
     put("cycle_nj", scale.energy(take(e, where, "cycle_nj")))
@@ -30,6 +30,8 @@ def type_energy(t, where, put, scale):
     for (_, a), (mhz, b) in zip(volts, volts[1:]):
         if b < a:
             raise Wrong(f"{where}: `volts` fall from {a} to {b} at {mhz} MHz")
+    if volts[-1][0] < fastest:
+        raise Wrong(f"{where}: `volts` end at {volts[-1][0]} MHz, below the type's `mhz`: {fastest}")
     put("volts", len(volts))
     for k, (mhz, volt) in enumerate(volts):
         put(f"volts.{k}.mhz", scale.speed(mhz))

@@ -45,6 +45,11 @@ fn impossible_energies_are_refused_by_their_key() {
             ),
             ("[2000, 0.82]", "[2000, 0.6]", "E, energy: `volts` fall"),
             (
+                "[3300, 0.95], [4400, 1.2]]",
+                "[3300, 0.95]]",
+                "P, energy: `volts` end at 3300 MHz, below the type's `mhz`: 4400",
+            ),
+            (
                 "[400, 0.65]",
                 "[400, 0]",
                 "`volts`: [400, 0] must be positive",

@@ -204,7 +204,35 @@ fn wrong_machines_are_refused_in_words() {
                 "time = 1e30",
                 "`time` must be at most 1000000000",
             ),
+            (
+                "bandwidth_mb_s = 42000",
+                "bandwidth_mb_s = 0",
+                "memory: `bandwidth_mb_s` must be at least 1, not 0",
+            ),
+            (
+                "insn = 0.40, load = 0.1, store = 0.1, branch = 0.1, fp = 0.6, mul = 0.5, div = 6, sys = 30, branch_miss = 14",
+                "insn = 0, load = 0, store = 0, branch = 0, fp = 0, mul = 0, div = 0, sys = 0, branch_miss = 0",
+                "P, cycles: `insn` must be at least 0.01, not 0",
+            ),
+            (
+                "kib = 1280, ways = 10",
+                "kib = 16, ways = 4",
+                "cluster 0, l2: `kib` is less than the `l1` of P: 16 and 48",
+            ),
+            (
+                "kib = 12288",
+                "kib = 1536",
+                "llc l3: `kib` is less than the l2 of cluster 1: 1536 and 2048",
+            ),
         ],
+    );
+    refuses(
+        "odroid-xu4",
+        &[(
+            "kib = 512",
+            "kib = 16",
+            "`kib` is less than the l1 of cluster",
+        )],
     );
     refuses(
         "laptop",
@@ -223,6 +251,11 @@ fn wrong_machines_are_refused_in_words() {
                 "mhz = 2200",
                 "mhz = 0",
                 "P, thermal: `mhz` must be at least 1",
+            ),
+            (
+                "mhz = 2200",
+                "mhz = 4500",
+                "P, thermal: `mhz` is more than the highest of the type's: 4500 and 4400",
             ),
             ("[memory]", "[memory", "wrong.toml"),
         ],
@@ -343,6 +376,10 @@ fn a_line_turns_a_dimension_off() {
     ] {
         assert_eq!(of(like, line), of("alder-lake-4p4e", ""), "{line}");
     }
+    assert_eq!(
+        of("alder-lake-cpuidle", "cpuidle = \"off\""),
+        of("alder-lake-energy", "")
+    );
     let feedback = of("alder-lake-hfi", "hfi = \"off\"");
     assert!(feedback.contains(&"hfi = 0".into()) && feedback.contains(&"energy = 1".into()));
     let one = of("i7-1260p", "smt = \"off\"");
