@@ -46,6 +46,32 @@ pub(crate) fn settings(name: &str) -> String {
     fs::read_to_string(out).unwrap()
 }
 
+/// Two threads of a core compute 1.0 to 1.35 of what one does; what the model makes of that is in testbed/hybrid/test/smt.c.
+#[test]
+fn two_threads_of_a_core_compute_what_real_ones_do() {
+    let mut cores = 0;
+    for name in [
+        "i7-1260p",
+        "i7-1370p",
+        "meteor-lake-smt",
+        "ryzen-ai-9-hx-370",
+    ] {
+        for line in settings(name).lines() {
+            let Some((key, value)) = line.split_once(" = ") else {
+                continue;
+            };
+            let together: f64 = match key.ends_with(".smt") {
+                true => value.parse().unwrap(),
+                false => continue,
+            };
+            // 1 is a type without a second thread.
+            assert!((1.0..=1.35).contains(&together), "{name}: {line}");
+            cores += usize::from(together > 1.0);
+        }
+    }
+    assert_eq!(cores, 5);
+}
+
 #[test]
 fn every_machine_is_right() {
     let list = String::from_utf8(machine(&["--list"]).stdout).unwrap();

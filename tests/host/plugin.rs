@@ -97,6 +97,11 @@ fn blocks_cost_what_was_worked_out() {
 }
 
 #[test]
+fn two_threads_of_a_core_get_what_real_ones_do() {
+    checked("smt.c", &[]);
+}
+
+#[test]
 fn elementary_functions_are_the_same_to_the_bit() {
     checked(ELEMENTARY, &[]);
 }
