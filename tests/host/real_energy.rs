@@ -171,8 +171,8 @@ fn what_an_alder_lake_takes_is_beside_two_measured_jobs() {
     }
 }
 
-/// An i7-1260P takes 1.25 to 1.28 W idle (docs/testbed-energy.md). Ours are of the deepest states: Linux, which wakes cores, makes it 0.1 W
-/// more. No table is needed for that.
+/// An i7-1260P takes 1.25 to 1.28 W idle (docs/testbed-energy.md). Ours is of the deepest states, 0.1 W below what is measured while Linux
+/// is idle. No table is needed for that.
 #[test]
 fn an_idle_package_takes_what_a_real_one_does() {
     for machine in ["i7-1260p-energy", "alder-lake-energy"] {
