@@ -139,7 +139,7 @@ mod tests {
                 rate: Some(24.56),
                 demand: Some(3.21),
                 allotment: Some(2.4),
-                reason: Some("the machine lacks 0.8 fast cores".into()),
+                reason: Some("the machine lacks 0.80 fast cores".into()),
                 ..GoalStatus::default()
             },
             GoalStatus {
@@ -161,7 +161,7 @@ mod tests {
             .collect();
         assert_eq!(
             lines[1].join(" "),
-            "3 4711 x264 100 rule 30.0 24.6 3.21 2.40 the machine lacks 0.8 fast cores"
+            "3 4711 x264 100 rule 30.0 24.6 3.21 2.40 the machine lacks 0.80 fast cores"
         );
         assert_eq!(lines[2].join(" "), "12 5+ game 200 own 8.00 ms - - -");
         assert_eq!(lines[3].join(" "), "0 0 0 own - - - -");

@@ -338,6 +338,7 @@ impl EnergyStory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goals::Miss;
     use crate::interference::{Interference, InterferenceClass};
 
     fn story() -> Story {
@@ -435,8 +436,9 @@ mod tests {
     #[test]
     fn a_goal_is_told_with_what_it_gets() {
         let mut story = story();
-        let goal = "24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: the machine lacks 0.80";
-        story.threads[0].goal = Some(goal.into());
+        let miss = Miss::Machine { lacks: 0.8 };
+        let goal = format!("24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: {miss}");
+        story.threads[0].goal = Some(goal);
         story.threads[0].past = crate::knowledge::Past::Wrong.told().map(Into::into);
         let text = story.lines().join("\n");
         assert!(

@@ -18,7 +18,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// As in "24.1 of 30 beats/s, needs 2.4 fast cores, has 1.6: the machine lacks 0.8".
+/// As in "24.1 of 30 beats/s, needs 2.4 fast cores, has 1.6: the machine lacks 0.80 fast cores".
 impl fmt::Display for GoalState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = short(self.target);
@@ -42,8 +42,10 @@ impl fmt::Display for GoalState {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine { lacks } => write!(f, "the machine lacks {lacks:.2}"),
-            Self::Cpus { lacks } => write!(f, "the CPUs that it may use lack {lacks:.2}"),
+            Self::Machine { lacks } => write!(f, "the machine lacks {lacks:.2} fast cores"),
+            Self::Cpus { lacks } => {
+                write!(f, "the CPUs that it may use lack {lacks:.2} fast cores")
+            }
             Self::Threads { threads: 1 } => write!(f, "it runs one thread at a time"),
             Self::Threads { threads } => {
                 write!(f, "it runs no more than {threads} threads at once")
@@ -81,7 +83,7 @@ mod tests {
             model: Some(RateModel::new(24.0, 1.6)),
             miss: Some(Miss::Machine { lacks: 0.8 }),
         };
-        let text = "24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: the machine lacks 0.80";
+        let text = "24.1 of 30 beats/s, needs 2.40 fast cores, has 1.60: the machine lacks 0.80 fast cores";
         assert_eq!(state.to_string(), text);
         (state.target, state.miss) = (29.97, None);
         let text = "24.1 of 29.97 beats/s, needs 2.40 fast cores, has 1.60";

@@ -324,7 +324,7 @@ mod tests {
                     rate: Some(24.5),
                     demand: Some(3.25),
                     allotment: Some(2.5),
-                    reason: Some("the machine lacks 0.75".into()),
+                    reason: Some("the machine lacks 0.75 fast cores".into()),
                     ..GoalStatus::default()
                 },
                 GoalStatus {

@@ -265,7 +265,7 @@ pub(super) fn goals() -> Vec<GoalStatus> {
         rate: Some(24.5),
         demand: Some(3.2),
         allotment: Some(2.4),
-        reason: Some("the machine lacks 0.8 fast cores".into()),
+        reason: Some("the machine lacks 0.80 fast cores".into()),
         ..GoalStatus::default()
     };
     let met = GoalStatus {

@@ -256,7 +256,7 @@ fn what_is_told_as_the_error_of_a_difference_is_what_it_errs_by() {
 #[test]
 #[expect(
     clippy::print_stdout,
-    reason = "`experiments/results/energy.md` has these numbers"
+    reason = "`docs/decisions/thread-joules.md` has these numbers"
 )]
 fn what_programs_took_beyond_their_counts_in_earlier_runs_is_known_in_the_next() {
     let mut medians = Vec::new();
