@@ -22,8 +22,11 @@ const ROUNDS: u64 = 500;
 /// Between two words on how fast a pool was.
 const TOLD: Duration = Duration::from_millis(200);
 
-fn work(seed: u64) -> u64 {
-    (0..20_000).fold(seed, |x: u64, _| {
+/// Steps of a piece.
+const STEPS: u64 = 20_000;
+
+fn work(seed: u64, steps: u64) -> u64 {
+    (0..steps).fold(seed, |x: u64, _| {
         (x ^ x << 13).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     })
 }
@@ -35,20 +38,18 @@ const PIECES: u64 = 256;
 fn shared(round: u64) -> u64 {
     let pieces = (0..PIECES).into_par_iter();
     pieces
-        .map(|piece| work(round * PIECES + piece))
+        .map(|piece| work(round * PIECES + piece, STEPS))
         .reduce(|| 0, |a, b| a ^ b)
 }
 
 /// A sixteenth of these, in equal parts.
 fn fine(round: u64) -> u64 {
-    let steps = 20_000 * PIECES / 16 / rayon::current_num_threads() as u64;
-    let parts = (0..rayon::current_num_threads()).into_par_iter();
-    let part = |nth: usize| {
-        (0..steps).fold(round + nth as u64, |x: u64, _| {
-            (x ^ x << 13).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        })
-    };
-    parts.with_max_len(1).map(part).reduce(|| 0, |a, b| a ^ b)
+    let threads = rayon::current_num_threads();
+    let steps = STEPS * PIECES / 16 / threads as u64;
+    let parts = (0..threads).into_par_iter().with_max_len(1);
+    parts
+        .map(|nth| work(round + nth as u64, steps))
+        .reduce(|| 0, |a, b| a ^ b)
 }
 
 /// The pools that there were so far, by size.

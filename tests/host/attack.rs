@@ -8,11 +8,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::command;
+use crate::program::{Ends, command, open_folder, serving};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::policy::Name;
@@ -31,7 +31,7 @@ pub(crate) fn status(pid: u32, key: &str) -> u64 {
 
 /// `scx_hetero --prometheus`, while no scheduler runs.
 struct Exporter {
-    child: Child,
+    child: Ends,
     address: SocketAddr,
 }
 
@@ -51,6 +51,7 @@ impl Exporter {
         let address = address.split('/').next().unwrap().parse().unwrap();
         // What a panic would say is for whoever reads the test's output.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+        let child = Ends(child);
         Self { child, address }
     }
 
@@ -88,13 +89,6 @@ impl Exporter {
             thread::sleep(Duration::from_millis(10));
         };
         assert!(status.success(), "{status}");
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -184,7 +178,7 @@ fn who_asks_and_does_not_read_or_does_not_end_its_request_costs_hardly_any_memor
 /// A statistics socket in a process of its own, so that its threads can be counted: this very test,
 /// run as the server.
 struct Served {
-    child: Child,
+    child: Ends,
     _folder: tempfile::TempDir,
     socket: PathBuf,
 }
@@ -220,26 +214,12 @@ impl Served {
     }
 
     fn start_with_umask(umask: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         // Whoever means ill may be another user.
-        let mut open = fs::metadata(folder.path()).unwrap().permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
-        fs::set_permissions(folder.path(), open).unwrap();
+        let folder = open_folder();
         let socket = folder.path().join("new/root/stats");
-        let mut child = Command::new("sh")
-            .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "attack::serves_where_it_is_told_to",
-                "--exact",
-                "--nocapture",
-            ])
-            .env(SERVE, &socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("serving")));
+        let first = format!("umask {umask}");
+        let test = "attack::serves_where_it_is_told_to";
+        let child = serving(&first, test, (SERVE, &socket));
         Self {
             child,
             _folder: folder,
@@ -270,13 +250,6 @@ impl Served {
 
     fn assert_serves(&self) {
         assert_eq!(ask(&self.connect(), THREADS)["errno"], 0);
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,9 +4,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use scx_hetero::advice::{AdviceServer, MAX_OF_PROCESS, MAX_OF_USER, MAX_SUBSCRIB
 
 use crate::advice::{advise, until};
 use crate::attack::status;
+use crate::program::{Ends, open_folder, serving};
 
 const SERVE: &str = "SCX_HETERO_TEST_ADVICE";
 
@@ -33,18 +33,8 @@ fn advises_where_it_is_told_to() {
     }
 }
 
-/// Ends when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 struct Advised {
-    server: Running,
+    server: Ends,
     folder: tempfile::TempDir,
 }
 
@@ -53,13 +43,16 @@ struct Crowd {
     taken: usize,
     refused: usize,
     why: String,
-    _program: Running,
+    _program: Ends,
+}
+
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("new/advice.sock")
 }
 
 impl Advised {
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = open_folder();
         let built = Command::new("cc")
             .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"])
             .arg(folder.path().join("crowd"))
@@ -67,28 +60,14 @@ impl Advised {
             .status();
         assert!(built.unwrap().success());
         // As the scheduler, which raises the limit itself.
-        let mut child = Command::new("sh")
-            .args(["-c", "ulimit -n 4096; exec \"$0\" \"$@\""])
-            .arg(std::env::current_exe().unwrap())
-            .args([
-                "crowd::advises_where_it_is_told_to",
-                "--exact",
-                "--nocapture",
-            ])
-            .env(SERVE, folder.path().join("new/advice.sock"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("serving")));
-        Self {
-            server: Running(child),
-            folder,
-        }
+        let limit = "ulimit -n 4096";
+        let test = "crowd::advises_where_it_is_told_to";
+        let server = serving(limit, test, (SERVE, &socket_in(folder.path())));
+        Self { server, folder }
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.path().join("new/advice.sock")
+        socket_in(self.folder.path())
     }
 
     /// So many processes of a user subscribe as often as one may.
@@ -110,7 +89,7 @@ impl Advised {
             taken: number(),
             refused: number(),
             why: words.next().unwrap().to_owned(),
-            _program: Running(child),
+            _program: Ends(child),
         }
     }
 
@@ -123,7 +102,7 @@ impl Advised {
 
     /// Address space, kB, and descriptors.
     fn size(&self) -> (u64, usize) {
-        let pid = self.server.0.id();
+        let pid = self.server.id();
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         (status(pid, "VmSize"), descriptors)
     }

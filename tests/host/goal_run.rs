@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::command;
+use crate::program::{Ends, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use scx_hetero::goals::{GoalServer, GoalTarget, SessionReading};
@@ -364,13 +364,13 @@ fn goal_watch(options: &[&str], pid: u32) -> Command {
 }
 
 /// A process that does 50 steps at a line, says so, and ends at the next.
-struct Waiting(Child);
+struct Waiting(Ends);
 
 impl Waiting {
     fn start(program: &Path) -> Self {
         let mut one = Command::new(program);
         let one = one.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Self(one.spawn().unwrap())
+        Self(Ends(one.spawn().unwrap()))
     }
 
     fn go_on(&mut self) {
@@ -381,13 +381,6 @@ impl Waiting {
         self.go_on();
         let done = self.0.stdout.as_mut().unwrap().read_exact(&mut [0; 5]);
         done.unwrap();
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

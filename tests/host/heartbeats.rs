@@ -4,11 +4,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use scx_hetero::goals::{GoalTarget, SessionReading};
 
 use crate::goals::{Bench, LIMIT, until};
+use crate::program::Ends;
 
 /// The C library, built into a folder.
 fn library(folder: &Path, targets: &[&str]) -> PathBuf {
@@ -175,16 +176,6 @@ fn the_example_in_python_beats() {
     assert!(said.contains("20 beats"), "{said}");
     bench.server.news().recv_timeout(LIMIT).unwrap();
     bench.until_there_are(0);
-}
-
-/// A process that ends with the test.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A display without a screen, and its name.

@@ -104,17 +104,22 @@ fn a_sibling_and_a_neighbour_behind_the_same_l2_are_told_apart() {
     assert_eq!(stage.of(1).class, InterferenceClass::None);
 }
 
-#[test]
-fn what_waits_for_a_late_thread_is_slowed_down_by_what_keeps_that() {
+/// Two threads of a process, undisturbed so far, and another process, 900, on the CPU of the second.
+fn with_another_on_the_cpu_of_the_second() -> Stage {
     let mut stage = Stage::new(machine(&[4]), 3);
     stage.tasks[1].tgid = stage.tasks[0].tgid;
-    // Another process, on the CPU of the second.
     stage.tasks[2] = Task {
         tid: 900,
         tgid: 900,
         ..task(2, 1, 0)
     };
     stage.run(100, &[(1.0, 1e6), (1.0, 1e6), (0.0, 0.0)]);
+    stage
+}
+
+#[test]
+fn what_waits_for_a_late_thread_is_slowed_down_by_what_keeps_that() {
+    let mut stage = with_another_on_the_cpu_of_the_second();
     assert_eq!(stage.of(0).class, InterferenceClass::None);
     for _ in 0..60 {
         stage.run(1, &[(0.0, 0.0), (1.0, 1e6), (1.0, 1e6)]);
@@ -128,14 +133,7 @@ fn what_waits_for_a_late_thread_is_slowed_down_by_what_keeps_that() {
 
 #[test]
 fn a_late_thread_is_waited_for_also_when_it_did_not_run_since_the_last_look() {
-    let mut stage = Stage::new(machine(&[4]), 3);
-    stage.tasks[1].tgid = stage.tasks[0].tgid;
-    stage.tasks[2] = Task {
-        tid: 900,
-        tgid: 900,
-        ..task(2, 1, 0)
-    };
-    stage.run(100, &[(1.0, 1e6), (1.0, 1e6), (0.0, 0.0)]);
+    let mut stage = with_another_on_the_cpu_of_the_second();
     for round in 0..60 {
         // Its CPU is the other's from one look to the next, and then its own.
         for (own, other) in [(0, 50), (50, 0)] {

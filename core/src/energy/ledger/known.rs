@@ -100,12 +100,17 @@ impl Known {
 
     /// What it takes while it runs on a core type, W, and what it does there in a second; `None` where it has not run.
     pub(super) fn watts(&self, core_type: usize, model: &PowerModel) -> Option<(f64, CoreWork)> {
+        let (counted, work) = self.counted(core_type, model)?;
+        let own = self.own_joules(core_type, 1.0, counted, model);
+        let watts = (counted + own).max(0.0);
+        (counted > 0.0).then_some((watts, work))
+    }
+
+    /// The same as its counts alone say.
+    pub(super) fn counted(&self, core_type: usize, model: &PowerModel) -> Option<(f64, CoreWork)> {
         let rates = self.rates.get(core_type)?.as_ref()?;
         let work = model.work(core_type, 1.0, rates);
-        let joules = model.joules(core_type, &work);
-        let own = self.own_joules(core_type, 1.0, joules, model);
-        let watts = (joules + own).max(0.0);
-        (joules > 0.0).then_some((watts, work))
+        Some((model.joules(core_type, &work), work))
     }
 
     /// What it takes on a core type in so many seconds beyond the `joules` that the model makes of its work, J.

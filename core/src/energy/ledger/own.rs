@@ -44,8 +44,7 @@ impl Known {
     /// What its term on a core type told of it so far, beside what it was expected to be.
     fn tells(&self, core_type: usize, model: &PowerModel) -> Option<Sure> {
         let owner = self.own[core_type]?;
-        let rates = self.rates[core_type].as_ref()?;
-        let watts = model.joules(core_type, &model.work(core_type, 1.0, rates));
+        let (watts, _) = self.counted(core_type, model)?;
         model.own_tells(owner.into(), watts)
     }
 

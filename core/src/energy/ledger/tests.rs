@@ -28,6 +28,12 @@ impl Lcg {
     fn part(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.0.next_u32() as f64 / u32::MAX as f64)
     }
+
+    fn shuffle<T>(&mut self, of: &mut [T]) {
+        for i in (1..of.len()).rev() {
+            of.swap(i, self.0.next_u32() as usize % (i + 1));
+        }
+    }
 }
 
 /// IPC by core type; loads, stores, branches, fp, branch misses, L1 and L2 misses per instruction.
@@ -145,9 +151,7 @@ fn errors(seed: u64, programs: usize, seconds: u64, way: Way, cores: bool) -> (V
             let all = (fast + CORES) as usize;
             let mut order: Vec<usize> = (0..programs.len().max(all)).collect();
             if way != Way::Pinned {
-                for i in (1..order.len()).rev() {
-                    order.swap(i, random.0.next_u32() as usize % (i + 1));
-                }
+                random.shuffle(&mut order);
             }
             let awake = match way {
                 Way::Moved | Way::Smt => random.part(0.2, 1.0),

@@ -110,9 +110,7 @@ impl World {
                 }
                 Life::Moved => {
                     if look % 2 == 0 {
-                        for i in (1..8).rev() {
-                            places.swap(i, random.0.next_u32() as usize % (i + 1));
-                        }
+                        random.shuffle(&mut places);
                         for place in &mut places {
                             if random.part(0.0, 1.0) < 0.3 {
                                 *place += 8;
@@ -191,9 +189,7 @@ fn found_after(lives: usize, seed: u64, told: bool) -> Found {
     let mut last = None;
     for life in 0..=lives {
         let mut order: Vec<usize> = (0..2 * THREADS).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, world.random.0.next_u32() as usize % (i + 1));
-        }
+        world.random.shuffle(&mut order);
         let running: [usize; THREADS] = std::array::from_fn(|n| order[n]);
         let known = running.map(|n| kept[n].map(|of| of.next().filter(|_| told)));
         let length = if life == lives { 60 } else { 120 };
