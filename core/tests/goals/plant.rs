@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! A program that beats, under a token bucket, in steps of a millisecond.
+//! A program that beats, under a token bucket, in steps of a millisecond or parts of it.
 
 use std::collections::VecDeque;
 
@@ -62,6 +62,9 @@ pub(crate) struct Plant {
     pub(crate) room: Option<u8>,
     /// It may run beyond its allotment where a CPU is idle.
     pub(crate) surplus: bool,
+    /// It goes on in so many steps a millisecond. What waits actively wastes what is left of a step, on all its threads: in
+    /// whole milliseconds a beat costs it now more, now less, as no real one does.
+    pub(crate) steps: u32,
     tokens: f64,
     spent: f64,
     done: f64,
@@ -99,6 +102,7 @@ impl Plant {
             depth: 0.05,
             room: None,
             surplus: false,
+            steps: 1,
             tokens: 0.0,
             spent: 0.0,
             done: 0.0,
@@ -147,8 +151,23 @@ impl Plant {
 
     /// A millisecond from `now`, with so many fast cores allotted and so many free for it.
     pub(crate) fn step(&mut self, now: u64, allotted: f64, free: f64, rng: &mut Pcg64Mcg) -> f64 {
-        const DT: f64 = 1e-3;
-        self.tokens = (self.tokens + allotted * DT).min(self.depth.max(DT) * allotted.max(1e-3));
+        let steps = 0..self.steps;
+        let dt = 1e-3 / f64::from(self.steps);
+        steps
+            .map(|_| self.part_of_step(now, dt, allotted, free, rng))
+            .sum()
+    }
+
+    /// So many seconds of it.
+    fn part_of_step(
+        &mut self,
+        now: u64,
+        dt: f64,
+        allotted: f64,
+        free: f64,
+        rng: &mut Pcg64Mcg,
+    ) -> f64 {
+        self.tokens = (self.tokens + allotted * dt).min(self.depth.max(dt) * allotted.max(1e-3));
         let alone = self.begun < self.fills || self.done < self.serial * self.cost;
         let wide = f64::from(self.threads);
         let useful = if alone { 1.0 } else { wide };
@@ -158,7 +177,7 @@ impl Plant {
             false if self.spins => wide,
             false => useful,
         };
-        let mut ran = (wants * DT).min(free * DT);
+        let mut ran = (wants * dt).min(free * dt);
         if !self.surplus {
             ran = ran.min(self.tokens);
         }

@@ -10,11 +10,14 @@ use crate::plant::Plant;
 /// Seeds from here on are others than those on which settings and bounds were chosen.
 const HELD_OUT: u64 = 17_000_000;
 
-const PLANTS: u64 = 400;
+const PLANTS: u64 = 2000;
+
+/// A millisecond.
+const STEPS: u32 = 5;
 
 /// What the loop has settled by, and how long it is watched from then on, ms.
 const SETTLED: u64 = 6000;
-const WATCHED: u64 = 20_000;
+const WATCHED: u64 = 10_000;
 
 /// The furthest that windows of a second, or ten beats where that is longer, are from each other in each of so many random
 /// programs, of the target; in ascending order. It is changed like that at first, and so once it has settled.
@@ -24,6 +27,7 @@ fn swings(first: impl Fn(&mut Bench), then: impl Fn(&mut Bench)) -> Vec<f64> {
         // Without phases.
         let mut plant = Plant::random(1, &mut rng, 8.0, 0);
         plant.noise = 0.0;
+        plant.steps = STEPS;
         let mut bench = Bench::new(vec![plant], 8.0, rng);
         first(&mut bench);
         bench.run(SETTLED);
@@ -53,14 +57,14 @@ fn beyond_15(what: &str, swings: &[f64]) -> usize {
     beyond
 }
 
-/// So many of them may: what spins at 80 beats/s and more costs now more, now less, by how a beat falls on this model's ms.
+/// So many of them may: some that get 40 % less than they are allotted, of 8 to 12 beats/s.
 const FEW: usize = 4;
 
 #[test]
 fn no_program_is_made_to_swing() {
     let swings = swings(|_| {}, |_| {});
     assert!(beyond_15("as it is", &swings) <= FEW);
-    assert!(swings.last() < Some(&0.2), "{swings:?}");
+    assert!(swings.last() < Some(&0.1), "{swings:?}");
 }
 
 #[test]
@@ -85,7 +89,7 @@ fn few_are_whose_beats_come_an_interval_late() {
         };
         let swings = swings(late, |_| {});
         let what = format!("150 ms late, {delivered} of what is allotted");
-        assert!(beyond_15(&what, &swings) <= 20);
-        assert!(swings.last() < Some(&0.5), "{swings:?}");
+        assert!(beyond_15(&what, &swings) <= 6);
+        assert!(swings.last() < Some(&0.25), "{swings:?}");
     }
 }
