@@ -174,6 +174,8 @@ void BPF_STRUCT_OPS(hetero_enqueue, struct task_struct *p, u64 enq_flags)
 	    (is_pinned(tctx) ? is_latency_sensitive(tctx) && nobody_waits_for(cpu) :
 			       is_parked(cpu) && !is_taken(cpu) && may_run_where_parked(p))) {
 		count_stat(STAT_DIRECT);
+		/* It is next here, and until then the agent would take it for asleep. */
+		set_state(tctx, TASK_QUEUED);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
 	}
