@@ -65,11 +65,13 @@ pub enum By {
         /// Rounds towards least absolute deviations; 0 is least squares.
         rounds: usize,
     },
-    /// By least squares, of what has the sign that one expects: whatever makes a core wait makes it wait
+    /// The same of what has the sign that one expects: whatever makes a core wait makes it wait
     /// on both types, so that it lowers SF, and more instructions per cycle raise it.
     Signed {
         /// The penalty.
         ridge: f64,
+        /// As of a sum.
+        rounds: usize,
     },
     /// Boosted trees.
     Trees(Boosting),
@@ -277,14 +279,14 @@ impl By {
             Self::Sum { ridge, rounds } => {
                 weighed(linear::fit_by(&columns, &targets, *ridge, *rounds)?)
             }
-            Self::Signed { ridge } => {
+            Self::Signed { ridge, rounds } => {
                 // What is 1 / SF falls where SF rises.
                 let turned = if target == LearntTarget::Inverse {
                     -1.0
                 } else {
                     1.0
                 };
-                weighed(signed(columns, &targets, signs, turned, *ridge)?)
+                weighed(signed(columns, &targets, signs, turned, (*ridge, *rounds))?)
             }
             Self::Trees(boosting) => {
                 let ensemble = boosting.fit(&columns, &targets)?.ensemble;
@@ -313,10 +315,10 @@ fn signed(
     targets: &[f64],
     signs: &[f64],
     turned: f64,
-    ridge: f64,
+    (ridge, rounds): (f64, usize),
 ) -> Result<(f64, Vec<f64>)> {
     loop {
-        let (base, weights) = linear::fit_by(&columns, targets, ridge, 0)?;
+        let (base, weights) = linear::fit_by(&columns, targets, ridge, rounds)?;
         let wrong = |&n: &usize| turned * signs[n] * weights[n] < -1e-9;
         let worst = (0..weights.len())
             .filter(wrong)
@@ -406,7 +408,9 @@ mod tests {
         let targets: Vec<f64> = rows.iter().map(|row| 1.0 + row[0] + row[1]).collect();
         let fitted = |signs: [f64; 2]| {
             let columns = Columns::from_rows(2, rows.iter().map(Vec::as_slice));
-            signed(columns, &targets, &signs, 1.0, 0.001).unwrap().1
+            signed(columns, &targets, &signs, 1.0, (0.001, 0))
+                .unwrap()
+                .1
         };
         assert!(fitted([1.0, 0.0]).iter().all(|weight| *weight > 0.9));
         let weights = fitted([1.0, -1.0]);
