@@ -2,11 +2,13 @@
 /*
  * cost [THREADS]: nanoseconds that a beat takes, and what of them is the look at the
  * clock: the least of many rounds, for the machine may have other things to do, and the
- * median, for threads that beat at once may be alone for a round.
+ * median, for threads that beat at once may be alone for a round. Beats go to the page that
+ * a scheduler reads, or, where none has answered within a second, to the library's own.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "scx_hetero_heartbeat.h"
 
@@ -71,6 +73,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cost: cannot open a session, or not 1 to 64 threads\n");
 		return 1;
 	}
+	for (i = 0; i < 100 && !scx_hetero_hb_connected(hb); i++)
+		usleep(10000);
 	scx_hetero_hb_state(hb, state, sizeof(state));
 	printf("%d thread%s on one session, %s\n", threads, threads == 1 ? "" : "s", state);
 	for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {

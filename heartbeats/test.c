@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* What tests/host/goals.rs looks at: it prints a line, and goes on when it gets one. */
+/* What tests/host/heartbeats.rs looks at: it prints a line, and goes on when it gets one. */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <unistd.h>
 
 #include "scx_hetero_heartbeat.h"
@@ -43,6 +49,63 @@ static void *beat(void *hb)
 	for (i = 0; i < BEATS; i++)
 		scx_hetero_hb_beat(hb);
 	return NULL;
+}
+
+/*
+ * From here on any system call but read(), write() and exit() kills this process. Strict mode has
+ * the same, but takes the clock's counter away as well.
+ */
+static int calls_kill(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(rules) / sizeof(rules[0]), rules };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+/* Whether a process in which calls kill can read the clock. */
+static int clock_takes_no_call(void)
+{
+	pid_t child = fork();
+	int status;
+
+	check(child >= 0, "no child");
+	if (!child) {
+		if (calls_kill() && scx_hetero_hb_now_ns())
+			syscall(SYS_exit, 0);
+		syscall(SYS_exit, 1);
+	}
+	return waitpid(child, &status, 0) == child && !status;
+}
+
+/* In a process in which calls kill; whether it was there to the end. */
+static int beats_without_calls(struct scx_hetero_hb *hb)
+{
+	static const char said[] = "beats took no call\n";
+	pid_t child = fork();
+	char line[16];
+	int status, i;
+
+	check(child >= 0, "no child");
+	if (!child) {
+		connect_session(hb);
+		if (!calls_kill())
+			_exit(1);
+		for (i = 0; i < BEATS; i++)
+			scx_hetero_hb_beat(hb);
+		/* Stdio would ask what its descriptor is. */
+		i = write(1, said, strlen(said)) > 0 && read(0, line, sizeof(line)) > 0;
+		syscall(SYS_exit, !i);
+	}
+	return waitpid(child, &status, 0) == child && !status;
 }
 
 int main(void)
@@ -85,5 +148,15 @@ int main(void)
 	check(waitpid(child, &i, 0) == child && !i, "the child is unwell");
 	check(scx_hetero_hb_count(video) == THREADS * BEATS, "a child beats for its parent");
 	step("the child has ended");
+
+	if (!clock_takes_no_call()) {
+		step("the clock takes calls");
+		return 0;
+	}
+	/* Once a second a beat looks after its connection: a host that stalls for so long makes it look. */
+	for (i = 0; i < 5 && !beats_without_calls(video); i++)
+		;
+	check(i < 5, "beats take system calls");
+	step("that process has ended");
 	return 0;
 }

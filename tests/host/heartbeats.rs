@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use scx_hetero::goals::{GoalTarget, SessionReading};
 
@@ -39,6 +41,29 @@ fn a_c_program_has_sessions_threads_and_children() {
     has_sessions_threads_and_children(&[]);
 }
 
+/// Its beats go to the page that the scheduler's half of goals reads as often as in a scheduler.
+#[test]
+#[ignore = "for experiments/heartbeat-cost; nothing is asserted of time"]
+fn what_a_beat_costs() {
+    let bench = Bench::new();
+    let out = library(bench.folder.path(), &["cost"]);
+    let mut cost = Command::new(out.join("cost"));
+    cost.args(std::env::var("THREADS"))
+        .env("SCX_HETERO_GOALS", bench.path())
+        .stdout(Stdio::piped());
+    let mut cost = cost.spawn().unwrap();
+    let mut beats = 0;
+    while cost.try_wait().unwrap().is_none() {
+        beats = bench.read().last().map_or(beats, |of| of.beats.count);
+        thread::sleep(Duration::from_millis(50));
+    }
+    let said = cost.wait_with_output().unwrap().stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("on one session, connected"), "{said}");
+    assert!(beats > 1_000_000, "{beats}");
+    println!("{said}");
+}
+
 #[test]
 fn so_has_one_of_32_bits() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,12 +94,9 @@ fn has_sessions_threads_and_children(set: &[&str]) {
     let mut child = child.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut go_on = child.stdin.take().unwrap();
-    let mut next = |expected: &str| {
-        let line = lines.next().unwrap().unwrap();
-        assert_eq!(line, expected);
-    };
+    let mut next = || lines.next().unwrap().unwrap();
     // Two sessions of one process, four threads that beat at once.
-    next("threads have beaten");
+    assert_eq!(next(), "threads have beaten");
     let readings = bench.read();
     let names: Vec<&str> = readings.iter().map(|r| r.about.name.as_str()).collect();
     assert_eq!(names, ["video", "sound"]);
@@ -83,7 +105,7 @@ fn has_sessions_threads_and_children(set: &[&str]) {
     assert_eq!(readings[1].target, GoalTarget::Deadline(100_000));
     writeln!(go_on).unwrap();
     // A child of fork() has sessions of its own, from the beat on.
-    next("a child has beaten");
+    assert_eq!(next(), "a child has beaten");
     let of_child: Vec<_> = bench.read().split_off(2);
     assert_eq!(of_child.len(), 1, "{of_child:?}");
     assert_ne!(of_child[0].about.tgid, child.id());
@@ -91,8 +113,22 @@ fn has_sessions_threads_and_children(set: &[&str]) {
     assert_eq!(of_child[0].target, GoalTarget::Rate(60_000));
     assert_eq!(bench.read()[0].beats.count, 40_000);
     writeln!(go_on).unwrap();
-    next("the child has ended");
+    assert_eq!(next(), "the child has ended");
     bench.until_there_are(2);
+    writeln!(go_on).unwrap();
+    // A process that any system call but read() and write() would have killed.
+    let said = next();
+    if said == "the clock takes calls" {
+        println!("SKIPPED: whether beats take system calls: the clock takes them here");
+    } else {
+        assert_eq!(said, "beats took no call");
+        let of_child: Vec<_> = bench.read().split_off(2);
+        assert_eq!(of_child.len(), 1, "{of_child:?}");
+        assert_eq!(of_child[0].beats.count, 10_000);
+        writeln!(go_on).unwrap();
+        assert_eq!(next(), "that process has ended");
+        bench.until_there_are(2);
+    }
     // And a program that dies takes its sessions with it.
     child.kill().unwrap();
     child.wait().unwrap();
