@@ -124,10 +124,13 @@ pub(super) fn table(goals: &[GoalStatus]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hetero_core::goals::Miss;
+
     use super::*;
 
     #[test]
     fn the_list_says_what_is_known_and_why_a_goal_is_missed() {
+        let miss = Miss::Machine { lacks: 0.8 };
         let goals = [
             GoalStatus {
                 id: 3,
@@ -139,7 +142,7 @@ mod tests {
                 rate: Some(24.56),
                 demand: Some(3.21),
                 allotment: Some(2.4),
-                reason: Some("the machine lacks 0.80 fast cores".into()),
+                reason: Some(miss.to_string()),
                 ..GoalStatus::default()
             },
             GoalStatus {
@@ -161,7 +164,7 @@ mod tests {
             .collect();
         assert_eq!(
             lines[1].join(" "),
-            "3 4711 x264 100 rule 30.0 24.6 3.21 2.40 the machine lacks 0.80 fast cores"
+            format!("3 4711 x264 100 rule 30.0 24.6 3.21 2.40 {miss}")
         );
         assert_eq!(lines[2].join(" "), "12 5+ game 200 own 8.00 ms - - -");
         assert_eq!(lines[3].join(" "), "0 0 0 own - - - -");

@@ -61,7 +61,41 @@ pub(super) fn lines(goals: &[GoalStatus]) -> Vec<(String, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use hetero_core::goals::Miss;
+
     use super::*;
+
+    #[test]
+    fn what_is_lacking_is_seen_in_80_columns() {
+        let missed = |miss: Miss| GoalStatus {
+            id: 1023,
+            pid: 4_194_304,
+            name: "a-name-of-15-ch".into(),
+            weight: 10_000,
+            deadline: true,
+            target: 125.0,
+            rate: Some(24.5),
+            reason: Some(miss.to_string()),
+            ..GoalStatus::default()
+        };
+        let lacks = 12.34;
+        for miss in [
+            Miss::Machine { lacks },
+            Miss::Cpus { lacks },
+            Miss::Threads { threads: 1000 },
+            Miss::Learning,
+            Miss::Waits,
+        ] {
+            // After a space.
+            let lines = lines(&[missed(miss)]);
+            assert_eq!(lines.len(), 2);
+            assert!(lines.iter().all(|(line, _)| line.len() < 80), "{lines:?}");
+        }
+        // In short the unit may be cut off, but not how much it is.
+        let goals = LiveGoals::of(vec![missed(Miss::Machine { lacks })]);
+        let text = summary(&goals, 0).unwrap();
+        assert!(text[..79].contains(" lacks 12.34 "), "{text}");
+    }
 
     #[test]
     fn subscriptions_to_advice_are_told_with_goals_and_without() {

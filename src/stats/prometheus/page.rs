@@ -289,6 +289,8 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use hetero_core::goals::Miss;
+
     use super::*;
     use crate::stats::live::{LiveCache, LiveCoreType, LiveCpu, LiveEnergy, LiveProgram};
 
@@ -324,7 +326,7 @@ mod tests {
                     rate: Some(24.5),
                     demand: Some(3.25),
                     allotment: Some(2.5),
-                    reason: Some("the machine lacks 0.75 fast cores".into()),
+                    reason: Some(Miss::Machine { lacks: 0.75 }.to_string()),
                     ..GoalStatus::default()
                 },
                 GoalStatus {

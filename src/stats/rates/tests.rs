@@ -4,6 +4,7 @@ use super::*;
 use crate::goals::GoalStatus;
 use crate::policy::Insight;
 use crate::stats::{ProcessCaches, ProcessTotals};
+use hetero_core::goals::Miss;
 use hetero_core::testing::task;
 
 const SECOND: u64 = 1_000_000_000;
@@ -75,6 +76,7 @@ fn reading(at_s: u64, progress_ns: [u64; 2]) -> LiveReading {
 
 #[test]
 fn of_goals_that_are_missed_the_one_missed_by_most_is_told() {
+    let lacks = Miss::Machine { lacks: 1.0 }.to_string();
     let status = |id, target, rate, reason: Option<&str>| GoalStatus {
         id,
         target,
@@ -87,7 +89,7 @@ fn of_goals_that_are_missed_the_one_missed_by_most_is_told() {
         status(1, 0.0, Some(3.0), None),
         status(2, 30.0, Some(30.0), None),
         status(3, 30.0, Some(20.0), Some("it waits")),
-        status(4, 100.0, Some(40.0), Some("the machine lacks 1")),
+        status(4, 100.0, Some(40.0), Some(&lacks)),
         status(5, 10.0, Some(9.0), Some("it waits")),
     ]);
     assert_eq!((goals.all, goals.missed), (4, 3));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use hetero_core::goals::Miss;
 use hetero_core::interference::{Interference, InterferenceClass};
 use hetero_core::testing::task;
 use scx_hetero::goals::{GoalSource, GoalStatus};
@@ -253,6 +254,11 @@ pub(super) struct Fake {
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
+/// As the scheduler says it.
+pub(super) fn lacks() -> String {
+    Miss::Machine { lacks: 0.8 }.to_string()
+}
+
 /// One that is missed, one that is met, and one of a program that wants nothing.
 pub(super) fn goals() -> Vec<GoalStatus> {
     let missed = GoalStatus {
@@ -265,7 +271,7 @@ pub(super) fn goals() -> Vec<GoalStatus> {
         rate: Some(24.5),
         demand: Some(3.2),
         allotment: Some(2.4),
-        reason: Some("the machine lacks 0.80 fast cores".into()),
+        reason: Some(lacks()),
         ..GoalStatus::default()
     };
     let met = GoalStatus {
