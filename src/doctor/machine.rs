@@ -233,8 +233,15 @@ pub(super) fn energy(root: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
     match energy.missing() {
         None => {
-            let told = energy.told();
-            checks.push(Check::ok(NAME, format!("energy is counted: {told}")));
+            let (told, unseen) = (energy.told(), energy.unseen());
+            let unseen = match unseen.is_empty() {
+                true => unseen,
+                false => format!("; no sensor of: {unseen}"),
+            };
+            checks.push(Check::ok(
+                NAME,
+                format!("energy is counted: {told}{unseen}"),
+            ));
         }
         Some(why) => {
             let found = format!("what threads take is not known, and all else works: {why}");

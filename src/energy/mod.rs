@@ -332,6 +332,29 @@ impl Energy {
         told.collect::<Vec<_>>().join(", ")
     }
 
+    /// What no sensor tells apart, of what a machine may have.
+    pub fn unseen(&self) -> String {
+        let seen: Vec<EnergyDomain> = self
+            .sensors
+            .iter()
+            .filter(|sensor| sensor.is_used())
+            .map(|sensor| match sensor.domain {
+                EnergyDomain::CoreType(_) => EnergyDomain::Cores,
+                domain => domain,
+            })
+            .collect();
+        let all = [
+            EnergyDomain::Cores,
+            EnergyDomain::Memory,
+            EnergyDomain::Platform,
+        ];
+        let unseen = all.iter().filter(|domain| !seen.contains(domain));
+        unseen
+            .map(EnergyDomain::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
     /// Why the processors' energy is not counted, with the remedy where there is one; `None` where it is.
     pub fn missing(&self) -> Option<String> {
         if self.is_counted() {

@@ -46,6 +46,7 @@ fn joules_add_up_from_one_look_to_the_next_also_where_the_counter_wraps() {
         energy.told(),
         "package (powercap), cores (powercap), memory (powercap)"
     );
+    assert_eq!(energy.unseen(), "platform");
     assert_eq!(energy.missing(), None);
     assert!(!energy.integrates());
 }
@@ -285,6 +286,29 @@ fn a_package_above_twice_its_limit_is_not_believed() {
     assert_eq!(after(&mut energy, 70), SensorStatus::Used);
     let status = after(&mut energy, 400);
     assert_eq!(status, SensorStatus::Lies(SensorLie::Jumps));
+}
+
+/// As Linux 6.15 and later show it. What it counts only that machine's perf knows, so that it is found here, and not read.
+#[test]
+fn amds_cores_are_found_by_perf_each_of_its_core_type() {
+    let files = [
+        ("type", "22"),
+        ("cpumask", "0,2-3,9"),
+        ("events/energy-core", "event=0x01"),
+        ("events/energy-core.scale", "2.3283064365386962890625e-10"),
+    ];
+    let machine = SysfsFiles::below("sys/bus/event_source/devices/power_core", &files);
+    let energy = machine.energy(2);
+    let found: Vec<String> = energy.sensors().iter().map(|of| of.to_string()).collect();
+    let domains: Vec<EnergyDomain> = energy.sensors().iter().map(|of| of.domain).collect();
+    let [p, e] = [0, 1].map(EnergyDomain::CoreType);
+    assert_eq!(domains, [p, e, e, EnergyDomain::Unknown], "{found:?}");
+    assert!(!energy.is_counted());
+    let missing = energy.missing().unwrap();
+    assert!(
+        missing.contains("energy-core of CPU 0") && missing.contains("another machine"),
+        "{missing}"
+    );
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn mixes_are_run_under_the_schedulers_asked_for() {
     log.assert_clean();
 
     let lines = results(path);
-    assert_eq!(lines[0]["machine"]["testbed"], "alder-lake-4p4e");
+    assert_eq!(lines[0]["machine"]["testbed"], "alder-lake-cpuidle");
     let alone = |program: &str, on: &str| {
         let line = lines
             .iter()
@@ -85,10 +85,10 @@ fn mixes_are_run_under_the_schedulers_asked_for() {
                 geometric_mean(times) / alone(program["program"].as_str().unwrap(), "fastest");
             assert!((0.95..8.0).contains(&slowdown), "{slowdown}: {run}");
         }
-        assert!(
-            run["migrations"].is_u64() && run["joules"].is_null(),
-            "{run}"
-        );
+        assert!(run["migrations"].is_u64(), "{run}");
+        // More than an idle package's, and no more than its short-term limit.
+        let watts = run["joules"].as_f64().unwrap() / run["seconds"].as_f64().unwrap();
+        assert!((10.0..95.0).contains(&watts), "{watts} W: {run}");
     }
 }
 
