@@ -38,13 +38,8 @@ type Programs = BTreeMap<String, usize>;
 type Sets = Vec<(&'static str, Data)>;
 
 fn main() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    let folder = words.next().context("name the folder")?;
+    let folder = std::env::args().nth(1).context("name the folder")?;
     let folder = Path::new(&folder);
-    let machines: Vec<String> = words.collect();
-    if !machines.is_empty() {
-        return of_machines(folder, &machines);
-    }
     let sets = |tables: &[(&'static str, &'static str)]| -> Result<Sets> {
         let one = |&(file, name)| Ok((name, read(folder, &[file])?));
         tables.iter().map(one).collect()
@@ -101,16 +96,6 @@ fn log(ridge: f64) -> Fit {
         target: LearntTarget::Log,
         ..Fit::squares(ridge)
     }
-}
-
-/// For tables of under 200 rows, of which nothing is chosen; fixed before it was scored.
-const RULE: &str = "sum by least deviations, expected signs";
-
-fn rule() -> Way {
-    Way::Fit(Fit::new(By::Signed {
-        ridge: linear::RIDGE,
-        rounds: linear::ROUNDS,
-    }))
 }
 
 /// What else was tried.
@@ -198,7 +183,14 @@ fn further() -> Vec<(&'static str, Way)> {
             "best of sums and trees",
             Way::Best([sums, shallow].concat()),
         ),
-        (RULE, rule()),
+        // Fixed before it was scored: see docs/decisions/ways-to-learn.md.
+        (
+            "sum by least deviations, expected signs",
+            Way::Fit(Fit::new(By::Signed {
+                ridge: linear::RIDGE,
+                rounds: linear::ROUNDS,
+            })),
+        ),
     ]
 }
 
@@ -339,51 +331,18 @@ fn percent(trial: &HeldOutTrial) -> String {
     }
 }
 
-/// The rule beside `train` on whole runs of virtual machines, whose tables are in the folder. Eight groups of programs
-/// are left out in turn, not each program: `train` takes long with a hundred rows.
-fn of_machines(folder: &Path, machines: &[String]) -> Result<()> {
-    let mut sets = Vec::new();
-    for machine in machines {
-        sets.push((machine.as_str(), read(folder, &[machine])?));
-    }
-    let mut programs = Programs::new();
-    for name in sets.iter().flat_map(|(_, data)| data.programs()) {
-        let next = programs.len();
-        programs.entry(name.to_string()).or_insert(next);
-    }
-    let mut ways = plain();
-    ways.retain(|(name, _)| ["the mean of all", "`train`"].contains(name));
-    ways.push((RULE, rule()));
-    of_ways(&sets, &programs, &ways, &|data, side, programs| {
-        let each = one_program(data, side, programs);
-        Setting {
-            groups: each.few.clone(),
-            ..each
-        }
-    })
-}
-
 /// All ways on all sets, and all sets together beside `train`.
 fn matrix(sets: &[(&str, Data)], programs: &Programs) -> Result<()> {
-    let mut ways = plain();
-    ways.extend(further());
-    of_ways(sets, programs, &ways, &one_program)
-}
-
-fn of_ways(
-    sets: &[(&str, Data)],
-    programs: &Programs,
-    ways: &[(&str, Way)],
-    make: &Make,
-) -> Result<()> {
     let sides: Vec<(&str, &Data, usize)> = sets
         .iter()
         .flat_map(|(set, data)| (0..data.core_types.len()).map(move |side| (*set, data, side)))
         .collect();
+    let mut ways = plain();
+    ways.extend(further());
     let tried = |way: &Way| -> Result<Vec<HeldOutTrial>> {
         let one = |&(_, data, side): &(&str, &Data, usize)| {
             let features = data.usable(&[side]);
-            make(data, side, programs).of(&|data, rows| way.learn(data, rows, &features))
+            one_program(data, side, programs).of(&|data, rows| way.learn(data, rows, &features))
         };
         sides.iter().map(one).collect()
     };
