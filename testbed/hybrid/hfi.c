@@ -192,8 +192,8 @@ bool hfi_rdmsr(unsigned cpu, uint32_t msr, uint64_t *val)
 	if (!machine.hfi.on)
 		return false;
 	switch (msr) {
-	case PACKAGE_THERM_STATUS:
-		*val = hfi.status;
+	case PACKAGE_THERM_STATUS: /* which has the package's temperature, too */
+		*val = (heat_rdmsr(msr, val) ? *val : 0) | hfi.status;
 		return true;
 	case PACKAGE_THERM_INTERRUPT:
 		*val = hfi.interrupt;

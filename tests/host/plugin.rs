@@ -83,7 +83,7 @@ fn lines_have_their_rmids_and_masks_bind() {
 
 #[test]
 fn feedback_is_what_was_worked_out() {
-    checked("hfi.c", &[]);
+    checked("hfi.c", &["heat.c", ELEMENTARY]);
 }
 
 #[test]

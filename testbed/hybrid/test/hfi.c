@@ -183,6 +183,8 @@ int main(void)
 	wr(0x1b1, 0);
 	wr(0x17d1, 0);
 	expect("off, and says so", rd(0x1b1), 1 << 26);
+	machine.energy = (struct machine_energy){ .thermal_r = 2, .ambient_c = 30, .max_c = 100 };
+	expect("beside the temperature", rd(0x1b1), 1u << 31 | 1 << 27 | 70 << 16 | 1 << 26);
 	mhz[0] = 50;
 	wr(0x1b1, 0);
 	pass(200);
