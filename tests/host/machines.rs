@@ -412,4 +412,45 @@ fn a_line_turns_a_dimension_off() {
     assert!(one.contains(&"cpus = 12".into()) && one.contains(&"ids_of_core = 1".into()));
     let sum = of("alder-lake-pipeline", "pipeline = \"off\"");
     assert!(sum.contains(&"type.0.pipeline = 0".into()));
+    // Line by line, the laptop becomes another machine, but for what a wrong branch costs with a pipeline.
+    let off =
+        ["pipeline", "hfi", "cpuidle", "latency", "noise"].map(|key| format!("{key} = \"off\"\n"));
+    let branches = "[core_type.P.cycles]\nbranch_miss = 13\n[core_type.E.cycles]\nbranch_miss = 14";
+    assert_eq!(
+        of("i7-1260p-laptop", &off.concat()),
+        of("i7-1260p-energy", branches)
+    );
+}
+
+/// Where one machine has what several others have, it has the same.
+#[test]
+fn the_laptop_is_what_its_parts_are() {
+    let laptop = settings("i7-1260p-laptop");
+    for (name, keys) in [
+        (
+            "alder-lake-pipeline",
+            &["pipeline", "branch_miss_cycles"][..],
+        ),
+        ("alder-lake-cpuidle", &["cpuidle"]),
+        ("alder-lake-hfi", &["hfi"]),
+        (
+            "i7-1260p-noisy",
+            &[
+                "sibling_ns",
+                "cluster_ns",
+                "llc_ns",
+                "other_ns",
+                "noise",
+                "smt",
+            ],
+        ),
+        ("i7-1260p-energy", &["energy"]),
+    ] {
+        let settings = settings(name);
+        let is = |line: &&str| keys.iter().any(|key| line.contains(key));
+        let [its, ours] =
+            [&settings, &laptop].map(|text| text.lines().skip(1).filter(is).collect::<Vec<_>>());
+        assert!(its.len() > 2, "{name}: {its:?}");
+        assert_eq!(ours, its, "{name}");
+    }
 }

@@ -21,6 +21,7 @@ mod goals_tracepoint;
 mod hotplug;
 mod interference;
 mod knowledge;
+mod laptop;
 mod latency;
 mod ml;
 mod noisy;
