@@ -84,6 +84,11 @@ const STEADY: f64 = 0.5;
 /// apart the model of the virtual machine puts 97 % in the right order, of all 94 % (`docs/ml.md`).
 const MARGIN: f64 = 1.05;
 
+/// For so long at most, ns of its CPU time, a thread stays where it began until it was measured there, if a model alone says what it
+/// gains. Where that is wrong, it is known as soon as it was measured at the other place: a program that lasts for a second has
+/// no time for a visit.
+const FIRST_NS: u64 = 300_000_000;
+
 /// Time between decisions: a sample's. Where threads change their phase several times a second,
 /// 200 ms would cost up to 7 % of the throughput (`docs/decisions/hint-from-bpf.md`).
 const LOOK: Duration = Duration::from_millis(50);
@@ -245,9 +250,17 @@ impl Rank {
                 fixed[task.core_type.min(slowest)] += takes(wants);
                 continue;
             }
+            let speeds = self.speeds(task, wants, snapshot.topology);
+            let is_on_trust = self.speedups.learnt().is_on_trust(task.id);
+            let waits = is_on_trust
+                && self.makes_visits
+                && wants >= STEADY
+                && task.total_ns() < FIRST_NS
+                && speeds.sigma(BIG, slowest) > visits::SURE
+                && !speeds.is_measured(task.core_type.min(slowest));
             ranked.push(Ranked {
                 seen: task.into(),
-                speeds: self.speeds(task, wants, snapshot.topology),
+                speeds,
                 cpus: self.demand.of_program(task.tgid),
                 place: self
                     .visits
@@ -263,9 +276,8 @@ impl Rank {
                 allowed: task.allowed_types,
                 hint: task.hint,
                 to: task.core_type,
-                settled: !self.demand.is_moving(task.id),
-                on_trust: task.total_ns() >= visits::TRUSTED_NS
-                    && self.speedups.learnt().is_on_trust(task.id),
+                settled: !waits && !self.demand.is_moving(task.id),
+                on_trust: task.total_ns() >= visits::TRUSTED_NS && is_on_trust,
             });
         }
         self.ranked = ranked;

@@ -17,6 +17,8 @@ struct Bench {
     /// As long as all CPUs are busy, a thread that is told alone where to go does not get there.
     full: bool,
     rank: Rank,
+    /// Between two looks.
+    step_ns: u64,
     now_ns: u64,
 }
 
@@ -34,17 +36,18 @@ impl Bench {
             sigma: 0.0,
             full: false,
             rank: Rank::new(OVERSUBSCRIBE),
+            step_ns: 200 * MS,
             now_ns: 0,
         }
     }
 
-    /// 200 ms in which each thread runs that is not blocked, gives a sample, and goes where it
+    /// A step, of 200 ms mostly, in which each thread runs that is not blocked, gives a sample, and goes where it
     /// is sent. Gives the actions but slowdowns.
     fn step(&mut self) -> Vec<Action> {
-        self.now_ns += 200 * MS;
+        self.now_ns += self.step_ns;
         for (task, &sf) in self.tasks.iter_mut().zip(&self.sfs) {
             if task.state == TaskState::Running {
-                task.run_ns[task.core_type] += 200 * MS;
+                task.run_ns[task.core_type] += self.step_ns;
                 let ipc = if task.core_type == 0 { sf } else { 1.0 };
                 let mut sample = sample(task, ipc, 300.0, 0.0);
                 let said = self.said.get(task.id.slot as usize);
@@ -123,6 +126,30 @@ fn what_a_model_is_sure_of_is_tried_all_the_same() {
     assert_eq!(bench.on_big(), [0, 4]);
     bench.steps(60);
     assert_eq!(bench.on_big(), [3, 4]);
+}
+
+/// A program that lasts for a second has no time for visits.
+#[test]
+fn what_a_model_moves_was_measured_where_it_began() {
+    let mut bench = Bench::new((2, 4), &[1.5, 1.5, 1.05, 1.6, 1.9, 1.5]);
+    bench.step_ns = 50 * MS;
+    (bench.said, bench.sigma) = (vec![1.5, 1.5, 3.0, 1.6, 1.9, 1.5], 0.1);
+    assert_eq!(bench.steps(2), 0);
+    let mut moves = |_| {
+        bench.step();
+        bench.on_big() == [2, 4]
+    };
+    assert!((0..3).any(&mut moves));
+    bench.steps(10);
+    assert!(!bench.on_big().contains(&2));
+    // One that cannot be measured does not wait for ever.
+    let mut bench = Bench::new((1, 1), &[1.2, 2.0]);
+    bench.step_ns = 50 * MS;
+    bench.sigma = 0.1;
+    bench.tasks[0].run_ns[0] = FIRST_NS;
+    bench.tasks[1].run_ns[1] = FIRST_NS;
+    bench.steps(2);
+    assert_eq!(bench.on_big(), [1]);
 }
 
 /// How many threads are not where they would be if all were known, on 2 big cores.

@@ -15,7 +15,7 @@ use crate::table::TaskId;
 
 /// What an estimate may err by without a visit, of the logarithm: what was measured half a minute ago does
 /// not, nor what a model says that was right about a thread or two.
-const SURE: f64 = 0.1;
+pub(super) const SURE: f64 = 0.1;
 
 /// What errs by more, of the logarithm, says nothing: the SFs of programs do not differ by much more.
 const LOST: f64 = 0.15;
