@@ -8,6 +8,7 @@
 //! anyway. What goals decide is [`crate::goals`].
 
 mod rooms;
+mod worth;
 
 use std::mem::take;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use rooms::{SessionCpus, SessionRooms};
+use worth::CoreWorth;
 
 use super::backend::{Allotment, Backend, Belongs, SessionHeirs};
 use crate::goals::{
@@ -122,7 +124,7 @@ impl Placed {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     session: SessionId,
-    ran_ns: u64,
+    ran_ns: [u64; MAX_CORE_TYPES],
     hinted: bool,
     /// How fast it has to be, of the fastest core type; `None` where that is not known.
     needs: Option<f64>,
@@ -146,6 +148,7 @@ pub struct AgentGoals {
     /// Threads that run where they are too slow, and where they are to be.
     strays: Vec<(Seen, usize)>,
     rooms: SessionRooms,
+    worth: CoreWorth,
     /// Kept for their memory.
     beats: Vec<SessionBeats>,
     sights: Vec<SessionSight>,
@@ -222,9 +225,11 @@ impl AgentGoals {
             });
         }
         self.goals.confine(self.rooms.rooms());
-        let states = self
-            .goals
-            .look(backend.now(), &machine(topology, self.others), &sights);
+        let states = self.goals.look(
+            backend.now(),
+            &machine(topology, &self.worth, self.others),
+            &sights,
+        );
         let mut beats_of = beats.iter();
         for (placed, state) in self.placed.iter_mut().zip(states) {
             let Some(beats) = beats_of.find(|beats| beats.id == placed.id) else {
@@ -319,9 +324,11 @@ impl AgentGoals {
             at,
             strays,
             rooms,
+            worth,
             ..
         } = self;
         strays.clear();
+        worth.fade();
         self.others = 0;
         for placed in placed.iter_mut() {
             (placed.counted, placed.runnable) = (0, 0);
@@ -353,8 +360,13 @@ impl AgentGoals {
                 }
                 continue;
             };
-            let ran_ns = task.total_ns();
+            let ran_ns = task.run_ns;
             let ran = member.is_some_and(|member| member.ran_ns != ran_ns);
+            let speeds = speeds(task);
+            if let Some(member) = member {
+                let longer = |kind: usize| ran_ns[kind].saturating_sub(member.ran_ns[kind]);
+                worth.ran(std::array::from_fn(longer), &speeds);
+            }
             placed.counted += u32::from(awake || ran);
             placed.runnable += u32::from(awake);
             if is_at != placed.place {
@@ -366,7 +378,7 @@ impl AgentGoals {
             let needs = state.map(|state| state.fast_cores / placed.at_once());
             let even = if placed.together { EVEN } else { 0.0 };
             let decides = needs.filter(|_| task.may_choose() && by != PlacedBy::Others);
-            let wanted = |needs: f64| wanted(needs, was_hinted, task, &speeds(task));
+            let wanted = |needs: f64| wanted(needs, was_hinted, task, &speeds);
             let lacks = state.is_some_and(|it| matches!(it.miss, Some(Miss::Machine { .. })));
             placed.needs_fast |= lacks && decides.and_then(wanted).is_some();
             let wanted = decides.and_then(|needs| wanted(needs.max(even)));
@@ -456,12 +468,12 @@ impl AgentGoals {
 }
 
 /// What there is to share; `others` threads without a goal want to run.
-fn machine(topology: &Topology, others: u32) -> GoalMachine {
-    let capacities = topology.cpus.iter().map(|cpu| {
+fn machine(topology: &Topology, worth: &CoreWorth, others: u32) -> GoalMachine {
+    let worths = topology.cpus.iter().map(|cpu| {
         let kind = topology.types.get(cpu.core_type);
-        kind.map_or(1.0, |kind| f64::from(kind.capacity) / 1024.0)
+        kind.map_or(1.0, |kind| worth.of(cpu.core_type, kind))
     });
-    let fast_cores: f64 = capacities.sum();
+    let fast_cores: f64 = worths.sum();
     GoalMachine {
         fast_cores,
         others: (OTHERS * fast_cores).min(f64::from(others)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::agent::{Agent, Author, Outcome};
 use crate::pmu::sample::Sample;
-use crate::policy::{Name, Policy, Seen, Snapshot};
+use crate::policy::{Insight, Name, Policy, Seen, Snapshot};
 use crate::testing::{MS, board, task};
 use crate::topology::CpuMask;
 
@@ -24,6 +24,23 @@ impl Policy for Down {
     fn decide(&mut self, snapshot: &Snapshot, actions: &mut Vec<Action>) {
         let free = snapshot.tasks.iter().filter(|task| !task.pinned);
         actions.extend(free.map(|task| Action::Hint(task.into(), Some(1))));
+    }
+}
+
+/// Knows that threads of even slots are four times as slow on a slow core, and others as its capacity says.
+struct Knows;
+
+impl Policy for Knows {
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    fn decide(&mut self, _: &Snapshot, _: &mut Vec<Action>) {}
+
+    fn insight(&self, task: &Task, _: &Topology) -> Insight {
+        let mut insight = Insight::default();
+        insight.asymmetry[1] = (task.id.slot % 2 == 0).then_some(4.0);
+        insight
     }
 }
 
@@ -378,4 +395,40 @@ fn threads_are_kept_together_on_the_fast_cpus_that_they_may_use() {
     bench.spends = 0.8;
     bench.now_ns += 10_000 * MS;
     assert!(are_together(&mut bench));
+}
+
+/// Each is worth half a fast core by its capacity.
+#[test]
+fn slow_cores_count_for_what_threads_with_goals_do_there() {
+    let mut tasks: Vec<_> = (0..4)
+        .map(|slot| task(slot, slot, slot as usize / 2))
+        .collect();
+    tasks.iter_mut().for_each(|task| task.tgid = 100);
+    let (_, mut bench) = bench(tasks, 2.0);
+    let mut agent = Agent::new(board(2, 2), Name::None, Box::new(Knows));
+    bench.target = 100.0;
+    // Each thread is on that core type, or on none.
+    let mut given = |kinds: [Option<usize>; 4]| {
+        for _ in 0..60 {
+            for (task, kind) in bench.tasks.iter_mut().zip(kinds) {
+                if let Some(kind) = kind {
+                    task.core_type = kind;
+                    task.run_ns[kind] += 50 * MS;
+                }
+            }
+            bench.run(&mut agent, 50);
+        }
+        agent.goals.of(bench.tasks[0].id).unwrap().fast_cores
+    };
+    let near = |given: f64, expected: f64| (given - expected).abs() < 0.01;
+    let (on_fast, on_slow) = (Some(0), Some(1));
+    for (kinds, expected) in [
+        ([on_fast, on_fast, None, None], 3.0),
+        ([on_fast, on_fast, on_slow, on_slow], 2.0 + 0.25 + 0.5),
+        ([on_slow, on_fast, on_slow, on_fast], 2.0 + 0.25 + 0.25),
+        ([on_fast, on_slow, on_fast, on_slow], 2.0 + 0.5 + 0.5),
+    ] {
+        let given = given(kinds);
+        assert!(near(given, expected), "{given} of {expected}: {kinds:?}");
+    }
 }
