@@ -12,7 +12,8 @@ use super::rate::BeatInterval;
 /// A thousand that hardly do anything must not ask for the whole machine.
 pub const LEAST_DEMAND: f64 = 0.001;
 
-/// A demand grows to so many times what was spent at most, and falls to this part of it, at a time.
+/// A demand grows to so many times what was spent at most, and falls to this part of it, at a time. By that alone goals far
+/// out of reach had demands as they were given, so that in sharing by demands the lighter ones fell to the least shares.
 const LEAP: f64 = 4.0;
 
 /// It grows from no less than this, fast cores.
@@ -99,7 +100,13 @@ impl PiController {
             self.demand + rest * (need - self.demand)
         };
         self.error = error;
-        let most = LEAP * spent.max(LEAST_BASE);
+        // What has less than it asks for, and uses that, asks for no less because of it.
+        let kept = if !granted && decides(interval) {
+            self.demand
+        } else {
+            0.0
+        };
+        let most = LEAP * spent.max(kept).max(LEAST_BASE);
         self.demand = demand.clamp(spent / LEAP, most).max(LEAST_DEMAND);
     }
 }
@@ -159,6 +166,17 @@ mod tests {
         );
         assert_eq!(after(1.0, 1e6, interval(1.0, 1.0, 1.0), true), 1.0 * LEAP);
         assert_eq!(after(1.0, 1.0, interval(1e6, 0.0, 1.0), true), LEAST_DEMAND);
+    }
+
+    #[test]
+    fn what_is_given_little_asks_for_what_it_needs_if_it_uses_that() {
+        for (spent, asks) in [(0.5, 20.0), (0.1, 0.4)] {
+            let mut demand = 1.0;
+            for _ in 0..20 {
+                demand = after(demand, 600.0, interval(30.0 * spent, spent, 0.5), false);
+            }
+            assert!((demand - asks).abs() < 1e-3, "{demand} of {asks}");
+        }
     }
 
     #[test]

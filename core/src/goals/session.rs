@@ -336,7 +336,7 @@ impl Session {
         }
         let demand = self.controller.demand();
         let lacks = self.needed().min(self.wish()) - self.given;
-        Some(if lacks > 0.02 * demand {
+        Some(if lacks > 0.02 * self.needed() {
             match self.given < 0.98 * self.limit {
                 true => Miss::Machine { lacks },
                 false => Miss::Cpus { lacks },
