@@ -66,7 +66,7 @@ impl BeatAverage {
         self.costs[INTERVALS - 1] = cost;
         self.len = (self.len + 1).min(INTERVALS);
         // Of one end, beats squared.
-        let late = (-self.covariance).max(0.0);
+        let late = self.late().powi(2);
         if (2.0 * late).sqrt() < LATE * beats {
             self.len = 1;
             return None;
@@ -74,6 +74,11 @@ impl BeatAverage {
         self.drop_what_disagrees(late);
         let agree = sum(&self.costs[INTERVALS - self.len..]);
         Some(agree.beats / agree.spent)
+    }
+
+    /// By how many beats an end of an interval errs (standard deviation).
+    pub fn late(&self) -> f64 {
+        (-self.covariance).max(0.0).sqrt()
     }
 
     /// What came before says nothing of what comes.

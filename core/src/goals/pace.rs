@@ -51,19 +51,21 @@ impl BeatPace {
         self.latest = Some((beats, at_ns));
     }
 
-    /// What it is to get now, over what it would get on schedule: 0.7 to 1.3. Whether what its beats cost is averaged
-    /// settles how a lag is answered.
-    pub fn part(&self, now_ns: u64, target: f64, window: Duration, averages: bool) -> f64 {
+    /// What it is to get now, over what it would get on schedule: 0.7 to 1.3. `late` is how many seconds its beats err by
+    /// (standard deviation) where what they cost is averaged; that settles how a lag is answered.
+    pub fn part(&self, now_ns: u64, target: f64, window: Duration, late: Option<f64>) -> f64 {
         let Some((_, at_ns)) = self.latest else {
             return 1.0;
         };
-        // The next beat is late once its time is over, and not before.
+        // The next beat is late once its time is over, and not before. Beats that err are there sooner or later by themselves:
+        // to count the later ones alone would give too much on average.
         let silent = now_ns.saturating_sub(at_ns) as f64 * 1e-9;
-        let lag = self.lag + (silent - 1.0 / target).max(0.0);
+        let due = 1.0 / target + late.unwrap_or(0.0);
+        let lag = self.lag + (silent - due).max(0.0);
         let lag = lag / horizon(target, window);
-        let more = match averages {
-            true => GAIN_AVERAGED * lag.clamp(-MOST_LAG_AVERAGED, MOST_LAG_AVERAGED),
-            false => GAIN * lag,
+        let more = match late {
+            Some(_) => GAIN_AVERAGED * lag.clamp(-MOST_LAG_AVERAGED, MOST_LAG_AVERAGED),
+            None => GAIN * lag,
         };
         1.0 + more.min(MOST_MORE)
     }
@@ -87,13 +89,13 @@ mod tests {
         for beat in 1..=beats {
             pace.beat(first + beat, at_ns + beat * period_ms * MS, target, WINDOW);
         }
-        pace.part(at_ns + beats * period_ms * MS, target, WINDOW, false)
+        pace.part(at_ns + beats * period_ms * MS, target, WINDOW, None)
     }
 
     #[test]
     fn on_schedule_it_gets_its_demand_behind_more_and_ahead_less() {
         let mut pace = BeatPace::default();
-        assert_eq!(pace.part(0, 20.0, WINDOW, false), 1.0);
+        assert_eq!(pace.part(0, 20.0, WINDOW, None), 1.0);
         assert!((beaten(&mut pace, 100, 50, 20.0) - 1.0).abs() < 1e-9);
         // One beat that takes 50 ms longer: a twentieth of the horizon.
         let late = beaten(&mut pace, 1, 100, 20.0);
@@ -120,11 +122,21 @@ mod tests {
     fn a_beat_is_late_once_its_time_is_over() {
         let mut pace = BeatPace::default();
         beaten(&mut pace, 3, 2000, 0.5);
-        let at = |ms: u64| pace.part((6000 + ms) * MS, 0.5, WINDOW, false);
+        let at = |ms: u64| pace.part((6000 + ms) * MS, 0.5, WINDOW, None);
         assert!((at(1999) - 1.0).abs() < 1e-9);
         // The horizon is ten beats: 20 s.
         assert!((at(4000) - 1.15).abs() < 1e-9, "{}", at(4000));
         assert_eq!(at(600_000), 1.0 + MOST_MORE);
+    }
+
+    #[test]
+    fn where_beats_err_one_is_late_by_what_is_beyond_that() {
+        let mut pace = BeatPace::default();
+        beaten(&mut pace, 100, 100, 10.0);
+        let at = |ms: u64, late: Option<f64>| pace.part((10_000 + ms) * MS, 10.0, WINDOW, late);
+        assert!((at(150, None) - 1.075).abs() < 1e-9);
+        assert!((at(150, Some(0.05)) - 1.0).abs() < 1e-9);
+        assert!((at(200, Some(0.05)) - 1.15).abs() < 1e-9);
     }
 
     #[test]
@@ -136,8 +148,10 @@ mod tests {
                 for at_ns in hostile {
                     pace.beat(beats, at_ns, target, WINDOW);
                     for now_ns in hostile {
-                        let part = pace.part(now_ns, target, WINDOW, false);
-                        assert!((0.7..=1.0 + MOST_MORE).contains(&part), "{pace:?}: {part}");
+                        for late in [None, Some(0.0), Some(1e300)] {
+                            let part = pace.part(now_ns, target, WINDOW, late);
+                            assert!((0.7..=1.0 + MOST_MORE).contains(&part), "{pace:?}: {part}");
+                        }
                     }
                 }
             }

@@ -16,6 +16,9 @@ const ROOM: f64 = 1.1;
 /// before: an encoder that looks ahead takes its first pictures for next to nothing.
 const REFUTED: f64 = 4.0;
 
+/// Where beats come late by themselves, one is overdue beyond so many standard deviations of that.
+const ERRS: f64 = 3.0;
+
 /// What beats so many times faster than it wants in its first half second fills its queues.
 const FILLS: f64 = 4.0;
 
@@ -166,10 +169,9 @@ impl Session {
         } else {
             self.overdue(now_ns, least_ns, settings);
         }
+        let late = self.averages.then(|| self.average.late() / self.target);
         self.part = match self.steered {
-            true => self
-                .pace
-                .part(now_ns, self.target, settings.window, self.averages),
+            true => self.pace.part(now_ns, self.target, settings.window, late),
             false => 1.0,
         };
     }
@@ -241,10 +243,14 @@ impl Session {
         };
         let silent_ns = self.log.silent_ns(now_ns).unwrap_or(0);
         let expected = self.target.min(self.before).max(f64::MIN_POSITIVE);
+        let err_ns = match self.averages {
+            true => ERRS * self.average.late() / expected * 1e9,
+            false => 0.0,
+        };
         let patience = (4e9 / expected).max(settings.patience.as_nanos() as f64);
         if silent_ns as f64 > patience {
             self.standing = Standing::Unknown;
-        } else if silent_ns > least_ns
+        } else if silent_ns as f64 > least_ns as f64 + err_ns
             && so_far.rate < 0.7 * expected
             && so_far.spent > 0.5 * so_far.allotted
         {
