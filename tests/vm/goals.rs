@@ -251,10 +251,7 @@ fn beyond_the_machine_goals_are_met_by_their_weights() {
     });
     let total: f64 = means.iter().sum();
     for (mean, part) in means.iter().zip([1.0, 2.0, 3.0]) {
-        assert!(
-            (mean / total * 6.0 / part - 1.0).abs() < 0.15,
-            "{means:.1?}"
-        );
+        assert!((mean / total * 6.0 / part - 1.0).abs() < 0.1, "{means:.1?}");
     }
     scheduler.stop();
 }

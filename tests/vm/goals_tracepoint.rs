@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tracepoints as beats (`goal run --beat syscalls:sys_enter_fsync`), which takes a kernel that lets them be watched.
+//! Tracepoints as beats (`goal run --beat syscalls:sys_enter_fsync`), and calls of a function (`libc:fsync`), which takes a
+//! kernel that lets them be watched.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -12,18 +13,12 @@ use nix::unistd::Pid;
 use crate::goals::{Crowd, list};
 use crate::support::*;
 
-const BEAT: [&str; 6] = [
-    "goal",
-    "run",
-    "--rate",
-    "20",
-    "--beat",
-    "syscalls:sys_enter_fsync",
-];
+const TRACEPOINT: &str = "syscalls:sys_enter_fsync";
+const FUNCTION: &str = "libc:fsync";
 
-fn watch(options: &[&str]) -> Child {
+fn watch(beat: &str, options: &[&str]) -> Child {
     Command::new(binary())
-        .args(BEAT)
+        .args(["goal", "run", "--rate", "20", "--beat", beat])
         .args(options)
         .stderr(Stdio::piped())
         .spawn()
@@ -49,7 +44,7 @@ fn each_call_of_a_program_and_of_what_it_starts_is_a_beat() {
                   dd if=/dev/zero of=/tmp/synced bs=1 count=1 conv=fsync 2>/dev/null; \
                   usleep 50000; done";
     let begin = Instant::now();
-    let watch = watch(&["--", "sh", "-c", script]);
+    let watch = watch(TRACEPOINT, &["--", "sh", "-c", script]);
     thread::sleep(s(3));
     let told = list();
     let [session] = &told[..] else {
@@ -70,8 +65,8 @@ fn each_call_of_a_program_that_runs_is_a_beat_from_when_it_is_watched() {
     let file = File::create("/tmp/synced").unwrap();
     let pid = std::process::id().to_string();
     file.sync_all().unwrap();
-    let watch = watch(&["-p", &pid]);
-    wait_until(s(5), "a session", || !list().is_empty());
+    let watches = [TRACEPOINT, FUNCTION].map(|beat| watch(beat, &["-p", &pid]));
+    wait_until(s(5), "two sessions", || list().len() == 2);
     let begin = Instant::now();
     for call in 1..=60 {
         file.sync_all().unwrap();
@@ -79,9 +74,13 @@ fn each_call_of_a_program_that_runs_is_a_beat_from_when_it_is_watched() {
         thread::sleep(due.saturating_sub(begin.elapsed()));
     }
     let told = list();
-    let rate = told[0].rate.unwrap();
-    assert!((rate / 20.0 - 1.0).abs() < 0.1, "{told:?}");
-    kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT).unwrap();
-    assert_counted(watch, 60);
+    for session in &told {
+        let rate = session.rate.unwrap();
+        assert!((rate / 20.0 - 1.0).abs() < 0.1, "{told:?}");
+    }
+    for watch in watches {
+        kill(Pid::from_raw(watch.id() as i32), Signal::SIGINT).unwrap();
+        assert_counted(watch, 60);
+    }
     scheduler.stop();
 }
