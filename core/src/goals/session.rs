@@ -343,7 +343,8 @@ impl Session {
         let demand = self.controller.demand();
         let lacks = self.needed().min(self.wish()) - self.given;
         Some(if lacks > 0.02 * self.needed() {
-            match self.given < 0.98 * self.limit {
+            // Where both lack something, what lacks more is told.
+            match self.limit - self.given > 0.5 * lacks {
                 true => Miss::Machine { lacks },
                 false => Miss::Cpus { lacks },
             }
