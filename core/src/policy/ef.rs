@@ -8,16 +8,16 @@
 //! that by static assignment; here it follows the phases of threads, by a model's estimate in each sample.
 //!
 //! That is each thread's own product, which is [`Objective::Ef`]. The whole machine's, watts over the
-//! square of the work done in a second, is not least by that: to a thread of few watts it matters less what
-//! share of them it saves. Where threads' watts are known, [`Objective::Edp`] goes by what a place
-//! changes of the logarithm of that product, `2 Δspeed / Σspeed - Δwatts / Σwatts`, and by EF elsewhere.
+//! square of the work done in a second, is not least by that, but mostly greater than by SF (docs/policies/ef.md): to a thread of few watts
+//! it matters less what share of them it saves. So where threads' watts are known, [`Objective::Edp`] goes by what a place
+//! changes of the logarithm of that product, `2 Δspeed / Σspeed - Δwatts / Σwatts`, and by SF elsewhere.
 //!
 //! SF is what a model says, and what is measured on both types counts beside that. Where watts are
 //! known, with a model or without, threads are sent to both types now and then ([`super::tools::explore`]), for a model knows nothing
 //! of what others leave of a cache: two threads that want all of the fast cores' are slow there, and take
-//! more. Else none is sent anywhere to be measured. E_small / E_big is what a model says. Where it says nothing
-//! of a thread, the mean of the others stands in, and where it says nothing at all, what is usual on the core types, and without
-//! watts 1: then SF counts, and without a model of SF capacities do.
+//! more. Else none is sent anywhere to be measured. E_small / E_big is what is usual on the core types where a sensor tells watts, else
+//! what a model says. Where that says nothing of a thread, the mean of the others stands in, and where it says nothing at all, 1: then SF counts,
+//! and without a model of SF capacities do.
 //!
 //! What a thread saves is known with an error, and where all CPUs are busy P cores' watts can hardly be told from E cores': of an
 //! exchange that is no matter, for it falls on both threads alike. So threads' savings are compared with their mean, and of what they
@@ -58,7 +58,7 @@ pub(super) const ABOUT: About = About {
 pub enum Objective {
     /// Most work: by SF.
     Throughput,
-    /// Least energy times time of all threads together; by EF where their watts are not known.
+    /// Least energy times time of all threads together; by SF where their watts are not known.
     #[default]
     Edp,
     /// Least energy times time of each thread: by EF.
@@ -217,6 +217,8 @@ struct Profile {
     speeds: Speeds,
     /// Logarithm of E_small / E_big, by a model.
     own_energy: Option<f64>,
+    /// A sensor tells what is usual on each core type.
+    by_sensor: bool,
     /// Watts over those on the fastest core type.
     over_fast: [f64; MAX_CORE_TYPES],
     /// What it takes where it was measured.
@@ -239,18 +241,18 @@ impl Profile {
         let speeds = speedups.speeds(task.id, topology);
         let own_energy = learnt.energy_ratio(task.id).map(f64::ln);
         let told = learnt.watts(task.id);
-        let usual_watts = |on: usize| told.usual[on];
+        // What a sensor's watts of all threads err by alike is no matter where threads are compared, but for one of which a model says them.
+        let by_sensor = told.usual[0] > 0.0;
         // Energy for the work, over the time that it takes.
         let over_fast = std::array::from_fn(|on| match own_energy.or(usual.energy) {
+            _ if by_sensor && told.usual[on] > 0.0 => told.usual[on] / told.usual[0],
             Some(energy) => ((1.0 - parts[on]) * energy).exp() * speeds[on],
-            None if usual_watts(0) > 0.0 && usual_watts(on) > 0.0 => {
-                usual_watts(on) / usual_watts(0)
-            }
             None => speeds[on],
         });
         let mut profile = Self {
             speeds,
             own_energy,
+            by_sensor,
             over_fast,
             measured: told.on,
             apart: told.apart,
@@ -271,7 +273,7 @@ impl Profile {
         let guess = || {
             let watts = self.over_fast[on] * self.fast_watts.unwrap_or(usual);
             let is_said = self.own_energy.is_some() && self.fast_watts.is_some();
-            let sigma = if is_said {
+            let sigma = if is_said && !self.by_sensor {
                 ENERGY * watts
             } else {
                 f64::INFINITY
@@ -355,7 +357,12 @@ impl Policy for Efficient {
             exchange.act_by_worth(snapshot, visits, least, actions);
             return;
         }
-        let (faster, cheaper) = objective.exponents();
+        // The highest EFs are not the least product of the machine ([`Objective::Ef`]).
+        let by = match objective {
+            Objective::Edp => Objective::Throughput,
+            other => *other,
+        };
+        let (faster, cheaper) = by.exponents();
         let guess = usual.energy.unwrap_or_default();
         let energy = |task: &Task| match of(task).own_energy {
             Some(own) => (own, ENERGY * ENERGY),
