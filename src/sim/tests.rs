@@ -483,21 +483,28 @@ fn confined_goals(mix: &str, confined: &[&[u32]], policy: Name, seed: u64) -> Ve
 /// the former and 27.7 s on the latter. Of the other program eight threads may run anywhere.
 #[test]
 fn a_goal_of_what_may_use_a_part_of_the_cpus_takes_nothing_of_the_others() {
-    for (policy, seed) in [(Name::Camps, 1), (Name::None, 2), (Name::Camps, 3)] {
+    const SEEDS: u32 = 6;
+    for policy in [Name::Camps, Name::None] {
         // It needs 1.2 of these, 1.8 and 6.
         for percent in [40, 60, 200] {
             let mix = format!("EP(3)@{percent},EP(8)@90");
-            let goals = confined_goals(&mix, &[&[0, 4, 5]], policy, seed);
-            let of = |program: &str| goals.iter().find(|it| it.program.starts_with(program));
-            let (confined, other) = (of("EP(3)").unwrap(), of("EP(8)").unwrap());
-            let reached = |goal: &GoalOutcome| goal.rate.unwrap() / goal.target;
-            assert!(confined.allotted < 2.3, "{goals:?}");
-            assert!(reached(other) > 0.96, "{goals:?}");
-            if percent < 200 {
-                assert!(confined.within.unwrap() > 0.95, "{goals:?}");
-            } else {
-                assert!(reached(confined) > 0.3, "{goals:?}");
+            // Of the confined program, and of the other.
+            let (mut within, mut reached) = ([0.0; 2], [0.0; 2]);
+            for seed in 1..=SEEDS {
+                let goals = confined_goals(&mix, &[&[0, 4, 5]], policy, seed.into());
+                for goal in &goals {
+                    let which = usize::from(goal.program.starts_with("EP(8)"));
+                    within[which] += goal.within.unwrap() / f64::from(SEEDS);
+                    reached[which] += goal.rate.unwrap() / goal.target / f64::from(SEEDS);
+                    assert!(which == 1 || goal.allotted < 2.3, "{goals:?}");
+                    // It was 0.3 where all three threads waited for the one fast CPU.
+                    assert!(percent > 100 || goal.within.unwrap() > 0.7, "{goals:?}");
+                }
             }
+            let of = format!("{policy}, {percent} %: {within:.3?}, {reached:.3?}");
+            assert!(reached[1] > 0.97, "{of}");
+            assert!(within[0] > 0.95 || percent == 200, "{of}");
+            assert!(reached[0] > 0.3, "{of}");
         }
     }
 }
@@ -518,9 +525,11 @@ fn goals_beyond_the_machine_get_parts_by_weight() {
     for seed in 1..=5 {
         let mix = "kmeans(4)@90:300,EP(4)@90:200,blackscholes(4)@27/s,semphy(4)@90:400";
         for goal in goals(mix, Name::Camps, seed) {
-            // 0.51 if all had the same weight, the mean of which is 250.
+            // 0.51 if all had the same weight, the mean of which is 250; of the lightest it is the least share, a tenth of the
+            // machine, that is more.
             let part = goal.rate.unwrap() / goal.target * 250.0 / f64::from(goal.weight);
-            assert!((0.45..0.55).contains(&part), "{goal:?}");
+            let most = if goal.weight == 100 { 0.6 } else { 0.55 };
+            assert!((0.46..most).contains(&part), "{goal:?}");
         }
     }
 }

@@ -377,7 +377,8 @@ impl AgentGoals {
             let state = goals.of(placed.id).filter(|state| is_known(state));
             let needs = state.map(|state| state.fast_cores / placed.at_once());
             let even = if placed.together { EVEN } else { 0.0 };
-            let decides = needs.filter(|_| task.may_choose() && by != PlacedBy::Others);
+            let fits = state.is_some_and(|it| rooms.fast_ones_do(placed.room, it.fast_cores));
+            let decides = needs.filter(|_| fits && task.may_choose() && by != PlacedBy::Others);
             let wanted = |needs: f64| wanted(needs, was_hinted, task, &speeds);
             let lacks = state.is_some_and(|it| matches!(it.miss, Some(Miss::Machine { .. })));
             placed.needs_fast |= lacks && decides.and_then(wanted).is_some();

@@ -94,6 +94,13 @@ impl SessionRooms {
         u8::try_from(at).ok()
     }
 
+    /// Whether the fastest CPUs of a room have so many fast cores. Where they do not, threads that all waited for these would leave
+    /// the room's slower ones to others.
+    pub(super) fn fast_ones_do(&self, room: Option<u8>, fast_cores: f64) -> bool {
+        let there = room.and_then(|room| self.fastest.get(usize::from(room)));
+        there.is_none_or(|&cpus| fast_cores <= cpus as f64)
+    }
+
     /// The fastest CPUs, of which the machine has so many.
     pub(super) fn fast_rooms(&self, fastest: usize) -> FastRooms<'_> {
         let of = |cpus: usize| FastRoom::new((1.0 - OTHERS) * cpus as f64);
